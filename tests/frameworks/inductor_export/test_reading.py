@@ -152,7 +152,7 @@ def test_what_frees_bytes_that_nothing_allocates_is_told() -> None:
 
 def test_a_buffer_that_is_not_described_is_told() -> None:
     graph = read(_export(_buffer("a", 4, 4), nodes={"op": ["a", "b"]}))
-    assert graph.unmodeled == ("buffer 'b' has a node that writes it and no size",)
+    assert graph.unmodeled == ("buffer 'b' is written and has no size",)
 
 
 def test_fields_that_nobody_knows_stay() -> None:

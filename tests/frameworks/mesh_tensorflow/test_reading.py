@@ -158,7 +158,7 @@ SIZES = {"x": 1, "y": 2}
         (_mesh_graph(), {"final": ["z:0"]}, UsageError, "'z:0'"),
         (_tensorflow_graph([None, 2]), {}, GraphError, "'x:0'"),
         (_tensorflow_graph(None), {}, GraphError, "'x:0'"),
-        (MeshGraph([3]), {}, MalformedInputError, "operations"),  # pyright: ignore[reportArgumentType]
+        (MeshGraph([3]), {}, MalformedInputError, "invalid operation"),  # pyright: ignore[reportArgumentType]
         (MeshGraph([Operation("x"), Operation("x")]), {}, MalformedInputError, "unique"),
         (42, {}, UsageError, "int"),
         (None, {}, UsageError, "NoneType"),

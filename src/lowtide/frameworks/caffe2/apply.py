@@ -18,19 +18,18 @@ from lowtide.frameworks.caffe2.translate import NetTranslation
 def apply_plan(net: NetDef, translation: NetTranslation, plan: Plan) -> NetDef:
     """Return a copy of a net that follows the steps of a plan.
 
-    Ops are in the plan's order, a blob that uses another blob's storage gets its name, and an op `Free` ends every blob
-    where the plan frees it. Other blobs keep their names if possible. The result is a simple net, because other types
-    ignore the order of ops. Raises FingerprintError for a plan of another net, UnsupportedError for a plan that
-    recomputes or offloads, VerificationError for a plan that is wrong for the net.
+    Blobs that share storage share a name, and `Free` ops free blobs. The result is a simple net: other types ignore the
+    order of ops. Raises FingerprintError for a plan of another net, UnsupportedError for recomputation or offload,
+    VerificationError for an invalid plan.
     """
     graph = translation.graph
     if plan.graph_fingerprint != graph.fingerprint:
         raise FingerprintError("the plan was made for another graph; plan this net with the same shapes")
     if (plan.kinds > StepKind.FREE).any():
-        raise UnsupportedError("a NetDef cannot copy buffers to a host, as the plan does; write a plan (.plan.json)")
+        raise UnsupportedError("a NetDef cannot offload buffers; write a plan (.plan.json)")
     order = plan.order()
     if len(order) != graph.n_ops or len(np.unique(order)) != len(order):
-        raise UnsupportedError("a NetDef cannot run ops twice, as the plan does; allow only reorder and share")
+        raise UnsupportedError("a NetDef cannot recompute ops; allow only reorder and share")
     verify(graph, plan, check_capacity=False)
     names = _storage_names(translation, plan)
     applied = copy.deepcopy(net)
@@ -48,10 +47,7 @@ def apply_plan(net: NetDef, translation: NetTranslation, plan: Plan) -> NetDef:
 
 
 def in_single_assignment(net: NetDef, translation: NetTranslation) -> tuple[NetDef, list[str]]:
-    """Return a copy of a net with one name per buffer and without ops that free, and the names.
-
-    Blobs that are overwritten in place or used by the caller keep their names.
-    """
+    """Return a copy of a net with one name per buffer and without `Free` ops, and the names."""
     names = _unique_names(translation)
     copied = copy.deepcopy(net)
     ops = list(copied.op)
@@ -63,10 +59,9 @@ def in_single_assignment(net: NetDef, translation: NetTranslation) -> tuple[NetD
 
 
 def _storage_names(translation: NetTranslation, plan: Plan) -> list[str]:
-    """Return the name of every buffer's storage under a plan.
+    """Return one name per storage for every buffer.
 
-    Buffers that share storage share a name. Fixed buffers keep the name of their blob; others keep it unless another
-    buffer of that name is live at the same time.
+    Fixed buffers keep the name of their blob, others as long as no other buffer of that name is live.
     """
     blobs, fixed = translation.blobs, translation.fixed
     storage, spans = _storage_and_spans(translation, plan)
@@ -92,7 +87,7 @@ def _storage_names(translation: NetTranslation, plan: Plan) -> list[str]:
 
 
 def _storage_and_spans(translation: NetTranslation, plan: Plan) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the first buffer in the storage of each buffer, and the first and last step of each buffer."""
+    """Return the first buffer in each buffer's storage, and its first and last step."""
     n_buffers = translation.graph.n_buffers
     storage = list(range(n_buffers))
     first = [-1] * n_buffers
@@ -110,7 +105,7 @@ def _storage_and_spans(translation: NetTranslation, plan: Plan) -> tuple[list[in
 
 
 def _unique_names(translation: NetTranslation) -> list[str]:
-    """Return a unique name for every buffer. Fixed buffers keep the name of their blob."""
+    """Return unique names of buffers. Fixed buffers keep the name of their blob."""
     blobs, fixed = translation.blobs, translation.fixed
     used = {blobs[buffer] for buffer in fixed}
     names = list(blobs)
@@ -138,5 +133,5 @@ def _renamed(op: Any, translation: NetTranslation, number: int, names: Sequence[
 
 
 def _name(blob: str, buffer: int, translation: NetTranslation, names: Sequence[str]) -> str:
-    """Return the new name of a blob. An alias keeps its name."""
+    """Return the new name of a blob. Aliases keep theirs."""
     return names[buffer] if translation.blobs[buffer] == blob else blob

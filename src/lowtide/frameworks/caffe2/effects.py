@@ -1,4 +1,4 @@
-"""Kinds of ops that run in place, draw random numbers, keep a state, or are unknown."""
+"""Ops that run in place, draw random numbers, have a state, or are unknown."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,9 +18,7 @@ _IN_PLACE: Mapping[str, _Pairs] = {
     **dict.fromkeys(("Add", "Sub", "Mul"), ((0, 0), (1, 0))),
     **dict.fromkeys(("ReluGradient", "SigmoidGradient", "TanhGradient"), ((1, 0),)),
 }
-"""Optional in-place pairs (input, output) by kind of op, as in Caffe2's schemas.
-
-MulGradient is missing: its kernel computes wrong gradients in place."""
+"""Optional in-place pairs (input, output), as in Caffe2's schemas. MulGradient is wrong in place."""
 
 _ALL = range(64)
 _SHIFTED = ("Allreduce", "AtomicIter", "Broadcast", "EnqueueBlobs", "ReceiveTensor", "ReduceScatter")
@@ -40,7 +38,7 @@ _ENFORCED: Mapping[str, _Pairs] = {
     "SparseMomentumSGDUpdate": ((1, 1), (3, 2)),
     "SpatialBN": ((3, 1), (4, 2)),
 }
-"""Mandatory in-place pairs by kind of op, as in the schemas of Caffe2 1.9.1."""
+"""Mandatory in-place pairs, as in the schemas of Caffe2 1.9.1."""
 _ENFORCED_FAMILIES = ("SparseAdagrad", "RowWiseSparseAdagrad")
 
 _RANDOM = frozenset(("XavierFill", "MSRAFill", "GaussianFill", "UniformFill", "UniformIntFill"))
@@ -48,7 +46,6 @@ _MUTATES_STATE = frozenset(("SpatialBN", "IndexFreeze"))
 
 
 def optional_in_place_pairs(op: Any) -> _Pairs:
-    """Return the (input, output) pairs that an op may use in place."""
     return _IN_PLACE.get(op.type, ())
 
 
@@ -65,12 +62,11 @@ def check_in_place(net: Any) -> None:
 
 
 def is_impure(op: Any) -> bool:
-    """Return whether an op must run once and in order: it is random, unknown, or has a state."""
+    """Return whether an op must run once and in order."""
     if op.type == "Dropout":
         return not Arguments(op).integer("is_test")
     return op.type in _RANDOM or op.type in _MUTATES_STATE or is_unknown(op)
 
 
 def is_unknown(op: Any) -> bool:
-    """Return whether lowtide has no rule for a kind of op."""
     return op.type not in RULES and op.type != FREE

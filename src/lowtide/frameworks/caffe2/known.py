@@ -1,7 +1,6 @@
-"""Shapes and sizes of blobs that are known before inference, and their sources.
+"""Shapes and sizes of blobs that are known before inference.
 
-From lowest to highest priority: the init net, arguments of the net, a file beside the net, the caller, bound
-dimensions.
+Later sources win: the init net, arguments of the net, a value_info file, the caller, bound dimensions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +17,8 @@ from lowtide.frameworks.caffe2.shapes.infer import last_types
 from lowtide.frameworks.caffe2.shapes.tensor_type import BYTES_OF, CAFFE2_TYPES, ONNX_TYPES, TensorType
 
 Known = Mapping[str, Any]
-"""Entries by blob: a shape [8, 3, 224, 224] of 32-bit floats, a type and a shape [1, [8, 3]] or ["int64", [8]] (numbers
-are those of ONNX, as in value_info.json), an array, or bytes."""
+"""By blob: a shape [8, 3, 224, 224] of 32-bit floats, a type and shape [1, [8, 3]] or ["int64", [8]] with ONNX's number
+of the type, an array, or bytes."""
 _LARGEST = 2**62
 _SHAPE_ARGUMENTS = ("shape_info", "qshape_info")
 
@@ -34,10 +33,10 @@ class KnownBlobs:
 
 
 def known_of(net: Any, init_net: Any | None, known: Known, dims: Mapping[str, int]) -> KnownBlobs:
-    """Return the known types and sizes of a net's blobs, from its init net, its arguments, `known` and `dims`.
+    """Return the types and sizes of a net's blobs that are known before inference.
 
-    `dims` binds single sizes, as in "data.0". Raises UsageError for an invalid entry or a dimension of no blob, and if
-    a dimension is missing.
+    `dims` binds single sizes, as in "data.0". Raises UsageError for an invalid entry and for wrong or missing
+    dimensions.
     """
     found: dict[str, Any] = {} if init_net is None else dict(last_types(init_net, {}))
     found |= _types_in_arguments(net)
@@ -75,18 +74,18 @@ def _bind(known: KnownBlobs, dims: Mapping[str, int], blobs: set[str]) -> None:
 
 
 def require_known(blobs: Iterable[str], known: KnownBlobs, where: str) -> None:
-    """Raise UnsupportedError that lists the blobs without type or size, and the ways to give them."""
+    """Raise UnsupportedError with the blobs that have neither type nor size."""
     missing = [blob for blob in blobs if blob not in known.types and blob not in known.sizes]
     if missing:
         listed = ", ".join(repr(blob) for blob in missing[:20]) + (" and others" if len(missing) > 20 else "")
         raise UnsupportedError(
-            f"{where}: no shapes for {listed}; give them in a file beside it, NAME.value_info.json "
+            f"{where}: no shapes for {listed}; give them in NAME.value_info.json "
             '({"blob": [1, [8, 3]]}), by --dim BLOB.0=8, or in Python by shapes={...}'
         )
 
 
 def parameters_of(net: Any, init_net: Any | None, parameters: Iterable[str]) -> frozenset[str]:
-    """Return the parameters of a net: the given blobs, and the blobs that its init net writes.
+    """Return the given parameters and those that the init net writes.
 
     Raises UsageError for a name that the net does not read.
     """
@@ -100,7 +99,7 @@ def parameters_of(net: Any, init_net: Any | None, parameters: Iterable[str]) -> 
 
 
 def known_file(path: Path) -> Path | None:
-    """Return the file of shapes beside a net: NAME.value_info.json, or value_info.json for a predict_net."""
+    """Return the value_info file of a net: NAME.value_info.json, or value_info.json for a predict_net."""
     own = path.with_name(f"{path.stem}.value_info.json")
     if own.is_file():
         return own
@@ -109,7 +108,6 @@ def known_file(path: Path) -> Path | None:
 
 
 def init_file(path: Path) -> Path | None:
-    """Return the file of the init net beside a predict_net: init_net in place of predict_net in its name."""
     found = path.with_name(path.name.replace("predict_net", "init_net"))
     return found if "predict_net" in path.stem and found.is_file() else None
 
@@ -126,10 +124,7 @@ def read_known(path: Path) -> Known:
 
 
 def _types_in_arguments(net: Any) -> dict[str, TensorType]:
-    """Return the types in the arguments of a net: tensors without contents, in one list for quantized tensors.
-
-    Caffe2's BackendTransformerBase and the input of Glow write them.
-    """
+    """Return the types in the arguments of a net, as Caffe2's BackendTransformerBase and Glow write them."""
     arguments = [argument for argument in net.arg if argument.name.removeprefix("input_") in _SHAPE_ARGUMENTS]
     tensors = (tensor for argument in arguments for tensor in (*argument.tensors, *argument.qtensors))
     return {

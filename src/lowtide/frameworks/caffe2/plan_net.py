@@ -1,4 +1,4 @@
-"""Plan a net for runtimes with and without addresses: the best order, slots by name, offsets, and a lower bound."""
+"""Plan a net for runtimes with and without addresses."""
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,41 +23,39 @@ _MOST_OPS_SEARCHED = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetPlan:
-    """The best plans found for a net. All figures include the net's inputs and outputs, but no parameters."""
+    """The best plans found for a net. All figures exclude parameters."""
 
     net: Any
-    """The net in the best order for slots, with blobs renamed to slots."""
+    """The net in its best order for slots, with renamed blobs."""
     order: tuple[int, ...]
-    """The ops of the given net in this order."""
+    """Ops of the given net, in the order of `net`."""
     blob_assignments: Mapping[str, str]
     """The new name of every blob that shares."""
     blob_bytes: int
     """Bytes of all blobs, as Caffe2 keeps them."""
     memonger_bytes: int
-    """Bytes of the slots of memonger's defaults: topological order, greedy."""
+    """Bytes of memonger's default slots."""
     slot_bytes: int
-    """Bytes of the slots of `net`."""
     slots_optimal: bool
-    """Whether the total size of the slots is the least for these live ranges."""
+    """Whether no slots for these live ranges are smaller."""
     peak_bytes: int
-    """Peak in the best order, for a runtime that frees every blob after its last use."""
+    """Peak in the best order, if blobs are freed after their last use."""
     arena_bytes: int
-    """Size of the arena for `offsets`."""
     lower_bound_bytes: int
-    """No order needs less, with any addresses."""
+    """No order needs less."""
     offsets: Mapping[str, int]
-    """Offset of every blob in the arena. If a blob is written again, its second buffer is "blob#2"."""
+    """By blob; "blob#2" is the second buffer of a blob that is written again."""
     result: Result
-    """The plan behind the offsets, to apply, save or measure."""
+    """The plan behind the offsets."""
 
     @property
     def saved_by_slots_bytes(self) -> int:
-        """Bytes that better orders and searched slots save over memonger's slots."""
+        """Bytes saved over memonger's slots."""
         return self.memonger_bytes - self.slot_bytes
 
     @property
     def saved_by_offsets_bytes(self) -> int:
-        """Bytes that offsets save over the slots."""
+        """Bytes saved over the slots."""
         return self.slot_bytes - self.arena_bytes
 
 
@@ -71,12 +69,11 @@ def plan(
     static_blobs: Iterable[str] = (),
     effort: EffortName = "fast",
 ) -> NetPlan:
-    """Plan a net that runs one op at a time: the best order, slots in it, and offsets.
+    """Plan a net that runs one op at a time: its order, slots, and offsets.
 
-    `sizes` gives bytes by blob, as memonger's `collect_blob_sizes` does, or at least the shapes of blobs from outside.
-    `dims`, `init_net` and `parameters` are those of `Caffe2Model`. `static_blobs` never share a name. Slots are
-    searched in the order of least peak, in the given order and in memonger's two orders; the smallest are returned.
-    Every result is verified. Raises the errors of `Caffe2Model`.
+    `sizes` gives bytes by blob, or at least the shapes of outer blobs; `static_blobs` never share. Other arguments and
+    errors are those of `Caffe2Model`. Slots are the smallest in four orders: least peak, program order, and memonger's
+    two. Results are verified.
     """
     model = Caffe2Model(net, dims, shapes=sizes, init_net=init_net, parameters=parameters)
     result = find_plan(model.graph, PlanSettings(scheduler="search", effort=effort))
@@ -107,7 +104,7 @@ def plan(
 def _best_slots(
     net: NamedNet, never_share: Sequence[str], orders: Sequence[Sequence[int] | str]
 ) -> InterferenceSharing:
-    """Return the smallest slots in the program order and some others. A large net is searched in the first only."""
+    """Return the smallest slots in any order, or for a large net in the first order."""
     n_ops = len(net.ops)
     searched = [orders[0]] if n_ops > _MOST_OPS_SEARCHED else [orders[0], list(range(n_ops)), *orders[1:]]
     found = [

@@ -1,4 +1,4 @@
-"""Translate a NetDef into a graph in single assignment: one buffer for each time that a blob is written."""
+"""Translate a NetDef into a graph in single assignment: one buffer per write of a blob."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,33 +18,31 @@ from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
 
 @dataclass(frozen=True, slots=True)
 class OpBuffers:
-    """One op of the graph with the buffers of its blobs."""
-
     position: int
-    """Its position in the net."""
+    """In the net."""
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     controls: Mapping[str, int]
-    """Buffers of its control inputs, by blob."""
+    """Buffers of control inputs, by blob name."""
     inner: Mapping[str, int]
-    """Buffers that its step nets see, by blob."""
+    """Buffers that its step nets see, by blob name."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetTranslation:
-    """A graph and the mapping from its ops and buffers to those of the net."""
+    """A graph, with the ops and blobs of the net behind it."""
 
     graph: Graph
     ops: tuple[OpBuffers, ...]
-    """The ops of the net by op of the graph, without ops that free blobs."""
+    """One entry per op of the graph."""
     blobs: tuple[str, ...]
     """The blob of each buffer."""
     fixed: frozenset[int]
-    """Buffers that keep the name of their blob, because the caller reads or writes them."""
+    """Buffers that the caller reads or writes, which keep the name of their blob."""
 
 
 def read_net_graph(net: Any, known: KnownBlobs, parameters: frozenset[str], where: str) -> NetTranslation:
-    """Translate a net; raises UnsupportedError if the size of a blob from outside is unknown; see `translate`."""
+    """Return `translate(...)`; raises UnsupportedError if an outer blob has no known size."""
     require_known(_outer_blobs(named_net(net)), known, where)
     return translate(net, known, parameters, where)
 
@@ -55,9 +53,8 @@ def translate(
     """Return a net as a graph.
 
     An op that overwrites one of its inputs mutates the buffer. Another writer of a blob gets a new buffer, so that no
-    false dependence limits the plan. An alias is the buffer that it names. Ops that free blobs are left out. If the net
-    `borrows`, it is a step net whose parameters come from the outer net, even if it does not read them.
-    Raises MalformedInputError for a net that reads a freed blob, GraphError for impossible sizes.
+    false dependence limits the plan. Aliases share a buffer; `Free` ops are left out. A step net `borrows` its
+    parameters. Raises MalformedInputError for a net that reads a freed blob, GraphError for impossible sizes.
     """
     translator = _Translator(net, named_net(net), known, parameters, where)
     translator.add_outer_blobs(parameters if borrows else ())
@@ -67,7 +64,6 @@ def translate(
 
 
 def _outer_blobs(named: NamedNet, written: Iterable[str] = ()) -> dict[str, None]:
-    """Return the blobs that ops read before any op writes them."""
     seen = set(written)
     outer: dict[str, None] = {}
     for reads, writes in zip(named.reads, named.writes, strict=True):
@@ -77,7 +73,7 @@ def _outer_blobs(named: NamedNet, written: Iterable[str] = ()) -> dict[str, None
 
 
 def _step_types(ties: Ties, op: Any, outer: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """Return the types of blobs that exist when a step net starts; `outer` are the types in the outer net."""
+    """Return the types of blobs at the start of a step net, given those of the outer net."""
     states = dict(ties.states)
     result = dict(outer)
     batch = next((kind.shape[1] for name in op.input if (kind := outer.get(name)) and len(kind.shape) > 2), 1)
@@ -105,14 +101,14 @@ class _Translator:
         self._sizes: list[int] = []
         self._lifetimes: list[Lifetime] = []
         self._names: set[str] = set()
-        self._writer: dict[str, int] = {}  # the op of the graph that last wrote or aliased each blob
+        self._writer: dict[str, int] = {}  # the last op that wrote or aliased each blob
         self._aliased_buffers: set[int] = set()
         self._state_rows: set[int] = set()
         self._ops: list[OpBuffers] = []
         self._notes: dict[str, None] = {}
 
     def add_outer_blobs(self, borrowed: Iterable[str]) -> None:
-        """Add the blobs that exist before the net runs: external inputs, and blobs read before they are written."""
+        """Add external inputs, and blobs read before they are written."""
         outer = dict.fromkeys((*self._net.external_input, *borrowed)) | _outer_blobs(self._named, borrowed)
         touched = {*self._named.blobs, *self._net.external_output}
         for blob in outer:
@@ -121,7 +117,6 @@ class _Translator:
                 self._define(blob, self._size(blob, self._known.types.get(blob), "the net's inputs"), lifetime)
 
     def add_op(self, position: int) -> None:
-        """Add one op of the net, unless it only frees blobs."""
         op = self._net.op[position]
         if op.type == FREE:
             self._freed.update(dict.fromkeys(op.output, position))
@@ -173,7 +168,7 @@ class _Translator:
         self._ops.append(OpBuffers(position, inputs, outputs, controls, inner if callees else {}))
 
     def finish(self) -> NetTranslation:
-        """Build the graph. The last buffers of external outputs live to the end."""
+        """Build the graph, in which external outputs live to the end."""
         for blob in self._net.external_output:
             buffer = self._current.get(blob)
             if buffer is not None and self._lifetimes[buffer] == Lifetime.INTERMEDIATE:
@@ -200,16 +195,16 @@ class _Translator:
         if blob in self._freed:
             raise MalformedInputError(
                 f"{self._where}: op {position} ({self._net.op[position].type}) reads {blob!r}, which op "
-                f"{self._freed[blob]} freed; read it before that op"
+                f"{self._freed[blob]} freed; read it before"
             )
         return self._current[blob]
 
     def _is_visible(self, buffer: int) -> bool:
-        """Return whether the caller or an alias reads the buffer, so that later writes must go to it."""
+        """Return whether later writes of the blob must go to this buffer, for the caller or an alias."""
         return self._lifetimes[buffer] in (Lifetime.INPUT, Lifetime.PERSISTENT) or buffer in self._aliased_buffers
 
     def _needs_edge(self, op: Any) -> set[str]:
-        """Return the blobs that an op must wait for explicitly: control inputs, and aliases."""
+        """Return control inputs and aliases, which the op must wait for explicitly."""
         aliases = {blob for blob in op.input if blob in self._writer and self._blobs[self._current[blob]] != blob}
         return aliases | {blob for blob in op.control_input if blob in self._writer}
 
@@ -238,7 +233,7 @@ class _Translator:
         types = _step_types(ties, op, self._types_before(position))
         for argument, inner in nets:
             if op.type == GRADIENT and argument.name == "step_net":
-                types = types | last_types(inner, types)  # the backward step net reads blobs of the forward one
+                types = types | last_types(inner, types)  # read by the backward step net
         for argument, inner in nets_run_by(op):
             known = KnownBlobs(types, {})
             callee = f"{name}/{argument.name}"

@@ -22,7 +22,7 @@ _ALWAYS = 2**61
 
 
 class LiveRange(NamedTuple):
-    """The positions of the ops that define a blob and use it last, and its bytes. None means unknown."""
+    """Positions of the definition and the last use of a blob, and its bytes."""
 
     defined: int | None
     used: int | None
@@ -30,23 +30,21 @@ class LiveRange(NamedTuple):
 
 
 Slot = list[tuple[str, LiveRange]]
-"""The blobs of one slot, one after the other."""
+"""The blobs of one slot, in order."""
 Blobs = Mapping[str, Any]
-"""Blobs by name: objects with `nbytes`."""
+"""Objects with `nbytes`, by blob."""
 
 
 def compute_ranges(linearized_ops: Iterable[Any], blob_sizes: Mapping[str, int] | None = None) -> dict[str, LiveRange]:
-    """Return the live range of every blob that an op touches, in order of first touch.
+    """Return the live range of every blob; see `share.blob_ranges`.
 
-    A blob that is read before it is written has no definition. A blob that is written after its last read has no last
-    use. Raises UsageError for a blob without a size in `blob_sizes`.
+    Raises UsageError for a blob without a size in `blob_sizes`.
     """
     sizes = {blob: int(size) for blob, size in (blob_sizes or {}).items()}
     return ranges_of(NamedNet(ops=named_ops(NetDef(op=linearized_ops)), sizes=sizes), blob_sizes)
 
 
 def ranges_of(net: NamedNet, blob_sizes: Mapping[str, int] | None) -> dict[str, LiveRange]:
-    """Return `compute_ranges` for a net over named blobs."""
     if blob_sizes:
         missing = [blob for blob in net.blobs if blob not in blob_sizes]
         if missing:
@@ -63,7 +61,7 @@ def is_compatible(candidate_range: LiveRange, assignment: Sequence[Any], static_
 
 
 def get_updated_ranges(ranges: Iterable[tuple[str, LiveRange]], max_live: int | None = None) -> Slot:
-    """Return ranges without None: defined at -1, used at `max_live` or after all others, of size 1."""
+    """Return ranges with defaults: defined at -1, used at `max_live` or last, of size 1."""
     known = list(ranges)
     if max_live is None:
         moments = [moment for _, blob in known for moment in blob[:2] if moment is not None]
@@ -91,7 +89,7 @@ class AssignmentAlgorithm(Enum):
 def compute_assignments(
     ranges: Mapping[str, LiveRange], static_blobs: Collection[str], algo: AssignmentAlgorithm
 ) -> list[Slot]:
-    """Return slots for blobs. The blobs in `static_blobs` come last, one per slot."""
+    """Return slots for blobs, with one slot per static blob at the end."""
     by_use = sorted(ranges.items(), key=lambda item: (item[1].used is None, item[1].used or 0))
     updated = get_updated_ranges(by_use)
     sharing = [blob for blob in updated if blob[0] not in static_blobs]
@@ -102,7 +100,7 @@ def compute_assignments(
 def compute_assignments_greedy(
     ranges_sorted: Sequence[tuple[str, LiveRange]], init_assignments: Iterable[Slot] | None = None
 ) -> list[Slot]:
-    """Put each blob, in the given order, into the compatible slot of nearest size, else into a new one."""
+    """Put each blob into the free slot of nearest size, else into a new one."""
     slots = [list(slot) for slot in init_assignments or ()]
     visited = {name for slot in slots for name, _ in slot}
     blobs = [blob for blob in ranges_sorted if blob[0] not in visited]
@@ -115,9 +113,9 @@ def compute_assignments_dp(
     init_assignment: Iterable[Slot] | None = None,
     counter: list[int] | None = None,
 ) -> list[Slot]:
-    """Return slots of the least total size, or the best found within a work limit; see `slot_search.search`.
+    """Return the smallest slots found within a work limit; see `slot_search.search`.
 
-    Replaces memonger's recursion, which is exponential in time and memory. `counter` counts the calls.
+    `counter` counts the calls.
     """
     if counter:
         counter[0] += 1
@@ -127,7 +125,7 @@ def compute_assignments_dp(
 
 
 def _intervals(slots: Sequence[Slot], blobs: Sequence[tuple[str, LiveRange]]) -> Intervals:
-    """Return live ranges as arrays. Each given slot counts as one blob that begins before all others."""
+    """Return live ranges as arrays. Each given slot is one blob that begins first."""
     begins, ends, sizes = [-_ALWAYS] * len(slots), [_end(slot[-1][1]) for slot in slots], list(map(_size, slots))
     for _, blob in blobs:
         begins.append(-_ALWAYS if blob.defined is None else blob.defined)
@@ -164,7 +162,7 @@ def compute_blob_assignments(assignments: Iterable[Slot]) -> dict[str, str]:
 
 
 def verify_assignments(assignments: Iterable[Slot]) -> None:
-    """Raise VerificationError if a blob of a slot begins before the last use of the previous one."""
+    """Raise VerificationError if blobs of a slot overlap."""
     verify_slots([BlobRange(name, *blob) for name, blob in slot] for slot in assignments)
 
 
@@ -176,10 +174,7 @@ class BlobStatistics(NamedTuple):
 
 
 def compute_statistics(assignments: Sequence[Slot], blobs: Blobs | None = None) -> BlobStatistics:
-    """Return the bytes of all blobs, and of all slots.
-
-    Sizes are those of `blobs`, else of Caffe2's workspace if it is loaded, else of the live ranges.
-    """
+    """Return statistics by the sizes of `blobs`, else of Caffe2's workspace, else of the live ranges."""
     size_of = _sizes_in(blobs)
     sized = [
         [(name, LiveRange(None, None, blob.size if size_of is None else size_of(name))) for name, blob in slot]
@@ -189,13 +184,10 @@ def compute_statistics(assignments: Sequence[Slot], blobs: Blobs | None = None) 
 
 
 def collect_blob_sizes(net: Any, blobs: Blobs | None = None) -> dict[str, int]:
-    """Return the bytes of every blob that an op of a net touches, 0 for a blob without contents.
-
-    Sizes are those of `blobs`, else of Caffe2's workspace. Raises UsageError if there is neither.
-    """
+    """Return the bytes of every blob in `blobs`, else in Caffe2's workspace; raises UsageError without either."""
     size_of = _sizes_in(blobs)
     if size_of is None:
-        raise UsageError("there is no Caffe2 workspace; give the blobs by name, with arrays: blobs={name: array}")
+        raise UsageError("there is no Caffe2 workspace; give arrays by blob: blobs={name: array}")
     return {blob: size_of(blob) for op in net.op for blob in (*op.input, *op.output)}
 
 
@@ -211,10 +203,10 @@ def _sizes_in(blobs: Blobs | None) -> Callable[[str], int] | None:
 def estimate_memory_usage(
     protos: Iterable[Any], shapes: Mapping[str, Sequence[int]], types: Mapping[str, int], devicescope: Any
 ) -> tuple[int, int, dict[str, int]]:
-    """Return the bytes allocated in total, the most allocated at once, and the bytes by kind of op.
+    """Return the bytes allocated in total, the most at once, and the bytes by kind of op on a device.
 
-    Nets run one after the other. Only ops on `devicescope` count, and `Free` and `Alias` on any device, which free
-    their outputs. `types` are numbers of Caffe2's TensorProto. A blob without shape or type counts as 0.
+    Nets run one after the other. `Free` and `Alias` ops on any device free their outputs. `types` are numbers of
+    Caffe2's TensorProto. A blob without shape or type counts as 0.
     """
     live: dict[str, int] = {}
     total = highest = now = 0

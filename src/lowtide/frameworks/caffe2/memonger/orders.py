@@ -11,7 +11,7 @@ from lowtide.frameworks.caffe2.sharing.orders import interference_edges, longest
 
 
 class Edges:
-    """The edges of a graph of ops, with the networkx interface: iterate, call, and look up an edge's data."""
+    """Edges with the interface of networkx."""
 
     def __init__(self, net: NamedNet) -> None:
         self._ops = net.ops
@@ -32,12 +32,10 @@ class Edges:
 
 
 class InterferenceGraph:
-    """Ops by position and their dependences, with the names of a networkx graph."""
+    """Ops by position and their dependences, with the interface of networkx."""
 
     def __init__(self, ops: Iterable[Any], net: NamedNet) -> None:
-        """Take ops, and the same ops as a net over named blobs."""
         self.nodes: dict[int, dict[str, Any]] = {position: {"op": op} for position, op in enumerate(ops)}
-        """The op at each position."""
         self.edges = Edges(net)
 
     def __iter__(self) -> Iterator[int]:
@@ -47,27 +45,22 @@ class InterferenceGraph:
         return len(self.nodes)
 
     def successors(self, node: int) -> list[int]:
-        """Return the ops that wait for an op."""
         return [after for before, after in self.edges if before == node]
 
     def predecessors(self, node: int) -> list[int]:
-        """Return the ops that an op waits for."""
         return [before for before, after in self.edges if after == node]
 
 
 def compute_interference_graph(ops: Iterable[Any]) -> InterferenceGraph:
-    """Return the dependences between ops in time proportional to the edges; see `interference_edges`.
-
-    memonger looks at every pair of ops, and checks for cycles after each edge.
-    """
+    """Return the dependences between ops; see `share.interference_edges`."""
     listed = list(ops)
     return InterferenceGraph(listed, NamedNet(ops=named_ops(NetDef(op=listed))))
 
 
 def topological_sort_traversal(g: Any) -> list[Any]:
-    """Return the nodes in the order in which they become ready, ties in the order of the graph.
+    """Return the nodes in the order in which they become ready.
 
-    `g` is an interference graph, or an iterable of nodes with a method `edges`, such as a networkx graph.
+    `g` is an iterable of nodes with a method `edges`, such as a networkx graph.
     """
     nodes, before = _predecessors(g)
     order = topological_order_of(before)
@@ -77,9 +70,9 @@ def topological_sort_traversal(g: Any) -> list[Any]:
 
 
 def topological_sort_traversal_longest_path(g: Any) -> list[Any]:
-    """Return the order that starts the sources with the longest paths first, with memonger's ties.
+    """Return memonger's order of sources by longest path, also if the paths form no tree.
 
-    If the paths form no tree, memonger fails; here they are merged. `g` is that of `topological_sort_traversal`.
+    `g` is that of `topological_sort_traversal`.
     """
     nodes, before = _predecessors(g)
     if all(other < place for place, others in enumerate(before) for other in others):

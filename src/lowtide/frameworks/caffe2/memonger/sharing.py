@@ -1,4 +1,4 @@
-"""memonger's functions that return nets whose blobs share storage."""
+"""memonger's functions from nets to nets that share storage."""
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,11 +23,11 @@ from lowtide.frameworks.caffe2.sharing.verify_sharing import verify_equality, ve
 
 
 class Optimization(NamedTuple):
-    """A net whose blobs share storage, and its slots."""
+    """A net that shares storage, with its slots."""
 
     net: Any
     assignments: list[Slot]
-    """The slots. Blobs that never share come last, one per slot."""
+    """Blobs that never share come last, one per slot."""
     blob_assignments: dict[str, str]
     """The new name of every blob that shares."""
 
@@ -41,10 +41,7 @@ def share_grad_blobs(
     share_activations: bool = False,
     blob_shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Any:
-    """Return the net with gradients of activations sharing storage; see `share.share_gradients`.
-
-    `net` is a NetDef or has a method `Proto`. The result is valid whatever a dag net runs at once.
-    """
+    """Return the net of a NetDef or wrapper with sharing gradients; see `share.share_gradients`."""
     proto = proto_of(net)
     sizes = {blob: prod(int(size) for size in shape) for blob, shape in (blob_shapes or {}).items()}
     shared = share_gradients(
@@ -59,11 +56,9 @@ def share_grad_blobs(
 
 
 def optimize_inference_for_dag(net: Any, input_blobs: Iterable[Any], namescope: str = "") -> Any:
-    """Return the net with all blobs sharing storage except external ones; see `share.share_inference`.
+    """Return the net of a NetDef or wrapper with sharing blobs; see `share.share_inference` for errors.
 
-    `net` is a NetDef or has a method `Proto`. The result is valid whatever a dag net runs at once. Raises
-    UnsupportedError for a net with gradient ops, GraphError if an op reads a blob before it is written, or must run in
-    place and does not.
+    Raises GraphError for an op that must run in place and does not.
     """
     proto = proto_of(net)
     check_in_place(proto)
@@ -71,10 +66,10 @@ def optimize_inference_for_dag(net: Any, input_blobs: Iterable[Any], namescope: 
 
 
 def optimize_inference_fast(net: Any, static_blobs: Iterable[Any]) -> Any:
-    """Return the net with blobs sharing storage in program order; see `share.share_inference_fast`.
+    """Return the net with blobs sharing in program order; see `share.share_inference_fast`.
 
-    memonger does not change nets that may run several ops at once, that is of any type but simple. Here they use
-    `share.share_branch_safe`. Raises GraphError for an op that must run in place and does not.
+    Nets that are not simple use `share.share_branch_safe`; memonger does not change them. Raises GraphError for an op
+    that must run in place and does not.
     """
     check_in_place(net)
     named, static = named_net(net), _names(static_blobs)
@@ -91,10 +86,9 @@ def optimize_interference(
     blob_sizes: Mapping[str, int] | None = None,
     algo: AssignmentAlgorithm = AssignmentAlgorithm.GREEDY,
 ) -> Optimization:
-    """Return the net with its ops in an order, and blobs that are never live together in it sharing storage.
+    """Return the net in another order with sharing blobs; see `share.share_by_interference`.
 
-    `ordering_function` returns op positions for the interference graph. External inputs and outputs, blobs of different
-    devices and `static_blobs` never share; see `share.share_by_interference`.
+    `ordering_function` returns op positions for the interference graph. `static_blobs` never share.
     """
     named = named_net(net, blob_sizes)
     order = [int(position) for position in ordering_function(InterferenceGraph(net.op, named))]
@@ -120,20 +114,14 @@ def apply_assignments(net: Any, blob_assignments: Mapping[str, str]) -> None:
 def apply_recurrent_blob_assignments(
     op: Any, blob_assignments: Mapping[str, str], canonical_name: Callable[[str], str]
 ) -> None:
-    """Rename blobs in the step nets of a recurrent op in place, and record the new names of its own blobs.
-
-    The new name of each blob in `blob_assignments` is its `canonical_name`.
-    """
+    """Rename the blobs in `blob_assignments` to their `canonical_name`, in the step nets of a recurrent op."""
     rename_steps(op, {blob: canonical_name(blob) for blob in blob_assignments})
 
 
 def release_blobs_when_used(
     netproto: Any, dont_free_blobs: Iterable[str], selector_fun: Callable[[str], bool] | None = None
 ) -> Any:
-    """Return the net with an op `Free` after the last use of every blob; see `share.release_when_used`.
-
-    External inputs and outputs, both names of an alias, and blobs that `selector_fun` rejects are not freed.
-    """
+    """Return the net with a `Free` op after the last use of every blob; see `share.release_when_used`."""
     named = named_net(netproto)
     released = release_when_used(named, _names(dont_free_blobs), selected=selector_fun)
     result = copy.deepcopy(netproto)
@@ -150,10 +138,9 @@ def release_blobs_when_used(
 
 
 def verify_graph_equality(net_a: Any, net_b: Any) -> bool:
-    """Return whether two nets compute the same, op by op, for any names of blobs; see `share.verify_equality`.
+    """Return whether two nets compute the same, op by op; see `share.verify_equality`.
 
-    If both have the same external inputs and outputs, these must end with the same values. Otherwise all blobs from
-    outside count as equal, as in memonger.
+    If the nets have different external blobs, all outer blobs count as equal, as in memonger.
     """
     one, other = named_net(net_a), named_net(net_b)
     if one.externals != other.externals:
@@ -162,13 +149,13 @@ def verify_graph_equality(net_a: Any, net_b: Any) -> bool:
 
 
 def verify_inplace_blobs(net_a: Any, net_b: Any) -> bool:
-    """Return whether the ops of two nets have the same kinds and use the same inputs in place."""
+    """Return whether two nets have the same kinds of ops and in-place pairs."""
     kinds = [[op.type for op in net.op] for net in (net_a, net_b)]
     return kinds[0] == kinds[1] and _passes(verify_in_place, named_net(net_a), named_net(net_b))
 
 
 def _with_one_outer_blob(net: NamedNet) -> NamedNet:
-    """Return the net with one name for all blobs that ops read before they are written."""
+    """Return the net with one name for all outer blobs."""
     written: set[str] = set()
     ops: list[NamedOp] = []
     for op in net.ops:

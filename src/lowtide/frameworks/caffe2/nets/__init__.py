@@ -1,5 +1,4 @@
-"""NetDef messages: loaded from files or objects, viewed as nets over named blobs, and renamed.
+"""NetDef messages: loaded, viewed as nets over named blobs, and renamed.
 
-Messages may be those of `netdef` or of caffe2_pb2, which have the same fields. A net in a file that is read and not
-changed is written byte for byte as it was.
+Messages may be those of `netdef` or of caffe2_pb2. An unchanged file is written byte for byte.
 """

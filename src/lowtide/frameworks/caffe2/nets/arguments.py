@@ -8,7 +8,7 @@ from lowtide.frameworks.protobuf.text_read import decoded_text, read_text
 
 
 class Arguments:
-    """The arguments of one op. If a name is repeated, the last one counts."""
+    """The arguments of one op. The last of a name counts; missing lists are empty."""
 
     def __init__(self, op: Any) -> None:
         self._by_name: dict[str, Any] = {argument.name: argument for argument in op.arg}
@@ -17,38 +17,31 @@ class Arguments:
         return name in self._by_name
 
     def with_integers(self, name: str, values: Sequence[int]) -> "Arguments":
-        """Return a copy with the integers of one argument replaced."""
+        """Return a copy with one list of integers replaced."""
         made = Arguments(NetDef())
         made._by_name = {**self._by_name, name: Argument(name=name, ints=list(values))}
         return made
 
     def integer(self, name: str, default: int = 0) -> int:
-        """Return an integer."""
         return int(self._by_name[name].i) if name in self._by_name else default
 
     def number(self, name: str, default: float = 0.0) -> float:
-        """Return a float."""
         return float(self._by_name[name].f) if name in self._by_name else default
 
     def text(self, name: str, default: str = "") -> str:
-        """Return a string."""
         return _decoded(self._by_name[name].s) if name in self._by_name else default
 
     def integers(self, name: str) -> list[int]:
-        """Return a list of integers, empty if the argument is missing."""
         return [int(value) for value in self._by_name[name].ints] if name in self._by_name else []
 
     def numbers(self, name: str) -> list[float]:
-        """Return a list of floats, empty if the argument is missing."""
         return [float(value) for value in self._by_name[name].floats] if name in self._by_name else []
 
     def texts(self, name: str) -> list[str]:
-        """Return a list of strings, empty if the argument is missing."""
         return texts_of(self._by_name[name]) if name in self._by_name else []
 
 
 def texts_of(argument: Any) -> list[str]:
-    """Return the strings of an argument."""
     return [_decoded(value) for value in argument.strings]
 
 
@@ -69,10 +62,7 @@ class StepNet(Protocol):
 
 
 def step_nets(op: Any) -> Iterator[tuple[Any, StepNet]]:
-    """Yield every step net of a recurrent op with its argument.
-
-    A net in text format is parsed each time. Raises MalformedInputError for invalid text.
-    """
+    """Yield every step net of a recurrent op with its argument; raises MalformedInputError for invalid text."""
     if not op.type.startswith("RecurrentNetwork"):
         return
     for argument in op.arg:
@@ -85,7 +75,7 @@ def step_nets(op: Any) -> Iterator[tuple[Any, StepNet]]:
 
 
 def nets_run_by(op: Any) -> list[tuple[Any, StepNet]]:
-    """Return the `step_nets` that a recurrent op runs. Forward and backward ops carry both."""
+    """Return the step nets that a recurrent op runs; gradient ops hold both."""
     name = f"{'backward_' * (op.type == GRADIENT)}step_net"
     return [(argument, net) for argument, net in step_nets(op) if argument.name == name]
 
@@ -96,7 +86,6 @@ def is_text(argument: Any) -> bool:
 
 
 def new_message(sample: Any, **values: Any) -> Any:
-    """Return a new message of the same class as another one."""
     made = type(sample)()
     for name, value in values.items():
         if isinstance(value, list):

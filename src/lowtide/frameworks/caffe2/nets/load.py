@@ -15,16 +15,13 @@ from lowtide.frameworks.protobuf.text_read import decoded_text, read_text
 from lowtide.frameworks.protobuf.text_write import write_text
 
 NetSource = str | Path | NetDef | Any
-"""A path, a NetDef of lowtide or of caffe2_pb2, or an object with a method `Proto` that returns one."""
+"""A path, a NetDef of lowtide or caffe2_pb2, or an object with a method `Proto`."""
 
 _TEXT_ENDINGS = (".pbtxt", ".prototxt")
 
 
 def load_net(source: NetSource) -> NetDef:
-    """Return the net of a source; an object is not changed.
-
-    Raises MalformedInputError for a file that is no NetDef, UsageError for an object of another kind.
-    """
+    """Return the net of a source; raises MalformedInputError for an invalid file, UsageError for other objects."""
     if isinstance(source, str | Path):
         content, where = read_bytes(Path(source)), str(source)
         net = read_net(content, where)
@@ -37,14 +34,14 @@ def load_net(source: NetSource) -> NetDef:
 
 
 def read_net(content: bytes, where: str) -> NetDef:
-    """Return the net in the content of a file, binary or text."""
+    """Return the net in a file's content, binary or text."""
     if is_text_net(content):
         return read_text(NetDef, decoded_text(content, where), where)
     return read_binary(NetDef, content, where)
 
 
 def proto_of(source: Any) -> Any:
-    """Return the NetDef message of an object; raises UsageError if there is none."""
+    """Return the NetDef of an object; raises UsageError if there is none."""
     proto = source.Proto() if hasattr(source, "Proto") else source
     if isinstance(proto, NetDef) or (hasattr(proto, "op") and hasattr(proto, "SerializeToString")):
         return proto
@@ -52,7 +49,7 @@ def proto_of(source: Any) -> Any:
 
 
 def in_kind_of(net: NetDef, source: NetSource) -> Any:
-    """Return a net as a message of the source's class: of caffe2_pb2 if the source is."""
+    """Return a net as a message of the source's class."""
     if isinstance(source, str | Path):
         return net
     proto = proto_of(source)
@@ -64,18 +61,18 @@ def in_kind_of(net: NetDef, source: NetSource) -> Any:
 
 
 def write_net(net: NetDef, name: str) -> bytes:
-    """Return the content of a file of this name: text if it ends in .pbtxt or .prototxt, else binary."""
+    """Return a net as file content: text if the name ends in .pbtxt or .prototxt, else binary."""
     return write_text(net).encode() if name.lower().endswith(_TEXT_ENDINGS) else write_binary(net)
 
 
 def _check(net: Any, where: str, depth: int) -> None:
-    """Raise InputError for an op without a type, an empty blob name, an invalid step net or an empty net."""
+    """Raise InputError for missing types, empty names or invalid step nets."""
     for position, op in enumerate(net.op):
         here = f"{where}: op {position}"
         if not op.type:
             raise MalformedInputError(f"{here} has no type; is this a NetDef?")
         if "" in (*op.input, *op.output):
-            raise MalformedInputError(f"{here} ({op.type}) has an empty blob name; every blob needs a name")
+            raise MalformedInputError(f"{here} ({op.type}) has an empty blob name")
         for argument, inner in step_nets(op):
             _check(inner, f"{here} ({op.type}), {argument.name}", deeper(depth, where))
     if not net.op and depth == 0:

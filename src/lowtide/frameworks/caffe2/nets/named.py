@@ -7,15 +7,14 @@ from lowtide.frameworks.caffe2.nets.arguments import nets_run_by
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet, NamedOp
 
 SIMPLE_TYPES = ("", "simple")
-"""Types of nets that run their ops one after the other."""
+"""Types of nets that run one op at a time."""
 _ACROSS_DEVICES = ("CopyCPUToGPU", "CopyGPUToCPU", "CopyToCPU", "CopyFromCPUInput")
 
 
 def named_net(net: Any, sizes: Mapping[str, int] | None = None) -> NamedNet:
-    """Return a NetDef, or an object with its fields, as a net over named blobs; `sizes` are in bytes.
+    """Return a NetDef as a net over named blobs; `sizes` are in bytes.
 
-    Control inputs become `after` edges from the last earlier writer of the blob. Outputs of recurrent ops become
-    external outputs, because they share storage already.
+    Control inputs become `after` edges. Outputs of recurrent ops become external, because they share storage already.
     """
     return NamedNet(
         ops=named_ops(net),
@@ -29,7 +28,6 @@ def named_net(net: Any, sizes: Mapping[str, int] | None = None) -> NamedNet:
 
 
 def named_ops(net: Any) -> tuple[NamedOp, ...]:
-    """Return the ops of a net over named blobs."""
     writers: dict[str, int] = {}
     ops: list[NamedOp] = []
     for position, op in enumerate(net.op):
@@ -51,12 +49,12 @@ def named_ops(net: Any) -> tuple[NamedOp, ...]:
 
 
 def rows_of_states(op: Any) -> list[str]:
-    """Return the outputs of a recurrent op, which have no storage of their own: they are rows of its states."""
+    """Return the outputs of a recurrent op, which are rows of its states."""
     return list(op.output) if op.type == "RecurrentNetwork" else []
 
 
 def device_of(op: Any, net: Any) -> str:
-    """Return the name of an op's device, else of its net's device, else "cpu"."""
+    """Return the device of an op, else of its net, else "cpu"."""
     for option in (op.device_option, net.device_option):
         if option.device_type or option.device_id or option.node_name:
             return f"{option.node_name}:{option.device_type}:{option.device_id}".lstrip(":")
@@ -64,7 +62,6 @@ def device_of(op: Any, net: Any) -> str:
 
 
 def _copied_blob_devices(net: Any) -> dict[str, str]:
-    """Return the devices of blobs copied between CPU and GPU. The op runs on the GPU, one blob is on the CPU."""
     result: dict[str, str] = {}
     for op in net.op:
         if op.type in _ACROSS_DEVICES:
@@ -75,7 +72,6 @@ def _copied_blob_devices(net: Any) -> dict[str, str]:
 
 
 def reorder_ops(net: Any, order: Sequence[int]) -> None:
-    """Put the ops of a net into an order, in place."""
     ops = [net.op[position] for position in order]
     del net.op[:]
     net.op.extend(ops)

@@ -1,4 +1,4 @@
-"""The messages of a NetDef, with the names and numbers of caffe2.proto."""
+"""The messages of caffe2.proto."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -9,12 +9,9 @@ DATA_TYPES = {
     "UNDEFINED": 0, "FLOAT": 1, "INT32": 2, "BYTE": 3, "STRING": 4, "BOOL": 5, "UINT8": 6, "INT8": 7, "UINT16": 8,
     "INT16": 9, "INT64": 10, "FLOAT16": 12, "DOUBLE": 13, "ZERO_COLLISION_HASH": 14, "REBATCHING_BUFFER": 15,
 }  # fmt: skip
-"""The types of tensors by name, the only enumeration in NetDefs."""
 
 
 class NetMessage(Message):
-    """A message of caffe2.proto."""
-
     KINDS: ClassVar[dict[str, type[Message]]] = {}
     ENUMS: ClassVar[Mapping[str, Mapping[str, int]]] = {"enum": DATA_TYPES}
     FORMAT = "NetDef"
@@ -36,8 +33,6 @@ class DeviceOption(NetMessage):
 
 
 class TensorProto(NetMessage):
-    """A tensor and its contents."""
-
     FIELDS = fields_of(
         "dims 1 int64* data_type 2 enum float_data 3 float** int32_data 4 int32** byte_data 5 bytes"
         " string_data 6 bytes* name 7 string device_detail 8 DeviceOption double_data 9 double** int64_data 10 int64**"
@@ -52,16 +47,12 @@ class TensorProto(NetMessage):
 
 
 class Segment(NetMessage):
-    """The part of a tensor in a message."""
-
     FIELDS = fields_of("begin 1 int64 end 2 int64")
     begin: int = 0
     end: int = 0
 
 
 class QTensorProto(NetMessage):
-    """A quantized tensor and its contents."""
-
     FIELDS = fields_of(
         "dims 1 int64* precision 2 int32 scale 3 double bias 4 double is_signed 5 bool data 6 int32** name 7 string"
         " data_type 8 enum scales 9 double* biases 10 double* axis 11 int32 is_multiparam 12 bool"
@@ -77,7 +68,7 @@ class QTensorProto(NetMessage):
 
 
 class Argument(NetMessage):
-    """An argument of an op or a net."""
+    """An argument of an op."""
 
     FIELDS = fields_of(
         "name 1 string f 2 float i 3 int64 s 4 bytes floats 5 float* ints 6 int64* strings 7 bytes* n 8 NetDef"
@@ -96,7 +87,7 @@ class Argument(NetMessage):
 
 
 class OperatorDef(NetMessage):
-    """One op: its inputs and outputs by name, and its arguments."""
+    """One op."""
 
     FIELDS = fields_of(
         "input 1 string* output 2 string* name 3 string type 4 string arg 5 Argument* device_option 6 DeviceOption"
@@ -118,30 +109,24 @@ class OperatorDef(NetMessage):
 
 
 class MapFieldEntry(NetMessage):
-    """An option of a backend."""
-
     FIELDS = fields_of("key 1 string val 2 string")
     key: str = ""
     val: str = ""
 
 
 class BackendOptions(NetMessage):
-    """The options of a backend."""
-
     FIELDS = fields_of("backend_name 1 string option 2 MapFieldEntry*")
     backend_name: str = ""
 
 
 class PartitionInfo(NetMessage):
-    """The devices of a part of a net."""
-
     FIELDS = fields_of("name 1 string device_id 2 int32* extra_info 3 string backend_options 4 BackendOptions*")
     name: str = ""
     extra_info: str = ""
 
 
 class NetDef(NetMessage):
-    """Ops in order, and the external inputs and outputs of the net."""
+    """A net."""
 
     FIELDS = fields_of(
         "name 1 string op 2 OperatorDef* type 3 string num_workers 4 int32 device_option 5 DeviceOption arg 6 Argument*"

@@ -10,15 +10,14 @@ from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, Arguments
 
 @dataclass(frozen=True, slots=True)
 class RowLink:
-    """A blob of the step net that is one row, or several rows, of an outer sequence."""
+    """A blob of the step net that is a window of rows of an outer sequence."""
 
     inner: str
     outer: str
     """A state, or an input of the op."""
     offset: int
-    """At step t, the first row is t + offset."""
+    """The first row at step t is t + offset."""
     window: int = 1
-    """Number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,39 +26,35 @@ class Ties:
 
     links: tuple[RowLink, ...]
     states: tuple[tuple[str, str], ...]
-    """Every state with the input that holds its first row, or its first rows if that has three dimensions."""
+    """Every state with the input that holds its first row, or rows if it has three dimensions."""
     aliases: tuple[tuple[str, int], ...]
-    """For each output of the op, a state and its first row. A negative row counts from the end."""
+    """A state and first row per output. Negative rows count from the end."""
     timestep: str
 
 
 @dataclass(frozen=True, slots=True)
 class GradientTies:
-    """The links of a RecurrentNetworkGradient, with the current names of its blobs."""
+    """The links of a RecurrentNetworkGradient."""
 
     forward: Ties
     inputs: tuple[str, ...]
-    """The inputs of the RecurrentNetwork. They follow the gradients of some of its outputs."""
+    """The inputs of the RecurrentNetwork, which follow gradients of its outputs."""
     outputs_with_grads: tuple[int, ...]
     links: tuple[RowLink, ...]
-    """Rows of the gradients of states and of the sequence, whose gradient is the first output."""
+    """Rows of the gradients of states and of the sequence (the first output)."""
     state_grads: tuple[str, ...]
-    """The gradient of every state."""
     param_grads: tuple[tuple[str, str], ...]
-    """Every parameter with the blob that a step adds to its gradient. The outputs after the first are the sums."""
+    """Every parameter with its gradient in one step. The next outputs are the sums."""
 
 
 def ties_of(op: Any, first: int = 0) -> Ties:
-    """Return the ties of a recurrent op with the current names of its blobs; raises MalformedInputError.
-
-    `first` is the position of its first input among the inputs.
-    """
+    """Return the ties of a recurrent op with inputs from `first` on; raises MalformedInputError."""
     settings, inputs = Arguments(op), list(op.input)[first:]
     states, starts = settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids")
     sources, rows = settings.texts("alias_src"), settings.integers("alias_offset")
     links = _links(op, "link", settings.integers("link_window"))
     if len(states) != len(starts) or len(sources) != len(rows):
-        raise _malformed(op, "the lists of states or aliases differ in length; give one entry each")
+        raise _malformed(op, "lists of states or aliases differ in length")
     if any(not 0 <= start < len(inputs) for start in starts) or not set(sources) <= set(states):
         raise _malformed(op, "a state begins with no input, or an alias has no state")
     return Ties(
@@ -79,9 +74,9 @@ def gradient_ties_of(op: Any) -> GradientTies:
     inputs, params = tuple(op.input[len(with_grads) :][: max(0, n_inputs)]), settings.integers("param")
     named = [_current(op, name) for name in settings.texts("param_grads")] or list(op.output[1 : 1 + len(params)])
     if len(op.output) != 1 + len(params) + len(forward.states) or not inputs or len(named) != len(params):
-        raise _malformed(op, "inputs or outputs are missing; give all that the op needs")
+        raise _malformed(op, "inputs or outputs are missing")
     if any(not 0 <= place < len(forward.aliases) for place in with_grads) or not set(params) <= set(range(n_inputs)):
-        raise _malformed(op, "a gradient names no input or output; give the position of one")
+        raise _malformed(op, "a gradient is of no input or output")
     return GradientTies(
         forward=forward,
         inputs=inputs,
@@ -93,10 +88,7 @@ def gradient_ties_of(op: Any) -> GradientTies:
 
 
 def step_ties_of(op: Any) -> Ties:
-    """Return the ties of a recurrent op or of its gradient; raises MalformedInputError.
-
-    Gradients of states and of the sequence count as states.
-    """
+    """Return the ties of a recurrent op or its gradient, with gradients as states; raises MalformedInputError."""
     if op.type != GRADIENT:
         return ties_of(op)
     ties = gradient_ties_of(op)
@@ -111,7 +103,7 @@ def _links(op: Any, kind: str, windows: Sequence[int] = ()) -> tuple[RowLink, ..
     offsets = settings.integers(f"{kind}_offset")
     windows = windows or [1] * len(inner)
     if not len(inner) == len(outer) == len(offsets) == len(windows):
-        raise _malformed(op, "the lists of links differ in length; give one entry each")
+        raise _malformed(op, "lists of links differ in length")
     if any(offset < 0 or window < 1 for offset, window in zip(offsets, windows, strict=True)):
         raise _malformed(op, "a link begins before its sequence, or is empty")
     names = ((_current(op, a), _current(op, b)) for a, b in zip(inner, outer, strict=True))
@@ -119,7 +111,7 @@ def _links(op: Any, kind: str, windows: Sequence[int] = ()) -> tuple[RowLink, ..
 
 
 def _current(op: Any, name: str) -> str:
-    """Return the current name of a blob. Only the gradient op keeps first names in its links and aliases."""
+    """Return the current name of a blob. Gradient ops keep first names in their links."""
     return Arguments(op).text(f"{name}.rename", name) if op.type == GRADIENT else name
 
 

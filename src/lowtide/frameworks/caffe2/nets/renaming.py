@@ -11,15 +11,12 @@ _LISTS_OF_BLOBS = (
     *("link_internal", "link_external", "backward_link_internal", "backward_link_external"),
     *("alias_dst", "param_grads", "recompute_blobs_on_backward"),
 )
-"""Arguments of a recurrent op that list names of blobs, its own or those of its step nets."""
+"""Arguments of a recurrent op that list blobs."""
 _RENAMED = ".rename"
 
 
 def rename_net(net: Any, renames: Mapping[str, str]) -> None:
-    """Rename the blobs that the ops of a net touch, in place. External inputs and outputs keep their names.
-
-    Source: Caffe2 memonger, apply_assignments.
-    """
+    """Rename the blobs of all ops in place. Source: Caffe2 memonger, apply_assignments."""
     for op in net.op:
         rename_op(op, _all(op.input, renames), _all(op.output, renames), renames, renames)
 
@@ -27,11 +24,7 @@ def rename_net(net: Any, renames: Mapping[str, str]) -> None:
 def rename_op(
     op: Any, inputs: Sequence[str], outputs: Sequence[str], inner: Mapping[str, str], controls: Mapping[str, str]
 ) -> None:
-    """Replace the names of inputs and outputs of an op, and rename blobs in its step nets and control inputs.
-
-    A recurrent op records the new names in arguments `<blob>.rename`, where the runtime finds them. Unchanged names are
-    not written.
-    """
+    """Replace inputs and outputs of an op, and rename blobs in its step nets and control inputs, in place."""
     rename_steps(op, inner)
     for names, changed in (
         (op.input, inputs),
@@ -42,10 +35,10 @@ def rename_op(
 
 
 def rename_steps(op: Any, renames: Mapping[str, str]) -> None:
-    """Rename blobs in the step nets of a recurrent op, external inputs too, and record renames of its own blobs.
+    """Rename blobs in the step nets of a recurrent op, and record renames of its own blobs, in place.
 
-    Source: Caffe2 memonger, apply_recurrent_blob_assignments. The original omits step nets in text format, external
-    outputs, links and aliases that name renamed blobs, and the gradient of a renamed sequence.
+    Source: Caffe2 memonger, apply_recurrent_blob_assignments, which omits step nets in text format, external outputs,
+    links, aliases, and the gradient of a renamed sequence.
     """
     if not op.type.startswith("RecurrentNetwork"):
         return
@@ -66,7 +59,7 @@ def rename_steps(op: Any, renames: Mapping[str, str]) -> None:
 
 
 def _record(op: Any, changed: Mapping[str, str]) -> None:
-    """Write new names into arguments under the first name of each blob, which the gradient op looks up."""
+    """Write arguments `<first name>.rename`, where the runtime looks for new names."""
     settings = Arguments(op)
     recorded = {
         argument.name.removesuffix(_RENAMED): argument for argument in op.arg if argument.name.endswith(_RENAMED)

@@ -1,5 +1,4 @@
-"""Run nets in NumPy and count the bytes of their blobs, to measure plans.
+"""Run nets in NumPy and count the bytes of their blobs, to measure plans without Caffe2.
 
-Caffe2 is not needed. Kernels exist for the common ops, forward and backward; other nets cannot be measured. The peak
-counts blobs only, without workspace of kernels and without the steps of recurrent ops.
+Only nets of common ops can be measured. The peak excludes the scratch of kernels and the steps of recurrent ops.
 """

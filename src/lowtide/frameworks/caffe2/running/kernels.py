@@ -11,7 +11,7 @@ from lowtide.frameworks.caffe2.shapes.rules import channel_axis, reshaped, split
 from lowtide.frameworks.caffe2.shapes.tensor_type import CAFFE2_TYPES
 
 Kernel = Callable[[Sequence[Array], Arguments, int], Sequence[Array]]
-"""From the inputs, the arguments and the number of outputs to the outputs, which are new arrays."""
+"""From inputs, arguments and the number of outputs to new arrays."""
 _SMALLEST = 1e-20
 
 
@@ -41,7 +41,7 @@ def _two(compute: Callable[[Array, Array], Array]) -> Kernel:
 
 
 def _two_gradients(compute: Callable[[Array, Array, Array], tuple[Array, Array]]) -> Kernel:
-    """Return a kernel of the gradient of an output and both inputs, which have the shapes of the gradients."""
+    """Return a kernel of an output's gradient and both inputs."""
 
     def kernel(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
         gradient, *operands = inputs
@@ -54,7 +54,7 @@ def _two_gradients(compute: Callable[[Array, Array, Array], tuple[Array, Array]]
 
 
 def _summed_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Return an array summed over the axes that broadcasting added or widened."""
+    """Return an array summed over broadcast axes."""
     array = array.sum(tuple(range(array.ndim - len(shape))))
     widened = tuple(axis for axis, size in enumerate(shape) if size == 1 != array.shape[axis])
     return np.ascontiguousarray(array.sum(widened, keepdims=True))
@@ -85,7 +85,6 @@ def _dropout(inputs: Sequence[Array], settings: Arguments, n: int) -> list[Array
 
 
 def sigmoid(x: Array) -> Array:
-    """Return 1 / (1 + exp(-x))."""
     return (1 / (1 + np.exp(-x))).astype(x.dtype)
 
 
@@ -127,7 +126,6 @@ def _softmax_gradient(y: Array, dy: Array) -> Array:
 
 
 def _at_label(x: Array, label: Array) -> tuple[Array, Array]:
-    """Return the index of the label in each row."""
     return np.arange(len(x)), label.reshape(-1).astype(np.int64) % x.shape[1]
 
 
@@ -280,4 +278,3 @@ KERNELS: dict[str, Kernel] = {
     "ConstantFill": _constant,
     "GivenTensorFill": _given,
 }
-"""The kernels by kind of op."""

@@ -1,4 +1,4 @@
-"""Kernels of recurrent ops, which run step by step, and of LSTM units, forward and backward."""
+"""Kernels of recurrent ops and LSTM units, forward and backward."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,7 @@ _Arrays = Mapping[str, Array]
 
 
 def _run(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
-    """Run a step net once for every row of the first input.
-
-    Caffe2 saves the blobs of all steps for backward in a last output, which is empty here.
-    """
+    """Run a step net once per row of the first input. The last output, Caffe2's saved steps, is empty."""
     ties = ties_of(op)
     states, _ = _forward(op, ties, inputs[0], dict(zip(op.input, inputs, strict=True)), run_net)
     rows = [np.ascontiguousarray(states[state][row:]) for state, row in ties.aliases]
@@ -49,10 +46,9 @@ def _forward(
 
 
 def _gradient(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
-    """Run the backward step net from the last row to the first, and sum the parameter gradients of all steps.
+    """Run the backward step net from the last row to the first, with recomputed forward steps.
 
-    The forward steps are recomputed. Outputs are the gradients of the sequence, of the parameters and of the initial
-    states.
+    Outputs are the gradients of the sequence, of the parameters and of the initial states.
     """
     ties = gradient_ties_of(op)
     outer = dict(zip(op.input, inputs, strict=True))
@@ -84,7 +80,7 @@ def _gradient(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
 
 
 def _of_begin(rows: Array, start: Array) -> Array:
-    """Return the gradient of an initial state, which may be one row for all sequences of the batch."""
+    """Return the gradient of an initial state, which may be one row for the whole batch."""
     return rows[0].sum(0) if start.ndim == 1 else rows[: first_rows(start.shape)].reshape(start.shape).copy()
 
 
@@ -94,7 +90,6 @@ def _step_net(op: Any, name: str) -> Any:
 
 
 def _link(links: Sequence[RowLink], arrays: _Arrays, step: int, workspace: Workspace) -> None:
-    """Let blobs of a step use the storage of rows outside."""
     for link in links:
         rows = arrays.get(link.outer)
         if rows is not None and link.offset + step + link.window <= len(rows):
@@ -109,20 +104,18 @@ RECURRENT: Mapping[str, Callable[[Any, Sequence[Array], RunNet], list[Array]]] =
 
 @dataclass(frozen=True, slots=True)
 class _LstmStep:
-    """The inputs of a step. A sequence that has ended keeps its state, or resets it to 0."""
-
     hidden: Array
     cell: Array
     gates: tuple[Array, Array, Array, Array]
     """Input, forget, output, candidate."""
     runs: Array
-    """1 for sequences that have not ended."""
+    """1 if the sequence has not ended."""
     keeps: Array
-    """1 for sequences that have ended and keep their state."""
+    """1 if it has ended and keeps its state."""
 
 
 def _step(inputs: Sequence[Array], settings: Arguments) -> tuple[_LstmStep, Sequence[Array]]:
-    """Return the step and the remaining inputs, after hidden, cell, gates, optional lengths, and time."""
+    """Return the step and the inputs after hidden, cell, gates, optional lengths, and time."""
     hidden, cell, gates, *rest = inputs
     i, f, o, g = np.split(gates.reshape(*cell.shape[:-1], 4 * cell.shape[-1]), 4, axis=-1)
     bias = np.asarray(settings.number("forget_bias"), cell.dtype)

@@ -23,23 +23,19 @@ class NetRun:
     """One run of a net."""
 
     peak_bytes: int
-    """The most bytes of blobs at once, without parameters."""
+    """Peak of all blobs except parameters."""
     results: Mapping[str, Array]
-    """The final arrays of the requested blobs."""
+    """Final arrays of the requested blobs."""
 
 
 def run_once(net: Any, inputs: Mapping[str, Array], results: Iterable[str], parameters: Collection[str] = ()) -> NetRun:
-    """Run a net of any type on the CPU in program order, in NumPy.
-
-    A blob is kept until an op `Free` ends it. Raises UnsupportedError for ops without a kernel here.
-    """
+    """Run a net in program order in NumPy; raises UnsupportedError for an op without a kernel here."""
     workspace = Workspace({name: array.copy() for name, array in inputs.items()}, parameters)
     run_net(net, workspace)
     return NetRun(workspace.peak_bytes, workspace.arrays(results))
 
 
 def run_net(net: Any, workspace: Workspace) -> None:
-    """Run the ops of a net in program order; raises UnsupportedError for an op that cannot run here."""
     for position, op in enumerate(net.op):
         where = f"op {position} ({op.type})"
         if op.type == "Free":
@@ -57,7 +53,7 @@ def run_op(op: Any, inputs: list[Array], where: str) -> list[Array]:
     """Return the outputs of an op; raises UnsupportedError."""
     kernel = _KERNELS.get(op.type)
     if kernel is None and op.type not in RECURRENT:
-        raise UnsupportedError(f"{where} has no kernel here, so that the net cannot be run; leave out --measure")
+        raise UnsupportedError(f"{where} has no kernel here; leave out --measure")
     try:
         with np.errstate(all="ignore"):
             if kernel is None:
@@ -66,23 +62,20 @@ def run_op(op: Any, inputs: list[Array], where: str) -> list[Array]:
                 arrays = [np.asarray(array) for array in kernel(inputs, Arguments(op), len(op.output))]
     except UnsupportedError:
         raise
-    except Exception as error:  # NumPy raises many kinds for wrong shapes and types
+    except Exception as error:  # NumPy's, for wrong shapes and types
         raise UnsupportedError(f"{where} cannot be run here: {type(error).__name__}: {one_line(error)}") from None
     if len(arrays) != len(op.output):
-        raise UnsupportedError(f"{where} has {len(op.output)} outputs, but its kernel here returns {len(arrays)}")
+        raise UnsupportedError(f"{where} has {len(op.output)} outputs, its kernel here returns {len(arrays)}")
     return arrays
 
 
 def made_up_inputs(types: Mapping[str, TensorType], blobs: Iterable[str]) -> dict[str, Array]:
-    """Return the same random arrays for blobs each time; raises UnsupportedError if a shape is unknown."""
+    """Return reproducible random arrays; raises UnsupportedError if a shape is unknown."""
     inputs: dict[str, Array] = {}
     for blob in blobs:
         kind = types.get(blob)
         if kind is None:
-            raise UnsupportedError(
-                f"blob {blob!r} has bytes and no shape, so that the net cannot be run; give its shape, or leave out "
-                "--measure"
-            )
+            raise UnsupportedError(f"blob {blob!r} has no known shape; give it, or leave out --measure")
         rng = np.random.default_rng(zlib.crc32(blob.encode()))
         is_float = np.issubdtype(np.dtype(kind.dtype), np.floating)
         array = rng.standard_normal(kind.shape) if is_float else rng.integers(0, 2, kind.shape)
@@ -91,7 +84,6 @@ def made_up_inputs(types: Mapping[str, TensorType], blobs: Iterable[str]) -> dic
 
 
 def equal_results(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
-    """Return whether the same blobs have equal bits."""
     return {name: _bits(array) for name, array in one.items()} == {name: _bits(array) for name, array in other.items()}
 
 

@@ -24,7 +24,7 @@ def _padded(x: Array, window: Window, fill: float = 0.0) -> Array:
 
 
 def _offsets(window: Window, size: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
-    """Yield, for every position in the window, its elements in the padded image, one per output."""
+    """Yield the elements of all outputs at each position in the window."""
     for row in range(window.kernel[0]):
         for column in range(window.kernel[1]):
             starts = row * window.dilation[0], column * window.dilation[1]
@@ -43,7 +43,7 @@ def _columns(x: Array, window: Window, size: tuple[int, int], fill: float = 0.0)
 
 
 def _uncolumns(columns: Array, shape: tuple[int, ...], window: Window, size: tuple[int, int]) -> Array:
-    """Return images with all windows added at their positions."""
+    """Return images with all windows added."""
     padded = _padded(np.zeros(shape, columns.dtype), window)
     for place, (rows, across) in enumerate(_offsets(window, size)):
         padded[:, :, rows, across] += columns[:, :, place].reshape(*shape[:2], *size)
@@ -52,7 +52,7 @@ def _uncolumns(columns: Array, shape: tuple[int, ...], window: Window, size: tup
 
 
 def _grouped(x: Array, w: Array, settings: Arguments) -> tuple[Array, Array, Window, tuple[int, int], int]:
-    """Return windows and filters by group, of shapes (images, group, inputs, outputs) and (group, filters, inputs)."""
+    """Return windows (images, group, inputs, outputs) and filters (group, filters, inputs)."""
     window, size = _window(x, settings)
     groups = settings.integer("group", 1)
     columns = _columns(x, window, size).reshape(len(x), groups, -1, size[0] * size[1])

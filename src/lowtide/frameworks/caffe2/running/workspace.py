@@ -1,4 +1,4 @@
-"""The blobs of a running net, and the bytes that they use."""
+"""The blobs of a running net, and their bytes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,24 +14,22 @@ class Workspace:
     """Blobs by name. Writing a blob replaces its array."""
 
     def __init__(self, blobs: Mapping[str, Array], uncounted: Iterable[str] = ()) -> None:
-        """Take the first blobs. The bytes of `uncounted` blobs, the parameters, are in no figure."""
+        """Take the first blobs. Figures exclude `uncounted` blobs."""
         self._blobs: dict[str, Array] = dict(blobs)
         self._aliases: dict[str, str] = {}
         self._borrowed: dict[str, Array] = {}
         self._uncounted = frozenset(uncounted)
         self._live_bytes = sum(self._counted(name, array) for name, array in self._blobs.items())
         self.peak_bytes = self._live_bytes
-        """The most bytes of blobs at once."""
 
     def read(self, name: str, where: str) -> Array:
-        """Return the array of a blob; raises UnsupportedError if it was never written, or freed."""
+        """Return the array of a blob; raises UnsupportedError if it is empty."""
         home = self._home(name)
         if home not in self._blobs:
-            raise UnsupportedError(f"{where} reads {name!r}, which is empty; give a value for it, or write it before")
+            raise UnsupportedError(f"{where} reads {name!r}, which is empty; give it a value")
         return self._blobs[home]
 
     def write(self, name: str, array: Array) -> None:
-        """Set the array of a blob."""
         home = self._home(name)
         rows = self._borrowed.get(home)
         if rows is not None and rows.size == array.size:
@@ -45,23 +43,21 @@ class Workspace:
         self.peak_bytes = max(self.peak_bytes, self._live_bytes)
 
     def borrow(self, name: str, rows: Array) -> None:
-        """Let a blob use outer storage. Arrays of the same size that are written to it are copied there."""
+        """Let a blob use outer storage, into which later arrays of the same size are copied."""
         self._borrowed[name] = rows
         self.write(name, rows)
 
     def alias(self, name: str, other: str) -> None:
-        """Make a name refer to the storage of another blob."""
         self._aliases[name] = self._home(other)
 
     def free(self, name: str) -> None:
-        """Remove the array of a blob, if it has one."""
         home = self._home(name)
         former = self._blobs.pop(home, None)
         if former is not None:
             self._live_bytes -= self._counted(home, former)
 
     def arrays(self, names: Iterable[str]) -> dict[str, Array]:
-        """Return the arrays of blobs, without blobs that are empty."""
+        """Return the arrays of blobs that are not empty."""
         return {name: self._blobs[self._home(name)] for name in names if self._home(name) in self._blobs}
 
     def _home(self, name: str) -> str:

@@ -1,1 +1,1 @@
-"""Shapes and types of blobs, inferred from those of the blobs that exist before a net runs."""
+"""Shapes and types of blobs, inferred from those of outer blobs."""

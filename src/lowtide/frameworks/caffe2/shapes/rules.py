@@ -1,4 +1,4 @@
-"""Rules for the types of outputs, one short rule per kind of op."""
+"""Rules for the types of outputs, by kind of op."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,22 +9,18 @@ from lowtide.frameworks.caffe2.shapes.tensor_type import CAFFE2_TYPES, TensorTyp
 
 Types = Sequence[TensorType]
 Rule = Callable[[Types, Arguments, int], "list[TensorType] | None"]
-"""From the types of the inputs, the arguments and the number of outputs to the types of the outputs.
+"""From input types, arguments and the number of outputs to output types.
 
-A rule returns None if it does not cover the case, and may raise IndexError or ValueError for unexpected inputs."""
+A rule may return None, or raise IndexError or ValueError, if it does not cover the case."""
 
 
 def _like(*inputs: int) -> Rule:
-    """Return a rule that gives each output the type of one input."""
     return lambda types, _settings, n: [types[place] for place in inputs[:n]] if n <= len(inputs) else None
 
 
-def _scalar(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
-    return [types[0].with_shape()] if n == 1 else None
-
-
-def _rows(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
-    return [types[0].with_shape(types[0].shape[0])] if n == 1 else None
+def _one(shape_of: Callable[[Types, Arguments], Sequence[int]]) -> Rule:
+    """Return a rule for one output with the element type of the first input."""
+    return lambda types, settings, n: [types[0].with_shape(*shape_of(types, settings))] if n == 1 else None
 
 
 def _binary(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
@@ -39,16 +35,6 @@ def _binary(types: Types, settings: Arguments, n: int) -> list[TensorType] | Non
     if any(a != b and 1 not in (a, b) for a, b in pairs):
         return None
     return [types[0].with_shape(*(b if a == 1 else a for a, b in pairs))]
-
-
-def _fc(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    axis = settings.integer("axis", 1)
-    return [types[0].with_shape(*types[0].shape[:axis], types[1].shape[0])] if n == 1 else None
-
-
-def _fc_gradient(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
-    x, w = types[0], types[1]
-    return [w, w.with_shape(w.shape[0]), x][:n]
 
 
 def _matmul(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
@@ -82,18 +68,16 @@ _LEGACY_CEIL = 3
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window of a convolution or pooling over height and width."""
-
     kernel: tuple[int, int]
     stride: tuple[int, int]
     pads: tuple[int, int, int, int]
     """Top, left, bottom, right."""
     dilation: tuple[int, int]
     rounds_up: bool
-    """Whether the last window may extend beyond the border, as in pooling of the first Caffe."""
+    """Whether the last window may cross the border, as in the first Caffe."""
 
     def output(self, height: int, width: int) -> tuple[int, int] | None:
-        """Return the height and width of the output, or None if the window does not fit."""
+        """Return height and width of the output, None if the window does not fit."""
         sizes: list[int] = []
         for axis, size in enumerate((height, width)):
             reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
@@ -108,7 +92,6 @@ class Window:
 
 
 def window_of(settings: Arguments, height: int, width: int) -> Window:
-    """Return the window of an op over an image of this size."""
     if settings.integer("global_pooling"):
         return Window((height, width), (1, 1), (0, 0, 0, 0), (1, 1), rounds_up=False)
     pads = settings.integers("pads")
@@ -146,7 +129,6 @@ def _windowed(image: TensorType, settings: Arguments, channels: int) -> TensorTy
 
 
 def channel_axis(settings: Arguments, rank: int) -> int:
-    """Return the axis of Concat and Split."""
     default = rank - 1 if settings.text("order", "NCHW") == "NHWC" else 1
     axis = settings.integer("axis", default)
     return axis + rank if axis < 0 else axis
@@ -164,7 +146,7 @@ def _concat(types: Types, settings: Arguments, n: int) -> list[TensorType] | Non
 
 
 def split_sizes(size: int, settings: Arguments, n: int) -> list[int]:
-    """Return the length of each output of a Split; raises ValueError if they do not add up."""
+    """Return the length of each output of a Split; raises ValueError."""
     sizes = settings.integers("split")
     if not sizes and size % n == 0:
         sizes = [size // n] * n
@@ -185,7 +167,7 @@ def _split(types: Types, settings: Arguments, n: int) -> list[TensorType] | None
 
 
 def reshaped(shape: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape after a Reshape: 0 keeps a size, -1 is computed from the others; raises ValueError."""
+    """Return the shape of a Reshape, in which 0 keeps a size and -1 is computed; raises ValueError."""
     result = [shape[place] if size == 0 else size for place, size in enumerate(asked)]
     if -1 in result:
         known = prod(size for size in result if size != -1)
@@ -206,9 +188,9 @@ def _shape(types: Types, settings: Arguments, n: int) -> list[TensorType] | None
     return [TensorType((len(settings.integers("axes") or types[0].shape),), "int64")] if n == 1 else None
 
 
-def _flatten(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+def _flatten(types: Types, settings: Arguments) -> tuple[int, int]:
     shape, axis = types[0].shape, settings.integer("axis", 1)
-    return [types[0].with_shape(prod(shape[:axis]), prod(shape[axis:]))] if n == 1 else None
+    return prod(shape[:axis]), prod(shape[axis:])
 
 
 def _transpose(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
@@ -236,17 +218,13 @@ def _fill(dtype: str) -> Rule:
     return rule
 
 
-def _softmax_with_loss(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
-    return [types[0], types[0].with_shape()][:n]
-
-
 def first_rows(shape: Sequence[int]) -> int:
-    """Return the number of rows of a state before the first step, by the shape of its initial value."""
+    """Return the number of rows in an initial state of this shape."""
     return shape[0] if len(shape) == 3 else 1
 
 
 def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    """Outputs are rows of states, counted from the first or from the end, and the steps saved for backward."""
+    """Outputs are rows of states, and the saved steps."""
     steps, batch = types[0].shape[:2]
     starts = dict(
         zip(settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids"), strict=False)
@@ -261,7 +239,7 @@ def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | 
 
 
 def _recurrent_gradient(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    """Outputs have the types of the sequence, the parameters and the initial states, which follow outer gradients."""
+    """Outputs match the sequence, parameters and initial states, which follow gradients."""
     first = len(settings.integers("outputs_with_grads"))
     like = [0, *settings.integers("param"), *settings.integers("initial_recurrent_state_ids")]
     return [types[first + place] for place in like] if n == len(like) else None
@@ -278,7 +256,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("ReluGradient", "SigmoidGradient", "TanhGradient", "SoftmaxGradient"), _like(0)),
     **dict.fromkeys(("LabelCrossEntropyGradient", "AveragedLossGradient", "SumElementsGradient"), _like(0)),
     **dict.fromkeys(("MaxPoolGradient", "AveragePoolGradient", "SoftmaxWithLossGradient", "LRNGradient"), _like(0)),
-    **dict.fromkeys(("SumElements", "AveragedLoss"), _scalar),
+    **dict.fromkeys(("SumElements", "AveragedLoss"), _one(lambda _types, _settings: ())),
     **dict.fromkeys(("Conv", "ConvRelu"), _conv),
     **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
     **dict.fromkeys(("XavierFill", "MSRAFill", "GaussianFill", "UniformFill", "GivenTensorFill"), _fill("float32")),
@@ -291,22 +269,21 @@ RULES: Mapping[str, Rule] = {
     "LSTMUnitGradient": _like(0, 1, 2),
     "SpatialBN": lambda types, _settings, n: [types[0], *[types[1]] * (n - 1)],
     "Accuracy": lambda types, _settings, n: [TensorType(())] if n == 1 else None,
-    "FC": _fc,
-    "FCGradient": _fc_gradient,
+    "FC": _one(lambda types, settings: (*types[0].shape[: settings.integer("axis", 1)], types[1].shape[0])),
+    "FCGradient": lambda types, _settings, n: [types[1], types[1].with_shape(types[1].shape[0]), types[0]][:n],
     "MatMul": _matmul,
     **dict.fromkeys(("AddGradient", "SubGradient", "MulGradient"), lambda types, _settings, n: list(types[1 : 1 + n])),
     "ConvGradient": _conv_gradient,
-    "LabelCrossEntropy": _rows,
-    "SoftmaxWithLoss": _softmax_with_loss,
+    "LabelCrossEntropy": _one(lambda types, _settings: (types[0].shape[0],)),
+    "SoftmaxWithLoss": lambda types, _settings, n: [types[0], types[0].with_shape()][:n],
     "Concat": _concat,
     "DepthConcat": _concat,
     "Split": _split,
     "Reshape": _reshape,
     "Shape": _shape,
-    "Flatten": _flatten,
+    "Flatten": _one(_flatten),
     "Transpose": _transpose,
     "Tile": _tile,
     "RecurrentNetwork": _recurrent,
     "RecurrentNetworkGradient": _recurrent_gradient,
 }
-"""Rules by kind of op. If the last output is optional, a rule returns as many types as there are outputs."""

@@ -1,4 +1,4 @@
-"""The type of a blob: its element type and shape."""
+"""Element types and shapes of blobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ CAFFE2_TYPES: Mapping[int, str] = {
     1: "float32", 2: "int32", 3: "uint8", 5: "bool", 6: "uint8", 7: "int8", 8: "uint16", 9: "int16", 10: "int64",
     12: "float16", 13: "float64",
 }  # fmt: skip
-"""Element types by number in Caffe2's TensorProto."""
+"""By number in Caffe2's TensorProto."""
 ONNX_TYPES: Mapping[int, str] = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
     11: "float64",
 }  # fmt: skip
-"""Element types by number in ONNX, as in value_info.json."""
+"""By number in ONNX and value_info.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,7 @@ class TensorType:
 
     @property
     def size_bytes(self) -> int:
-        """Size in bytes."""
         return prod(self.shape) * BYTES_OF[self.dtype]
 
     def with_shape(self, *shape: int) -> "TensorType":
-        """Return the type with another shape."""
         return TensorType(shape, self.dtype)

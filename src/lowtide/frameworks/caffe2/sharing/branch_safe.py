@@ -18,21 +18,16 @@ _LAST_ACTIVATIONS = 2
 def share_branch_safe(
     net: NamedNet, heads: Collection[str], ops: Collection[OpId], shareable: Collection[str], scope: str
 ) -> SharedNet:
-    """Let the shareable blobs of some ops share storage, whatever runs in parallel.
+    """Let the shareable blobs of some ops share storage, for any parallel execution.
 
-    The walk is depth first, from the ops that read the heads, then from all other roots. It enters an op once all its
-    predecessors were seen. A slot is free after the last reader of its blob. A new output gets a free slot only if all
-    its users run before this op in every execution, so of two branches only the first reuses it. If sizes are known,
-    the output gets the smallest free slot that suffices, else the largest; without sizes, the slot shared most.
+    The walk is depth first, from the readers of the heads, then from other roots. An output gets a slot whose users all
+    run before it in every execution: the smallest that suffices, else the largest, or without sizes the most shared. If
+    memonger's slots are valid, a second walk merges them, and the smaller result counts. Slots are named
+    `<scope>__m<k>_shared`, or after a blob from outside `ops`. External blobs, blobs without writer, and blobs of
+    different devices never share. The result is verified.
 
-    A second walk merges the slots that memonger itself would use, if those are valid. The result with fewer bytes is
-    returned; ties and nets without sizes use the merged slots. Slots are named `<scope>__m<k>_shared`, or keep the name
-    of a blob that no op of `ops` wrote. External inputs and outputs, blobs that no op writes, and blobs of different
-    devices never share. The result is verified.
-
-    Source: Caffe2 memonger, compute_blob_recycling_for_dag; see `token_renames`. The original tracks branches by
-    tokens, which ignore readers outside `ops` and second writers; ancestors are exact. It also stops at ops without
-    inputs, and overwrites external outputs. Complexity: O(n e / 64 + n * free slots) time, n * n / 8 bytes.
+    Source: Caffe2 memonger, compute_blob_recycling_for_dag, with ancestors instead of tokens; see `token_renames`.
+    Complexity: O(n e / 64 + n * free slots) time, n * n / 8 bytes.
     Guarantees: never more bytes than a valid result of memonger, for any sizes.
     """
     return _share_from(net, heads, ops, shareable, scope, token_renames(net, heads, ops, shareable))
@@ -41,10 +36,10 @@ def share_branch_safe(
 def share_inference(
     net: NamedNet, input_blobs: Collection[str], scope: str = "", *, never_share: Collection[str] = ()
 ) -> SharedNet:
-    """Let all blobs except external inputs and outputs share, whatever runs in parallel; see `share_branch_safe`.
+    """Let all blobs except external ones share, from `input_blobs` on; see `share_branch_safe`.
 
-    The walk starts at `input_blobs`. Source: Caffe2 memonger, optimize_inference_for_dag. Raises UnsupportedError for a
-    net with gradient ops, GraphError if an op reads a blob that neither the caller nor an earlier op produced.
+    Source: Caffe2 memonger, optimize_inference_for_dag. Raises UnsupportedError for a net with gradient ops, GraphError
+    if an op reads a blob before it is written.
     """
     written: set[str] = set(net.external_inputs)
     for position, (op, reads, writes) in enumerate(zip(net.ops, net.reads, net.writes, strict=True)):
@@ -70,15 +65,13 @@ def share_gradients(
     never_share: Collection[str] = (),
     share_activations: bool = False,
 ) -> SharedNet:
-    """Let gradients of activations share storage, whatever runs in parallel; see `share_branch_safe`.
+    """Let gradients of activations share storage, from the losses on; see `share_branch_safe`.
 
-    A blob may share if its name contains `_grad` and begins with the scope (or `_<scope>`, if it was split), and if it
-    is neither in `param_grads` nor in `never_share`. The walk starts at the losses and uses the ops that touch such a
-    blob. With `share_activations`, outputs of ops with the weight `<output>_w` may share, too, except for the last two,
-    which callers often read. If gradients alone need less, only they share.
+    Gradients are blobs with `_grad` in their name and the scope (`_<scope>` if split) as its prefix, without
+    `param_grads` and `never_share`. With `share_activations`, outputs of ops with the weight `<output>_w` may share,
+    too, except for the last two, which callers often read, and only if that saves memory.
 
-    Source: Caffe2 memonger, share_grad_blobs. Its last versions exclude gradients whose name continues after `_grad`,
-    which are the sums over several layers.
+    Source: Caffe2 memonger, share_grad_blobs, which omits sums of gradients over several layers.
     """
     prefix = f"{scope}/" if scope and not scope.endswith("/") else scope
     kept = {*param_grads, *never_share}
@@ -101,7 +94,6 @@ def _share_with(
 
 
 def _ops_with(net: NamedNet, blobs: Collection[str]) -> list[OpId]:
-    """Return the ops that touch any of the blobs."""
     wanted = frozenset(blobs)
     touches = zip(net.reads, net.writes, strict=True)
     return [op for op, (reads, writes) in enumerate(touches) if not wanted.isdisjoint((*reads, *writes))]
@@ -115,7 +107,6 @@ def _activations(net: NamedNet) -> list[str]:
 
 
 def _cost(net: NamedNet, shared: SharedNet) -> int:
-    """Return bytes if sizes are known, else the number of blobs."""
     return shared.statistics.bytes_after if net.sizes else len(shared.net.blobs)
 
 
@@ -127,7 +118,7 @@ def _share_from(
     scope: str,
     memonger: Mapping[str, str] | None,
 ) -> SharedNet:
-    """Return the result of `share_branch_safe` for the renames that memonger would use, valid or not."""
+    """Share as `share_branch_safe` does, given the renames of memonger, valid or not."""
     before = ancestors(net)
     may_share = {blob for writes in net.writes for blob in writes}.intersection(shareable) - net.externals
     found: list[list[list[str]]] = []
@@ -145,7 +136,6 @@ def _share_from(
 
 
 def _is_valid(net: NamedNet, renames: Mapping[str, str], may_share: Collection[str], before: Sequence[int]) -> bool:
-    """Return whether the renames are valid, whatever runs in parallel."""
     slots = blobs_by_name(renames).values()
     if any(blob not in may_share or net.devices[blob] != net.devices[slot[0]] for slot in slots for blob in slot):
         return False

@@ -13,8 +13,6 @@ from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
 
 @dataclass(slots=True)
 class _Slot:
-    """Storage that several blobs use one after the other."""
-
     blobs: list[str]
     size: int
     number: int
@@ -28,7 +26,7 @@ def _size(entry: _FreeSlot) -> int:
 
 
 class BranchWalk:
-    """One walk over the ops of a net; see `share_branch_safe`."""
+    """One walk; see `share_branch_safe`."""
 
     def __init__(
         self,
@@ -39,10 +37,7 @@ class BranchWalk:
         before: Sequence[int],
         names: Mapping[str, str],
     ) -> None:
-        """Take the ancestors of every op as bits, and names of blobs that share already.
-
-        Blobs of one name must never overlap in any execution. The result holds their name.
-        """
+        """Take the ancestors of every op as bits, and names for blobs that share already."""
         self._net = net
         self._ops = sorted(set(ops))
         self._heads = list(dict.fromkeys(heads))
@@ -74,7 +69,6 @@ class BranchWalk:
                 self._touches[name] = self._touches.get(name, 0) | 1 << op
 
     def _link(self) -> None:
-        """Find the readers of every blob, and the writers that each op still waits for."""
         followed = self._shareable.union(self._heads)
         self._readers: dict[str, list[OpId]] = {}
         self._waits: dict[OpId, set[OpId]] = {op: set() for op in self._ops}
@@ -109,7 +103,7 @@ class BranchWalk:
         return [slot.blobs for slot in self._slots]
 
     def _enter(self, op: OpId, seen: set[OpId]) -> Iterator[tuple[OpId, OpId]]:
-        """Place the outputs of an op, free the blobs that it reads last, and return the edges to its readers."""
+        """Place outputs, free blobs that are read last, and return the edges to readers."""
         seen.add(op)
         for blob in self._net.writes[op]:
             if blob in self._shareable and self._first.get(self._name_of[blob]) == op:
@@ -124,7 +118,6 @@ class BranchWalk:
         return ((op, after) for after in dict.fromkeys(readers))
 
     def _put(self, name: str, op: OpId) -> None:
-        """Put a new output into the best free slot, or into a new one."""
         size, device, not_before = self._sizes[name], self._devices[name], ~self._ancestors[op]
         for place in self._by_preference(size):
             slot = self._free[place][-1]

@@ -18,20 +18,19 @@ from lowtide.frameworks.caffe2.sharing.slots import WORK_LIMIT
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Sharing:
-    """Slots for the buffers of a graph, one after the other."""
+    """Slots for the buffers of a graph."""
 
     slot_of: Integers
-    """Slot of every buffer; -1 for persistent buffers and buffers that are never live."""
+    """Slot of every buffer, -1 if it is persistent or never live."""
     slot_sizes: Integers
-    """Bytes of every slot."""
     slot_spaces: NDArray[np.int16]
-    """Memory space of every slot, as its position in the graph."""
+    """Position of the memory space of every slot."""
     slot_bytes: Mapping[str, int]
-    """Bytes of all slots by memory space name, without the scratch of ops."""
+    """Bytes by memory space name, without scratch."""
     lower_bound_bytes: Mapping[str, int]
-    """The least bytes of all slots for these live ranges, by memory space name."""
+    """Lower bound for these live ranges, by memory space name."""
     optimal: bool
-    """Whether the slots meet the lower bound in every memory space."""
+    """Whether the slots meet every lower bound."""
 
 
 def share(
@@ -42,12 +41,10 @@ def share(
     algorithm: str = "optimal",
     work_limit: int = WORK_LIMIT,
 ) -> Sharing:
-    """Return a slot for every buffer that is live in an order of the graph's ops, by default the program order.
+    """Return slots for the buffers that are live in an order of the ops, by default the program order.
 
-    Buffers share a slot only if no two are live at once. With `in_place`, the two buffers of an in-place pair use one
-    slot. Persistent buffers never share. `algorithm` is "greedy" (memonger's) or "optimal", which visits at most
-    `work_limit` slots per memory space and is never worse. The result is verified. Raises UsageError for another
-    algorithm, a negative limit, or an invalid order.
+    In-place pairs share a slot if `in_place`, persistent buffers never. `algorithm` is "greedy" or "optimal", which
+    visits at most `work_limit` slots per memory space and is never worse. The result is verified. Raises UsageError.
     """
     if algorithm not in ("greedy", "optimal") or work_limit < 0:
         raise UsageError(f"algorithm {algorithm!r}, work limit {work_limit}: give greedy or optimal, and 0 or more")
@@ -88,7 +85,6 @@ def share(
 
 
 def _verify(intervals: Intervals, slot_of: Integers, space: str) -> None:
-    """Raise VerificationError if a block of a slot begins before the previous one has ended."""
     order = np.lexsort((intervals.begins, slot_of))
     former, latter = order[:-1], order[1:]
     clash = (slot_of[former] == slot_of[latter]) & (intervals.ends[former] >= intervals.begins[latter])
@@ -102,9 +98,8 @@ def slot_offsets(
 ) -> Integers:
     """Return an offset in bytes per buffer, with one part of the arena per slot. Live ranges are half-open.
 
-    With a `work_limit`, the slots are searched and at most this number is visited; without, they are memonger's greedy
-    slots. Sizes are rounded up to the alignment. Guarantees: feasible, deterministic; no bound. Raises UsageError if
-    arrays differ in length, a range is empty, or a number is out of range.
+    Slots are greedy if `work_limit` is 0, else searched. Sizes are rounded up to the alignment. Guarantees: feasible,
+    deterministic; no bound. Raises UsageError for invalid arrays or numbers.
     """
     if not len(first) == len(last) == len(sizes):
         raise UsageError(f"{len(first)} starts, {len(last)} ends and {len(sizes)} sizes; give one of each per buffer")

@@ -15,13 +15,9 @@ _Span = tuple[OpId, OpId]
 def share_inference_fast(net: NamedNet, never_share: Collection[str] = ()) -> SharedNet:
     """Let blobs share in one pass over a net that runs its ops in program order.
 
-    A blob reuses the storage freed last on its device; of the inputs of one op, the first counts as last. Sizes are
-    ignored. External inputs and outputs, the blobs in `never_share`, and blobs that are never read keep their storage.
-    The storage of a blob that is written again is free from the last reader of the old contents to the write.
-
-    A second pass merges the slots that memonger itself would use, if those are valid. The result with fewer bytes is
-    returned; ties and nets without sizes use the merged slots. Slots are named `__m<k>_shared`. A net that already has
-    such names is returned unchanged. The result is verified.
+    A blob reuses the slot freed last on its device; of the inputs of one op, the first counts as last. External blobs,
+    `never_share`, and unread blobs do not share. If memonger's slots are valid, a second pass merges them, and the
+    smaller result counts. Slots are named `__m<k>_shared`; nets with such names stay unchanged. Results are verified.
 
     Source: Caffe2 memonger, optimize_inference_net, which ignores later writes of a freed blob; see `one_pass_renames`.
     Complexity: O(n + e), and O(free slots) per blob if blobs are written again.
@@ -41,7 +37,6 @@ def share_inference_fast(net: NamedNet, never_share: Collection[str] = ()) -> Sh
 
 
 def _is_valid(net: NamedNet, renames: Mapping[str, str]) -> bool:
-    """Return whether the renames are valid in program order."""
     same_devices = all(net.devices[blob] == net.devices[name] for blob, name in renames.items())
     return same_devices and differ_only_in_names(net, share_by(net, renames).net)
 
@@ -66,7 +61,7 @@ def _named(net: NamedNet, slots: Sequence[Sequence[str]]) -> SharedNet:
 
 
 def _spans(net: NamedNet) -> dict[str, list[_Span]]:
-    """Return the spans from each write to its last reader, for blobs that are written before they are read."""
+    """Return the spans from writes to last readers, for blobs written before they are read."""
     spans: dict[str, list[_Span]] = {}
     from_outside: set[str] = set()
     read: set[str] = set()
@@ -86,13 +81,11 @@ def _spans(net: NamedNet) -> dict[str, list[_Span]]:
 
 
 class _OnePass:
-    """The state of one pass: slots, and which are free."""
-
     def __init__(self, net: NamedNet, spans: dict[str, list[_Span]], kept: Collection[str]) -> None:
         self._net = net
         self._spans = spans
         self._kept = kept
-        self._free: dict[str | None, list[int]] = {}  # free slots by device, in the order in which they were freed
+        self._free: dict[str | None, list[int]] = {}  # by device, last freed last
         self._later: list[list[_Span]] = []  # later spans of the blobs in each slot
         self._begins = {blob: {begin for begin, _ in found} for blob, found in spans.items()}
         self._ends = {blob: {end for _, end in found} for blob, found in spans.items()}
@@ -101,7 +94,7 @@ class _OnePass:
         """The blobs of each slot."""
 
     def write(self, blob: str, op: OpId) -> None:
-        """Give a new blob a slot. If a blob is written again, its slot is no longer free."""
+        """Give a new blob a slot, or reserve the slot of a blob that is written again."""
         if blob not in self._spans or blob in self._kept or op not in self._begins[blob]:
             return
         free = self._free.setdefault(self._net.devices[blob], [])
@@ -120,7 +113,7 @@ class _OnePass:
         self._later[slot].extend(spans[1:])
 
     def release(self, blob: str, op: OpId) -> None:
-        """Free the slot of a blob after the last reader of its contents."""
+        """Free the slot of a blob after its last reader."""
         if blob in self.slot_of and op in self._ends[blob]:
             self._free[self._net.devices[blob]].append(self.slot_of[blob])
 

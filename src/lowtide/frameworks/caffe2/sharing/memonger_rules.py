@@ -12,14 +12,12 @@ _CPU = "cpu"
 
 
 def one_pass_renames(net: NamedNet, kept: Collection[str]) -> dict[str, str]:
-    """Return the first blob of the storage of each blob that memonger shares in one pass.
+    """Return the first blob in the storage of each blob that memonger shares in one pass, except for `kept`.
 
-    A blob is free from its last reader on. An output that is written for the first time reuses the blob freed last; of
-    the inputs of one op, the first counts as last. Blobs in `kept` keep their storage. The caller must check the
-    result: the rule ignores devices, later writes of a blob, and readers in step nets.
+    A new output reuses the blob freed last; of the inputs of one op, the first counts as last (the order of memonger's
+    hash set). The result may be invalid: the rule ignores devices, later writes, and readers in step nets.
 
-    Source: Caffe2 memonger.cc, optimize_inference_net. It walks the blobs freed by one op in the order of a hash set,
-    which for so few elements is the reverse of their insertion. Complexity: O(n + e).
+    Source: Caffe2 memonger.cc, optimize_inference_net. Complexity: O(n + e).
     """
     begins, ends = dict[str, OpId](), dict[str, OpId]()
     for op, named in enumerate(net.ops):
@@ -41,13 +39,11 @@ def one_pass_renames(net: NamedNet, kept: Collection[str]) -> dict[str, str]:
 def token_renames(
     net: NamedNet, heads: Collection[str], ops: Collection[OpId], shareable: Collection[str]
 ) -> dict[str, str] | None:
-    """Return the first blob of the storage of each blob that memonger shares across branches.
+    """Return the first blob in the storage of each blob that memonger shares across branches.
 
-    The walk is depth first from the heads. It enters an op once all writers of its inputs were seen. An op with several
-    readers gives each of them a new token. An output reuses a freed blob if it holds all tokens of the ops that touched
-    it: the blob shared most first, or by size if sizes are known. Returns None if memonger stops with an error, or if
-    its result depends on the order of its hash tables. The caller must check the result: tokens ignore the second
-    writer of a blob, and readers outside `ops`.
+    The walk is depth first from the heads. An op with several readers gives each a new token. An output reuses a freed
+    blob if it holds all tokens of the blob's users. Returns None if memonger fails or depends on its hash tables. The
+    result may be invalid: tokens ignore second writers, and readers outside `ops`.
 
     Source: Caffe2 memonger.cc, ComputeBlobRecyclingForDag (recursive there, iterative here).
     Complexity: O(n e / 64) time, O(n e / 8) bytes for tokens.
@@ -59,16 +55,14 @@ def token_renames(
 
 
 class _StoppedError(Exception):
-    """memonger would stop with an error."""
+    """memonger fails."""
 
 
 @dataclass(slots=True)
 class _Visit:
-    """An op during the visit of its readers."""
-
     tokens: int
     branches: bool
-    """Whether each reader begins a new branch."""
+    """Whether each reader begins a branch."""
     readers: Iterator[OpId]
 
 
@@ -134,7 +128,6 @@ class _TokenWalk:
         return 1 << self._n_tokens
 
     def _enter(self, op: OpId, tokens: int) -> _Visit:
-        """Place the outputs of an op, and free the blobs that it reads last."""
         if op in self._seen:
             raise _StoppedError
         self._seen.add(op)
@@ -182,7 +175,7 @@ class _TokenWalk:
         return first
 
     def _pop_by_size(self, blob: str, tokens: int) -> str | None:
-        """Pop by position, as memonger does, although the list is no heap afterwards."""
+        """Pop from the heap by position, as memonger does."""
         wanted = self._net.sizes.get(blob, 0)
         best_size, best = -1, -1
         for place, (_, first) in enumerate(self._free):

@@ -29,9 +29,9 @@ class NamedOp:
     is_gradient: bool = False
     """Whether the op belongs to the backward pass."""
     after: tuple[OpId, ...] = ()
-    """Positions of earlier ops that must run first, whatever they read and write."""
+    """Positions of earlier ops that must run first."""
     step_nets: tuple["NamedNet", ...] = ()
-    """Nets that a recurrent op runs in each time step. They see the blobs of the outer net by name."""
+    """Nets that a recurrent op runs in each step, with access to all outer blobs."""
     renames: tuple[tuple[str, str], ...] = ()
     """Renamed blobs of a recurrent op, with their new names."""
 
@@ -40,9 +40,9 @@ class NamedOp:
 class NamedNet:
     """Ops in a valid order over named blobs.
 
-    External inputs and outputs belong to the caller, so no other blob may use their storage. `sizes` are in bytes, for
-    the blobs of known size. The device of a blob is its entry in `blob_devices`, else the device of its first writer,
-    else of its first reader. Raises GraphError if `after` names no earlier op, and for an impossible size.
+    External inputs and outputs belong to the caller, so they never share. Known `sizes` are in bytes. A blob is on its
+    device in `blob_devices`, else on that of its first writer or reader. Raises GraphError for an `after` that names no
+    earlier op, and for an impossible size.
     """
 
     ops: tuple[NamedOp, ...]
@@ -63,10 +63,9 @@ class NamedNet:
 
     @classmethod
     def from_graph(cls, graph: Graph) -> "NamedNet":
-        """Return a graph as a net over the names of its buffers.
+        """Return a graph as a net over the names of its buffers, without callees.
 
-        Mutated buffers are both inputs and outputs of their op. Persistent buffers and inputs become external inputs,
-        outputs external outputs. Callees are left out: their names are their own.
+        Mutated buffers are inputs and outputs. Persistent buffers and inputs are external inputs.
         """
         names, spaces = graph.buffer_names, [space.name for space in graph.spaces]
         ops: list[NamedOp] = []
@@ -104,20 +103,20 @@ class NamedNet:
 
     @cached_property
     def blobs(self) -> tuple[str, ...]:
-        """Every blob that an op touches, in order of first touch, inputs before outputs."""
+        """Every blob that an op touches, in order of first touch."""
         touches = zip(self.reads, self.writes, strict=True)
         return tuple(dict.fromkeys(blob for reads, writes in touches for blob in (*reads, *writes)))
 
     @cached_property
     def reads(self) -> tuple[tuple[str, ...], ...]:
-        """Blobs that each op reads, once each, including those that its step nets read from this net."""
+        """Blobs that each op and its step nets read, once each."""
         return tuple(
             self._with_outer(op.inputs, (name for net in op.step_nets for name in net.inner_reads)) for op in self.ops
         )
 
     @cached_property
     def writes(self) -> tuple[tuple[str, ...], ...]:
-        """Blobs that each op writes, once each, including those that its step nets write in this net."""
+        """Blobs that each op and its step nets write, once each."""
         return tuple(
             self._with_outer(op.outputs, (name for net in op.step_nets for name in net.inner_writes)) for op in self.ops
         )
@@ -136,7 +135,7 @@ class NamedNet:
 
     @cached_property
     def devices(self) -> Mapping[str, str | None]:
-        """The device of every blob that an op touches. Writers count before readers."""
+        """The device of every blob that an op touches."""
         result: dict[str, str | None] = dict(self.blob_devices)
         for touches in (self.writes, self.reads):
             for op, blobs in zip(self.ops, touches, strict=True):
@@ -146,7 +145,7 @@ class NamedNet:
 
     @cached_property
     def edges(self) -> tuple[tuple[OpId, OpId], ...]:
-        """Sorted edges from an op to each later op that must wait for it; see `interference_edges`."""
+        """See `interference_edges`."""
         readers: defaultdict[str, list[OpId]] = defaultdict(list)
         writers: defaultdict[str, list[OpId]] = defaultdict(list)
         edges: set[tuple[OpId, OpId]] = set()
@@ -179,22 +178,18 @@ class NamedNet:
         return self.externals.union(*(set(op.inputs) | set(op.outputs) for op in self.ops))
 
     def _with_outer(self, own: Iterable[str], inner: Iterable[str]) -> tuple[str, ...]:
-        """Return the op's own names and the names inside its step nets that this net has, too."""
         return tuple(dict.fromkeys(chain(own, (name for name in inner if name in self._own_names))))
 
 
 @dataclass(frozen=True, slots=True)
 class BlobRange:
-    """The live range of a blob, from the op that defines it to its last use, both included.
-
-    Raises UsageError for an impossible size.
-    """
+    """The live range of a blob, both ends included; raises UsageError for an impossible size."""
 
     name: str
     defined: Place | None
     """None if the blob exists at the start."""
     used: Place | None
-    """None if no op uses the blob, so that it lives to the end."""
+    """None if the blob lives to the end."""
     size: int | None = None
     """In bytes. None counts as 1."""
 
@@ -204,15 +199,15 @@ class BlobRange:
 
     @property
     def begins(self) -> Place:
-        """The first op during which the blob is live, -1 if it exists at the start."""
+        """`defined`, or -1 if the blob exists at the start."""
         return -1 if self.defined is None else self.defined
 
 
 def blob_ranges(net: NamedNet) -> list[BlobRange]:
     """Return the live range of every blob that an op touches, in order of first touch. O(n + e).
 
-    A blob that is read before it is written lives from the start. A blob that is written after its last read lives to
-    the end. Source: Caffe2 memonger, compute_ranges, which gets these two cases wrong.
+    Blobs read before they are written live from the start, those written after their last read to the end. Source:
+    Caffe2 memonger, compute_ranges, which ignores both.
     """
     defined: dict[str, Place | None] = {}
     used: dict[str, Place | None] = {}

@@ -16,18 +16,16 @@ _TIE_WORK_LIMIT = 200_000_000
 
 
 def interference_edges(net: NamedNet) -> list[tuple[OpId, OpId]]:
-    """Return the edges (earlier op, later op) of a net, sorted and unique, without loops.
+    """Return the edges (earlier op, later op) of a net, sorted and unique.
 
-    An op waits for all writers of the blobs that it reads or writes, for all readers of the blobs that it writes, and
-    for its control predecessors. Source: Caffe2 memonger, compute_interference_graph, where only reads make edges: an
-    order could overwrite a blob before its readers run.
-    Complexity: O(n + e). A blob with k writers adds up to k edges per touch.
+    An op waits for the writers of all its blobs, the readers of its outputs, and `after`. Complexity: O(n + e), with up
+    to k edges per touch of a blob with k writers. Source: Caffe2 memonger, compute_interference_graph, where only reads
+    make edges.
     """
     return list(net.edges)
 
 
 def predecessors(net: NamedNet) -> list[list[OpId]]:
-    """Return the ops with an edge to each op, ascending."""
     result: list[list[OpId]] = [[] for _ in net.ops]
     for before, after in net.edges:
         result[after].append(before)
@@ -35,10 +33,7 @@ def predecessors(net: NamedNet) -> list[list[OpId]]:
 
 
 def ancestors(net: NamedNet) -> list[int]:
-    """Return for each op, as the bits of an int, all ops that run before it in every execution.
-
-    Complexity: O(n e / 64) time, n * n / 8 bytes.
-    """
+    """Return the ops before each op in every execution, as bits. O(n e / 64) time, n * n / 8 bytes."""
     result: list[int] = []
     for before in predecessors(net):
         mask = 0
@@ -49,10 +44,7 @@ def ancestors(net: NamedNet) -> list[int]:
 
 
 def never_overlap(net: NamedNet, slots: Iterable[Iterable[str]], before: Sequence[int]) -> bool:
-    """Return whether no two blobs of a slot are in use at once in any execution of the net.
-
-    `before` are the `ancestors` of the ops. Complexity: O(e n / 64).
-    """
+    """Return whether blobs of a slot are never in use at once, given the `ancestors` of all ops. O(e n / 64)."""
     touches: dict[str, list[OpId]] = {}
     for op, (reads, writes) in enumerate(zip(net.reads, net.writes, strict=True)):
         for blob in dict.fromkeys((*reads, *writes)):
@@ -71,7 +63,6 @@ def topological_order(net: NamedNet) -> list[OpId]:
 
 
 def topological_order_of(before: Sequence[Sequence[OpId]]) -> list[OpId]:
-    """Return the `topological_order` for the predecessors of each op."""
     after: list[list[OpId]] = [[] for _ in before]
     for op, others in enumerate(before):
         for other in others:
@@ -87,20 +78,19 @@ def topological_order_of(before: Sequence[Sequence[OpId]]) -> list[OpId]:
 
 
 def longest_path_order(net: NamedNet) -> list[OpId]:
-    """Return memonger's order that starts the sources with the longest paths first, ties included.
+    """Return memonger's order of sources by longest path, ties included.
 
-    If the longest paths form no tree, or ties need too much work, return the `merged_path_order`.
+    If the paths form no tree, or ties need too much work, return the `merged_path_order`.
     """
     return longest_path_order_of(predecessors(net))
 
 
 def longest_path_order_of(before: Sequence[Sequence[OpId]]) -> list[OpId]:
-    """Return the `longest_path_order` for the predecessors of each op, all at earlier positions."""
     return _native.longest_path(_problem(before).native, _TIE_WORK_LIMIT).tolist()
 
 
 def merged_path_order(net: NamedNet) -> list[OpId]:
-    """Return the order by longest paths with shared parts merged, ties in program order. O(n log n + e)."""
+    """Return the order by longest paths, with common parts merged. O(n log n + e)."""
     return _native.longest_path_merged(_problem(predecessors(net)).native).tolist()
 
 
@@ -116,11 +106,10 @@ ORDERS: Mapping[str, Callable[[NamedNet], list[OpId]]] = {
     "longest-path": longest_path_order,
     "longest-path-merged": merged_path_order,
 }
-"""The orders by name."""
 
 
 def chosen_order(net: NamedNet, order: str | Sequence[OpId]) -> list[OpId]:
-    """Return the order of a name, or the given order if it is valid; raises UsageError."""
+    """Return the order of a name, or a valid given order; raises UsageError."""
     if isinstance(order, str):
         if order not in ORDERS:
             raise UsageError(f"{unknown('order', order, ORDERS)}, or give op positions")

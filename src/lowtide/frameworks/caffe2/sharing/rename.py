@@ -1,4 +1,4 @@
-"""Rename the blobs of a net so that they share storage, and free blobs after their last use."""
+"""Rename blobs so that they share storage, and free them after their last use."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet, NamedOp
 
 ALIAS, FREE = "Alias", "Free"
-"""Kinds of ops: give storage a second name, and free it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Bytes of all blobs that a net's ops touch. A blob of unknown size counts as one."""
+    """Bytes of all blobs. A blob of unknown size counts as one."""
 
     bytes_before: int
     bytes_after: int
@@ -23,15 +22,14 @@ class SharedNet:
 
     net: NamedNet
     renames: Mapping[str, str]
-    """The name of the slot of each blob that shares, in order of first touch."""
+    """The slot name of each blob that shares."""
     statistics: Statistics
 
 
 def rename_blobs(net: NamedNet, renames: Mapping[str, str]) -> NamedNet:
-    """Return the net with blobs renamed. Blobs that get one name share storage of the size of the largest.
+    """Return the net with blobs renamed, also in step nets. The result is not checked; see `verify_equality`.
 
-    Step nets are renamed inside, including their external names. A recurrent op records which of its blobs were
-    renamed. The result is not checked; see `verify_equality`.
+    Recurrent ops record the renames of their blobs.
     """
     sizes: dict[str, int] = {}
     for blob, size in net.sizes.items():
@@ -63,7 +61,6 @@ def sharing_statistics(net: NamedNet, renames: Mapping[str, str]) -> Statistics:
 
 
 def blobs_by_name(renames: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the blobs that get each new name."""
     result: dict[str, list[str]] = {}
     for blob, name in renames.items():
         result.setdefault(name, []).append(blob)
@@ -71,7 +68,7 @@ def blobs_by_name(renames: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def members_of(slots: Iterable[Iterable[str]], renames: Mapping[str, str]) -> list[list[str]]:
-    """Return slots of new names as slots of the renamed blobs. New names in no slot become slots of their own."""
+    """Return slots of new names as slots of the old ones. New names in no slot get slots of their own."""
     blobs = blobs_by_name(renames)
     found = [[blob for name in slot for blob in blobs.pop(name, (name,))] for slot in slots]
     return [*found, *blobs.values()]
@@ -100,11 +97,10 @@ def _all(names: tuple[str, ...], renames: Mapping[str, str]) -> tuple[str, ...]:
 def release_when_used(
     net: NamedNet, never_free: Collection[str] = (), *, selected: Callable[[str], bool] | None = None
 ) -> NamedNet:
-    """Return the net with a Free op after the last op that touches each blob that may be freed. O(n + e).
+    """Return the net with a Free op after the last touch of each blob that may be freed. O(n + e).
 
-    A blob is freed if the net writes it before reading it, reads it at all, and `selected`, if given, returns true.
-    External inputs and outputs, both names of an alias, blobs already freed, and `never_free` are kept.
-    Source: Caffe2 memonger, release_blobs_when_used, which frees before a write that follows the last read.
+    A blob is freed if it is written before it is read, is read, and is `selected`. External blobs, aliases, freed blobs
+    and `never_free` are kept. Source: Caffe2 memonger, release_blobs_when_used, which frees before a last write.
     """
     last: dict[str, int] = {}
     produced: set[str] = set()

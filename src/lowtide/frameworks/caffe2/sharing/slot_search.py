@@ -14,7 +14,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """Live ranges of blobs, from `begins` to `ends` with both included, and their sizes in bytes."""
+    """Live ranges of blobs, both ends included, and sizes in bytes."""
 
     begins: Integers
     ends: Integers
@@ -26,8 +26,6 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundSlots:
-    """The slot of each blob, with a lower bound on the total size."""
-
     slot_of: Integers
     lower_bound_bytes: int
     optimal: bool
@@ -37,12 +35,10 @@ class FoundSlots:
 def search(intervals: Intervals, work_limit: int) -> FoundSlots:
     """Return slots with a small total size, never larger than those of `greedy`; deterministic.
 
-    Branch and bound places blobs from the largest to the smallest, each in an open slot at no cost or in a new slot at
-    its own size. Open slots are tried by the tightest gap. Of slots that are equal for the remaining blobs, only the
-    first is tried. A branch ends when its cost plus the `LevelBound` reaches the best cost found. The tree is walked by
-    limited discrepancy (Harvey & Ginsberg 1995): first without detours from the first choices, then with more and more.
-    `work_limit` bounds the slots visited. Finding the optimum is NP-hard (weighted coloring of an interval graph), so
-    the time is exponential if the bounds do not meet. More than 5,000 blobs are placed once, without search.
+    Branch and bound places blobs by descending size, in an open slot at no cost, tightest gap first, or in a new one at
+    its size. `LevelBound` cuts branches. The tree is walked by limited discrepancy (Harvey & Ginsberg 1995), until
+    `work_limit` slots were visited. The optimum is NP-hard (weighted coloring of an interval graph). More than 5,000
+    blobs are placed once.
     """
     known = greedy(intervals)
     if not len(intervals):
@@ -68,24 +64,20 @@ def search(intervals: Intervals, work_limit: int) -> FoundSlots:
 
 
 def slot_sizes(intervals: Intervals, slot_of: Integers) -> Integers:
-    """Return the size of each slot: that of its largest blob."""
     largest = np.zeros(int(slot_of.max(initial=-1)) + 1, np.int64)
     np.maximum.at(largest, slot_of, intervals.sizes)
     return largest
 
 
 def total_bytes(intervals: Intervals, slot_of: Integers) -> int:
-    """Return the sum of the sizes of all slots."""
     return sum(slot_sizes(intervals, slot_of).tolist())
 
 
 def greedy(intervals: Intervals, by_use: Integers | None = None) -> Integers:
-    """Return the slot of each blob: the compatible slot of nearest size, else a new one.
+    """Return the slot of each blob: the free slot of nearest size, oldest first, else a new one.
 
-    Blobs are placed in the order `by_use`, by default by last use, ties in the order given. A slot is compatible if its
-    last blob ends before the new one begins; ties go to the oldest slot. Complexity: O(n * slots).
-    Source: Caffe2 memonger, compute_assignments_greedy.
-    Guarantees: feasible; never more than the sum of all sizes.
+    Blobs are placed in the order `by_use`, by default by last use. Complexity: O(n * slots).
+    Source: Caffe2 memonger, compute_assignments_greedy. Guarantees: feasible; at most the sum of all sizes.
     """
     count = 0
     free_from = np.zeros(len(intervals), np.int64)
@@ -105,14 +97,14 @@ def greedy(intervals: Intervals, by_use: Integers | None = None) -> Integers:
 
 
 def largest_first(intervals: Intervals, by_size: list[int], work_limit: int) -> tuple[Integers | None, int]:
-    """Place blobs by size, each in the tightest gap, else in a new slot; return the slots and the number visited.
+    """Place blobs by size in the tightest gap, else in a new slot; return slots, or None over the limit, and the work.
 
-    There are no slots if the work exceeds its limit. Complexity: O(n * slots * log n). Guarantees: feasible.
+    Complexity: O(n * slots * log n). Guarantees: feasible.
     """
     begins: list[int] = intervals.begins.tolist()
     ends: list[int] = intervals.ends.tolist()
     before, after = min(begins) - 1, max(ends) + 1
-    open_slots: list[tuple[list[int], list[int]]] = []  # ascending begins and ends of the blobs of each slot
+    open_slots: list[tuple[list[int], list[int]]] = []  # ascending begins and ends in each slot
     slot_of = np.zeros(len(intervals), np.int64)
     work = 0
     for blob in by_size:
@@ -136,15 +128,14 @@ def largest_first(intervals: Intervals, by_size: list[int], work_limit: int) -> 
 
 
 class LevelBound:
-    """A lower bound on the bytes of all slots, also if some slots are open already.
+    """A lower bound on the bytes of all slots, given the number of open slots.
 
-    For every size, the slots of at least that size are at least as many as the blobs of at least that size that are
-    live at once. The sum over all steps from one size to the next is never less than the largest number of live bytes.
+    For every size, there are at least as many slots of this size or more as live blobs of this size or more.
     Complexity: O(n * (n + sizes)) to build, O(log sizes) per query.
     """
 
     def __init__(self, intervals: Intervals, by_size: list[int], first: Integers, last: Integers):
-        """Take the blobs in descending size, and the first and last section in which each is live."""
+        """Take blobs by descending size, and the first and last section of each."""
         live = np.zeros(len(intervals), np.int64)
         sizes: list[int] = []
         self._needed: list[int] = []  # slots per level, ascending
@@ -169,22 +160,20 @@ class LevelBound:
         return self._from_level[0]
 
     def still_to_open(self, place: int, n_open: int) -> int:
-        """Return the least size of all new slots if the blobs before `place` occupy `n_open` slots."""
+        """Return the least bytes of new slots, if the blobs before `place` occupy `n_open` slots."""
         level = max(self._level_of[place], bisect_right(self._needed, n_open))
         return self._from_level[level] - n_open * self._sizes[level]
 
 
 @dataclass(slots=True)
 class _Level:
-    """The choices for one blob, the number tried, and the detours made at earlier levels."""
-
     choices: list[int]
     detours: int
     tried: int = 0
 
 
 class _SlotWalk:
-    """The search tree, with one level per blob, walked depth first without recursion."""
+    """A depth-first walk of the search tree, with one level per blob."""
 
     def __init__(
         self,
@@ -214,7 +203,7 @@ class _SlotWalk:
         self._cost = 0
 
     def run(self, most_detours: int) -> bool:
-        """Walk the tree with at most `most_detours`; return whether the result is optimal."""
+        """Walk with at most `most_detours`; return whether the result is optimal."""
         complete = True
         levels = [_Level(self._choices(0), 0)]
         while levels and self._best_cost > self._bound.total:
@@ -255,7 +244,7 @@ class _SlotWalk:
             self._cost -= self._sizes[place]
 
     def _choices(self, place: int) -> list[int]:
-        """Return the slots to try for a blob: free open slots, tightest first, and a new one."""
+        """Return free open slots, tightest first, and a new one; equal slots count once."""
         span, remaining = self._spans[place], self._remaining[place]
         seen: set[int] = set()
         fitting: list[tuple[int, int]] = []
@@ -268,7 +257,6 @@ class _SlotWalk:
         return [slot for _, slot in sorted(fitting)] + [len(self._occupied)]
 
     def _gap(self, occupied: int, place: int) -> int:
-        """Return the number of free sections around a blob."""
         below = occupied & ((1 << self._first[place]) - 1)
         above = occupied >> self._end[place]
         free_above = (above & -above).bit_length() - 1 if above else self._n_sections - self._end[place]

@@ -16,7 +16,7 @@ from lowtide.frameworks.caffe2.sharing.slot_search import Intervals, search
 from lowtide.frameworks.caffe2.sharing.verify_sharing import verify_assignments, verify_equality, verify_in_place
 
 WORK_LIMIT = 5_000_000
-"""Slots that the search visits by default: a few seconds at most if it finds no proof."""
+"""Slots that the search visits by default, in a few seconds."""
 _ALGORITHMS = ("greedy", "optimal")
 
 
@@ -25,13 +25,12 @@ class SlotAssignment:
     """Blobs in slots. Each slot is as large as its largest blob."""
 
     slots: tuple[tuple[BlobRange, ...], ...]
-    """The blobs of each slot, one after the other, with complete live ranges."""
+    """The blobs of each slot, in order, with complete live ranges."""
     lower_bound_bytes: int
-    """No assignment of these blobs needs less."""
     optimal: bool
-    """Whether no assignment of these blobs is smaller than this one."""
+    """Whether no assignment is smaller."""
     work: int
-    """Number of slots that the search visited."""
+    """Slots visited by the search."""
 
     @property
     def total_bytes(self) -> int:
@@ -40,15 +39,14 @@ class SlotAssignment:
 
 
 def greedy_slots(ranges: Iterable[BlobRange]) -> SlotAssignment:
-    """Assign slots by last use, each blob to the free slot of nearest size; see `slot_search.greedy`."""
+    """Assign slots as `slot_search.greedy` does."""
     return _assigned(ranges, 0)
 
 
 def optimal_slots(ranges: Iterable[BlobRange], *, work_limit: int = WORK_LIMIT) -> SlotAssignment:
-    """Assign slots of the least total size, or the best found within `work_limit`; see `slot_search.search`.
+    """Assign the smallest slots found within `work_limit`, never worse than greedy ones; see `slot_search.search`.
 
-    Replaces Caffe2 memonger's compute_assignments_dp. Never worse than `greedy_slots`; deterministic. Raises UsageError
-    for a negative limit.
+    Replaces Caffe2 memonger's compute_assignments_dp. Raises UsageError for a negative limit.
     """
     if work_limit < 0:
         raise UsageError(f"work limit {work_limit} is negative; give 0 or more slots to visit")
@@ -60,14 +58,14 @@ class InterferenceSharing:
     """A net whose blobs share storage, with its slots."""
 
     ordered: NamedNet
-    """The given net with its ops in the order of the shared net."""
+    """The given net in the new order."""
     shared: SharedNet
     order: tuple[OpId, ...]
-    """The ops of the given net in the order of the shared net. The sharing is valid in this order only."""
+    """Ops of the given net. The sharing is valid in this order only."""
     slots: tuple[tuple[BlobRange, ...], ...]
-    """The blobs of each slot, one after the other. Blobs that never share come last, in slots of their own."""
+    """The blobs of each slot, in order. Blobs that never share come last, one per slot."""
     optimal: bool
-    """Whether the total size of the slots is the least for these live ranges."""
+    """Whether no slots for these live ranges are smaller."""
 
 
 def share_by_interference(
@@ -80,12 +78,12 @@ def share_by_interference(
 ) -> InterferenceSharing:
     """Order the ops and let blobs share that are never live together in this order.
 
-    `order` is "topological", "longest-path", "longest-path-merged" or op positions in a valid order. `algorithm` is
-    "greedy" or "optimal", which visits at most `work_limit` slots. A slot has the name of its last blob. External
-    inputs and outputs, the blobs in `never_share` and blobs of different devices never share. The result is verified.
+    `order` is "topological", "longest-path", "longest-path-merged" or op positions. `algorithm` is "greedy" or
+    "optimal". A slot has the name of its last blob. External blobs, `never_share` and blobs of different devices never
+    share. The result is verified. Raises UsageError.
 
-    Source: Caffe2 memonger, optimize_interference, which mixes devices and treats second writers of a blob wrongly; see
-    `interference_edges` and `blob_ranges`. Complexity: O(e + n * slots) and the search. Raises UsageError.
+    Source: Caffe2 memonger, optimize_interference, which ignores devices and second writers of a blob.
+    Complexity: O(e + n * slots) and the search.
     """
     if algorithm not in _ALGORITHMS:
         raise UsageError(unknown("algorithm", algorithm, _ALGORITHMS))
@@ -126,11 +124,7 @@ def _assigned(ranges: Iterable[BlobRange], work_limit: int) -> SlotAssignment:
 
 
 def _completed(ranges: Iterable[BlobRange]) -> list[BlobRange]:
-    """Return the ranges without None, by last use, ties in the order given.
-
-    Blobs without a last use come last and end after all others. Blobs without a definition begin at -1. Unknown sizes
-    are 1.
-    """
+    """Return ranges without None, by last use. Missing definitions are -1, missing uses come last."""
     by_use = sorted(ranges, key=lambda blob: (blob.used is None, -1 if blob.used is None else blob.used))
     places = [place for blob in by_use for place in (blob.used, blob.defined) if place is not None]
     end = max(places, default=-1) + 1
@@ -146,7 +140,7 @@ def _completed(ranges: Iterable[BlobRange]) -> list[BlobRange]:
 
 
 def _intervals(blobs: Sequence[BlobRange]) -> Intervals:
-    """Return complete ranges as arrays. A blob with a last use before its definition is live at its definition."""
+    """Return ranges as arrays. A blob used before its definition is live at the definition."""
     begins = np.fromiter((blob.begins for blob in blobs), np.int64, len(blobs))
     used = np.fromiter((blob.used or 0 for blob in blobs), np.int64, len(blobs))
     sizes = np.fromiter((blob.size or 0 for blob in blobs), np.int64, len(blobs))

@@ -1,4 +1,4 @@
-"""Check that sharing changed only names. The checks use none of the algorithms."""
+"""Check that sharing changed only names, without using any of the algorithms."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -24,9 +24,8 @@ def verify_assignments(slots: Iterable[Sequence[BlobRange]]) -> None:
 def verify_equality(before: NamedNet, after: NamedNet) -> None:
     """Raise VerificationError with the first difference if two nets compute different values. O(e).
 
-    Every op must read values from the same outputs of the same ops, and external blobs must end with the same values.
-    Blobs may have other names, but two live values must not share one. Blobs that are read, never written and not
-    external correspond in order of first read.
+    Every op must read the same outputs of the same ops, and external blobs must end with the same values. Other blobs
+    from outside correspond in order of first read.
     """
     if before.external_inputs != after.external_inputs or before.external_outputs != after.external_outputs:
         raise VerificationError("the nets have different external inputs or outputs; sharing must not rename them")
@@ -91,8 +90,6 @@ def _settings(op: NamedOp) -> tuple[object, ...]:
 
 
 class _Sources:
-    """The origin of the value in each blob: an op and the position of its output, or outside the net."""
-
     def __init__(self, net: NamedNet) -> None:
         self._latest: dict[str, _Source] = {
             name: ("external", place, 0) for place, name in enumerate(net.external_inputs)
