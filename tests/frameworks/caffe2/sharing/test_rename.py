@@ -1,4 +1,4 @@
-"""Early release: every blob that may be freed is freed once, right after its last use."""
+"""Every blob that may be freed is freed once, after its last use."""
 
 from dataclasses import replace
 

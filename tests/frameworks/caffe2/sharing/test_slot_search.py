@@ -1,4 +1,4 @@
-"""The arrays behind slots: placing the largest first, bounding, and many blobs."""
+"""The search for slots: largest first, lower bounds, and many blobs."""
 
 import random
 
@@ -56,8 +56,8 @@ def test_the_search_gives_the_same_slots_every_time_and_more_work_never_worse_on
 
 
 @given(st.integers(0, 10**6), st.integers(1, 40))
-def test_what_is_still_to_open_is_opened_in_every_placement(seed: int, n_blobs: int) -> None:
-    """Checked on the placement of the largest first: with the first blobs placed, the rest never costs less."""
+def test_the_bound_on_new_slots_holds_in_every_placement(seed: int, n_blobs: int) -> None:
+    """After each blob of the largest-first placement, the rest costs at least the bound."""
     intervals = _random_intervals(seed, n_blobs)
     by_size = np.argsort(-intervals.sizes, kind="stable").tolist()
     moments = np.unique(intervals.begins)

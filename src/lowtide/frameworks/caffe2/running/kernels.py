@@ -20,8 +20,13 @@ def _one(compute: Callable[[Array], Array]) -> Kernel:
 
 
 def _gradient(compute: Callable[[Array, Array], Array]) -> Kernel:
-    """Return a kernel of the output of an op and its gradient."""
+    """Return a kernel of two inputs, such as an output and its gradient."""
     return lambda inputs, _settings, _n: [compute(inputs[0], inputs[1])]
+
+
+def _with_arguments(compute: Callable[[Array, Arguments], Array]) -> Kernel:
+    """Return a kernel of the first input with one output."""
+    return lambda inputs, settings, _n: [compute(inputs[0], settings)]
 
 
 def _plain(compute: Callable[..., Array]) -> Kernel:
@@ -53,6 +58,15 @@ def _two_gradients(compute: Callable[[Array, Array, Array], tuple[Array, Array]]
     return kernel
 
 
+def _flatten(x: Array, settings: Arguments) -> Array:
+    axis = settings.integer("axis", 1)
+    return x.reshape(prod(x.shape[:axis]), prod(x.shape[axis:])).copy()
+
+
+def _shape(x: Array, settings: Arguments) -> Array:
+    return np.asarray([x.shape[axis] for axis in settings.integers("axes") or range(x.ndim)], np.int64)
+
+
 def _summed_to(array: Array, shape: tuple[int, ...]) -> Array:
     """Return an array summed over broadcast axes."""
     array = array.sum(tuple(range(array.ndim - len(shape))))
@@ -72,10 +86,6 @@ def _weighted_sum(*inputs: Array) -> Array:
     for array, weight in zip(inputs[::2], inputs[1::2], strict=True):
         total += array * weight.reshape(-1)[0]
     return total
-
-
-def _scale(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
-    return [inputs[0] * np.asarray(settings.number("scale", 1.0), inputs[0].dtype)]
 
 
 def _dropout(inputs: Sequence[Array], settings: Arguments, n: int) -> list[Array]:
@@ -155,23 +165,6 @@ def _softmax_with_loss_gradient(x: Array, label: Array, y: Array, dloss: Array) 
     return result * (dloss.reshape(-1)[0] / len(x))
 
 
-def _averaged(x: Array) -> Array:
-    return np.asarray(x.mean(), x.dtype)
-
-
-def _averaged_gradient(x: Array, dy: Array) -> Array:
-    return np.full_like(x, dy.reshape(-1)[0] / max(x.size, 1))
-
-
-def _sum_elements(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
-    total = inputs[0].mean() if settings.integer("average") else inputs[0].sum()
-    return [np.asarray(total, inputs[0].dtype)]
-
-
-def _sum_elements_gradient(x: Array, dy: Array) -> Array:
-    return np.full_like(x, dy.reshape(-1)[0])
-
-
 def _concat(inputs: Sequence[Array], settings: Arguments, n: int) -> list[Array]:
     axis = settings.integer("axis") if settings.integer("add_axis") else channel_axis(settings, inputs[0].ndim)
     joined = np.stack(inputs, axis) if settings.integer("add_axis") else np.concatenate(inputs, axis)
@@ -190,28 +183,10 @@ def _split(inputs: Sequence[Array], settings: Arguments, n: int) -> list[Array]:
     return [np.ascontiguousarray(piece) for piece in pieces]
 
 
-def _shape(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
-    shape = inputs[0].shape
-    return [np.asarray([shape[axis] for axis in settings.integers("axes") or range(len(shape))], np.int64)]
-
-
 def _reshape(inputs: Sequence[Array], settings: Arguments, n: int) -> list[Array]:
     x, *wanted = inputs
     shape = reshaped(x.shape, wanted[0].tolist() if wanted else settings.integers("shape"))
     return [x.reshape(shape).copy(), np.asarray(x.shape, np.int64)][:n]
-
-
-def _flatten(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
-    shape, axis = inputs[0].shape, settings.integer("axis", 1)
-    return [inputs[0].reshape(prod(shape[:axis]), prod(shape[axis:])).copy()]
-
-
-def _transpose(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
-    return [np.ascontiguousarray(np.transpose(inputs[0], settings.integers("axes") or None))]
-
-
-def _tile(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
-    return [np.concatenate([inputs[0]] * settings.integer("tiles", 1), settings.integer("axis"))]
 
 
 def _constant(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
@@ -240,7 +215,7 @@ KERNELS: dict[str, Kernel] = {
     "Negative": _one(np.negative),
     "Abs": _one(np.abs),
     "Sqr": _one(np.square),
-    "Scale": _scale,
+    "Scale": _with_arguments(lambda x, settings: x * np.asarray(settings.number("scale", 1.0), x.dtype)),
     "Dropout": _dropout,
     "Sum": _plain(_sum),
     "WeightedSum": _plain(_weighted_sum),
@@ -258,23 +233,29 @@ KERNELS: dict[str, Kernel] = {
     "FCGradient": _fc_gradient,
     "MatMul": _matmul,
     "Softmax": _plain(_softmax),
-    "SoftmaxGradient": _plain(_softmax_gradient),
+    "SoftmaxGradient": _gradient(_softmax_gradient),
     "LabelCrossEntropy": _plain(_cross_entropy),
     "LabelCrossEntropyGradient": _plain(_cross_entropy_gradient),
-    "AveragedLoss": _plain(_averaged),
-    "AveragedLossGradient": _plain(_averaged_gradient),
-    "SumElements": _sum_elements,
-    "SumElementsGradient": _plain(_sum_elements_gradient),
+    "AveragedLoss": _with_arguments(lambda x, _settings: np.asarray(x.mean(), x.dtype)),
+    "AveragedLossGradient": _gradient(lambda x, dy: np.full_like(x, dy.reshape(-1)[0] / max(x.size, 1))),
+    "SumElements": _with_arguments(
+        lambda x, settings: np.asarray(x.mean() if settings.integer("average") else x.sum(), x.dtype)
+    ),
+    "SumElementsGradient": _gradient(lambda x, dy: np.full_like(x, dy.reshape(-1)[0])),
     "SoftmaxWithLoss": _softmax_with_loss,
     "SoftmaxWithLossGradient": _plain(_softmax_with_loss_gradient),
     "Concat": _concat,
     "DepthConcat": _concat,
     "Split": _split,
     "Reshape": _reshape,
-    "Shape": _shape,
-    "Flatten": _flatten,
-    "Transpose": _transpose,
-    "Tile": _tile,
+    "Shape": _with_arguments(_shape),
+    "Flatten": _with_arguments(_flatten),
+    "Transpose": _with_arguments(
+        lambda x, settings: np.ascontiguousarray(np.transpose(x, settings.integers("axes") or None))
+    ),
+    "Tile": _with_arguments(
+        lambda x, settings: np.concatenate([x] * settings.integer("tiles", 1), settings.integer("axis"))
+    ),
     "ConstantFill": _constant,
     "GivenTensorFill": _given,
 }
