@@ -1,4 +1,4 @@
-"""The public names for exports of Inductor: `read`, `apply`, `save`, `Export` and what goes with them."""
+"""Public names for exports of Inductor: `read`, `apply`, `save`, `Export`, and the model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ __all__ = ["Export", "InductorExportModel", "apply", "load_export", "read", "sav
 
 
 def read(export: ExportSource, dims: Mapping[str, int] | None = None) -> Graph:
-    """Read an export of Inductor into a graph; the errors are those of `InductorExportModel`."""
+    """Return the graph of an export; see `InductorExportModel` for errors."""
     return InductorExportModel(export, dims).graph
 
 

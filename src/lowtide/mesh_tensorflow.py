@@ -1,4 +1,4 @@
-"""The public Mesh-TensorFlow names: `minimize_peak_memory`, `plan`, memory contents, and what goes with them."""
+"""Public names for Mesh-TensorFlow: `minimize_peak_memory`, `plan`, memory contents, and the model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def read(graph: Any, dims: Mapping[str, int] | None = None) -> Graph:
-    """Read a GraphInterface, an `mtf.Graph` or a `tf.Graph`; the errors are those of `MeshTensorflowModel`."""
+    """Return the graph of a GraphInterface, `mtf.Graph` or `tf.Graph`; see `MeshTensorflowModel` for errors."""
     return MeshTensorflowModel(graph, dims).graph
 
 

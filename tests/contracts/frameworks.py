@@ -156,7 +156,7 @@ def _floats(size: int, divisor: int) -> np.ndarray:
 
 def _caffe2(elements: int) -> Any:
     from lowtide.caffe2 import Argument, NetDef, OperatorDef
-    from lowtide.frameworks.caffe2.proto.netdef import TensorProto
+    from lowtide.frameworks.caffe2.nets.netdef import TensorProto
 
     def tile(source: str, result: str) -> OperatorDef:
         return OperatorDef(type="Tile", input=[source], output=[result], arg=[Argument(name="tiles", i=COPIES)])

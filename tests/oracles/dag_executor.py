@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.frameworks.caffe2.running.execute import compute
+from lowtide.frameworks.caffe2.running.run_net import run_op
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -53,7 +53,7 @@ def _finish(op: Any, own: dict[str, np.ndarray], blobs: dict[str, np.ndarray]) -
         return
     read = [own.get(name, blobs.get(name, np.zeros(0, np.float32))).copy() for name in op.input]
     try:
-        written = compute(op, read, op.type)
+        written = run_op(op, read, op.type)
     except Exception:  # what it reads was spoilt: so is what it writes
         written = [np.full(1, np.nan, np.float32)] * len(op.output)
     blobs.update(zip(op.output, written, strict=True))

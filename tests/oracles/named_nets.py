@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from lowtide.frameworks.caffe2.sharing import NamedNet, NamedOp
+from lowtide.share import NamedNet, NamedOp
 
 Term = tuple[object, ...]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from lowtide.frameworks.caffe2.proto.netdef import DATA_TYPES, NetMessage
+from lowtide.frameworks.caffe2.nets.netdef import DATA_TYPES, NetMessage
 
 _KINDS = {
     "string": 9, "bytes": 12, "float": 2, "double": 1, "int32": 5, "int64": 3, "uint32": 13, "bool": 8, "enum": 14,

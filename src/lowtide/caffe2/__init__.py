@@ -1,6 +1,6 @@
-"""The public Caffe2 names: `Caffe2Model`, `read`, `apply`, `measure`, `plan`, and NetDefs without protocol buffers.
+"""Public names for Caffe2: `Caffe2Model`, `read`, `apply`, `measure`, `plan`, and NetDefs without protocol buffers.
 
-`lowtide.caffe2.memonger` has the functions of Caffe2's memonger.
+The functions of Caffe2's memonger are in `lowtide.caffe2.memonger`.
 """
 
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from typing import Any
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Measurement
-from lowtide.frameworks.caffe2.measure import NetRun, run_once
+from lowtide.frameworks.caffe2.known import Known
 from lowtide.frameworks.caffe2.model import Caffe2Model
 from lowtide.frameworks.caffe2.nets.load import NetSource, load_net, write_net
+from lowtide.frameworks.caffe2.nets.netdef import Argument, DeviceOption, NetDef, OperatorDef
 from lowtide.frameworks.caffe2.plan_net import NetPlan, plan
-from lowtide.frameworks.caffe2.proto.netdef import Argument, DeviceOption, NetDef, OperatorDef
-from lowtide.frameworks.caffe2.shapes.known import Known
+from lowtide.frameworks.caffe2.running.run_net import NetRun, run_once
 
 __all__ = [
     "Argument",
@@ -37,12 +37,12 @@ __all__ = [
 
 
 def read(net: NetSource, dims: Mapping[str, int] | None = None, *, shapes: Known | None = None) -> Graph:
-    """Read a NetDef into a graph; `dims`, `shapes` and the errors are those of `Caffe2Model`."""
+    """Return the graph of a NetDef; `dims`, `shapes` and the errors are those of `Caffe2Model`."""
     return Caffe2Model(net, dims, shapes=shapes).graph
 
 
 def apply(plan: Plan, net: NetSource, dims: Mapping[str, int] | None = None, *, shapes: Known | None = None) -> Any:
-    """Return a NetDef that does what the plan says; see `Caffe2Model.apply`."""
+    """Return a NetDef that follows the plan; see `Caffe2Model.apply`."""
     return Caffe2Model(net, dims, shapes=shapes).apply(plan)
 
 
@@ -54,12 +54,12 @@ def save(
     *,
     shapes: Known | None = None,
 ) -> None:
-    """Write a NetDef that does what the plan says to a file; see `Caffe2Model.save`."""
+    """Write a NetDef that follows the plan to a file; see `Caffe2Model.save`."""
     Caffe2Model(net, dims, shapes=shapes).save(plan, Path(path))
 
 
 def measure(
     plan: Plan, net: NetSource, dims: Mapping[str, int] | None = None, *, shapes: Known | None = None
 ) -> Measurement:
-    """Run a NetDef as it stands and under the plan in NumPy; see `Caffe2Model.measure`."""
+    """Run a NetDef in NumPy, with and without the plan; see `Caffe2Model.measure`."""
     return Caffe2Model(net, dims, shapes=shapes).measure(plan)

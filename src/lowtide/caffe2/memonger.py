@@ -1,24 +1,26 @@
 """Caffe2's memonger under its own names: nets whose blobs share storage, orders, slots, checks and figures.
 
-Arguments and results are those of `caffe2.python.memonger`; nets are NetDefs of lowtide or of caffe2_pb2. What differs
-is mended: see each function, and docs/caffe2.md.
+Arguments and results are those of `caffe2.python.memonger`. Nets are NetDefs of lowtide or of caffe2_pb2. Each function
+names its differences from the original; docs/caffe2.md lists them.
 """
 
 from lowtide.frameworks.caffe2.memonger.assignments import (
     AssignmentAlgorithm,
+    LiveRange,
+    collect_blob_sizes,
     compute_assignments,
     compute_assignments_dp,
     compute_assignments_greedy,
     compute_blob_assignments,
-    get_memory_usage,
-    verify_assignments,
-)
-from lowtide.frameworks.caffe2.memonger.live_ranges import (
-    LiveRange,
     compute_ranges,
+    compute_statistics,
+    estimate_memory_usage,
+    get_memory_usage,
     get_updated_ranges,
     is_compatible,
+    verify_assignments,
 )
+from lowtide.frameworks.caffe2.memonger.assignments import BlobStatistics as Statistics
 from lowtide.frameworks.caffe2.memonger.orders import (
     compute_interference_graph,
     topological_sort_traversal,
@@ -35,14 +37,6 @@ from lowtide.frameworks.caffe2.memonger.sharing import (
     share_grad_blobs,
     verify_graph_equality,
     verify_inplace_blobs,
-)
-from lowtide.frameworks.caffe2.memonger.statistics import (
-    BlobStatistics as Statistics,
-)
-from lowtide.frameworks.caffe2.memonger.statistics import (
-    collect_blob_sizes,
-    compute_statistics,
-    estimate_memory_usage,
 )
 
 __all__ = [

@@ -1,6 +1,6 @@
-"""What Caffe2 itself computed, recorded by tests/oracles/record_caffe2_runs.py, is what the interpreter computes.
+"""The interpreter agrees with Caffe2 up to rounding, as recorded by tests/oracles/record_caffe2_runs.py.
 
-The records also show that no net which lowtide changed gave other bits in Caffe2: recording stops at the first.
+Recording stops if a net changed by lowtide has other bits in Caffe2, so the records prove equal bits.
 """
 
 import gzip

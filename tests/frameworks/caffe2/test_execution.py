@@ -1,4 +1,4 @@
-"""Nets before and after compute the same: run one op after the other, and by several workers in any interleaving."""
+"""Changed nets compute equal bits, with one worker or several in any interleaving."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ import lowtide
 from lowtide.caffe2 import Caffe2Model, NetDef, OperatorDef, memonger
 from lowtide.caffe2 import plan as plan_net
 from lowtide.frameworks.caffe2.nets.named import named_net
-from lowtide.frameworks.caffe2.sharing.dependences import predecessors
+from lowtide.frameworks.caffe2.sharing.orders import predecessors
 from tests.examples import examples
 from tests.frameworks.caffe2.benchmark_nets import load_nets
 from tests.oracles.dag_executor import run_dag, run_one_by_one, same_bits
@@ -55,7 +55,7 @@ def test_sharing_in_one_order_is_right_in_that_order(made: RandomNet) -> None:
 
 @examples(60)
 @given(random_nets)
-def test_plans_need_what_they_say_and_compute_the_same(made: RandomNet) -> None:
+def test_plans_have_the_predicted_peak_and_equal_outputs(made: RandomNet) -> None:
     model = Caffe2Model(made.net, shapes=made.shapes)
     for allow in ((), ("reorder", "share")):
         plan = lowtide.minimize(model.graph, allow=allow, effort="fast").plan
@@ -94,7 +94,7 @@ def _blobs(net: Any) -> int:
 
 
 def test_the_executor_finds_branches_that_share() -> None:
-    """Two branches over one blob: right one after the other, wrong at once."""
+    """Two branches that share a blob are valid in sequence, but not in parallel."""
     made = RandomNet(_two_branches("b"), {"x": [4, 4]})
     shared = _two_branches("a")
     _stays_right(made.net, shared, made.inputs(), in_parallel=False)

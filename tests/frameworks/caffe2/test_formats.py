@@ -1,5 +1,4 @@
-"""Binary and text NetDefs: what protocol buffers themselves write and read, unchanged files byte for byte, and no
-input that ends in anything but a net or one line."""
+"""Binary and text NetDefs agree with protocol buffers, keep unchanged bytes, and give one-line errors."""
 
 import random
 from typing import Any
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from lowtide.caffe2 import Argument, NetDef, OperatorDef, write_net
 from lowtide.core.errors import InputError, MalformedInputError, UnsupportedError
 from lowtide.frameworks.caffe2.nets.load import read_net
-from lowtide.frameworks.caffe2.proto.netdef import NetMessage
+from lowtide.frameworks.caffe2.nets.netdef import NetMessage
 from lowtide.frameworks.content import is_binary_net, is_text_net
 from lowtide.frameworks.protobuf.binary import read_binary
 from lowtide.frameworks.protobuf.text import read_text
@@ -47,7 +46,7 @@ _VALUES: dict[str, Any] = {
 
 @st.composite
 def messages(draw: Any, kind: str = "NetDef", depth: int = 0) -> Any:
-    """A message of protocol buffers themselves, with any fields set."""
+    """Draw a message of protocol buffers with any fields."""
     made = message_class(kind)()
     for field in NetMessage.KINDS[kind].FIELDS:
         if (field.is_message and depth > 2) or not draw(st.booleans()):
@@ -76,7 +75,7 @@ def test_both_formats_are_those_of_protocol_buffers(theirs: Any) -> None:
 
 
 def _unread(message: NetMessage) -> Any:
-    """Return a message with the same fields that was read from no file."""
+    """Return an equal message without source file."""
     made = type(message)()
     for field, value in message.set_fields():
         items = [_unread(item) if field.is_message else item for item in (value if field.repeated else [value])]

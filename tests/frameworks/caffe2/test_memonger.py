@@ -1,4 +1,4 @@
-"""memonger's functions: its known answers, and the same from messages of protocol buffers as from ours."""
+"""memonger's functions give its known answers, for both kinds of messages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def test_slots_that_are_there_already_are_filled_from_their_ends() -> None:
 
 
 def test_sixty_four_blobs_are_solved_with_proof() -> None:
-    """memonger's recursion is exponential in them."""
+    """memonger's recursion is exponential in the number of blobs."""
     rng = np.random.default_rng(3)
     begins = np.sort(rng.integers(0, 60, 64))
     known = [(int(b), int(b + rng.integers(1, 9)), int(rng.integers(1, 100))) for b in begins]
@@ -76,7 +76,7 @@ def test_sixty_four_blobs_are_solved_with_proof() -> None:
         assert slots[-1][0][0] == "b3"
 
 
-def test_ranges_say_what_nobody_defines_or_uses() -> None:
+def test_ranges_without_definition_or_last_use() -> None:
     ops = _ops(("Relu", ["a"], ["b"]), ("Relu", ["b"], ["c"]))
     assert memonger.compute_ranges(ops, {"a": 1, "b": 2, "c": 3}) == {
         "a": LiveRange(None, 0, 1),
@@ -136,7 +136,7 @@ def test_orders_take_any_graph_with_nodes_and_edges() -> None:
         memonger.topological_sort_traversal_longest_path(Foreign("ab", [("b", "a")]))
 
 
-def test_messages_of_protocol_buffers_give_what_ours_give() -> None:
+def test_both_kinds_of_messages_give_equal_results() -> None:
     ours = load_nets().two_losses(3).net
     theirs, gradients = _theirs(ours), [blob for blob in ours.external_output if "grad" in blob]
     losses = ["lossa", "lossb"]
@@ -235,7 +235,7 @@ def test_usage_and_statistics_count_bytes() -> None:
         memonger.collect_blob_sizes(net)
 
 
-def test_frees_stand_behind_the_last_use_once() -> None:
+def test_blobs_are_freed_once_after_their_last_use() -> None:
     rows = [("FC", ["data"], ["x"]), ("FC", ["x"], ["y"]), ("FC", ["x"], ["z"]), ("FC", ["y"], ["u"])]
     rows += [("Alias", ["u"], ["u_alias"]), ("Sum", ["z", "u"], ["out"])]
     freed = memonger.release_blobs_when_used(NetDef(op=_ops(*rows), external_output=["out"]), {"data"})
@@ -264,7 +264,7 @@ def test_an_op_that_runs_in_place_only_is_refused_elsewhere() -> None:
 
 
 def test_one_pass_over_a_net_that_runs_ops_at_once_lets_no_two_branches_share() -> None:
-    """Caffe2 leaves such a net as it is; in the order of the ops the second branch could take what the first freed."""
+    """In program order, the second branch could reuse blobs of the first."""
     ops = _ops(
         *(("Relu", ["x"], ["a1"]), ("Relu", ["a1"], ["a2"]), ("Relu", ["a2"], ["a3"])),
         *(("Relu", ["x"], ["b1"]), ("Relu", ["b1"], ["b2"]), ("Relu", ["b2"], ["b3"])),

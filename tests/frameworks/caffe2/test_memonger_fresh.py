@@ -1,6 +1,6 @@
-"""On a thousand more nets memonger's C++ part is followed to the letter, and never needs less than lowtide.
+"""The rules of memonger's C++ part are reproduced on 1,200 nets, and its results never need less than lowtide's.
 
-Its slots are recorded by tests/oracles/record_memonger_fresh.py, which knows the random nets by their seeds.
+Its slots are recorded by tests/oracles/record_memonger_fresh.py, which makes the random nets from seeds.
 """
 
 import gzip
@@ -20,9 +20,8 @@ from lowtide.caffe2 import NetDef, memonger
 from lowtide.core.errors import VerificationError
 from lowtide.frameworks.caffe2.nets.load import read_net
 from lowtide.frameworks.caffe2.nets.named import named_net
-from lowtide.frameworks.caffe2.sharing import NamedNet, rename_blobs, verify_equality, verify_in_place
-from lowtide.frameworks.caffe2.sharing.memonger_one_pass import one_pass_renames
-from lowtide.frameworks.caffe2.sharing.memonger_tokens import token_renames
+from lowtide.frameworks.caffe2.sharing.memonger_rules import one_pass_renames, token_renames
+from lowtide.share import NamedNet, rename_blobs, verify_equality, verify_in_place
 from tests.oracles.named_nets import touches, waits
 from tests.oracles.random_netdefs import random_netdef
 from tests.oracles.record_memonger_fresh import ops_of
@@ -86,7 +85,7 @@ def _keeps_values(net: NamedNet, slots: Slots) -> bool:
 
 
 def _is_safe_in_parallel(net: NamedNet, slots: Slots) -> bool:
-    """Whether of two blobs that share, one is done with before the other begins, in all executions."""
+    """Return whether blobs that share are never in use at once in any execution."""
     before, users = waits(net), touches(net)
 
     def follows(one: str, other: str) -> bool:
@@ -108,7 +107,7 @@ def _any_sizes(net: NamedNet, seed: int) -> dict[str, int]:
     return {blob: rng.choice((1, 2, 8, 8, 50)) for blob in net.blobs}
 
 
-def test_one_pass_is_followed_to_the_letter_and_never_needs_more_whatever_the_sizes() -> None:
+def test_one_pass_reproduces_memonger_and_never_needs_more_for_any_sizes() -> None:
     found: Counter[str] = Counter()
     for seed, net, theirs in _random_nets("fast"):
         net.type = "simple"
@@ -125,7 +124,7 @@ def test_one_pass_is_followed_to_the_letter_and_never_needs_more_whatever_the_si
 
 
 @pytest.mark.parametrize(("way", "n_heads"), [("dag", 2), ("dag from one", 1)])
-def test_branches_are_followed_to_the_letter_and_never_need_more_whatever_the_sizes(way: str, n_heads: int) -> None:
+def test_branch_rules_reproduce_memonger_and_never_need_more_for_any_sizes(way: str, n_heads: int) -> None:
     found: Counter[str] = Counter()
     for seed, net, theirs in _random_nets(way):
         named = named_net(net)
@@ -144,7 +143,7 @@ def test_branches_are_followed_to_the_letter_and_never_need_more_whatever_the_si
 
 
 @pytest.mark.parametrize("way", GRADIENTS)
-def test_gradients_are_followed_to_the_letter_and_never_need_more(way: str) -> None:
+def test_gradient_rules_reproduce_memonger_and_never_need_more(way: str) -> None:
     found: Counter[str] = Counter()
     for net, shapes, theirs in _training_nets(way):
         sizes = {blob: prod(shape) for blob, shape in shapes.items()}

@@ -1,4 +1,4 @@
-"""memonger's own answers on 500 random NetDefs, recorded by tests/oracles/record_memonger_netdefs.py, are ours."""
+"""Results equal those of memonger on 500 random NetDefs, recorded by tests/oracles/record_memonger_netdefs.py."""
 
 import gzip
 import json
@@ -10,7 +10,7 @@ from typing import Any
 from lowtide.caffe2 import NetDef, memonger, write_net
 from lowtide.frameworks.caffe2.nets.load import read_net
 from lowtide.frameworks.caffe2.nets.named import named_net
-from lowtide.frameworks.caffe2.sharing import NamedNet
+from lowtide.share import NamedNet
 from tests.oracles.named_nets import waits
 
 DATA = Path(__file__).parents[2] / "data" / "share" / "memonger_netdefs.json.gz"
@@ -33,15 +33,15 @@ def _answers() -> list[tuple[dict[str, Any], str, Any, dict[str, Any]]]:
 
 
 def _mended(net: NamedNet, answer: dict[str, Any]) -> bool:
-    """Whether memonger went wrong: its order runs an in-place op before other readers of its input, or it takes what is
-    written after the last read of any blob for dead before it is written."""
+    """Return whether memonger's answer is wrong: an in-place op runs before other readers, or a blob is dead before it
+    is written."""
     before, order = waits(net), answer["order"]
     if any(not before[op] <= set(order[:place]) for place, op in enumerate(order)):
         return True
     return any(defined > used for slot in answer["slots"] for _, defined, used, _ in slot)
 
 
-def test_binary_and_text_are_what_protocol_buffers_write() -> None:
+def test_binary_and_text_equal_the_output_of_protocol_buffers() -> None:
     for record in RECORDS:
         net = _net(record["net"])
         if record["text"] is not None:
@@ -51,7 +51,7 @@ def test_binary_and_text_are_what_protocol_buffers_write() -> None:
 
 
 def _fresh(net: NetDef) -> NetDef:
-    """Return a net that was read from nowhere."""
+    """Return an equal net without source file."""
     made = deepcopy(net)
     for message in (made, *made.op, *(argument for op in made.op for argument in op.arg)):
         message.source = None
@@ -63,8 +63,7 @@ def _given(order: list[int], _graph: Any) -> list[int]:
 
 
 def test_orders_ranges_slots_and_nets_are_memongers() -> None:
-    """Where an op is in place, memonger's graph lacks that it waits for other readers, which moves ties: there its own
-    order is taken."""
+    """For nets with in-place ops, use memonger's order: its graph lacks edges, which changes ties."""
     compared = ordered = 0
     for record, order, algorithm, answer in _answers():
         if algorithm != memonger.AssignmentAlgorithm.GREEDY:
@@ -89,7 +88,7 @@ def test_orders_ranges_slots_and_nets_are_memongers() -> None:
 
 
 def _slots(slots: Any) -> list[list[str]]:
-    """Names in slots; where a blob is never used, memonger ends it with the last use of another, before some begin."""
+    """Return names in slots. For unused blobs, memonger's ranges differ."""
     return sorted([name for name, *_ in slot] for slot in slots)
 
 

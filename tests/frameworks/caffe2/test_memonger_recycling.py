@@ -1,6 +1,6 @@
-"""No net needs more blobs or bytes than under memonger's C++ part, recorded by record_memonger_recycling.py.
+"""No net needs more than the result of memonger's C++ part, recorded by record_memonger_recycling.py.
 
-Its results that are wrong are proven to be: values differ, or blobs share that an execution may touch at once.
+Wrong results of memonger are proven wrong: values differ, or blobs in use at once share.
 """
 
 import gzip
@@ -29,7 +29,7 @@ def _records(name: str) -> Any:
 
 
 def _cases(kind: str) -> Iterator[tuple[str, NetDef, NetDef, dict[str, list[int]]]]:
-    """Yield the way, the net, what memonger made of it, and the shapes of its blobs."""
+    """Yield the way, the net, memonger's result, and the shapes of blobs."""
     for run in _records("caffe2_runs"):
         for way, made in _records("memonger_recycling")[run["name"]].items():
             if way.split()[0] == kind and made is not None:
@@ -59,7 +59,7 @@ def _keeps_values(net: NetDef, made: NetDef) -> bool:
 
 
 def _is_safe_in_parallel(net: NetDef, made: NetDef) -> bool:
-    """Whether of two blobs that share, one is done with before the other begins, in all executions."""
+    """Return whether blobs that share are never in use at once in any execution."""
     before, users = waits(named_net(net)), touches(named_net(net))
 
     def follows(one: str, other: str) -> bool:
@@ -90,7 +90,7 @@ def test_one_pass_never_needs_more() -> None:
 
 
 def test_sharing_across_branches_never_needs_more() -> None:
-    """Where a blob is written twice, memonger's tokens miss the second writer."""
+    """memonger's tokens miss the second writer of a blob."""
     found: Counter[str] = Counter()
     for number, (_, net, made, shapes) in enumerate(_cases("dag")):
         if not _is_safe_in_parallel(net, made):

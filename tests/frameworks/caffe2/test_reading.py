@@ -1,4 +1,4 @@
-"""What NetDefs become: shapes from callers, files and rules, blobs written anew, aliases, frees, effects."""
+"""Reading NetDefs: shapes from callers, files and rules, second writes, aliases, frees, effects."""
 
 import json
 from pathlib import Path
@@ -33,8 +33,8 @@ def test_an_op_in_place_mutates_and_another_writer_makes_a_buffer() -> None:
     assert [list(row) for row in graph.mutates] == [[], [1], [], [], []]
 
 
-def test_what_only_the_order_of_writers_hides_may_run_in_another_order() -> None:
-    """Two branches over one blob, both begun before one ends: names come apart."""
+def test_branches_with_one_blob_name_may_be_reordered() -> None:
+    """Two live buffers of one blob get different names."""
     rows = [("Tile", ["x"], ["t"]), ("Relu", ["t"], ["a"]), ("SumElements", ["a"], ["b"])]
     rows += [("Tile", ["x"], ["t"]), ("Tanh", ["t"], ["c"]), ("SumElements", ["c"], ["d"]), ("Add", ["b", "d"], ["y"])]
     net = _net(*rows)
@@ -59,7 +59,7 @@ arg { name: "qshape_info"
 
 @pytest.mark.parametrize("prefix", ["", "input_"])
 def test_shapes_that_caffe2_dumps_into_a_net_are_read(prefix: str, tmp_path: Path) -> None:
-    """Tensors without contents, the kinds of their dims among the 32-bit integers; a caller's shapes win."""
+    """Shapes are tensors without contents; the caller's shapes have priority."""
     path = tmp_path / "dumped.pbtxt"
     path.write_text(_DUMPED.replace('"shape_info', f'"{prefix}shape_info').replace('"qshape', f'"{prefix}qshape'))
     assert _sizes(read(path)) == {"x": 96, "w": 15, "b": 20, "y": 160}
@@ -79,7 +79,7 @@ def test_an_alias_is_the_buffer_it_names_and_a_free_is_no_op() -> None:
         read(_net(("Relu", ["x"], ["a"]), ("Free", ["a"], ["a"]), ("Relu", ["a"], ["y"])), shapes={"x": [4]})
 
 
-def test_what_an_alias_looks_at_is_not_made_anew() -> None:
+def test_a_write_to_an_aliased_blob_mutates_its_buffer() -> None:
     rows = [("Relu", ["x"], ["a"]), ("Alias", ["a"], ["z"]), ("Tanh", ["x"], ["a"]), ("Relu", ["z"], ["y"])]
     model = Caffe2Model(_net(*rows), shapes={"x": [4]})
     assert model.graph.buffer_names == ("x", "a", "y")
@@ -93,7 +93,7 @@ def test_control_inputs_keep_their_order() -> None:
     assert [list(row) for row in read(net, shapes={"x": [4]}).after][1] == [0]
 
 
-def test_nets_that_run_ops_at_once_say_so_and_become_simple_where_an_order_matters() -> None:
+def test_dag_nets_have_a_note_and_become_simple() -> None:
     model = Caffe2Model(_net(("Relu", ["x"], ["y"]), type="dag", num_workers=4), shapes={"x": [4]})
     assert any("'dag'" in note for note in model.graph.unmodeled)
     assert model.apply(lowtide.minimize(model.graph).plan).type == "simple"
@@ -125,7 +125,7 @@ def test_shapes_are_taken_in_every_form() -> None:
 
 
 @pytest.mark.parametrize("value", ["text", [1.5], [[1]], -1, {"a": 1}, [99, [1]], ["int65", [1]], [True], None, [-1]])
-def test_shapes_that_say_nothing_are_one_line(value: Any) -> None:
+def test_invalid_shapes_give_a_one_line_error(value: Any) -> None:
     with pytest.raises(UsageError, match="'x'"):
         read(_net(("Copy", ["x"], ["y"])), shapes={"x": value})
 
@@ -143,7 +143,7 @@ def test_missing_shapes_are_named_with_the_ways_to_give_them() -> None:
         Caffe2Model(_net(("Copy", ["x"], ["y"])), shapes={"x": [1]}, parameters=["w"])
 
 
-def test_files_beside_a_net_give_shapes_and_parameters(tmp_path: Path) -> None:
+def test_side_files_give_shapes_and_parameters(tmp_path: Path) -> None:
     made = load_nets().conv_chain(2, training=False)
     fills = [
         OperatorDef(type="XavierFill", output=[name], arg=[Argument(name="shape", ints=made.shapes[name][1])])
@@ -196,7 +196,7 @@ def test_an_unchanged_net_keeps_its_names() -> None:
         NetDef(op=[OperatorDef(type="RecurrentNetwork", arg=[Argument(name="step_net", s=b"op{")])]),
     ],
 )
-def test_what_is_no_net_is_one_line(net: NetDef) -> None:
+def test_invalid_nets_give_a_one_line_error(net: NetDef) -> None:
     with pytest.raises(LowtideError) as refused:
         load_net(net)
     assert "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""Recurrent ops: step nets as messages or as text are callees, are renamed inside, and run step by step."""
+"""Step nets of recurrent ops, as messages or text, are callees, are renamed, and run step by step."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ both_formats = pytest.mark.parametrize("as_text", [False, True], ids=["message",
 
 
 @both_formats
-def test_steps_compute_what_a_loop_does(as_text: bool) -> None:
+def test_steps_compute_the_same_as_a_loop(as_text: bool) -> None:
     inputs = _inputs()
     found = run_once(_net(as_text=as_text), inputs, ["last", "y"]).results
     np.testing.assert_allclose(found["last"], _by_hand(inputs), rtol=1e-5)
@@ -126,8 +126,8 @@ def _step_of(net: NetDef) -> NetDef:
     return read_net(argument.s, "step") if argument.s else argument.n
 
 
-def test_outputs_of_a_recurrent_op_share_with_nobody() -> None:
-    """In Caffe2 all of them are rows of the states: who takes over the last one spoils the others."""
+def test_outputs_of_a_recurrent_op_never_share() -> None:
+    """In Caffe2, all of them are rows of the states, so that reuse of one overwrites others."""
     net = _net(as_text=False)
     net.op.insert(3, OperatorDef(type="Tanh", input=["last"], output=["t"]))
     net.op.insert(4, OperatorDef(type="Exp", input=["t"], output=["u"]))

@@ -1,7 +1,6 @@
-"""Losses and gradients of LSTMs with recurrent ops are those of Caffe2, as they stand and with blobs sharing.
+"""Losses and gradients of LSTMs with recurrent ops equal those of Caffe2, with and without sharing.
 
-Recorded by tests/oracles/record_caffe2_recurrent.py, which stops where a net that lowtide changed gives other bits in
-Caffe2.
+Recorded by tests/oracles/record_caffe2_recurrent.py, which stops if a changed net has other bits in Caffe2.
 """
 
 import gzip
@@ -95,7 +94,7 @@ def test_a_training_net_is_planned_shared_and_measured(record: dict[str, Any]) -
 
 @records
 def test_every_renamed_blob_of_a_recurrent_op_is_renamed_inside_too(record: dict[str, Any]) -> None:
-    """All at once, the sequence and its gradient, outputs and parameter gradients among them."""
+    """Rename all blobs, including the sequence, its gradient, outputs and parameter gradients."""
     net = _net(record)
     keep = {*net.external_input, *net.external_output}
     table = {blob: f"new {blob}" for op in net.op for blob in (*op.input, *op.output) if blob not in keep}

@@ -1,4 +1,4 @@
-"""Links that are several rows wide, and states that begin with several rows, are what they are in Caffe2.
+"""Links and initial states of several rows agree with Caffe2.
 
 Recorded by tests/oracles/record_caffe2_windows.py.
 """
@@ -36,7 +36,7 @@ def _setting(net: NetDef, name: str) -> Argument:
 
 
 def test_all_rows_are_those_of_caffe2() -> None:
-    """What a step writes to one link is there at once in another that covers the same row."""
+    """A write to one link is visible in another link to the same row."""
     kinds: Counter[str] = Counter()
     for record in RECORDS:
         net, inputs = _case(record)

@@ -1,4 +1,4 @@
-"""Nets whose gradients Caffe2 made: every shape is inferred, and losses and gradients are those that it computed.
+"""Nets with Caffe2's gradient ops: shapes, losses and gradients agree with Caffe2.
 
 Recorded by tests/oracles/record_memonger_fresh.py.
 """
@@ -25,7 +25,7 @@ def _records(name: str) -> list[dict[str, Any]]:
 
 
 def test_all_shapes_are_those_of_caffe2() -> None:
-    """Outer gradients come through Reshape with a shape, and through Split with lengths, that other ops hand over."""
+    """Reshape and Split get shapes and lengths from other ops."""
     for record in _records("memonger_fresh"):
         if "net" in record:
             net = read_net(bytes.fromhex(record["net"]), "net")
@@ -59,7 +59,7 @@ def test_no_gradient_of_an_lstm_counts_as_nothing() -> None:
 
 @pytest.mark.parametrize("handed_over", ["Shape", "GivenTensorInt64Fill", "Copy"])
 def test_a_shape_that_an_op_writes_is_known(handed_over: str) -> None:
-    """A blob that is written anew by an op that nobody knows is not."""
+    """After a write by an unknown op, the shape is unknown."""
     fill, flat = Argument(name="values", ints=[4, 6]), Argument(name="shape", ints=[-1])
     ops = {
         "Shape": [OperatorDef(type="Shape", input=["like"], output=["s"])],

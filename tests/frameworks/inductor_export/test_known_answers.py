@@ -1,4 +1,4 @@
-"""Inductor's own test of its orders, as it exports it: three orders, its choice, their peaks, and the best there is."""
+"""Inductor's own test of its orders, exported: three orders, their peaks, its choice, and the best order."""
 
 from pathlib import Path
 

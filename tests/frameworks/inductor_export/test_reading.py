@@ -1,4 +1,4 @@
-"""What an export says of storage, and broken exports, which are refused in one line."""
+"""Storage in exports, and one-line errors for broken exports."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def _export(*buffers: dict[str, Any], nodes: dict[str, list[str]] | None = None)
 
 
 def _live(document: dict[str, Any]) -> list[int]:
-    """Bytes live at every node of the order as it stands, by allocations and frees as Inductor counts them."""
+    """Return live bytes at every node in program order, as Inductor counts them."""
     last: dict[str, int] = {}
     known = {buffer["name"]: buffer for buffer in document["buffers"]}
     for step, node in enumerate(document["nodes"]):
@@ -85,8 +85,8 @@ FUSED = _export(
 
 
 @pytest.mark.parametrize("document", [RESULTS, NESTED, INPUTS, FUSED], ids=["results", "nested", "inputs", "fused"])
-def test_every_step_holds_what_is_allocated_and_not_freed(document: dict[str, Any]) -> None:
-    """Elements go one by one; what a result allocates and no element frees stays."""
+def test_live_buffers_of_every_step_are_allocated_and_not_freed(document: dict[str, Any]) -> None:
+    """Elements are freed separately; the rest of a result is never freed."""
     model = InductorExportModel(document)
     assert model.graph.unmodeled == ()
     peak = Problem(model.graph, in_place=False).evaluate(Problem(model.graph).given_order()).peaks.tolist()[0]
@@ -134,7 +134,7 @@ def test_peaks_of_random_exports_are_those_of_a_slow_count_in_any_order(rng: Ran
 
 @given(st.randoms(use_true_random=False))
 def test_breadth_first_and_depth_first_are_inductors_own(rng: Random) -> None:
-    """Who reads an element of a result waits for the node that hands it on, not for the result."""
+    """Readers of an element wait for the node of the element, not of the result."""
     document = _random_export(rng)
     for buffer in document["buffers"]:
         buffer["is_output"] &= not buffer["is_input"]  # such inputs stay and count here as nothing
@@ -144,7 +144,7 @@ def test_breadth_first_and_depth_first_are_inductors_own(rng: Random) -> None:
         assert [graph.op_names[op] for op in order.tolist()] == expected
 
 
-def test_what_frees_bytes_that_nothing_allocates_is_told() -> None:
+def test_freed_bytes_without_allocation_give_a_note() -> None:
     graph = read(_export(_buffer("a", 4, 10), _buffer("b", 1, 1, ("a",))))
     assert graph.unmodeled == ("buffer 'a' frees 6 bytes that no buffer it reads allocates",)
     assert graph.sizes.tolist() == [4, 1]
@@ -152,10 +152,10 @@ def test_what_frees_bytes_that_nothing_allocates_is_told() -> None:
 
 def test_a_buffer_that_is_not_described_is_told() -> None:
     graph = read(_export(_buffer("a", 4, 4), nodes={"op": ["a", "b"]}))
-    assert graph.unmodeled == ("buffer 'b' has a node that writes it and no size",)
+    assert graph.unmodeled == ("buffer 'b' is written and has no size",)
 
 
-def test_fields_that_nobody_knows_stay() -> None:
+def test_unknown_fields_are_kept() -> None:
     document: dict[str, Any] = {"version": 3, **_export(_buffer("a", 4, 4, origin="mm"), _buffer("b", 4, 4))}
     document["nodes"][0]["stream"] = 7
     plan = Plan.from_steps(read(document), [Run(1), Run(0)])
@@ -217,7 +217,7 @@ def test_dims_and_repeated_nodes_are_refused() -> None:
         apply(twice, RESULTS)
 
 
-def test_an_export_is_written_gzipped_where_the_name_says_so(tmp_path: Path) -> None:
+def test_an_export_with_a_gz_name_is_gzipped(tmp_path: Path) -> None:
     plan = lowtide.minimize(read(RESULTS)).plan
     save(plan, RESULTS, tmp_path / "planned.json.gz")
     assert (tmp_path / "planned.json.gz").read_bytes()[:2] == b"\x1f\x8b"

@@ -1,4 +1,4 @@
-"""What the installed Inductor exports is read with the peaks that Inductor itself estimates."""
+"""Exports of the installed Inductor are read with its own estimated peaks."""
 
 import json
 from functools import cache

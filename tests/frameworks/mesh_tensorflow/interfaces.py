@@ -13,7 +13,7 @@ DATA = Path(__file__).parents[2] / "data"
 
 
 class Listed:
-    """A GraphInterface over lists: ops as (name, inputs, outputs), bytes by tensor, and those on one device."""
+    """A GraphInterface over lists: ops as (name, inputs, outputs), and bytes by tensor, in total and on one device."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Listed:
         return tensor_name in self.final
 
     def contents(self, schedule: Sequence[int]) -> list[frozenset[str]]:
-        """What is in memory while each operation runs: all it has written and somebody still reads, slowly."""
+        """Return the live tensors during each operation, by brute force."""
         names = list(self.ops)
         return [
             frozenset(
@@ -70,7 +70,7 @@ def of_case(name: str) -> Listed:
 
 
 def records(name: str) -> list[dict[str, Any]]:
-    """Return the records of a file that Mesh-TensorFlow itself made."""
+    """Return the records of a file made with Mesh-TensorFlow."""
     return json.loads(gzip.decompress((DATA / name).read_bytes()))
 
 

@@ -1,4 +1,4 @@
-"""What is read off a GraphInterface and off bare graphs, and what is refused in one line."""
+"""Reading a GraphInterface and bare graphs, and one-line errors."""
 
 from dataclasses import dataclass, field
 from math import prod
@@ -97,7 +97,7 @@ def test_a_mesh_graph_is_read_with_the_bytes_of_its_tensors_whole_and_on_one_dev
     assert model.tensor_sizes() == {"x:0": 2 * 8, "y:0": 4 * 3}
 
 
-def test_a_graph_of_tensorflow_is_read_with_what_comes_before_by_control() -> None:
+def test_a_graph_of_tensorflow_is_read_with_control_inputs() -> None:
     graph = _tensorflow_graph([3, 5])
     assert MeshTensorflowModel(graph).tensor_sizes() == {"x:0": 60, "y:0": 4}
     late, early = (Operation(name, [Tensor(f"{name}:0", TensorShape([1]))]) for name in ("late", "early"))
@@ -158,13 +158,13 @@ SIZES = {"x": 1, "y": 2}
         (_mesh_graph(), {"final": ["z:0"]}, UsageError, "'z:0'"),
         (_tensorflow_graph([None, 2]), {}, GraphError, "'x:0'"),
         (_tensorflow_graph(None), {}, GraphError, "'x:0'"),
-        (MeshGraph([3]), {}, MalformedInputError, "operations"),  # pyright: ignore[reportArgumentType]
+        (MeshGraph([3]), {}, MalformedInputError, "invalid operation"),  # pyright: ignore[reportArgumentType]
         (MeshGraph([Operation("x"), Operation("x")]), {}, MalformedInputError, "unique"),
         (42, {}, UsageError, "int"),
         (None, {}, UsageError, "NoneType"),
     ],
 )
-def test_what_is_no_graph_is_refused_in_one_line(
+def test_invalid_graphs_give_a_one_line_error(
     source: Any, arguments: dict[str, Any], error: type[LowtideError], says: str
 ) -> None:
     with pytest.raises(error, match=says) as refused:
@@ -172,7 +172,7 @@ def test_what_is_no_graph_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-def test_an_object_with_the_methods_of_an_interface_is_read_whoever_wrote_its_class() -> None:
+def test_any_object_with_the_methods_of_an_interface_is_read() -> None:
     interface = Listed(GOOD, SIZES)
     assert lowtide.read(interface).n_ops == 2
     interface.is_tensor_final = None  # pyright: ignore[reportAttributeAccessIssue]
@@ -180,8 +180,8 @@ def test_an_object_with_the_methods_of_an_interface_is_read_whoever_wrote_its_cl
         lowtide.read(interface)
 
 
-def test_a_graph_of_tensorflow_alone_is_refused_with_what_to_call() -> None:
-    """It does not say which tensors stay, and nothing here could run it."""
+def test_a_graph_of_tensorflow_is_refused_with_a_hint() -> None:
+    """It has no final tensors, and cannot be run here."""
 
     class Graph(TensorflowGraph):
         def as_graph_def(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Schedules beside Mesh-TensorFlow's own, on its tests' graphs, on random ones and on its models."""
+"""Schedules compared with Mesh-TensorFlow's own, on the graphs of its tests, random graphs and its models."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_list_gives_the_orders_that_mesh_tensorflow_tests_its_own_for(name: str,
 
 
 @pytest.mark.parametrize("method", ["NAIVE", "LIST", "OPTIMAL"])
-def test_every_method_runs_what_is_read_before_what_reads_it(method: str) -> None:
+def test_every_method_runs_writers_before_readers(method: str) -> None:
     schedule = minimize_peak_memory(of_case("mtf_topo"), method)
     assert sorted(schedule[:2]) == [0, 1]
     assert sorted(schedule[2:]) == [2, 3]
@@ -69,7 +69,7 @@ def test_contents_and_peaks_are_those_of_a_slow_simulation_on_random_graphs() ->
 
 @every_model
 def test_on_its_models_every_peak_is_known_and_none_is_above_that_of_mesh_tensorflow(record: dict[str, Any]) -> None:
-    """Naive and LIST peaks are equal to the recorded ones; the best order is proven to be it."""
+    """Naive and LIST peaks equal the recorded ones; the best order is proven optimal."""
     interface = of_model_record(record)
     model = MeshTensorflowModel(interface)
     assert model.peak_bytes(minimize_peak_memory(interface, "NAIVE")) == record["naive_peaks"][0]
@@ -119,7 +119,7 @@ def test_operations_in_no_valid_order_are_scheduled_by_their_own_ids() -> None:
 @pytest.mark.parametrize(
     "schedule", [[], [0, 1, 2], [0, 1, 2, 3, 3], [2, 0, 1, 3, 4], [0, 1, 2, 3, 5], [-1, 0, 1, 2, 3]]
 )
-def test_what_is_no_schedule_is_refused(schedule: list[int]) -> None:
+def test_invalid_schedules_are_refused(schedule: list[int]) -> None:
     model = MeshTensorflowModel(of_case("mtf_list"))
     with pytest.raises(UsageError, match="the id of each once"):
         model.memory_contents(schedule)

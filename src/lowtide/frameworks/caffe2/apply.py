@@ -1,4 +1,4 @@
-"""Plans back into nets: ops in another order, blobs under names that share what the plan shares, and freed."""
+"""Apply a plan to a net: reorder ops, rename blobs so that they share storage, and free them."""
 
 import copy
 from collections.abc import Sequence
@@ -8,34 +8,30 @@ import numpy as np
 
 from lowtide.core.errors import FingerprintError, UnsupportedError
 from lowtide.engine.plan import Free, Plan, Run, StepKind, verify
-from lowtide.frameworks.caffe2.naming import single_names, storage_names
+from lowtide.frameworks.caffe2.effects import FREE
 from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES
+from lowtide.frameworks.caffe2.nets.netdef import NetDef, OperatorDef
 from lowtide.frameworks.caffe2.nets.renaming import rename_op
-from lowtide.frameworks.caffe2.proto.netdef import NetDef, OperatorDef
-from lowtide.frameworks.caffe2.reading.effects import FREE
-from lowtide.frameworks.caffe2.reading.translation import NetTranslation
+from lowtide.frameworks.caffe2.translate import NetTranslation
 
 
 def apply_plan(net: NetDef, translation: NetTranslation, plan: Plan) -> NetDef:
-    """Return a copy of a net that does what a plan says, step by step; the net stays as it is.
+    """Return a copy of a net that follows the steps of a plan.
 
-    Ops stand in the plan's order, a blob that takes over another one's storage has its name, and an op `Free` ends
-    every blob where the plan frees it. Blobs keep their names where they can. A net that ran several ops at once
-    becomes a simple one, since only that keeps an order. Raises FingerprintError for a plan of another net,
-    UnsupportedError for one that runs ops twice or copies, VerificationError for one that breaks the program.
+    Blobs that share storage share a name, and `Free` ops free blobs. The result is a simple net: other types ignore the
+    order of ops. Raises FingerprintError for a plan of another net, UnsupportedError for recomputation or offload,
+    VerificationError for an invalid plan.
     """
     graph = translation.graph
     if plan.graph_fingerprint != graph.fingerprint:
         raise FingerprintError("the plan was made for another graph; plan this net with the same shapes")
     if (plan.kinds > StepKind.FREE).any():
-        raise UnsupportedError(
-            "the plan copies buffers to a host, which a NetDef cannot say; write a plan (.plan.json)"
-        )
+        raise UnsupportedError("a NetDef cannot offload buffers; write a plan (.plan.json)")
     order = plan.order()
     if len(order) != graph.n_ops or len(np.unique(order)) != len(order):
-        raise UnsupportedError("the plan runs some ops twice, which a NetDef cannot say; allow only reorder and share")
+        raise UnsupportedError("a NetDef cannot recompute ops; allow only reorder and share")
     verify(graph, plan, check_capacity=False)
-    names = storage_names(translation, plan)
+    names = _storage_names(translation, plan)
     applied = copy.deepcopy(net)
     ops = list(applied.op)
     del applied.op[:]
@@ -51,11 +47,8 @@ def apply_plan(net: NetDef, translation: NetTranslation, plan: Plan) -> NetDef:
 
 
 def in_single_assignment(net: NetDef, translation: NetTranslation) -> tuple[NetDef, list[str]]:
-    """Return a copy of a net with a name of its own for every buffer, and those names; ops that free are left out.
-
-    What an op overwrites in place keeps its name, and so does what the caller looks for.
-    """
-    names = single_names(translation)
+    """Return a copy of a net with one name per buffer and without `Free` ops, and the names."""
+    names = _unique_names(translation)
     copied = copy.deepcopy(net)
     ops = list(copied.op)
     del copied.op[:]
@@ -63,6 +56,66 @@ def in_single_assignment(net: NetDef, translation: NetTranslation) -> tuple[NetD
         _renamed(ops[op.position], translation, number, names) for number, op in enumerate(translation.ops)
     )
     return copied, names
+
+
+def _storage_names(translation: NetTranslation, plan: Plan) -> list[str]:
+    """Return one name per storage for every buffer.
+
+    Fixed buffers keep the name of their blob, others as long as no other buffer of that name is live.
+    """
+    blobs, fixed = translation.blobs, translation.fixed
+    storage, spans = _storage_and_spans(translation, plan)
+    members: dict[int, list[int]] = {}
+    for buffer in sorted(range(len(blobs)), key=lambda buffer: spans[buffer][0]):
+        members.setdefault(storage[buffer], []).append(buffer)
+    spans_of_name: dict[str, list[tuple[int, int]]] = {}
+    names_in_net = set(blobs)
+    names = list(blobs)
+    for buffers in sorted(members.values(), key=fixed.isdisjoint):
+        name = wanted = next((blobs[buffer] for buffer in buffers if buffer in fixed), blobs[buffers[0]])
+        first, last = spans[buffers[0]][0], max(spans[buffer][1] for buffer in buffers)
+        number = 2
+        while any(first <= end and begin <= last for begin, end in spans_of_name.get(name, [])):
+            name = f"{wanted}__v{number}"
+            while name in names_in_net:
+                name += "_"
+            number += 1
+        spans_of_name.setdefault(name, []).append((first, last))
+        for buffer in buffers:
+            names[buffer] = name
+    return names
+
+
+def _storage_and_spans(translation: NetTranslation, plan: Plan) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the first buffer in each buffer's storage, and its first and last step."""
+    n_buffers = translation.graph.n_buffers
+    storage = list(range(n_buffers))
+    first = [-1] * n_buffers
+    last = [len(plan.kinds)] * n_buffers
+    for moment, step in enumerate(plan.steps()):
+        if isinstance(step, Run):
+            for read, written in step.pairs:
+                storage[written] = storage[read]
+                last[read] = moment
+            for buffer in translation.graph.writes[step.op]:
+                first[buffer] = moment
+        elif isinstance(step, Free) and step.buffer not in translation.fixed:
+            last[step.buffer] = moment
+    return storage, list(zip(first, last, strict=True))
+
+
+def _unique_names(translation: NetTranslation) -> list[str]:
+    """Return unique names of buffers. Fixed buffers keep the name of their blob."""
+    blobs, fixed = translation.blobs, translation.fixed
+    used = {blobs[buffer] for buffer in fixed}
+    names = list(blobs)
+    for buffer, blob in enumerate(blobs):
+        number = 1
+        while buffer not in fixed and names[buffer] in used:
+            names[buffer] = f"{blob}#{number}"
+            number += 1
+        used.add(names[buffer])
+    return names
 
 
 def _renamed(op: Any, translation: NetTranslation, number: int, names: Sequence[str]) -> Any:
@@ -80,5 +133,5 @@ def _renamed(op: Any, translation: NetTranslation, number: int, names: Sequence[
 
 
 def _name(blob: str, buffer: int, translation: NetTranslation, names: Sequence[str]) -> str:
-    """Return the new name of a blob; an alias, whose name is not its buffer's, keeps its own."""
+    """Return the new name of a blob. Aliases keep theirs."""
     return names[buffer] if translation.blobs[buffer] == blob else blob

@@ -11,12 +11,11 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Measurement
 from lowtide.frameworks.caffe2.apply import apply_plan, in_single_assignment
-from lowtide.frameworks.caffe2.measure import equal_results, made_up_inputs, run_once
+from lowtide.frameworks.caffe2.known import Known, init_file, known_file, known_of, parameters_of, read_known
 from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of, load_net, write_net
-from lowtide.frameworks.caffe2.nets.side_files import init_file, known_file, read_known
-from lowtide.frameworks.caffe2.proto.netdef import NetDef
-from lowtide.frameworks.caffe2.read import known_of, parameters_of, read_net_graph
-from lowtide.frameworks.caffe2.shapes.known import Known
+from lowtide.frameworks.caffe2.nets.netdef import NetDef
+from lowtide.frameworks.caffe2.running.run_net import equal_results, made_up_inputs, run_once
+from lowtide.frameworks.caffe2.translate import read_net_graph
 from lowtide.frameworks.model import Model
 
 

@@ -1,4 +1,4 @@
-"""The best of a net: an order, slots by name for runtimes without addresses, and offsets, with a bound."""
+"""Plan a net for runtimes with and without addresses."""
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,12 +9,13 @@ from lowtide.core.effort import EffortName
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
+from lowtide.frameworks.caffe2.known import Known
 from lowtide.frameworks.caffe2.model import Caffe2Model
 from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of
-from lowtide.frameworks.caffe2.nets.named import named_net, place_ops
+from lowtide.frameworks.caffe2.nets.named import named_net, reorder_ops
 from lowtide.frameworks.caffe2.nets.renaming import rename_net
-from lowtide.frameworks.caffe2.shapes.known import Known
-from lowtide.frameworks.caffe2.sharing import InterferenceSharing, NamedNet, share_by_interference
+from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
+from lowtide.frameworks.caffe2.sharing.slots import InterferenceSharing, share_by_interference
 
 _WORK_LIMIT = 500_000
 _MOST_OPS_SEARCHED = 5_000
@@ -22,41 +23,39 @@ _MOST_OPS_SEARCHED = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetPlan:
-    """What a net can do with. All figures leave parameters out and count the net's own inputs and outputs."""
+    """The best plans found for a net. All figures exclude parameters."""
 
     net: Any
-    """The net in the best order for slots, its blobs renamed to the slots."""
+    """The net in its best order for slots, with renamed blobs."""
     order: tuple[int, ...]
-    """The ops of the net that was given, in that order."""
+    """Ops of the given net, in the order of `net`."""
     blob_assignments: Mapping[str, str]
     """The new name of every blob that shares."""
     blob_bytes: int
-    """All blobs, as Caffe2 keeps them."""
+    """Bytes of all blobs, as Caffe2 keeps them."""
     memonger_bytes: int
-    """Slots as memonger fills them by default: plain order, greedy."""
+    """Bytes of memonger's default slots."""
     slot_bytes: int
-    """The slots of `net`."""
     slots_optimal: bool
-    """Whether no slots of these live ranges are smaller."""
+    """Whether no slots for these live ranges are smaller."""
     peak_bytes: int
-    """The most that is live at once in the best order, where a runtime frees every blob after its last use."""
+    """Peak in the best order, if blobs are freed after their last use."""
     arena_bytes: int
-    """The same with addresses, as `offsets` has them."""
     lower_bound_bytes: int
-    """No order needs less, whatever addresses."""
+    """No order needs less."""
     offsets: Mapping[str, int]
-    """Bytes from the begin of the arena by blob; the second contents of a blob that is written anew is "blob#2"."""
+    """By blob; "blob#2" is the second buffer of a blob that is written again."""
     result: Result
-    """The plan of the order behind the offsets, to apply, save or measure."""
+    """The plan behind the offsets."""
 
     @property
     def saved_by_slots_bytes(self) -> int:
-        """What order search and searched slots save over memonger's slots."""
+        """Bytes saved over memonger's slots."""
         return self.memonger_bytes - self.slot_bytes
 
     @property
     def saved_by_offsets_bytes(self) -> int:
-        """What offsets save over the slots."""
+        """Bytes saved over the slots."""
         return self.slot_bytes - self.arena_bytes
 
 
@@ -70,12 +69,11 @@ def plan(
     static_blobs: Iterable[str] = (),
     effort: EffortName = "fast",
 ) -> NetPlan:
-    """Plan a net that runs op by op: the best order, slots in it, and offsets.
+    """Plan a net that runs one op at a time: its order, slots, and offsets.
 
-    `sizes` says of blobs their bytes, as memonger's `collect_blob_sizes` does, or their shapes, of those from outside
-    at least; `dims`, `init_net` and `parameters` are those of `Caffe2Model`. `static_blobs` never share a name. Slots
-    are searched in the order of least peak, in the given one and in memonger's two, and the smallest are taken. Every
-    result is verified. Raises what `Caffe2Model` raises.
+    `sizes` gives bytes by blob, or at least the shapes of outer blobs; `static_blobs` never share. Other arguments and
+    errors are those of `Caffe2Model`. Slots are the smallest in four orders: least peak, program order, and memonger's
+    two. Results are verified.
     """
     model = Caffe2Model(net, dims, shapes=sizes, init_net=init_net, parameters=parameters)
     result = plan_best_form(model, PlanSettings(scheduler="search", effort=effort))
@@ -85,7 +83,7 @@ def plan(
     memonger = share_by_interference(named, never_share)
     best = _best_slots(named, never_share, [result.plan.order().tolist(), "topological", "longest-path"])
     shared = copy.deepcopy(single)
-    place_ops(shared, best.order)
+    reorder_ops(shared, best.order)
     rename_net(shared, best.shared.renames)
     return NetPlan(
         net=in_kind_of(shared, net),
@@ -106,11 +104,11 @@ def plan(
 def _best_slots(
     net: NamedNet, never_share: Sequence[str], orders: Sequence[Sequence[int] | str]
 ) -> InterferenceSharing:
-    """Return the smallest slots in any of some orders and the given one; in a large net, of the first order only."""
+    """Return the smallest slots in any order, or for a large net in the first order."""
     n_ops = len(net.ops)
-    asked = [orders[0]] if n_ops > _MOST_OPS_SEARCHED else [orders[0], list(range(n_ops)), *orders[1:]]
+    searched = [orders[0]] if n_ops > _MOST_OPS_SEARCHED else [orders[0], list(range(n_ops)), *orders[1:]]
     found = [
         share_by_interference(net, never_share, order=order, algorithm="optimal", work_limit=_WORK_LIMIT)
-        for order in asked
+        for order in searched
     ]
     return min(found, key=lambda sharing: sharing.shared.statistics.bytes_after)

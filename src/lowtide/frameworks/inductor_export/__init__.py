@@ -1,4 +1,4 @@
-"""Exports of PyTorch's Inductor: what it dumps of a graph's kernels for a simulator, in and out in another order.
+"""Exports of PyTorch's Inductor: read its dumps of the kernels of a graph, and write them in another order.
 
-The public names are in `lowtide.inductor_export`. Nothing of PyTorch is needed.
+PyTorch is not needed. The public names are in `lowtide.inductor_export`.
 """

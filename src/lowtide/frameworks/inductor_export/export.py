@@ -1,4 +1,4 @@
-"""The export: nodes with the buffers they write, and buffers with what they depend on."""
+"""Exports of Inductor: nodes and the buffers that they write."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,27 +15,27 @@ _REFUSAL = "no valid export of Inductor"
 
 
 class ExportNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel, or several fused ones."""
+    """A kernel, fused or not."""
 
     name: str
     buffer_names: tuple[str, ...]
-    """The buffers it writes."""
+    """Buffers that it writes."""
 
 
 class ExportBuffer(msgspec.Struct, frozen=True, kw_only=True):
-    """A buffer that a node writes, or an input that may be freed."""
+    """A buffer of a node, or an input that may be freed."""
 
     name: str
     size_alloc: int
     """Bytes allocated when its node runs."""
     size_free: int
-    """Bytes freed after its last reader: fewer where elements of a result are freed one by one."""
+    """Bytes freed after its last reader, fewer if elements of a result are freed separately."""
     is_input: bool
     is_output: bool
     deps: tuple[str, ...]
-    """The buffers that its node reads; all buffers of a node name the same ones."""
+    """Buffers that its node reads."""
     unmet_deps: tuple[str, ...]
-    """Those of them that are no inputs of the graph."""
+    """`deps` except inputs of the graph."""
 
 
 class _ExportRecord(msgspec.Struct, kw_only=True):
@@ -50,10 +50,10 @@ class Export:
     nodes: tuple[ExportNode, ...]
     buffers: tuple[ExportBuffer, ...]
     document: Mapping[str, Any]
-    """All that was read, with the fields that lowtide does not know."""
+    """The document with all its fields, known or not."""
 
     def in_order(self, order: Sequence[int]) -> "Export":
-        """Return the export with its nodes in another order and nothing else changed."""
+        """Return the export with its nodes in another order."""
         nodes = self.document["nodes"]
         return Export(
             nodes=tuple(self.nodes[node] for node in order),
@@ -62,16 +62,16 @@ class Export:
         )
 
     def save(self, path: Path) -> None:
-        """Write the export to a file, indented as Inductor does; gzipped when the name ends in .gz."""
+        """Write the export to a file in Inductor's format, gzipped if the name ends in .gz."""
         write_bytes(path, msgspec.json.format(msgspec.json.encode(self.document), indent=2))
 
 
 ExportSource = Union[str, Path, Mapping[str, Any], Export]  # noqa: UP007
-"""What exports are read from: a path, a document as `json.load` gives it, or an export."""
+"""A path, a document from `json.load`, or an export."""
 
 
 def load_export(source: ExportSource) -> Export:
-    """Read an export; raises MalformedInputError for what is none, InputError for a file that cannot be read."""
+    """Return an export; raises MalformedInputError for an invalid one, InputError for an unreadable file."""
     if isinstance(source, Export):
         return source
     if isinstance(source, str | Path):

@@ -1,4 +1,4 @@
-"""Mesh-TensorFlow: schedules for GraphInterfaces and graphs, on one device of a mesh or on all of it.
+"""Mesh-TensorFlow: schedule the operations of a graph, with sizes on the whole mesh or on one device.
 
-The public names are in `lowtide.mesh_tensorflow`. Nothing of TensorFlow is needed: only methods are called.
+TensorFlow is not needed: the graph answers through its methods. The public names are in `lowtide.mesh_tensorflow`.
 """

@@ -1,4 +1,4 @@
-"""What lowtide asks of a graph of Mesh-TensorFlow, and how a bare graph is made to answer."""
+"""The methods of Mesh-TensorFlow's GraphInterface, and an adapter for graphs without them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
@@ -9,18 +9,18 @@ from lowtide.frameworks.table import GRAPH_INTERFACE
 
 
 class GraphInterface(Protocol):
-    """The methods of `mesh_tensorflow.auto_mtf.graph_interface.GraphInterface` that are called here."""
+    """The methods of `mesh_tensorflow.auto_mtf.graph_interface.GraphInterface` in use."""
 
     def get_all_operation_names(self) -> Iterable[str]:
-        """Yield the names of all operations, by id."""
+        """Yield all operations by id."""
         ...
 
     def get_operation_input_names(self, operation_name: str) -> Iterable[str]:
-        """Yield the names of the tensors an operation reads."""
+        """Yield the tensors that an operation reads."""
         ...
 
     def get_operation_output_names(self, operation_name: str) -> Iterable[str]:
-        """Yield the names of the tensors an operation writes."""
+        """Yield the tensors that an operation writes."""
         ...
 
     def get_tensor_size(
@@ -29,23 +29,23 @@ class GraphInterface(Protocol):
         partial_layout: Mapping[str, str] | None = None,
         mesh_dimension_to_size: Mapping[str, int] | None = None,
     ) -> int:
-        """Return the bytes of a tensor, with a layout those on one device; only then it is called with three."""
+        """Return the bytes of a tensor, with a layout on one device."""
         ...
 
     def is_tensor_final(self, tensor_name: str) -> bool:
-        """Return whether a tensor must stay to the end."""
+        """Return whether a tensor lives to the end."""
         ...
 
 
 def as_interface(source: Any, final: Iterable[str] = ()) -> GraphInterface:
-    """Return a GraphInterface as it is, and an `mtf.Graph` or `tf.Graph` as one with these final tensors.
+    """Return a GraphInterface, or an adapter of an `mtf.Graph` or `tf.Graph` with these final tensors.
 
-    Raises UsageError for anything else, and where a GraphInterface is given final tensors, which it names itself.
+    Raises UsageError for other objects, and for final tensors of a GraphInterface, which names its own.
     """
     names = list(final)
     if all(callable(getattr(source, method, None)) for method in GRAPH_INTERFACE):
         if names:
-            raise UsageError("a GraphInterface says itself which tensors are final; call its set_tensor_final instead")
+            raise UsageError("a GraphInterface has its own final tensors; call its set_tensor_final instead")
         return cast("GraphInterface", source)
     operations = source.get_operations() if hasattr(source, "get_operations") else getattr(source, "operations", None)
     if not isinstance(operations, list | tuple):
@@ -56,37 +56,34 @@ def as_interface(source: Any, final: Iterable[str] = ()) -> GraphInterface:
 
 
 class BareGraph:
-    """The operations of an `mtf.Graph` or `tf.Graph`, with the methods of a GraphInterface."""
+    """An `mtf.Graph` or `tf.Graph` with the methods of a GraphInterface."""
 
     def __init__(self, operations: Iterable[Any], final: Iterable[str]) -> None:
-        """Raise MalformedInputError for operations that have no names, inputs or outputs; UsageError for no tensor."""
+        """Raise MalformedInputError for invalid operations, UsageError for an unknown final tensor."""
         listed = list(operations)
         try:
             self._operations = {operation.name: operation for operation in listed}
             self._tensors = {tensor.name: tensor for op in self._operations.values() for tensor in op.outputs}
         except AttributeError as error:
-            raise MalformedInputError(f"the graph has something else than operations: {one_line(error)}") from None
+            raise MalformedInputError(f"the graph has an invalid operation: {one_line(error)}") from None
         if len(self._operations) < len(listed):
-            raise MalformedInputError("two operations of the graph have one name; names must be unique")
+            raise MalformedInputError("two operations of the graph share a name; names must be unique")
         self._final = set(final)
         unknown = sorted(self._final - self._tensors.keys())
         if unknown:
-            raise UsageError(f"the graph has no tensor {unknown[0]!r}; name final tensors as it does, like 'add:0'")
+            raise UsageError(f"the graph has no tensor {unknown[0]!r}; use its tensor names, such as 'add:0'")
 
     def get_all_operation_names(self) -> Iterator[str]:
-        """Yield the names of all operations, by id."""
         yield from self._operations
 
     def get_operation_input_names(self, operation_name: str) -> list[str]:
-        """Return the names of the tensors an operation reads."""
         return [tensor.name for tensor in self._operations[operation_name].inputs]
 
     def get_operation_output_names(self, operation_name: str) -> list[str]:
-        """Return the names of the tensors an operation writes."""
         return [tensor.name for tensor in self._operations[operation_name].outputs]
 
     def get_operation_control_names(self, operation_name: str) -> list[str]:
-        """Return the names of the operations that must come before; only a `tf.Graph` has any."""
+        """Return the control inputs of an operation in a `tf.Graph`."""
         return [before.name for before in getattr(self._operations[operation_name], "control_inputs", ())]
 
     def get_tensor_size(
@@ -95,10 +92,7 @@ class BareGraph:
         partial_layout: Mapping[str, str] | None = None,
         mesh_dimension_to_size: Mapping[str, int] | None = None,
     ) -> int:
-        """Return the bytes of a tensor, with a layout those on one device: what does not divide evenly is rounded up.
-
-        Raises GraphError for a tensor whose shape is not known.
-        """
+        """Return the bytes of a tensor, on one device rounded up; raises GraphError for unknown shapes."""
         tensor = self._tensors[tensor_name]
         entries = _n_entries(tensor)
         for dimension in getattr(tensor.shape, "dimension_names", ()):
@@ -107,7 +101,6 @@ class BareGraph:
         return entries * tensor.dtype.size
 
     def is_tensor_final(self, tensor_name: str) -> bool:
-        """Return whether a tensor must stay to the end."""
         return tensor_name in self._final
 
 
@@ -115,7 +108,5 @@ def _n_entries(tensor: Any) -> int:
     if hasattr(tensor.shape, "to_integer_list"):
         return prod(tensor.shape.to_integer_list)
     if tensor.shape.rank is None or None in tensor.shape.as_list():
-        raise GraphError(
-            f"tensor {tensor.name!r} has the shape {tensor.shape}, not all of it known; give it a full one"
-        )
+        raise GraphError(f"tensor {tensor.name!r} has the unknown shape {tensor.shape}; give it a full one")
     return prod(tensor.shape.as_list())

@@ -1,4 +1,4 @@
-"""A GraphInterface becomes a graph: operations are ops, tensors are buffers."""
+"""Read a GraphInterface into a graph: operations become ops, tensors become buffers."""
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping
@@ -17,42 +17,41 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshLayout:
-    """How tensors lie on a mesh of devices."""
+    """The layout of tensors on a mesh of devices."""
 
     partial_layout: Mapping[str, str]
-    """From dimensions of tensors to dimensions of the mesh, by name; other dimensions are not split."""
+    """The mesh dimension of each split tensor dimension."""
     mesh_dimension_to_size: Mapping[str, int]
-    """How many devices each dimension of the mesh has."""
+    """Number of devices by mesh dimension."""
 
     def check(self) -> None:
-        """Raise UsageError for a dimension that the mesh does not have, or one without a device."""
+        """Raise UsageError for a mesh dimension that is missing or has no device."""
         for dimension, mesh_dimension in self.partial_layout.items():
             devices = self.mesh_dimension_to_size.get(mesh_dimension)
             if not isinstance(devices, int) or devices < 1:
                 raise UsageError(
-                    f"dimension {dimension!r} is laid out along {mesh_dimension!r}, for which the mesh has "
+                    f"dimension {dimension!r} is split along mesh dimension {mesh_dimension!r}, which has "
                     f"{'no size' if devices is None else f'{devices!r} devices'}; give it in mesh_dimension_to_size"
                 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedInterface:
-    """A graph, and what its ops stand for."""
+    """A graph, with the operations and tensors behind it."""
 
     graph: Graph
     operation_ids: NDArray[np.int32]
-    """Per op, the place of its operation in the interface."""
+    """The operation of each op."""
     tensor_names: tuple[str, ...]
-    """Per buffer, the name of its tensor in the interface."""
+    """The tensor of each buffer."""
 
 
 def read_interface(interface: GraphInterface, layout: MeshLayout | None) -> TranslatedInterface:
     """Read a GraphInterface into a graph. O((n + e) log n).
 
-    Operations are put into a valid order where they stand in none: of those that can run, the first. Tensors that no
-    operation writes are inputs, final tensors outputs; all others are freed after their last reader. With a layout
-    sizes are those on one device.
-    Raises MalformedInputError for an interface that fails when it is asked, GraphError for one that holds no program.
+    Operations are sorted topologically, ties by id. Tensors without writer are inputs, final tensors outputs. With a
+    layout, sizes are those on one device. Raises MalformedInputError if a method fails, GraphError for an invalid
+    program.
     """
     names: list[str] = _ask(_names, interface.get_all_operation_names)
     reads: list[list[str]] = [_ask(_names, interface.get_operation_input_names, name) for name in names]
@@ -83,14 +82,13 @@ def read_interface(interface: GraphInterface, layout: MeshLayout | None) -> Tran
             reads=[buffers[tensor] for tensor in reads[operation]],
             writes=[buffers[tensor] for tensor in dict.fromkeys(writes[operation])],
             after=sorted(ops[earlier] for earlier in set(waits[operation])),
-            pure=False,  # an interface does not tell which operations may run twice
+            pure=False,
         )
     ids = np.asarray(order, np.int32)
     return TranslatedInterface(graph=builder.build(), operation_ids=ids, tensor_names=tuple(buffers))
 
 
 def _controls(interface: Any, name: str) -> Iterable[str]:
-    """Return what an operation waits for besides tensors, which GraphInterface itself leaves out."""
     ask = getattr(interface, "get_operation_control_names", None)
     return () if ask is None else _ask(_names, ask, name)
 
@@ -99,33 +97,33 @@ def _size(interface: GraphInterface, tensor: str, layout: MeshLayout | None) -> 
     on_device = () if layout is None else (layout.partial_layout, layout.mesh_dimension_to_size)
     size = _ask(interface.get_tensor_size, tensor, *on_device)
     if isinstance(size, float) or not hasattr(size, "__index__"):
-        raise GraphError(f"tensor {tensor!r} has the size {size!r}; sizes are whole bytes")
+        raise GraphError(f"tensor {tensor!r} has the size {size!r}; give whole bytes")
     return int(size)
 
 
 def _names(method: Callable[..., Iterable[str]], *arguments: str) -> list[str]:
-    """Return the names that a method gives; raises TypeError for what can be no name."""
+    """Return the names from a method; raises TypeError for unhashable ones."""
     names = list(method(*arguments))
     dict.fromkeys(names)
     return names
 
 
 def _ask(method: Callable[..., Answer], *arguments: Any) -> Answer:
-    """Return an interface's answer; whatever it raises becomes one line."""
+    """Call a method; its errors become MalformedInputError."""
     try:
         return method(*arguments)
     except LowtideError:
         raise
     except Exception as error:
         about = [argument for argument in arguments if isinstance(argument, str)]
-        what = f"when asked about {about[0]!r}" if about else "when asked for its operations"
+        subject = repr(about[0]) if about else "its operations"
         raise MalformedInputError(
-            f"the graph fails {what}: {type(error).__name__}: {one_line(error)}; mend its methods"
+            f"the graph fails on {subject}: {type(error).__name__}: {one_line(error)}; correct its methods"
         ) from error
 
 
 def _valid_order(names: list[str], before: list[set[int]]) -> list[int]:
-    """Return the operations so that each comes after those before it; of several that can be next, the first."""
+    """Return a topological order, ties by position."""
     after: list[list[int]] = [[] for _ in names]
     missing = [len(earlier) for earlier in before]
     for operation, earlier in enumerate(before):
@@ -143,7 +141,6 @@ def _valid_order(names: list[str], before: list[set[int]]) -> list[int]:
     if len(order) < len(names):
         stuck = next(operation for operation, count in enumerate(missing) if count)
         raise GraphError(
-            f"operation {names[stuck]!r} reads what only comes after it, as loops of TensorFlow do; "
-            "give the graph without loops"
+            f"operation {names[stuck]!r} depends on itself, as in TensorFlow's loops; give a graph without loops"
         )
     return order

@@ -1,4 +1,4 @@
-"""Schedules of operations for the least peak, by the names that Mesh-TensorFlow gives its methods and by lowtide's."""
+"""Schedule operations for low peak memory."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from lowtide.engine.schedule import plan_graph, scheduler
 from lowtide.frameworks.mesh_tensorflow.model import MeshTensorflowModel
 
 METHODS = {"NAIVE": "given", "LIST": "mesh-best", "OPTIMAL": "search"}
-"""Mesh-TensorFlow's names, and one more, for schedulers."""
+"""Schedulers by Mesh-TensorFlow's names, and OPTIMAL."""
 
 
 def minimize_peak_memory(
@@ -22,13 +22,11 @@ def minimize_peak_memory(
     partial_layout: Mapping[str, str] | None = None,
     mesh_dimension_to_size: Mapping[str, int] | None = None,
 ) -> list[int]:
-    """Return operation ids in an order that needs little memory.
+    """Return operation ids in an order of low peak memory.
 
-    `graph` and what follows `scheduler_alg` are those of `MeshTensorflowModel`. "NAIVE" is the order in which the graph
-    lists its operations. "LIST" runs next what frees most bytes: the lesser peak of the rule as it is meant and as
-    Mesh-TensorFlow runs it, so never a higher one than there (`engine.schedule.mesh_list` tells the difference).
-    "OPTIMAL" searches; `plan` also says how far from the best its result can be. Any name of a scheduler will do, too.
-    Raises UsageError for another name, and what `MeshTensorflowModel` raises.
+    "NAIVE" is the order of the graph. "LIST" runs the operation that frees most bytes and never needs more than
+    Mesh-TensorFlow's own LIST (see `engine.schedule.mesh_list`). "OPTIMAL" searches. Names of schedulers are valid,
+    too; others raise UsageError. Other arguments and errors are those of `MeshTensorflowModel`.
     """
     name = METHODS.get(scheduler_alg, scheduler_alg)
     chosen = scheduler(name)
@@ -46,9 +44,9 @@ def plan(
     mesh_dimension_to_size: Mapping[str, int] | None = None,
     effort: EffortName = DEFAULT_EFFORT,
 ) -> tuple[list[int], Result]:
-    """Return the operation ids of the best order found, and what is known of it: its peak, bounds, and their proof.
+    """Return the operation ids of the best order found, and the result with its peak, lower bound and proof.
 
-    The arguments are those of `minimize_peak_memory`; `effort` is how much work the search may do.
+    Arguments are those of `minimize_peak_memory`; `effort` bounds the work of the search.
     """
     model = MeshTensorflowModel(
         graph, final=final, partial_layout=partial_layout, mesh_dimension_to_size=mesh_dimension_to_size
@@ -61,5 +59,5 @@ def plan(
 def compute_memory_contents_under_schedule(
     graph: Any, schedule: Sequence[int], *, final: Iterable[str] = ()
 ) -> list[frozenset[str]]:
-    """Return, per operation of a schedule, the tensors in memory while it runs; see `memory_contents` of the model."""
+    """Return the live tensors during each operation of a schedule; see `MeshTensorflowModel.memory_contents`."""
     return MeshTensorflowModel(graph, final=final).memory_contents(schedule)

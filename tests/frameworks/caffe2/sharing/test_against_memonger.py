@@ -1,4 +1,4 @@
-"""memonger's own answers on random nets, recorded by tests/oracles/record_memonger_sharing.py, are ours."""
+"""Results equal those of memonger on random nets, recorded by tests/oracles/record_memonger_sharing.py."""
 
 import gzip
 import json
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lowtide.core.errors import VerificationError
-from lowtide.frameworks.caffe2.sharing import (
+from lowtide.share import (
     NamedNet,
     NamedOp,
     longest_path_order,
@@ -37,8 +37,8 @@ def _plain(net: NamedNet) -> list[list[Any]]:
 
 
 def _mended(net: NamedNet, answer: dict[str, Any], never_share: list[str]) -> bool:
-    """Whether memonger went wrong: its order runs an in-place op before other readers of its input, or it takes blobs
-    that are written after the last read of any blob for dead before they are written."""
+    """Return whether memonger's answer is wrong: an in-place op runs before other readers, or a blob is dead before it
+    is written."""
     before, order = waits(net), answer["order"]
     if any(not before[op] <= set(order[:place]) for place, op in enumerate(order)):
         return True
@@ -66,7 +66,7 @@ def test_greedy_interference_gives_memongers_net() -> None:
 
 
 def test_optimal_slots_are_never_larger_than_memongers() -> None:
-    """Its recursion claims the optimum, but builds on one best assignment of the blobs before, of several."""
+    """memonger's recursion is not optimal: it extends one of several best assignments."""
     cases = _interference("dynamic_programming")
     assert len(cases) >= 250
     better = 0
@@ -92,12 +92,12 @@ def test_both_orders_are_memongers_where_those_are_valid(name: str, order: Calla
 
 
 def _frees_sorted(ops: list[list[Any]]) -> list[list[Any]]:
-    """Frees behind one op may stand in any order."""
+    """Return ops with the frees after each op sorted."""
     groups = groupby(ops, key=lambda op: op[0] == "Free")
     return [op for frees, group in groups for op in (sorted(group) if frees else group)]
 
 
-def test_frees_stand_where_memonger_puts_them() -> None:
+def test_frees_are_at_the_positions_of_memonger() -> None:
     for record in RECORDS:
         net = _net(record, external_outputs=tuple(record["outputs"]))
         ours = _plain(release_when_used(net, record["never_share"]))
@@ -114,8 +114,7 @@ def _holds(check: Any, *nets: NamedNet) -> bool:
 
 @pytest.mark.parametrize("equal", [True, False])
 def test_equality_of_renamed_nets_is_memongers(equal: bool) -> None:
-    """Where memonger says equal and we do not, the nets differ: it sees neither two blobs from outside that became one,
-    nor two outputs of an op that did."""
+    """memonger misses merged outer blobs and merged outputs of one op, which change the values."""
     n_agreed = 0
     for record in (record for record in RECORDS if record["answers"]["equal"] == equal):
         before = _net(record)

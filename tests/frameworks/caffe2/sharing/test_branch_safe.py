@@ -1,4 +1,4 @@
-"""Branch-safe recycling: right in every execution, gradients and inference."""
+"""Branch-safe sharing of gradients and in inference nets is valid in every execution."""
 
 import random
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.errors import GraphError, UnsupportedError
-from lowtide.frameworks.caffe2.sharing import (
+from lowtide.frameworks.caffe2.sharing.memonger_rules import one_pass_renames, token_renames
+from lowtide.share import (
     NamedNet,
     NamedOp,
     SharedNet,
@@ -23,8 +24,6 @@ from lowtide.frameworks.caffe2.sharing import (
     verify_equality,
     verify_in_place,
 )
-from lowtide.frameworks.caffe2.sharing.memonger_one_pass import one_pass_renames
-from lowtide.frameworks.caffe2.sharing.memonger_tokens import token_renames
 from tests.oracles.named_nets import random_execution, random_net, same_values, touches, training_net, waits
 
 SCOPE = "name_x/"
@@ -42,7 +41,7 @@ def _slots(shared: SharedNet) -> list[list[str]]:
 
 
 def _assert_safe(net: NamedNet, shared: SharedNet) -> None:
-    """Of two blobs in a slot, every op that touches the one is before every op that touches the other, always."""
+    """Assert that two blobs of a slot are never in use at once."""
     before, users = waits(net), touches(net)
     for slot in _slots(shared):
         assert len({net.devices[blob] for blob in slot}) == 1
@@ -119,7 +118,7 @@ def test_gradients_handed_from_layer_to_layer_share_and_those_of_parameters_do_n
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3, 8])
-def test_sharing_activations_too_is_never_worse_and_leaves_the_last_ones_alone(n_layers: int) -> None:
+def test_sharing_activations_is_never_worse_and_excludes_the_last_ones(n_layers: int) -> None:
     net = training_net(n_layers)
     param_grads = {blob for blob in net.external_outputs if blob.endswith("_grad")}
     alone = share_gradients(net, ["name_x/loss"], param_grads, SCOPE)
@@ -219,13 +218,13 @@ def test_an_in_place_op_may_be_the_root() -> None:
     assert _slots(share_inference(net, ["A"])) == [["B", "D"], ["C", "E"]]
 
 
-def test_what_hangs_on_an_op_without_inputs_shares_as_well() -> None:
+def test_readers_of_an_op_without_inputs_share() -> None:
     ops = (_op("Fill", "", "a"), _op("FC", "data a", "b"), _op("FC", "b", "c"), _op("FC", "c", "d"))
     net = NamedNet(ops=ops, external_inputs=("data",), external_outputs=("d",))
     assert _slots(share_inference(net, ["data"])) == [["a", "c"]]
 
 
-def test_inference_refuses_gradient_ops_and_blobs_that_nobody_produced() -> None:
+def test_inference_refuses_gradient_ops_and_unwritten_blobs() -> None:
     with pytest.raises(UnsupportedError, match=r"op 9 \(AveragedLossGradient\) is a gradient op"):
         share_inference(training_net(5), ["name_x/data"], SCOPE)
     net = NamedNet(ops=(_op("FC", "data", "a"), _op("FC", "a ghost", "b")), external_inputs=("data",))
@@ -261,8 +260,7 @@ def _bytes(net: NamedNet, renames: Mapping[str, str]) -> int:
 
 
 def _is_right(net: NamedNet, renames: Mapping[str, str], *, in_parallel: bool) -> bool:
-    """Whether blobs may have these names: one device, nothing from outside, no new use in place, the same values, and
-    where ops run at once, one blob done with before the next begins."""
+    """Return whether the renames are valid: one device, no outer blobs, equal in-place pairs and values, no overlap."""
     renamed = rename_blobs(net, renames)
     slots = _slots(SharedNet(net=renamed, renames=renames, statistics=sharing_statistics(net, renames)))
     shared = [slot for slot in slots if len(slot) > 1]
@@ -292,7 +290,7 @@ def _is_right(net: NamedNet, renames: Mapping[str, str], *, in_parallel: bool) -
 
 @given(st.integers(0, 10**6))
 def test_never_more_bytes_than_by_memongers_own_rules_where_those_are_right(seed: int) -> None:
-    """Whatever the sizes, known or not: what shares there shares here, too."""
+    """For any sizes, blobs that share in memonger's result share here, too."""
     net, rng = random_net(seed), random.Random(seed)
     ops, heads = range(len(net.ops)), net.blobs[:2]
     shareable = set(net.blobs) - net.externals

@@ -1,4 +1,4 @@
-"""Slots for the buffers of a graph, and as a packing rule beside addresses."""
+"""Slots for the buffers of a graph, and as offsets."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,8 @@ from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, read_graph_file
 from lowtide.engine.packing import Buffers, pack
 from lowtide.engine.plan import Free, Plan, Run, verify
-from lowtide.frameworks.caffe2.sharing import (
+from lowtide.frameworks.caffe2.sharing.slot_search import Intervals, search, total_bytes
+from lowtide.share import (
     NamedNet,
     Sharing,
     share,
@@ -22,15 +23,13 @@ from lowtide.frameworks.caffe2.sharing import (
     slot_offsets,
     verify_equality,
 )
-from lowtide.frameworks.caffe2.sharing.slot_arrays import Intervals, total_bytes
-from lowtide.frameworks.caffe2.sharing.slot_search import search
 from tests.strategies import graphs
 
 DATA = Path(__file__).parents[3] / "data" / "graphs"
 
 
 def _assert_played_right(graph: Graph, plan: Plan, sharing: Sharing) -> None:
-    """Play a plan with slots for storage: a slot is free when a buffer comes into it, or handed on by a pair."""
+    """Assert that slots are free when a buffer is allocated, except in an in-place pair."""
     holds: dict[int, int] = {}
     slot_of = sharing.slot_of.tolist()
     for buffer in np.flatnonzero((graph.lifetimes == Lifetime.INPUT) | (graph.lifetimes == Lifetime.DONATED)).tolist():
@@ -159,7 +158,7 @@ def test_the_arena_of_slots_is_their_total(buffers: list[tuple[int, int, int]]) 
 
 
 def test_offsets_pack_more_tightly_than_slots_where_sizes_change() -> None:
-    """Two small buffers fit side by side where a large one was; no slot can do that."""
+    """Two small buffers fit into the place of a large one, but not into its slot."""
     first, last, sizes = _arrays([(0, 2, 10), (2, 2, 5), (2, 2, 5)])
     assert (slot_offsets(first, last, sizes, work_limit=100) + sizes).max() == 15
     assert pack(Buffers(first, last, sizes)).arena_bytes == 10

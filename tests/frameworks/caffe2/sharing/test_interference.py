@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.caffe2.sharing import (
+from lowtide.share import (
     BlobRange,
     NamedNet,
     NamedOp,
@@ -32,7 +32,7 @@ def _net(*ops: NamedOp, **fields: object) -> NamedNet:
 
 
 def _in_order(net: NamedNet, order: Sequence[int]) -> NamedNet:
-    """The net with its ops in an order; what they wait for without touching it is left out."""
+    """Return the net with its ops in an order, without `after`."""
     return replace(net, ops=tuple(replace(net.ops[op], after=()) for op in order))
 
 
@@ -132,7 +132,7 @@ def test_blobs_of_a_slot_are_used_one_after_the_other(seed: int) -> None:
             assert max(users[former.name]) < min(users[latter.name])
 
 
-def test_a_training_net_shares_everything_but_what_the_caller_holds() -> None:
+def test_a_training_net_shares_all_blobs_except_external_ones() -> None:
     net = training_net(5, scope="")
     for algorithm in ("greedy", "optimal"):
         found = share_by_interference(net, algorithm=algorithm)

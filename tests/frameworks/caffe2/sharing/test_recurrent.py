@@ -1,11 +1,11 @@
-"""Recurrent ops: their step nets are renamed inside, and the op records what was renamed."""
+"""Blobs in the step nets of recurrent ops are renamed, and the op records the renames."""
 
 from dataclasses import replace
 
 import pytest
 
 from lowtide.core.errors import VerificationError
-from lowtide.frameworks.caffe2.sharing import (
+from lowtide.share import (
     NamedNet,
     NamedOp,
     rename_blobs,
@@ -21,7 +21,7 @@ def _op(kind: str, inputs: str, outputs: str, **fields: object) -> NamedOp:
 
 
 def _recurrent_net() -> NamedNet:
-    """A recurrent op whose forward step reads `bias` and `x` of the net around it, and `t` of its own."""
+    """Return a recurrent op whose forward step reads the outer blobs `bias` and `x`, and its own `t`."""
     forward = NamedNet(
         ops=(_op("FC", "x t", "gates"), _op("Add", "gates bias", "t")),
         external_inputs=("x", "bias", "t"),
@@ -50,7 +50,7 @@ def _recurrent_net() -> NamedNet:
     )
 
 
-def test_what_step_nets_touch_of_the_net_around_them_is_touched_by_the_op() -> None:
+def test_a_recurrent_op_touches_the_outer_blobs_of_its_step_nets() -> None:
     net = _recurrent_net()
     assert net.reads[3] == ("x", "bias")
     assert net.writes[3] == ("hidden",)
@@ -71,7 +71,7 @@ def test_step_nets_are_renamed_inside_with_their_external_inputs() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["greedy", "optimal"])
-def test_interference_keeps_alive_what_only_a_step_net_reads(algorithm: str) -> None:
+def test_interference_keeps_blobs_read_only_in_a_step_net_alive(algorithm: str) -> None:
     net = _recurrent_net()
     found = share_by_interference(net, algorithm=algorithm)
     ends = {blob.name: blob.used for slot in found.slots for blob in slot}
@@ -90,7 +90,7 @@ def test_gradients_around_a_recurrent_op_share() -> None:
     assert set(shared.renames) >= {"flat_grad", "early_grad"}
 
 
-def test_one_pass_sharing_keeps_alive_what_only_a_step_net_reads() -> None:
+def test_one_pass_sharing_keeps_blobs_read_only_in_a_step_net_alive() -> None:
     shared = share_inference_fast(_recurrent_net())
     assert {shared.renames.get("bias"), shared.renames.get("x")}.isdisjoint(
         shared.renames.get(blob, blob) for blob in ("hidden", "flat", "flat_grad", "hidden_grad")

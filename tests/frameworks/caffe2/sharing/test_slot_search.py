@@ -1,4 +1,4 @@
-"""The arrays behind slots: placing the largest first, bounding, and many blobs."""
+"""The search for slots: largest first, lower bounds, and many blobs."""
 
 import random
 
@@ -6,9 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.frameworks.caffe2.sharing.level_bound import LevelBound
-from lowtide.frameworks.caffe2.sharing.slot_arrays import Intervals, greedy, largest_first, total_bytes
-from lowtide.frameworks.caffe2.sharing.slot_search import search
+from lowtide.frameworks.caffe2.sharing.slot_search import (
+    Intervals,
+    LevelBound,
+    greedy,
+    largest_first,
+    search,
+    total_bytes,
+)
 
 
 def _random_intervals(seed: int, n_blobs: int) -> Intervals:
@@ -51,8 +56,8 @@ def test_the_search_gives_the_same_slots_every_time_and_more_work_never_worse_on
 
 
 @given(st.integers(0, 10**6), st.integers(1, 40))
-def test_what_is_still_to_open_is_opened_in_every_placement(seed: int, n_blobs: int) -> None:
-    """Checked on the placement of the largest first: with the first blobs placed, the rest never costs less."""
+def test_the_bound_on_new_slots_holds_in_every_placement(seed: int, n_blobs: int) -> None:
+    """After each blob of the largest-first placement, the rest costs at least the bound."""
     intervals = _random_intervals(seed, n_blobs)
     by_size = np.argsort(-intervals.sizes, kind="stable").tolist()
     moments = np.unique(intervals.begins)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.caffe2.sharing import BlobRange, SlotAssignment, greedy_slots, optimal_slots, verify_assignments
+from lowtide.share import BlobRange, SlotAssignment, greedy_slots, optimal_slots, verify_assignments
 
 FOUR = [BlobRange("b1", 1, 3, 10), BlobRange("b2", 3, 4, 1), BlobRange("b3", 5, 6, 1), BlobRange("b4", 5, 7, 10)]
 MOMENT = st.one_of(st.none(), st.integers(0, 8))
@@ -30,7 +30,7 @@ def _names(assignment: SlotAssignment) -> list[list[str]]:
 
 
 def _partitions(blobs: Sequence[BlobRange]) -> Iterator[list[list[BlobRange]]]:
-    """All ways to split blobs into groups none of whose members are live together."""
+    """Yield all ways to split blobs into groups that are never live together."""
     if not blobs:
         yield []
         return
@@ -50,7 +50,7 @@ def _bytes(group: Sequence[BlobRange]) -> int:
     return max(1 if blob.size is None else blob.size for blob in group)
 
 
-def test_memongers_four_blobs_lie_in_two_slots_of_eleven_bytes() -> None:
+def test_memongers_four_blobs_need_two_slots_of_eleven_bytes() -> None:
     for assignment in (greedy_slots(FOUR), optimal_slots(FOUR)):
         assert _names(assignment) == [["b1", "b4"], ["b2", "b3"]]
         assert assignment.total_bytes == 11
@@ -87,7 +87,7 @@ def test_optimal_slots_are_as_small_as_the_best_of_all_partitions(blobs: list[Bl
 
 
 @given(ranges(), st.sampled_from((0, 3, 30, 1000)))
-def test_optimal_slots_are_never_larger_than_greedy_ones_whatever_the_work_limit(
+def test_optimal_slots_are_never_larger_than_greedy_ones_for_any_work_limit(
     blobs: list[BlobRange], work_limit: int
 ) -> None:
     greedy, best = greedy_slots(blobs), optimal_slots(blobs, work_limit=work_limit)

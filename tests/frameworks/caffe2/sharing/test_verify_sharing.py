@@ -1,4 +1,4 @@
-"""The verifiers of sharing: what memonger's own tests call equal is, and every merge of live values is found."""
+"""The checks agree with memonger's own tests, and find every merge of live values."""
 
 import random
 from dataclasses import replace
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.errors import GraphError, UsageError, VerificationError
-from lowtide.frameworks.caffe2.sharing import (
+from lowtide.share import (
     BlobRange,
     NamedNet,
     NamedOp,
@@ -21,7 +21,7 @@ from tests.oracles.named_nets import random_net, same_values
 
 
 def _layers(*edges: tuple[str, str]) -> NamedNet:
-    """Layers that hand one blob to the next, with parameters named after them, and a sum of the last two."""
+    """Return a chain of layers with named parameters, and a sum of the last two."""
     ops = [NamedOp(kind="FC", inputs=(x, f"{y}_w", f"{y}_b"), outputs=(y,)) for x, y in edges]
     last = NamedOp(kind="Sum", inputs=(edges[-2][1], edges[-1][1]), outputs=("out",))
     return NamedNet(ops=(*ops, last))

@@ -1,22 +1,86 @@
-"""Slots: which blobs hold the same storage, one after the other."""
+"""Live ranges of blobs, slots for them, and their bytes."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtide.frameworks.caffe2.memonger.live_ranges import LiveRange, Slot, get_updated_ranges
-from lowtide.frameworks.caffe2.sharing import BlobRange
-from lowtide.frameworks.caffe2.sharing import verify_assignments as verify_slots
-from lowtide.frameworks.caffe2.sharing.slot_arrays import Intervals, greedy
-from lowtide.frameworks.caffe2.sharing.slot_search import search
+from lowtide.core.errors import UsageError
+from lowtide.frameworks.caffe2.nets.named import named_ops
+from lowtide.frameworks.caffe2.nets.netdef import NetDef
+from lowtide.frameworks.caffe2.shapes.tensor_type import BYTES_OF, CAFFE2_TYPES
+from lowtide.frameworks.caffe2.sharing.named_net import BlobRange, NamedNet, blob_ranges
+from lowtide.frameworks.caffe2.sharing.slot_search import Intervals, greedy, search
 from lowtide.frameworks.caffe2.sharing.slots import WORK_LIMIT
+from lowtide.frameworks.caffe2.sharing.verify_sharing import verify_assignments as verify_slots
 
 _ALWAYS = 2**61
 
 
+class LiveRange(NamedTuple):
+    """Positions of the definition and the last use of a blob, and its bytes."""
+
+    defined: int | None
+    used: int | None
+    size: int | None
+
+
+Slot = list[tuple[str, LiveRange]]
+"""The blobs of one slot, in order."""
+Blobs = Mapping[str, Any]
+"""Objects with `nbytes`, by blob."""
+
+
+def compute_ranges(linearized_ops: Iterable[Any], blob_sizes: Mapping[str, int] | None = None) -> dict[str, LiveRange]:
+    """Return the live range of every blob; see `share.blob_ranges`.
+
+    Raises UsageError for a blob without a size in `blob_sizes`.
+    """
+    sizes = {blob: int(size) for blob, size in (blob_sizes or {}).items()}
+    return ranges_of(NamedNet(ops=named_ops(NetDef(op=linearized_ops)), sizes=sizes), blob_sizes)
+
+
+def ranges_of(net: NamedNet, blob_sizes: Mapping[str, int] | None) -> dict[str, LiveRange]:
+    if blob_sizes:
+        missing = [blob for blob in net.blobs if blob not in blob_sizes]
+        if missing:
+            raise UsageError(f"there is no size of blob {missing[0]!r}; give one of every blob, or none at all")
+    return {blob.name: LiveRange(blob.defined, blob.used, blob.size) for blob in blob_ranges(net)}
+
+
+def is_compatible(candidate_range: LiveRange, assignment: Sequence[Any], static_blobs: Collection[str]) -> bool:
+    """Return whether a blob may follow the last one of a slot."""
+    name, last = assignment[-1]
+    if name in static_blobs or candidate_range.defined is None or last.defined is None or last.used is None:
+        return False
+    return candidate_range.defined > last.used
+
+
+def get_updated_ranges(ranges: Iterable[tuple[str, LiveRange]], max_live: int | None = None) -> Slot:
+    """Return ranges with defaults: defined at -1, used at `max_live` or last, of size 1."""
+    known = list(ranges)
+    if max_live is None:
+        moments = [moment for _, blob in known for moment in blob[:2] if moment is not None]
+        max_live = max(moments, default=-1) + 1
+    return [
+        (
+            name,
+            LiveRange(
+                -1 if blob.defined is None else blob.defined,
+                max_live if blob.used is None else blob.used,
+                1 if blob.size is None else blob.size,
+            ),
+        )
+        for name, blob in known
+    ]
+
+
 class AssignmentAlgorithm(Enum):
-    """How slots are filled."""
+    """The algorithms that fill slots."""
 
     GREEDY = 0
     DYNAMIC_PROGRAMMING = 1
@@ -25,7 +89,7 @@ class AssignmentAlgorithm(Enum):
 def compute_assignments(
     ranges: Mapping[str, LiveRange], static_blobs: Collection[str], algo: AssignmentAlgorithm
 ) -> list[Slot]:
-    """Return slots for blobs; those in `static_blobs` come last, alone."""
+    """Return slots for blobs, with one slot per static blob at the end."""
     by_use = sorted(ranges.items(), key=lambda item: (item[1].used is None, item[1].used or 0))
     updated = get_updated_ranges(by_use)
     sharing = [blob for blob in updated if blob[0] not in static_blobs]
@@ -36,7 +100,7 @@ def compute_assignments(
 def compute_assignments_greedy(
     ranges_sorted: Sequence[tuple[str, LiveRange]], init_assignments: Iterable[Slot] | None = None
 ) -> list[Slot]:
-    """Put each blob, in the order given, into the compatible slot whose size is nearest, else into a new one."""
+    """Put each blob into the free slot of nearest size, else into a new one."""
     slots = [list(slot) for slot in init_assignments or ()]
     visited = {name for slot in slots for name, _ in slot}
     blobs = [blob for blob in ranges_sorted if blob[0] not in visited]
@@ -49,9 +113,9 @@ def compute_assignments_dp(
     init_assignment: Iterable[Slot] | None = None,
     counter: list[int] | None = None,
 ) -> list[Slot]:
-    """Return slots of the least total size, or the best found within a limit of work; see `share.slot_search`.
+    """Return the smallest slots found within a work limit; see `slot_search.search`.
 
-    Takes the place of memonger's recursion, which is exponential in time and memory. `counter` counts the calls.
+    `counter` counts the calls.
     """
     if counter:
         counter[0] += 1
@@ -61,7 +125,7 @@ def compute_assignments_dp(
 
 
 def _intervals(slots: Sequence[Slot], blobs: Sequence[tuple[str, LiveRange]]) -> Intervals:
-    """Return when blobs are live, with every slot that is there already as one blob that begins before all."""
+    """Return live ranges as arrays. Each given slot is one blob that begins first."""
     begins, ends, sizes = [-_ALWAYS] * len(slots), [_end(slot[-1][1]) for slot in slots], list(map(_size, slots))
     for _, blob in blobs:
         begins.append(-_ALWAYS if blob.defined is None else blob.defined)
@@ -88,7 +152,7 @@ def _size(slot: Slot) -> int:
 
 
 def get_memory_usage(assignments: Iterable[Slot]) -> int:
-    """Return the sum of the slots' sizes."""
+    """Return the sum of the sizes of all slots."""
     return sum(_size(slot) for slot in assignments)
 
 
@@ -98,5 +162,70 @@ def compute_blob_assignments(assignments: Iterable[Slot]) -> dict[str, str]:
 
 
 def verify_assignments(assignments: Iterable[Slot]) -> None:
-    """Check that no blob of a slot begins before the one in front of it was used last; raises VerificationError."""
+    """Raise VerificationError if blobs of a slot overlap."""
     verify_slots([BlobRange(name, *blob) for name, blob in slot] for slot in assignments)
+
+
+class BlobStatistics(NamedTuple):
+    """Bytes of all blobs, and of all slots."""
+
+    baseline_nbytes: int
+    optimized_nbytes: int
+
+
+def compute_statistics(assignments: Sequence[Slot], blobs: Blobs | None = None) -> BlobStatistics:
+    """Return statistics by the sizes of `blobs`, else of Caffe2's workspace, else of the live ranges."""
+    size_of = _sizes_in(blobs)
+    sized = [
+        [(name, LiveRange(None, None, blob.size if size_of is None else size_of(name))) for name, blob in slot]
+        for slot in assignments
+    ]
+    return BlobStatistics(get_memory_usage([blob] for slot in sized for blob in slot), get_memory_usage(sized))
+
+
+def collect_blob_sizes(net: Any, blobs: Blobs | None = None) -> dict[str, int]:
+    """Return the bytes of every blob in `blobs`, else in Caffe2's workspace; raises UsageError without either."""
+    size_of = _sizes_in(blobs)
+    if size_of is None:
+        raise UsageError("there is no Caffe2 workspace; give arrays by blob: blobs={name: array}")
+    return {blob: size_of(blob) for op in net.op for blob in (*op.input, *op.output)}
+
+
+def _sizes_in(blobs: Blobs | None) -> Callable[[str], int] | None:
+    if blobs is not None:
+        return lambda name: int(blobs[name].nbytes) if name in blobs else 0
+    workspace: Any = sys.modules.get("caffe2.python.workspace")
+    if workspace is None:
+        return None
+    return lambda name: int(workspace.FetchBlob(name).nbytes) if workspace.HasBlob(name) else 0
+
+
+def estimate_memory_usage(
+    protos: Iterable[Any], shapes: Mapping[str, Sequence[int]], types: Mapping[str, int], devicescope: Any
+) -> tuple[int, int, dict[str, int]]:
+    """Return the bytes allocated in total, the most at once, and the bytes by kind of op on a device.
+
+    Nets run one after the other. `Free` and `Alias` ops on any device free their outputs. `types` are numbers of
+    Caffe2's TensorProto. A blob without shape or type counts as 0.
+    """
+    live: dict[str, int] = {}
+    total = highest = now = 0
+    by_kind: defaultdict[str, int] = defaultdict(int)
+    for op in (op for proto in protos for op in proto.op):
+        if op.type in ("Free", "Alias"):
+            now -= sum(live.pop(blob, 0) for blob in op.output)
+        elif op.device_option == devicescope:
+            for blob in op.output:
+                if blob not in live:
+                    live[blob] = _bytes(blob, shapes, types)
+                    total += live[blob]
+                    now += live[blob]
+                    by_kind[op.type] += live[blob]
+            highest = max(highest, now)
+    return total, highest, dict(by_kind)
+
+
+def _bytes(blob: str, shapes: Mapping[str, Sequence[int]], types: Mapping[str, int]) -> int:
+    if blob not in shapes or types.get(blob) not in CAFFE2_TYPES:
+        return 0
+    return prod(int(size) for size in shapes[blob]) * BYTES_OF[CAFFE2_TYPES[types[blob]]]

@@ -1,17 +1,17 @@
-"""The graph of ops that memonger orders, and its two orders."""
+"""memonger's graph of ops, and its two orders."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.caffe2.nets.named import named_ops
-from lowtide.frameworks.caffe2.proto.netdef import NetDef
-from lowtide.frameworks.caffe2.sharing import NamedNet, interference_edges
-from lowtide.frameworks.caffe2.sharing.net_orders import longest_path_order_of, topological_order_of
+from lowtide.frameworks.caffe2.nets.netdef import NetDef
+from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
+from lowtide.frameworks.caffe2.sharing.orders import interference_edges, longest_path_order_of, topological_order_of
 
 
 class Edges:
-    """The edges of a graph: to walk, to call, and by edge with the blobs that it stands for."""
+    """Edges with the interface of networkx."""
 
     def __init__(self, net: NamedNet) -> None:
         self._ops = net.ops
@@ -32,12 +32,10 @@ class Edges:
 
 
 class InterferenceGraph:
-    """Ops by position and which of them must wait for which, with the names that a networkx graph has for that."""
+    """Ops by position and their dependences, with the interface of networkx."""
 
     def __init__(self, ops: Iterable[Any], net: NamedNet) -> None:
-        """`net` is that of the ops, by names."""
         self.nodes: dict[int, dict[str, Any]] = {position: {"op": op} for position, op in enumerate(ops)}
-        """Per position, its op."""
         self.edges = Edges(net)
 
     def __iter__(self) -> Iterator[int]:
@@ -47,29 +45,24 @@ class InterferenceGraph:
         return len(self.nodes)
 
     def successors(self, node: int) -> list[int]:
-        """Return the ops that wait for one."""
         return [after for before, after in self.edges if before == node]
 
     def predecessors(self, node: int) -> list[int]:
-        """Return the ops that one waits for."""
         return [before for before, after in self.edges if after == node]
 
 
 def compute_interference_graph(ops: Iterable[Any]) -> InterferenceGraph:
-    """Return which ops must wait for which, in time proportional to the edges; see `share.interference_edges`.
-
-    memonger looks at every pair of ops, and checks for cycles after each edge.
-    """
+    """Return the dependences between ops; see `share.interference_edges`."""
     listed = list(ops)
     return InterferenceGraph(listed, NamedNet(ops=named_ops(NetDef(op=listed))))
 
 
 def topological_sort_traversal(g: Any) -> list[Any]:
-    """Return the nodes in the order in which they become ready, those ready at once in the order of the graph.
+    """Return the nodes in the order in which they become ready.
 
-    `g` is an interference graph, or any with nodes to walk and a method `edges`, such as one of networkx.
+    `g` is an iterable of nodes with a method `edges`, such as a networkx graph.
     """
-    nodes, before = _waits(g)
+    nodes, before = _predecessors(g)
     order = topological_order_of(before)
     if len(order) < len(nodes):
         raise UsageError("the graph has a cycle, so that no order is valid; give an acyclic one")
@@ -77,17 +70,17 @@ def topological_sort_traversal(g: Any) -> list[Any]:
 
 
 def topological_sort_traversal_longest_path(g: Any) -> list[Any]:
-    """Return the order that starts the sources with the longest paths first, ties as in memonger.
+    """Return memonger's order of sources by longest path, also if the paths form no tree.
 
-    Where its paths make no tree, memonger fails; here they are merged. `g` is as for `topological_sort_traversal`.
+    `g` is that of `topological_sort_traversal`.
     """
-    nodes, before = _waits(g)
+    nodes, before = _predecessors(g)
     if all(other < place for place, others in enumerate(before) for other in others):
         return [nodes[place] for place in longest_path_order_of(before)]
     raise UsageError("an edge leads to an earlier node; number the nodes so that edges lead forward")
 
 
-def _waits(g: Any) -> tuple[list[Any], list[list[int]]]:
+def _predecessors(g: Any) -> tuple[list[Any], list[list[int]]]:
     nodes = list(g)
     places = {node: place for place, node in enumerate(nodes)}
     before: list[list[int]] = [[] for _ in nodes]

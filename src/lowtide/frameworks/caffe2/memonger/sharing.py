@@ -1,4 +1,4 @@
-"""Nets whose blobs share storage: memonger's functions from net to net."""
+"""memonger's functions from nets to nets that share storage."""
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -7,35 +7,27 @@ from math import prod
 from typing import Any, NamedTuple
 
 from lowtide.core.errors import VerificationError
-from lowtide.frameworks.caffe2.memonger.assignments import AssignmentAlgorithm
-from lowtide.frameworks.caffe2.memonger.live_ranges import Slot, get_updated_ranges, ranges_of
+from lowtide.frameworks.caffe2.effects import check_in_place
+from lowtide.frameworks.caffe2.memonger.assignments import AssignmentAlgorithm, Slot, get_updated_ranges, ranges_of
 from lowtide.frameworks.caffe2.memonger.orders import InterferenceGraph, topological_sort_traversal
-from lowtide.frameworks.caffe2.nets.arguments import like
-from lowtide.frameworks.caffe2.nets.in_place import check_in_place
+from lowtide.frameworks.caffe2.nets.arguments import new_message
 from lowtide.frameworks.caffe2.nets.load import proto_of
-from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES, named_net, place_ops
+from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES, named_net, reorder_ops
 from lowtide.frameworks.caffe2.nets.renaming import rename_net, rename_steps
-from lowtide.frameworks.caffe2.sharing import (
-    NamedNet,
-    NamedOp,
-    SharedNet,
-    release_when_used,
-    share_branch_safe,
-    share_by_interference,
-    share_gradients,
-    share_inference,
-    share_inference_fast,
-    verify_equality,
-    verify_in_place,
-)
+from lowtide.frameworks.caffe2.sharing.branch_safe import share_branch_safe, share_gradients, share_inference
+from lowtide.frameworks.caffe2.sharing.inference_fast import share_inference_fast
+from lowtide.frameworks.caffe2.sharing.named_net import NamedNet, NamedOp
+from lowtide.frameworks.caffe2.sharing.rename import SharedNet, release_when_used
+from lowtide.frameworks.caffe2.sharing.slots import share_by_interference
+from lowtide.frameworks.caffe2.sharing.verify_sharing import verify_equality, verify_in_place
 
 
 class Optimization(NamedTuple):
-    """A net whose blobs share, and how."""
+    """A net that shares storage, with its slots."""
 
     net: Any
     assignments: list[Slot]
-    """Slots; blobs that never share come last, alone."""
+    """Blobs that never share come last, one per slot."""
     blob_assignments: dict[str, str]
     """The new name of every blob that shares."""
 
@@ -49,10 +41,7 @@ def share_grad_blobs(
     share_activations: bool = False,
     blob_shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Any:
-    """Return the net with the gradients that layers hand on sharing storage; see `share.share_gradients`.
-
-    `net` has a method `Proto`, or is a NetDef. Right whatever a dag net runs at once.
-    """
+    """Return the net of a NetDef or wrapper with sharing gradients; see `share.share_gradients`."""
     proto = proto_of(net)
     sizes = {blob: prod(int(size) for size in shape) for blob, shape in (blob_shapes or {}).items()}
     shared = share_gradients(
@@ -67,10 +56,9 @@ def share_grad_blobs(
 
 
 def optimize_inference_for_dag(net: Any, input_blobs: Iterable[Any], namescope: str = "") -> Any:
-    """Return the net with all blobs sharing that are no external inputs or outputs; see `share.share_inference`.
+    """Return the net of a NetDef or wrapper with sharing blobs; see `share.share_inference` for errors.
 
-    `net` has a method `Proto`, or is a NetDef. Right whatever a dag net runs at once. Raises UnsupportedError for a net
-    with gradient ops, GraphError where an op reads what nobody produced or does not run as its kind must.
+    Raises GraphError for an op that must run in place and does not.
     """
     proto = proto_of(net)
     check_in_place(proto)
@@ -78,11 +66,10 @@ def optimize_inference_for_dag(net: Any, input_blobs: Iterable[Any], namescope: 
 
 
 def optimize_inference_fast(net: Any, static_blobs: Iterable[Any]) -> Any:
-    """Return the net with blobs sharing in the order of its ops; see `share.share_inference_fast`.
+    """Return the net with blobs sharing in program order; see `share.share_inference_fast`.
 
-    A net of another type than simple may run several ops at once: memonger leaves it as it is, here blobs share where
-    that is right whatever runs; see `share.share_branch_safe`. Raises GraphError for an op that must run in place and
-    does not.
+    Nets that are not simple use `share.share_branch_safe`; memonger does not change them. Raises GraphError for an op
+    that must run in place and does not.
     """
     check_in_place(net)
     named, static = named_net(net), _names(static_blobs)
@@ -99,10 +86,9 @@ def optimize_interference(
     blob_sizes: Mapping[str, int] | None = None,
     algo: AssignmentAlgorithm = AssignmentAlgorithm.GREEDY,
 ) -> Optimization:
-    """Return the net with its ops in an order and blobs sharing that are never live together in it.
+    """Return the net in another order with sharing blobs; see `share.share_by_interference`.
 
-    `ordering_function` takes the interference graph to op positions. External inputs and outputs, blobs of different
-    devices and `static_blobs` never share; see `share.share_by_interference`.
+    `ordering_function` returns op positions for the interference graph. `static_blobs` never share.
     """
     named = named_net(net, blob_sizes)
     order = [int(position) for position in ordering_function(InterferenceGraph(net.op, named))]
@@ -113,7 +99,7 @@ def optimize_interference(
         algorithm="greedy" if algo == AssignmentAlgorithm.GREEDY else "optimal",
     )
     optimized = copy.deepcopy(net)
-    place_ops(optimized, order)
+    reorder_ops(optimized, order)
     rename_net(optimized, found.shared.renames)
     ranges = dict(get_updated_ranges(ranges_of(found.ordered, blob_sizes).items()))
     slots = [[(blob.name, ranges[blob.name]) for blob in slot] for slot in found.slots]
@@ -128,20 +114,14 @@ def apply_assignments(net: Any, blob_assignments: Mapping[str, str]) -> None:
 def apply_recurrent_blob_assignments(
     op: Any, blob_assignments: Mapping[str, str], canonical_name: Callable[[str], str]
 ) -> None:
-    """Rename the blobs in the step nets of a recurrent op in place, and record what its own blobs become.
-
-    A blob among `blob_assignments` becomes what `canonical_name` says.
-    """
+    """Rename the blobs in `blob_assignments` to their `canonical_name`, in the step nets of a recurrent op."""
     rename_steps(op, {blob: canonical_name(blob) for blob in blob_assignments})
 
 
 def release_blobs_when_used(
     netproto: Any, dont_free_blobs: Iterable[str], selector_fun: Callable[[str], bool] | None = None
 ) -> Any:
-    """Return the net with an op `Free` behind the last use of every blob; see `share.release_when_used`.
-
-    External inputs and outputs, both names of an alias, and what `selector_fun` says no to stay.
-    """
+    """Return the net with a `Free` op after the last use of every blob; see `share.release_when_used`."""
     named = named_net(netproto)
     released = release_when_used(named, _names(dont_free_blobs), selected=selector_fun)
     result = copy.deepcopy(netproto)
@@ -153,30 +133,29 @@ def release_blobs_when_used(
             result.op.append(ops[place])
             place += 1
         else:
-            result.op.append(like(ops[0], type=op.kind, input=list(op.inputs), output=list(op.outputs)))
+            result.op.append(new_message(ops[0], type=op.kind, input=list(op.inputs), output=list(op.outputs)))
     return result
 
 
 def verify_graph_equality(net_a: Any, net_b: Any) -> bool:
-    """Whether two nets compute the same, op by op, whatever names their blobs have; see `share.verify_equality`.
+    """Return whether two nets compute the same, op by op; see `share.verify_equality`.
 
-    Where both have the same external inputs and outputs, those must end up the same, too; elsewhere one blob from
-    outside is as good as another, as in memonger.
+    If the nets have different external blobs, all outer blobs count as equal, as in memonger.
     """
     one, other = named_net(net_a), named_net(net_b)
     if one.externals != other.externals:
-        one, other = _without_outside(one), _without_outside(other)
-    return _holds(verify_equality, one, other)
+        one, other = _with_one_outer_blob(one), _with_one_outer_blob(other)
+    return _passes(verify_equality, one, other)
 
 
 def verify_inplace_blobs(net_a: Any, net_b: Any) -> bool:
-    """Whether the ops of two nets have the same kinds and use the same inputs in place."""
+    """Return whether two nets have the same kinds of ops and in-place pairs."""
     kinds = [[op.type for op in net.op] for net in (net_a, net_b)]
-    return kinds[0] == kinds[1] and _holds(verify_in_place, named_net(net_a), named_net(net_b))
+    return kinds[0] == kinds[1] and _passes(verify_in_place, named_net(net_a), named_net(net_b))
 
 
-def _without_outside(net: NamedNet) -> NamedNet:
-    """Return the net with one name for all that its ops read and none before wrote."""
+def _with_one_outer_blob(net: NamedNet) -> NamedNet:
+    """Return the net with one name for all outer blobs."""
     written: set[str] = set()
     ops: list[NamedOp] = []
     for op in net.ops:
@@ -185,7 +164,7 @@ def _without_outside(net: NamedNet) -> NamedNet:
     return NamedNet(ops=tuple(ops))
 
 
-def _holds(check: Callable[[NamedNet, NamedNet], None], one: NamedNet, other: NamedNet) -> bool:
+def _passes(check: Callable[[NamedNet, NamedNet], None], one: NamedNet, other: NamedNet) -> bool:
     try:
         check(one, other)
     except VerificationError:

@@ -1,1 +1,4 @@
-"""Nets as this framework works with them: loaded from anywhere, seen by the names of their blobs, renamed."""
+"""NetDef messages: loaded, viewed as nets over named blobs, and renamed.
+
+Messages may be those of `netdef` or of caffe2_pb2. An unchanged file is written byte for byte.
+"""

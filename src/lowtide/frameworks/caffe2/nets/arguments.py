@@ -1,15 +1,14 @@
-"""The settings of an op, by name."""
+"""The arguments of an op by name, and the step nets inside them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from lowtide.core.errors import MalformedInputError
-from lowtide.frameworks.caffe2.proto.netdef import Argument, NetDef
+from lowtide.frameworks.caffe2.nets.netdef import Argument, NetDef
 from lowtide.frameworks.protobuf.text import decoded_text, read_text
 
 
 class Arguments:
-    """The settings of one op; the last of a name counts."""
+    """The arguments of one op. The last of a name counts; missing lists are empty."""
 
     def __init__(self, op: Any) -> None:
         self._by_name: dict[str, Any] = {argument.name: argument for argument in op.arg}
@@ -17,37 +16,37 @@ class Arguments:
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
-    def integer(self, name: str, default: int = 0) -> int:
-        """Return a whole number."""
-        return int(self._by_name[name].i) if name in self._by_name else default
-
     def with_integers(self, name: str, values: Sequence[int]) -> "Arguments":
-        """Return the settings with whole numbers for one of them."""
+        """Return a copy with one list of integers replaced."""
         made = Arguments(NetDef())
         made._by_name = {**self._by_name, name: Argument(name=name, ints=list(values))}
         return made
 
+    def integer(self, name: str, default: int = 0) -> int:
+        return int(self._by_name[name].i) if name in self._by_name else default
+
     def number(self, name: str, default: float = 0.0) -> float:
-        """Return a number."""
         return float(self._by_name[name].f) if name in self._by_name else default
 
     def text(self, name: str, default: str = "") -> str:
-        """Return a text."""
-        return bytes(self._by_name[name].s).decode("utf-8", "replace") if name in self._by_name else default
+        return _decoded(self._by_name[name].s) if name in self._by_name else default
 
     def integers(self, name: str) -> list[int]:
-        """Return whole numbers; none where nothing was set."""
         return [int(value) for value in self._by_name[name].ints] if name in self._by_name else []
 
     def numbers(self, name: str) -> list[float]:
-        """Return numbers; none where nothing was set."""
         return [float(value) for value in self._by_name[name].floats] if name in self._by_name else []
 
     def texts(self, name: str) -> list[str]:
-        """Return texts; none where nothing was set."""
-        if name not in self._by_name:
-            return []
-        return [bytes(value).decode("utf-8", "replace") for value in self._by_name[name].strings]
+        return texts_of(self._by_name[name]) if name in self._by_name else []
+
+
+def texts_of(argument: Any) -> list[str]:
+    return [_decoded(value) for value in argument.strings]
+
+
+def _decoded(value: bytes) -> str:
+    return bytes(value).decode("utf-8", "replace")
 
 
 GRADIENT = "RecurrentNetworkGradient"
@@ -63,10 +62,7 @@ class StepNet(Protocol):
 
 
 def step_nets(op: Any) -> Iterator[tuple[Any, StepNet]]:
-    """Yield every step net of a recurrent op with the argument that holds it, as a message or as text.
-
-    A net in text is read anew each time. Raises MalformedInputError for a text that is no net.
-    """
+    """Yield every step net of a recurrent op with its argument; raises MalformedInputError for invalid text."""
     if not op.type.startswith("RecurrentNetwork"):
         return
     for argument in op.arg:
@@ -79,18 +75,17 @@ def step_nets(op: Any) -> Iterator[tuple[Any, StepNet]]:
 
 
 def nets_run_by(op: Any) -> list[tuple[Any, StepNet]]:
-    """Return the step nets that a recurrent op runs, as `step_nets` does: forward and backward ops carry both."""
+    """Return the step nets that a recurrent op runs; gradient ops hold both."""
     name = f"{'backward_' * (op.type == GRADIENT)}step_net"
     return [(argument, net) for argument, net in step_nets(op) if argument.name == name]
 
 
 def is_text(argument: Any) -> bool:
-    """Whether an argument holds its net as text."""
+    """Return whether an argument holds its net in text format."""
     return len(argument.s) > 0
 
 
-def like(sample: Any, **values: Any) -> Any:
-    """Return a new message of the kind of another one."""
+def new_message(sample: Any, **values: Any) -> Any:
     made = type(sample)()
     for name, value in values.items():
         if isinstance(value, list):
@@ -98,9 +93,3 @@ def like(sample: Any, **values: Any) -> Any:
         else:
             setattr(made, name, value)
     return made
-
-
-def check_op(op: Any, where: str) -> None:
-    """Raise MalformedInputError for an op without a type."""
-    if not op.type:
-        raise MalformedInputError(f"{where} has no type, so that nobody knows what it does; is this a NetDef?")

@@ -1,37 +1,33 @@
-"""A net by the names of its blobs, as everything that shares storage sees it."""
+"""NetDefs as nets over named blobs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lowtide.frameworks.caffe2.nets.arguments import nets_run_by
-from lowtide.frameworks.caffe2.nets.devices import device_of
-from lowtide.frameworks.caffe2.sharing import NamedNet, NamedOp
+from lowtide.frameworks.caffe2.sharing.named_net import NamedNet, NamedOp
 
 SIMPLE_TYPES = ("", "simple")
-"""Types of nets whose ops run one after the other."""
+"""Types of nets that run one op at a time."""
 _ACROSS_DEVICES = ("CopyCPUToGPU", "CopyGPUToCPU", "CopyToCPU", "CopyFromCPUInput")
 
 
 def named_net(net: Any, sizes: Mapping[str, int] | None = None) -> NamedNet:
-    """Return a net by names; `sizes` are in bytes.
+    """Return a NetDef as a net over named blobs; `sizes` are in bytes.
 
-    `net` may be any object with the fields of a NetDef. A control input makes its op wait for the last op before that
-    writes the blob. What copies to or from a GPU writes on the device that its kind says. The outputs of recurrent ops
-    are among the external ones, since they share storage already.
+    Control inputs become `after` edges. Outputs of recurrent ops become external, because they share storage already.
     """
     return NamedNet(
         ops=named_ops(net),
         external_inputs=tuple(dict.fromkeys(net.external_input)),
         external_outputs=tuple(
-            dict.fromkeys((*net.external_output, *(blob for op in net.op for blob in in_states(op))))
+            dict.fromkeys((*net.external_output, *(blob for op in net.op for blob in rows_of_states(op))))
         ),
         sizes={blob: int(size) for blob, size in (sizes or {}).items()},
-        blob_devices=_copied(net),
+        blob_devices=_copied_blob_devices(net),
     )
 
 
 def named_ops(net: Any) -> tuple[NamedOp, ...]:
-    """Return the ops of a net by names."""
     writers: dict[str, int] = {}
     ops: list[NamedOp] = []
     for position, op in enumerate(net.op):
@@ -52,13 +48,20 @@ def named_ops(net: Any) -> tuple[NamedOp, ...]:
     return tuple(ops)
 
 
-def in_states(op: Any) -> list[str]:
-    """Return the outputs of a recurrent op that have no storage of their own: all are rows of its states."""
+def rows_of_states(op: Any) -> list[str]:
+    """Return the outputs of a recurrent op, which are rows of its states."""
     return list(op.output) if op.type == "RecurrentNetwork" else []
 
 
-def _copied(net: Any) -> dict[str, str]:
-    """Return the device of each blob that was copied across: the op runs on the GPU, one side of it lies elsewhere."""
+def device_of(op: Any, net: Any) -> str:
+    """Return the device of an op, else of its net, else "cpu"."""
+    for option in (op.device_option, net.device_option):
+        if option.device_type or option.device_id or option.node_name:
+            return f"{option.node_name}:{option.device_type}:{option.device_id}".lstrip(":")
+    return "cpu"
+
+
+def _copied_blob_devices(net: Any) -> dict[str, str]:
     result: dict[str, str] = {}
     for op in net.op:
         if op.type in _ACROSS_DEVICES:
@@ -68,8 +71,7 @@ def _copied(net: Any) -> dict[str, str]:
     return result
 
 
-def place_ops(net: Any, order: Sequence[int]) -> None:
-    """Put the ops of a net into an order."""
+def reorder_ops(net: Any, order: Sequence[int]) -> None:
     ops = [net.op[position] for position in order]
     del net.op[:]
     net.op.extend(ops)

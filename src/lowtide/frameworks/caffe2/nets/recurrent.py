@@ -1,4 +1,4 @@
-"""How a recurrent op ties the blobs of its step net to those around it."""
+"""Links between the blobs of a step net and those of the net around it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,62 +10,57 @@ from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, Arguments
 
 @dataclass(frozen=True, slots=True)
 class RowLink:
-    """A blob of the step net that is one row of a sequence outside, or several."""
+    """A blob of the step net that is a window of rows of an outer sequence."""
 
     inner: str
     outer: str
     """A state, or an input of the op."""
     offset: int
-    """At step t the first row is t + offset."""
+    """The first row at step t is t + offset."""
     window: int = 1
-    """How many rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ties:
-    """What a RecurrentNetwork says about its steps."""
+    """The links of a RecurrentNetwork."""
 
     links: tuple[RowLink, ...]
     states: tuple[tuple[str, str], ...]
-    """Every state with the input that it begins with: one row, or several where that has three dimensions."""
+    """Every state with the input that holds its first row, or rows if it has three dimensions."""
     aliases: tuple[tuple[str, int], ...]
-    """Per output of the op, a state and the row that it begins at; a negative one is counted from the end."""
+    """A state and first row per output. Negative rows count from the end."""
     timestep: str
 
 
 @dataclass(frozen=True, slots=True)
 class GradientTies:
-    """What a RecurrentNetworkGradient says about its steps, by the names that its blobs have now."""
+    """The links of a RecurrentNetworkGradient."""
 
     forward: Ties
     inputs: tuple[str, ...]
-    """Those of the RecurrentNetwork; in front of them are gradients of some of its outputs."""
+    """The inputs of the RecurrentNetwork, which follow gradients of its outputs."""
     outputs_with_grads: tuple[int, ...]
     links: tuple[RowLink, ...]
-    """Rows of the gradients of states, and of that of the sequence, which is the first output."""
+    """Rows of the gradients of states and of the sequence (the first output)."""
     state_grads: tuple[str, ...]
-    """The gradient of every state."""
     param_grads: tuple[tuple[str, str], ...]
-    """Every parameter and what a step adds to its gradient; the outputs behind the first are the sums."""
+    """Every parameter with its gradient in one step. The next outputs are the sums."""
 
 
 def ties_of(op: Any, first: int = 0) -> Ties:
-    """Return the ties of a recurrent op, by the names that its blobs have now; raises MalformedInputError.
-
-    `first` is the place of its first input in the sequence of inputs.
-    """
+    """Return the ties of a recurrent op with inputs from `first` on; raises MalformedInputError."""
     settings, inputs = Arguments(op), list(op.input)[first:]
     states, starts = settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids")
     sources, rows = settings.texts("alias_src"), settings.integers("alias_offset")
-    links = _links(op, "link", Arguments(op).integers("link_window"))
+    links = _links(op, "link", settings.integers("link_window"))
     if len(states) != len(starts) or len(sources) != len(rows):
-        raise MalformedInputError(f"op {op.name or op.type!r}: states or aliases have no partner; write one each")
+        raise _malformed(op, "lists of states or aliases differ in length")
     if any(not 0 <= start < len(inputs) for start in starts) or not set(sources) <= set(states):
-        raise MalformedInputError(f"op {op.name or op.type!r}: a state begins with no input, or an alias has no state")
+        raise _malformed(op, "a state begins with no input, or an alias has no state")
     return Ties(
         links=links,
-        states=tuple((_now(op, state), inputs[start]) for state, start in zip(states, starts, strict=True)),
-        aliases=tuple((_now(op, state), row) for state, row in zip(sources, rows, strict=True)),
+        states=tuple((_current(op, state), inputs[start]) for state, start in zip(states, starts, strict=True)),
+        aliases=tuple((_current(op, state), row) for state, row in zip(sources, rows, strict=True)),
         timestep=settings.text("timestep", "timestep"),
     )
 
@@ -77,26 +72,23 @@ def gradient_ties_of(op: Any) -> GradientTies:
     forward = ties_of(op, len(with_grads))
     n_inputs = len(op.input) - len(with_grads) - len(forward.aliases) - 1
     inputs, params = tuple(op.input[len(with_grads) :][: max(0, n_inputs)]), settings.integers("param")
-    named = [_now(op, name) for name in settings.texts("param_grads")] or list(op.output[1 : 1 + len(params)])
+    named = [_current(op, name) for name in settings.texts("param_grads")] or list(op.output[1 : 1 + len(params)])
     if len(op.output) != 1 + len(params) + len(forward.states) or not inputs or len(named) != len(params):
-        raise MalformedInputError(f"op {op.name or op.type!r}: inputs or outputs are missing; write those of its kind")
+        raise _malformed(op, "inputs or outputs are missing")
     if any(not 0 <= place < len(forward.aliases) for place in with_grads) or not set(params) <= set(range(n_inputs)):
-        raise MalformedInputError(f"op {op.name or op.type!r}: a gradient is of no input or output; name one there is")
+        raise _malformed(op, "a gradient is of no input or output")
     return GradientTies(
         forward=forward,
         inputs=inputs,
         outputs_with_grads=tuple(with_grads),
         links=_links(op, "backward_link"),
-        state_grads=tuple(_now(op, f"{state}_grad") for state in settings.texts("recurrent_states")),
+        state_grads=tuple(_current(op, f"{state}_grad") for state in settings.texts("recurrent_states")),
         param_grads=tuple((inputs[param], name) for param, name in zip(params, named, strict=True)),
     )
 
 
 def step_ties_of(op: Any) -> Ties:
-    """Return what the step nets of a recurrent op, or of its gradient, find around them; raises MalformedInputError.
-
-    Gradients of states, and of the sequence, count as states.
-    """
+    """Return the ties of a recurrent op or its gradient, with gradients as states; raises MalformedInputError."""
     if op.type != GRADIENT:
         return ties_of(op)
     ties = gradient_ties_of(op)
@@ -111,15 +103,17 @@ def _links(op: Any, kind: str, windows: Sequence[int] = ()) -> tuple[RowLink, ..
     offsets = settings.integers(f"{kind}_offset")
     windows = windows or [1] * len(inner)
     if not len(inner) == len(outer) == len(offsets) == len(windows):
-        raise MalformedInputError(f"op {op.name or op.type!r}: links have no partner; write one each")
+        raise _malformed(op, "lists of links differ in length")
     if any(offset < 0 or window < 1 for offset, window in zip(offsets, windows, strict=True)):
-        raise MalformedInputError(f"op {op.name or op.type!r}: a link begins before its sequence, or is empty")
-    names = ((_now(op, a), _now(op, b)) for a, b in zip(inner, outer, strict=True))
+        raise _malformed(op, "a link begins before its sequence, or is empty")
+    names = ((_current(op, a), _current(op, b)) for a, b in zip(inner, outer, strict=True))
     return tuple(RowLink(a, b, c, d) for (a, b), c, d in zip(names, offsets, windows, strict=True))
 
 
-def _now(op: Any, name: str) -> str:
-    """Return the name that a blob has now; in the forward op, links and aliases have the new names themselves."""
-    if op.type != GRADIENT:
-        return name
-    return Arguments(op).text(f"{name}.rename", name)
+def _current(op: Any, name: str) -> str:
+    """Return the current name of a blob. Gradient ops keep first names in their links."""
+    return Arguments(op).text(f"{name}.rename", name) if op.type == GRADIENT else name
+
+
+def _malformed(op: Any, problem: str) -> MalformedInputError:
+    return MalformedInputError(f"op {op.name or op.type!r}: {problem}")

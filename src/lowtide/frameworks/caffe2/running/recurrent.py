@@ -1,14 +1,15 @@
-"""Recurrent ops run step by step, forward and backward."""
+"""Kernels of recurrent ops and LSTM units, forward and backward."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lowtide.frameworks.caffe2.nets.arguments import step_nets
+from lowtide.frameworks.caffe2.nets.arguments import Arguments, step_nets
 from lowtide.frameworks.caffe2.nets.recurrent import RowLink, Ties, gradient_ties_of, ties_of
-from lowtide.frameworks.caffe2.running.kernels.kernel import Array
-from lowtide.frameworks.caffe2.running.workspace import Workspace
+from lowtide.frameworks.caffe2.running.kernels import Kernel, sigmoid
+from lowtide.frameworks.caffe2.running.workspace import Array, Workspace
 from lowtide.frameworks.caffe2.shapes.rules import first_rows
 
 RunNet = Callable[[Any, Workspace], None]
@@ -16,10 +17,7 @@ _Arrays = Mapping[str, Array]
 
 
 def _run(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
-    """Run a step net once for every row of the first input; states keep all their rows.
-
-    The blobs of the steps, which Caffe2 keeps for the gradient behind the other outputs, are nobody's to see.
-    """
+    """Run a step net once per row of the first input. The last output, Caffe2's saved steps, is empty."""
     ties = ties_of(op)
     states, _ = _forward(op, ties, inputs[0], dict(zip(op.input, inputs, strict=True)), run_net)
     rows = [np.ascontiguousarray(states[state][row:]) for state, row in ties.aliases]
@@ -29,7 +27,7 @@ def _run(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
 def _forward(
     op: Any, ties: Ties, sequence: Array, outer: _Arrays, run_net: RunNet
 ) -> tuple[dict[str, Array], list[dict[str, Array]]]:
-    """Return all states and per step the blobs that its net and its links wrote."""
+    """Return all rows of all states, and the blobs that each step wrote."""
     states: dict[str, Array] = {}
     n_steps, batch = sequence.shape[:2]
     for state, start in ties.states:
@@ -43,15 +41,14 @@ def _forward(
         workspace = Workspace({**outer, ties.timestep: np.asarray([step], np.int32)})
         _link(ties.links, {**outer, **states}, step, workspace)
         run_net(step_net, workspace)
-        steps.append(workspace.take((*written, ties.timestep)))
+        steps.append(workspace.arrays((*written, ties.timestep)))
     return states, steps
 
 
 def _gradient(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
-    """Run the backward step net from the last row to the first, adding up what the steps give.
+    """Run the backward step net from the last row to the first, with recomputed forward steps.
 
-    What the forward steps computed is computed once more. Outputs are the gradients of the sequence, of the parameters
-    and of what the states begin with.
+    Outputs are the gradients of the sequence, of the parameters and of the initial states.
     """
     ties = gradient_ties_of(op)
     outer = dict(zip(op.input, inputs, strict=True))
@@ -83,7 +80,7 @@ def _gradient(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
 
 
 def _of_begin(rows: Array, start: Array) -> Array:
-    """Return the gradient of what a state begins with; one row may stand for all sequences of the batch."""
+    """Return the gradient of an initial state, which may be one row for the whole batch."""
     return rows[0].sum(0) if start.ndim == 1 else rows[: first_rows(start.shape)].reshape(start.shape).copy()
 
 
@@ -93,14 +90,69 @@ def _step_net(op: Any, name: str) -> Any:
 
 
 def _link(links: Sequence[RowLink], arrays: _Arrays, step: int, workspace: Workspace) -> None:
-    """Make blobs of a step stand for rows outside: what it writes to the one is in the other at once."""
     for link in links:
         rows = arrays.get(link.outer)
         if rows is not None and link.offset + step + link.window <= len(rows):
-            workspace.lend(link.inner, rows[link.offset + step :][: link.window])
+            workspace.borrow(link.inner, rows[link.offset + step :][: link.window])
 
 
 RECURRENT: Mapping[str, Callable[[Any, Sequence[Array], RunNet], list[Array]]] = {
     "RecurrentNetwork": _run,
     "RecurrentNetworkGradient": _gradient,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _LstmStep:
+    hidden: Array
+    cell: Array
+    gates: tuple[Array, Array, Array, Array]
+    """Input, forget, output, candidate."""
+    runs: Array
+    """1 if the sequence has not ended."""
+    keeps: Array
+    """1 if it has ended and keeps its state."""
+
+
+def _step(inputs: Sequence[Array], settings: Arguments) -> tuple[_LstmStep, Sequence[Array]]:
+    """Return the step and the inputs after hidden, cell, gates, optional lengths, and time."""
+    hidden, cell, gates, *rest = inputs
+    i, f, o, g = np.split(gates.reshape(*cell.shape[:-1], 4 * cell.shape[-1]), 4, axis=-1)
+    bias = np.asarray(settings.number("forget_bias"), cell.dtype)
+    runs = np.ones((1, cell.shape[-2], 1), cell.dtype)
+    if settings.integer("sequence_lengths", 1):
+        lengths, *rest = rest
+        runs = (int(rest[0].reshape(-1)[0]) < lengths.reshape(1, -1, 1)).astype(cell.dtype)
+    keeps = np.zeros_like(runs) if settings.integer("drop_states") else 1 - runs
+    return _LstmStep(hidden, cell, (sigmoid(i), sigmoid(f + bias), sigmoid(o), np.tanh(g)), runs, keeps), rest[1:]
+
+
+def _lstm_unit(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
+    step, _ = _step(inputs, settings)
+    i, f, o, g = step.gates
+    after = f * step.cell + i * g
+    return [
+        step.runs * (o * np.tanh(after)) + step.keeps * step.hidden,
+        step.runs * after + step.keeps * step.cell,
+    ]
+
+
+def _lstm_unit_gradient(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
+    step, (_, after, d_hidden, d_cell) = _step(inputs, settings)
+    i, f, o, g = step.gates
+    squashed = np.tanh(after)
+    d_after = d_cell + d_hidden * o * (1 - squashed * squashed)
+    d_gates = [
+        d_after * g * i * (1 - i),
+        d_after * step.cell * f * (1 - f),
+        d_hidden * squashed * o * (1 - o),
+        d_after * i * (1 - g * g),
+    ]
+    return [
+        step.keeps * d_hidden,
+        step.runs * (d_after * f) + step.keeps * d_cell,
+        np.concatenate([step.runs * gate for gate in d_gates], -1).reshape(inputs[2].shape),
+    ]
+
+
+LSTM: dict[str, Kernel] = {"LSTMUnit": _lstm_unit, "LSTMUnitGradient": _lstm_unit_gradient}

@@ -1,1 +1,1 @@
-"""The type and the shape of every blob: from the caller, or from what each op makes of its inputs."""
+"""Shapes and types of blobs, inferred from those of outer blobs."""

@@ -1,34 +1,26 @@
-"""What each kind of op makes of the types of its inputs, one short rule a kind."""
+"""Rules for the types of outputs, by kind of op."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from lowtide.frameworks.caffe2.nets.arguments import Arguments
 from lowtide.frameworks.caffe2.shapes.tensor_type import CAFFE2_TYPES, TensorType
-from lowtide.frameworks.caffe2.shapes.windows import window_of
 
 Types = Sequence[TensorType]
 Rule = Callable[[Types, Arguments, int], "list[TensorType] | None"]
-"""From the types of the inputs, the settings and the number of outputs to the types of the outputs.
+"""From input types, arguments and the number of outputs to output types.
 
-None where the rule does not cover the case; a rule may raise IndexError or ValueError for inputs it does not expect."""
+A rule may return None, or raise IndexError or ValueError, if it does not cover the case."""
 
 
 def _like(*inputs: int) -> Rule:
-    """Each output is like one input; outputs beyond that are not known."""
     return lambda types, _settings, n: [types[place] for place in inputs[:n]] if n <= len(inputs) else None
 
 
-def _like_gradients(first: int = 0) -> Rule:
-    return lambda types, _settings, n: list(types[first : first + n])
-
-
-def _scalar(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
-    return [types[0].with_shape()] if n == 1 else None
-
-
-def _rows(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
-    return [types[0].with_shape(types[0].shape[0])] if n == 1 else None
+def _one(shape_of: Callable[[Types, Arguments], Sequence[int]]) -> Rule:
+    """Return a rule for one output with the element type of the first input."""
+    return lambda types, settings, n: [types[0].with_shape(*shape_of(types, settings))] if n == 1 else None
 
 
 def _binary(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
@@ -43,16 +35,6 @@ def _binary(types: Types, settings: Arguments, n: int) -> list[TensorType] | Non
     if any(a != b and 1 not in (a, b) for a, b in pairs):
         return None
     return [types[0].with_shape(*(b if a == 1 else a for a, b in pairs))]
-
-
-def _fc(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    axis = settings.integer("axis", 1)
-    return [types[0].with_shape(*types[0].shape[:axis], types[1].shape[0])] if n == 1 else None
-
-
-def _fc_gradient(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
-    x, w = types[0], types[1]
-    return [w, w.with_shape(w.shape[0]), x][:n]
 
 
 def _matmul(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
@@ -81,6 +63,58 @@ def _pool(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
     return None if out is None or n != 1 else [out]
 
 
+_LEGACY_CEIL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    """Top, left, bottom, right."""
+    dilation: tuple[int, int]
+    rounds_up: bool
+    """Whether the last window may cross the border, as in the first Caffe."""
+
+    def output(self, height: int, width: int) -> tuple[int, int] | None:
+        """Return height and width of the output, None if the window does not fit."""
+        sizes: list[int] = []
+        for axis, size in enumerate((height, width)):
+            reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
+            room = size + self.pads[axis] + self.pads[axis + 2] - reach
+            if room < 0 or self.stride[axis] < 1 or self.kernel[axis] < 1:
+                return None
+            steps = -(-room // self.stride[axis]) if self.rounds_up else room // self.stride[axis]
+            if self.rounds_up and steps * self.stride[axis] >= size + self.pads[axis]:
+                steps -= 1
+            sizes.append(steps + 1)
+        return sizes[0], sizes[1]
+
+
+def window_of(settings: Arguments, height: int, width: int) -> Window:
+    if settings.integer("global_pooling"):
+        return Window((height, width), (1, 1), (0, 0, 0, 0), (1, 1), rounds_up=False)
+    pads = settings.integers("pads")
+    if len(pads) != 4:
+        pad = settings.integer("pad")
+        pads = [settings.integer(f"pad_{side}", pad) for side in "tlbr"]
+    return Window(
+        _pair(settings, "kernel", 1),
+        _pair(settings, "stride", 1),
+        (pads[0], pads[1], pads[2], pads[3]),
+        _pair(settings, "dilation", 1),
+        rounds_up=settings.integer("legacy_pad") == _LEGACY_CEIL,
+    )
+
+
+def _pair(settings: Arguments, name: str, default: int) -> tuple[int, int]:
+    several = settings.integers(f"{name}s")
+    if len(several) == 2:
+        return several[0], several[1]
+    one = settings.integer(name, default)
+    return settings.integer(f"{name}_h", one), settings.integer(f"{name}_w", one)
+
+
 def _windowed(image: TensorType, settings: Arguments, channels: int) -> TensorType | None:
     if settings.text("order", "NCHW") == "NHWC":
         batch, height, width, _ = image.shape
@@ -95,7 +129,6 @@ def _windowed(image: TensorType, settings: Arguments, channels: int) -> TensorTy
 
 
 def channel_axis(settings: Arguments, rank: int) -> int:
-    """Return the axis that Concat and Split work along."""
     default = rank - 1 if settings.text("order", "NCHW") == "NHWC" else 1
     axis = settings.integer("axis", default)
     return axis + rank if axis < 0 else axis
@@ -113,12 +146,12 @@ def _concat(types: Types, settings: Arguments, n: int) -> list[TensorType] | Non
 
 
 def split_sizes(size: int, settings: Arguments, n: int) -> list[int]:
-    """Return how long each output of a Split is; raises ValueError where it is not told or does not add up."""
+    """Return the length of each output of a Split; raises ValueError."""
     sizes = settings.integers("split")
     if not sizes and size % n == 0:
         sizes = [size // n] * n
     if len(sizes) != n or sum(sizes) != size:
-        raise ValueError("the pieces do not add up")
+        raise ValueError("the lengths do not add up")
     return sizes
 
 
@@ -134,19 +167,19 @@ def _split(types: Types, settings: Arguments, n: int) -> list[TensorType] | None
 
 
 def reshaped(shape: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape that Reshape gives: 0 keeps a size, -1 takes what is left; raises ValueError."""
+    """Return the shape of a Reshape, in which 0 keeps a size and -1 is computed; raises ValueError."""
     result = [shape[place] if size == 0 else size for place, size in enumerate(asked)]
     if -1 in result:
         known = prod(size for size in result if size != -1)
         result[result.index(-1)] = prod(shape) // known if known else 0
     if prod(result) != prod(shape) or min(result, default=0) < 0:
-        raise ValueError("another number of elements")
+        raise ValueError("the number of elements changes")
     return tuple(result)
 
 
 def _reshape(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
     if len(types) != 1 or "shape" not in settings:
-        return None  # a second input holds the shape
+        return None  # the shape is an unknown input
     shape = reshaped(types[0].shape, settings.integers("shape"))
     return [types[0].with_shape(*shape), TensorType((len(types[0].shape),), "int64")][:n]
 
@@ -155,9 +188,9 @@ def _shape(types: Types, settings: Arguments, n: int) -> list[TensorType] | None
     return [TensorType((len(settings.integers("axes") or types[0].shape),), "int64")] if n == 1 else None
 
 
-def _flatten(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+def _flatten(types: Types, settings: Arguments) -> tuple[int, int]:
     shape, axis = types[0].shape, settings.integer("axis", 1)
-    return [types[0].with_shape(prod(shape[:axis]), prod(shape[axis:]))] if n == 1 else None
+    return prod(shape[:axis]), prod(shape[axis:])
 
 
 def _transpose(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
@@ -185,18 +218,13 @@ def _fill(dtype: str) -> Rule:
     return rule
 
 
-def _softmax_with_loss(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
-    return [types[0], types[0].with_shape()][:n]
-
-
 def first_rows(shape: Sequence[int]) -> int:
-    """Return how many rows of a state are there before the first step, by the shape of what it begins with."""
+    """Return the number of rows in an initial state of this shape."""
     return shape[0] if len(shape) == 3 else 1
 
 
 def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    """Outputs are the rows of states, from one on or from behind, those that they begin with first; behind them
-    kept steps."""
+    """Outputs are rows of states, and the saved steps."""
     steps, batch = types[0].shape[:2]
     starts = dict(
         zip(settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids"), strict=False)
@@ -211,7 +239,7 @@ def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | 
 
 
 def _recurrent_gradient(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    """Outputs are like the sequence, the parameters and what the states begin with, behind gradients from outside."""
+    """Outputs match the sequence, parameters and initial states, which follow gradients."""
     first = len(settings.integers("outputs_with_grads"))
     like = [0, *settings.integers("param"), *settings.integers("initial_recurrent_state_ids")]
     return [types[first + place] for place in like] if n == len(like) else None
@@ -228,7 +256,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("ReluGradient", "SigmoidGradient", "TanhGradient", "SoftmaxGradient"), _like(0)),
     **dict.fromkeys(("LabelCrossEntropyGradient", "AveragedLossGradient", "SumElementsGradient"), _like(0)),
     **dict.fromkeys(("MaxPoolGradient", "AveragePoolGradient", "SoftmaxWithLossGradient", "LRNGradient"), _like(0)),
-    **dict.fromkeys(("SumElements", "AveragedLoss"), _scalar),
+    **dict.fromkeys(("SumElements", "AveragedLoss"), _one(lambda _types, _settings: ())),
     **dict.fromkeys(("Conv", "ConvRelu"), _conv),
     **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
     **dict.fromkeys(("XavierFill", "MSRAFill", "GaussianFill", "UniformFill", "GivenTensorFill"), _fill("float32")),
@@ -241,22 +269,21 @@ RULES: Mapping[str, Rule] = {
     "LSTMUnitGradient": _like(0, 1, 2),
     "SpatialBN": lambda types, _settings, n: [types[0], *[types[1]] * (n - 1)],
     "Accuracy": lambda types, _settings, n: [TensorType(())] if n == 1 else None,
-    "FC": _fc,
-    "FCGradient": _fc_gradient,
+    "FC": _one(lambda types, settings: (*types[0].shape[: settings.integer("axis", 1)], types[1].shape[0])),
+    "FCGradient": lambda types, _settings, n: [types[1], types[1].with_shape(types[1].shape[0]), types[0]][:n],
     "MatMul": _matmul,
-    **dict.fromkeys(("AddGradient", "SubGradient", "MulGradient"), _like_gradients(1)),
+    **dict.fromkeys(("AddGradient", "SubGradient", "MulGradient"), lambda types, _settings, n: list(types[1 : 1 + n])),
     "ConvGradient": _conv_gradient,
-    "LabelCrossEntropy": _rows,
-    "SoftmaxWithLoss": _softmax_with_loss,
+    "LabelCrossEntropy": _one(lambda types, _settings: (types[0].shape[0],)),
+    "SoftmaxWithLoss": lambda types, _settings, n: [types[0], types[0].with_shape()][:n],
     "Concat": _concat,
     "DepthConcat": _concat,
     "Split": _split,
     "Reshape": _reshape,
     "Shape": _shape,
-    "Flatten": _flatten,
+    "Flatten": _one(_flatten),
     "Transpose": _transpose,
     "Tile": _tile,
     "RecurrentNetwork": _recurrent,
     "RecurrentNetworkGradient": _recurrent_gradient,
 }
-"""Rules by kind of op; where the last output may be missing, the rule gives as many as are asked for."""

@@ -1,4 +1,4 @@
-"""What a blob holds: a type of elements and a shape."""
+"""Element types and shapes of blobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,31 +8,29 @@ BYTES_OF: Mapping[str, int] = {
     "float32": 4, "int32": 4, "uint8": 1, "bool": 1, "int8": 1, "uint16": 2, "int16": 2, "int64": 8, "float16": 2,
     "float64": 8,
 }  # fmt: skip
-"""Bytes of an element."""
+"""Bytes per element."""
 CAFFE2_TYPES: Mapping[int, str] = {
     1: "float32", 2: "int32", 3: "uint8", 5: "bool", 6: "uint8", 7: "int8", 8: "uint16", 9: "int16", 10: "int64",
     12: "float16", 13: "float64",
 }  # fmt: skip
-"""Types by the numbers of Caffe2's TensorProto."""
+"""By number in Caffe2's TensorProto."""
 ONNX_TYPES: Mapping[int, str] = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
     11: "float64",
 }  # fmt: skip
-"""Types by the numbers of ONNX, which value_info.json uses."""
+"""By number in ONNX and value_info.json."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """The elements of a blob and its shape."""
+    """Element type and shape of a blob."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the contents."""
         return prod(self.shape) * BYTES_OF[self.dtype]
 
     def with_shape(self, *shape: int) -> "TensorType":
-        """Return a type of the same elements."""
         return TensorType(shape, self.dtype)

@@ -1,69 +1,145 @@
-"""Branch-safe recycling: sharing that stays right when an executor runs independent branches at once."""
+"""Sharing that stays valid when an executor runs independent branches at once."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
+from lowtide.core.errors import GraphError, UnsupportedError
 from lowtide.core.index_spaces import OpId
 from lowtide.frameworks.caffe2.sharing.branch_walk import BranchWalk
-from lowtide.frameworks.caffe2.sharing.dependences import ancestors, follow_one_another
-from lowtide.frameworks.caffe2.sharing.memonger_tokens import token_renames
+from lowtide.frameworks.caffe2.sharing.memonger_rules import token_renames
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
+from lowtide.frameworks.caffe2.sharing.orders import ancestors, never_overlap
 from lowtide.frameworks.caffe2.sharing.rename import SharedNet, blobs_by_name, members_of, share_by
-from lowtide.frameworks.caffe2.sharing.verify_sharing import is_same_but_for_names, verify_equality, verify_in_place
+from lowtide.frameworks.caffe2.sharing.verify_sharing import differ_only_in_names, verify_equality, verify_in_place
+
+_LAST_ACTIVATIONS = 2
 
 
 def share_branch_safe(
     net: NamedNet, heads: Collection[str], ops: Collection[OpId], shareable: Collection[str], scope: str
 ) -> SharedNet:
-    """Let the shareable blobs of some ops take over one another's storage, whatever runs in parallel.
+    """Let the shareable blobs of some ops share storage, for any parallel execution.
 
-    The walk is depth first, from the ops that read the heads and then from all other roots. It enters an op once all
-    that the op waits for was seen. A slot is free after the last reader of its blob. An output seen for the first time
-    takes a free slot whose every touch comes before this op in all executions: so of two branches only the first finds
-    it. Where sizes are known, it takes the smallest free slot that suffices, else the largest; without sizes, the one
-    shared most. The same walk also joins the slots that memonger itself would fill, where those are right; of the two
-    results the one with fewer bytes is taken, of equal ones and without sizes the joined slots. Slots are named
-    `<scope>__m<k>_shared`, or keep the name of a blob that no op of `ops` wrote. External inputs and outputs, blobs
-    that no op writes, and blobs of different devices never share. The result is verified.
+    The walk is depth first, from the readers of the heads, then from other roots. An output gets a slot whose users all
+    run before it in every execution: the smallest that suffices, else the largest, or without sizes the most shared. If
+    memonger's slots are valid, a second walk merges them, and the smaller result counts. Slots are named
+    `<scope>__m<k>_shared`, or after a blob from outside `ops`. External blobs, blobs without writer, and blobs of
+    different devices never share. The result is verified.
 
-    Source: Caffe2 memonger, compute_blob_recycling_for_dag; see `token_renames` for the original. Mended: the original
-    tells branches by tokens, which ignore readers outside `ops` and second writers; ancestors are exact. It stops at
-    ops without inputs, and overwrites external outputs. Complexity: O(n e / 64 + n * free slots) time, n * n / 8 bytes.
-    Guarantees: never more bytes than memonger where its result is right, whatever the sizes.
+    Source: Caffe2 memonger, compute_blob_recycling_for_dag, with ancestors instead of tokens; see `token_renames`.
+    Complexity: O(n e / 64 + n * free slots) time, n * n / 8 bytes.
+    Guarantees: never more bytes than a valid result of memonger, for any sizes.
     """
-    return share_from(net, heads, ops, shareable, scope, token_renames(net, heads, ops, shareable))
+    return _share_from(net, heads, ops, shareable, scope, token_renames(net, heads, ops, shareable))
 
 
-def share_from(
+def share_inference(
+    net: NamedNet, input_blobs: Collection[str], scope: str = "", *, never_share: Collection[str] = ()
+) -> SharedNet:
+    """Let all blobs except external ones share, from `input_blobs` on; see `share_branch_safe`.
+
+    Source: Caffe2 memonger, optimize_inference_for_dag. Raises UnsupportedError for a net with gradient ops, GraphError
+    if an op reads a blob before it is written.
+    """
+    written: set[str] = set(net.external_inputs)
+    for position, (op, reads, writes) in enumerate(zip(net.ops, net.reads, net.writes, strict=True)):
+        if op.is_gradient:
+            raise UnsupportedError(f"op {position} ({op.kind}) is a gradient op; use share_gradients for training nets")
+        missing = [blob for blob in reads if blob not in written]
+        if missing:
+            raise GraphError(
+                f"op {position} ({op.kind}) reads {missing[0]!r}, which no op before it writes; declare it an external "
+                "input"
+            )
+        written.update(writes)
+    shareable = set(net.blobs).difference(net.externals, never_share)
+    return share_branch_safe(net, input_blobs, range(len(net.ops)), shareable, scope)
+
+
+def share_gradients(
+    net: NamedNet,
+    losses: Collection[str],
+    param_grads: Collection[str],
+    scope: str,
+    *,
+    never_share: Collection[str] = (),
+    share_activations: bool = False,
+) -> SharedNet:
+    """Let gradients of activations share storage, from the losses on; see `share_branch_safe`.
+
+    Gradients are blobs with `_grad` in their name and the scope (`_<scope>` if split) as its prefix, without
+    `param_grads` and `never_share`. With `share_activations`, outputs of ops with the weight `<output>_w` may share,
+    too, except for the last two, which callers often read, and only if that saves memory.
+
+    Source: Caffe2 memonger, share_grad_blobs, which omits sums of gradients over several layers.
+    """
+    prefix = f"{scope}/" if scope and not scope.endswith("/") else scope
+    kept = {*param_grads, *never_share}
+    gradients = {
+        blob for blob in net.blobs if "_grad" in blob and blob.startswith((prefix, f"_{prefix}")) and blob not in kept
+    }
+    only_gradients = _share_with(net, losses, gradients, set(), prefix)
+    if not share_activations:
+        return only_gradients
+    with_activations = _share_with(net, losses, gradients, set(_activations(net)) - kept, prefix)
+    return min(with_activations, only_gradients, key=lambda shared: _cost(net, shared))
+
+
+def _share_with(
+    net: NamedNet, losses: Collection[str], gradients: Collection[str], activations: set[str], prefix: str
+) -> SharedNet:
+    unsplit = {blob for blob in gradients if blob.endswith("_grad")}
+    memonger = token_renames(net, losses, _ops_with(net, unsplit), unsplit | activations)
+    return _share_from(net, losses, _ops_with(net, gradients), activations.union(gradients), prefix, memonger)
+
+
+def _ops_with(net: NamedNet, blobs: Collection[str]) -> list[OpId]:
+    wanted = frozenset(blobs)
+    touches = zip(net.reads, net.writes, strict=True)
+    return [op for op, (reads, writes) in enumerate(touches) if not wanted.isdisjoint((*reads, *writes))]
+
+
+def _activations(net: NamedNet) -> list[str]:
+    found = [
+        blob for op in net.ops for blob in op.outputs if f"{blob}_w" in op.inputs and blob not in net.external_outputs
+    ]
+    return found[:-_LAST_ACTIVATIONS]
+
+
+def _cost(net: NamedNet, shared: SharedNet) -> int:
+    return shared.statistics.bytes_after if net.sizes else len(shared.net.blobs)
+
+
+def _share_from(
     net: NamedNet,
     heads: Collection[str],
     ops: Collection[OpId],
     shareable: Collection[str],
     scope: str,
-    theirs: Mapping[str, str] | None,
+    memonger: Mapping[str, str] | None,
 ) -> SharedNet:
-    """Do what `share_branch_safe` does, with `theirs` for what memonger would make of the net, right or wrong."""
+    """Share as `share_branch_safe` does, given the renames of memonger, valid or not."""
     before = ancestors(net)
     may_share = {blob for writes in net.writes for blob in writes}.intersection(shareable) - net.externals
     found: list[list[list[str]]] = []
-    if theirs and _is_right(net, theirs, may_share, before):
-        found.append(members_of(BranchWalk(net, heads, ops, may_share, before, theirs).slots(), theirs))
+    if memonger and _is_valid(net, memonger, may_share, before):
+        found.append(members_of(BranchWalk(net, heads, ops, may_share, before, memonger).slots(), memonger))
     if net.sizes or not found:
         found.append(BranchWalk(net, heads, ops, may_share, before, {}).slots())
     produced = {blob for op in ops for blob in net.writes[op]}
-    named = [_named(net, slots, produced, scope) for slots in found]
-    shared = min(named, key=lambda shared: shared.statistics.bytes_after)
+    shared = min(
+        (_named(net, slots, produced, scope) for slots in found), key=lambda shared: shared.statistics.bytes_after
+    )
     verify_equality(net, shared.net)
     verify_in_place(net, shared.net)
     return shared
 
 
-def _is_right(net: NamedNet, renames: Mapping[str, str], may_share: Collection[str], before: Sequence[int]) -> bool:
-    """Whether blobs may have one name, whatever runs in parallel."""
+def _is_valid(net: NamedNet, renames: Mapping[str, str], may_share: Collection[str], before: Sequence[int]) -> bool:
     slots = blobs_by_name(renames).values()
     if any(blob not in may_share or net.devices[blob] != net.devices[slot[0]] for slot in slots for blob in slot):
         return False
-    return follow_one_another(net, slots, before) and is_same_but_for_names(net, share_by(net, renames).net)
+    return never_overlap(net, slots, before) and differ_only_in_names(net, share_by(net, renames).net)
 
 
 def _named(net: NamedNet, slots: Iterable[Sequence[str]], produced: Collection[str], scope: str) -> SharedNet:
@@ -77,5 +153,5 @@ def _named(net: NamedNet, slots: Iterable[Sequence[str]], produced: Collection[s
 
 
 def _free_names(net: NamedNet, scope: str) -> Iterator[str]:
-    taken = {*net.blobs, *net.inner_reads, *net.inner_writes, *net.external_outputs}
-    return (name for name in (f"{scope}__m{number}_shared" for number in count()) if name not in taken)
+    used = {*net.blobs, *net.inner_reads, *net.inner_writes, *net.external_outputs}
+    return (name for name in (f"{scope}__m{number}_shared" for number in count()) if name not in used)

@@ -1,4 +1,4 @@
-"""The walk behind branch-safe recycling: which slots are free for an op whatever an executor runs at once."""
+"""Walk over the branches of a net that finds the slots free in every execution."""
 
 from bisect import bisect_left, insort
 from collections import Counter
@@ -13,8 +13,6 @@ from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
 
 @dataclass(slots=True)
 class _Slot:
-    """Storage that blobs hold one after the other."""
-
     blobs: list[str]
     size: int
     number: int
@@ -28,7 +26,7 @@ def _size(entry: _FreeSlot) -> int:
 
 
 class BranchWalk:
-    """One walk over the ops of a net; see `share_branch_safe`."""
+    """One walk; see `share_branch_safe`."""
 
     def __init__(
         self,
@@ -39,17 +37,14 @@ class BranchWalk:
         before: Sequence[int],
         names: Mapping[str, str],
     ) -> None:
-        """`before` are the ancestors of every op, as bits; blobs that share already have a name in common in `names`.
-
-        Such blobs are one after the other in every execution, and in the result they are that name.
-        """
+        """Take the ancestors of every op as bits, and names for blobs that share already."""
         self._net = net
         self._ops = sorted(set(ops))
         self._heads = list(dict.fromkeys(heads))
         self._shareable = frozenset(shareable)
         self._slots: list[_Slot] = []
         self._slot_of: dict[str, _Slot] = {}
-        self._free: list[_FreeSlot] = []  # ascending; by size, or without sizes the most shared first
+        self._free: list[_FreeSlot] = []  # ascending by size; without sizes, the most shared first
         self._ancestors = before
         self._waited_for = 0
         for ops_before in before:
@@ -64,8 +59,8 @@ class BranchWalk:
         self._link()
 
     def _touch(self) -> None:
-        self._touches: dict[str, int] = {}  # per name, the ops that touch it, as bits
-        self._first: dict[str, OpId] = {}  # per name, the op that writes it before anything else touches it
+        self._touches: dict[str, int] = {}  # ops that touch each name, as bits
+        self._first: dict[str, OpId] = {}  # the op that writes each name before any other touch
         for op, (reads, writes) in enumerate(zip(self._net.reads, self._net.writes, strict=True)):
             for blob in writes:
                 if blob not in reads and self._name_of[blob] not in self._touches:
@@ -74,7 +69,6 @@ class BranchWalk:
                 self._touches[name] = self._touches.get(name, 0) | 1 << op
 
     def _link(self) -> None:
-        """Find for every op the later ones that read what it wrote, and what they still wait for."""
         followed = self._shareable.union(self._heads)
         self._readers: dict[str, list[OpId]] = {}
         self._waits: dict[OpId, set[OpId]] = {op: set() for op in self._ops}
@@ -91,7 +85,7 @@ class BranchWalk:
             self._unread[self._name_of[blob]] += len(readers)
 
     def slots(self) -> list[list[str]]:
-        """Walk, and return the blobs of every slot, one after the other; those that share already as their name."""
+        """Walk, and return the names in every slot, one after the other."""
         seen: set[OpId] = set()
         from_heads = (op for head in self._heads for op in self._readers.get(head, []))
         for root in (*from_heads, *self._ops):
@@ -109,7 +103,7 @@ class BranchWalk:
         return [slot.blobs for slot in self._slots]
 
     def _enter(self, op: OpId, seen: set[OpId]) -> Iterator[tuple[OpId, OpId]]:
-        """Place the outputs of an op, free what it is the last to read, and return the ways on from it."""
+        """Place outputs, free blobs that are read last, and return the edges to readers."""
         seen.add(op)
         for blob in self._net.writes[op]:
             if blob in self._shareable and self._first.get(self._name_of[blob]) == op:
@@ -124,7 +118,6 @@ class BranchWalk:
         return ((op, after) for after in dict.fromkeys(readers))
 
     def _put(self, name: str, op: OpId) -> None:
-        """Take the best free slot for what an op defines, or a new one."""
         size, device, not_before = self._sizes[name], self._devices[name], ~self._ancestors[op]
         for place in self._by_preference(size):
             slot = self._free[place][-1]
@@ -137,13 +130,13 @@ class BranchWalk:
         self._open(name)
 
     def _by_preference(self, size: int) -> Iterable[int]:
-        """Places in the list of free slots: the smallest that suffices first, then the largest of the others."""
+        """Return positions of free slots: up from the smallest that suffices, then down."""
         fitting = bisect_left(self._free, size, key=_size) if self._net.sizes else 0
         return chain(range(fitting, len(self._free)), range(fitting - 1, -1, -1))
 
     def _release(self, name: str) -> None:
         if self._touches[name] & ~self._waited_for:
-            return  # nothing comes after all that touch it
+            return  # no op runs after all that touch it
         slot = self._slot_of.get(name) or self._open(name)
         key = (slot.size, "") if self._net.sizes else (-len(slot.blobs), slot.blobs[0])
         insort(self._free, (key, slot.number, slot), key=itemgetter(0, 1))

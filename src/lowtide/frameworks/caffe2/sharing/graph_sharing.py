@@ -1,4 +1,4 @@
-"""Slots for the buffers of a graph."""
+"""Slots for the buffers of a graph, and slots as offsets in an arena."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,27 +12,25 @@ from lowtide.engine.analysis.live_ranges import live_ranges
 from lowtide.engine.analysis.storage_blocks import storage_blocks
 from lowtide.engine.graph import Graph
 from lowtide.engine.graph.reorder import is_valid_order
-from lowtide.frameworks.caffe2.sharing.slot_arrays import Intervals
-from lowtide.frameworks.caffe2.sharing.slot_search import search
+from lowtide.frameworks.caffe2.sharing.slot_search import Integers, Intervals, greedy, search, slot_sizes
 from lowtide.frameworks.caffe2.sharing.slots import WORK_LIMIT
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Sharing:
-    """Which buffers hold the same storage, one after the other."""
+    """Slots for the buffers of a graph."""
 
-    slot_of: NDArray[np.int64]
-    """Slot of every buffer; -1 for persistent buffers and those that are never live."""
-    slot_sizes: NDArray[np.int64]
-    """Bytes of every slot."""
+    slot_of: Integers
+    """Slot of every buffer, -1 if it is persistent or never live."""
+    slot_sizes: Integers
     slot_spaces: NDArray[np.int16]
-    """Memory space of every slot, as its position in the graph."""
+    """Position of the memory space of every slot."""
     slot_bytes: Mapping[str, int]
-    """Bytes of all slots together, by memory space name; the scratch of ops is not in a slot."""
+    """Bytes by memory space name, without scratch."""
     lower_bound_bytes: Mapping[str, int]
-    """No slots for these live ranges need less, by memory space name."""
+    """Lower bound for these live ranges, by memory space name."""
     optimal: bool
-    """Whether no slots for these live ranges need less in any memory space."""
+    """Whether the slots meet every lower bound."""
 
 
 def share(
@@ -43,12 +41,10 @@ def share(
     algorithm: str = "optimal",
     work_limit: int = WORK_LIMIT,
 ) -> Sharing:
-    """Return a slot for every buffer that is live in an order of the graph's ops, the program order by default.
+    """Return slots for the buffers that are live in an order of the ops, by default the program order.
 
-    Buffers may share a slot where no two of them are live at once. With `in_place`, a buffer that takes over another
-    one's storage through an in-place pair is in its slot. Persistent buffers never share. `algorithm` is "greedy"
-    (memonger's) or "optimal", which looks at `work_limit` slots per memory space at most and is never worse. The result
-    is verified. Raises UsageError for another algorithm, a negative limit, or an order that is not valid.
+    In-place pairs share a slot if `in_place`, persistent buffers never. `algorithm` is "greedy" or "optimal", which
+    visits at most `work_limit` slots per memory space and is never worse. The result is verified. Raises UsageError.
     """
     if algorithm not in ("greedy", "optimal") or work_limit < 0:
         raise UsageError(f"algorithm {algorithm!r}, work limit {work_limit}: give greedy or optimal, and 0 or more")
@@ -59,8 +55,8 @@ def share(
     ranges = live_ranges(graph, problem.plan(chosen))
     blocks = storage_blocks(graph, ranges)
     slot_of_block = np.zeros(len(blocks), np.int64)
-    slot_sizes: list[int] = []
-    slot_spaces: list[int] = []
+    sizes: list[int] = []
+    spaces: list[int] = []
     totals: dict[str, int] = {}
     bounds: dict[str, int] = {}
     optimal = True
@@ -69,31 +65,54 @@ def share(
         intervals = Intervals(blocks.first_steps[here], blocks.last_steps[here] - 1, blocks.sizes[here])
         found = search(intervals, work_limit if algorithm == "optimal" else 0)
         _verify(intervals, found.slot_of, space.name)
-        largest = np.zeros(int(found.slot_of.max(initial=-1)) + 1, np.int64)
-        np.maximum.at(largest, found.slot_of, intervals.sizes)
-        slot_of_block[here] = found.slot_of + len(slot_sizes)
-        slot_sizes += largest.tolist()
-        slot_spaces += [position] * len(largest)
-        totals[space.name] = sum(largest.tolist())
+        largest: list[int] = slot_sizes(intervals, found.slot_of).tolist()
+        slot_of_block[here] = found.slot_of + len(sizes)
+        sizes += largest
+        spaces += [position] * len(largest)
+        totals[space.name] = sum(largest)
         bounds[space.name] = found.lower_bound_bytes
         optimal = optimal and found.optimal
     slot_of = np.full(graph.n_buffers, -1, np.int64)
     slot_of[ranges.buffers] = slot_of_block[blocks.of_residency]
     return Sharing(
         slot_of=slot_of,
-        slot_sizes=np.asarray(slot_sizes, np.int64),
-        slot_spaces=np.asarray(slot_spaces, np.int16),
+        slot_sizes=np.asarray(sizes, np.int64),
+        slot_spaces=np.asarray(spaces, np.int16),
         slot_bytes=totals,
         lower_bound_bytes=bounds,
         optimal=optimal,
     )
 
 
-def _verify(intervals: Intervals, slot_of: NDArray[np.int64], space: str) -> None:
-    """Check that no block of a slot begins before the one in front of it has ended; raises VerificationError."""
+def _verify(intervals: Intervals, slot_of: Integers, space: str) -> None:
     order = np.lexsort((intervals.begins, slot_of))
     former, latter = order[:-1], order[1:]
     clash = (slot_of[former] == slot_of[latter]) & (intervals.ends[former] >= intervals.begins[latter])
     if clash.any():
         slot = int(slot_of[former[np.flatnonzero(clash)[0]]])
-        raise VerificationError(f"slot {slot} of space {space!r} holds two buffers that are live at once; share anew")
+        raise VerificationError(f"slot {slot} of space {space!r} holds two buffers that are live at once; share again")
+
+
+def slot_offsets(
+    first: Integers, last: Integers, sizes: Integers, *, alignment: int = 1, work_limit: int = 0
+) -> Integers:
+    """Return an offset in bytes per buffer, with one part of the arena per slot. Live ranges are half-open.
+
+    Slots are greedy if `work_limit` is 0, else searched. Sizes are rounded up to the alignment. Guarantees: feasible,
+    deterministic; no bound. Raises UsageError for invalid arrays or numbers.
+    """
+    if not len(first) == len(last) == len(sizes):
+        raise UsageError(f"{len(first)} starts, {len(last)} ends and {len(sizes)} sizes; give one of each per buffer")
+    if alignment < 1 or work_limit < 0:
+        raise UsageError(f"alignment {alignment} and work limit {work_limit}; give at least 1 and at least 0")
+    wrong = np.flatnonzero((first >= last) | (sizes < 0))
+    if len(wrong):
+        at = int(wrong[0])
+        raise UsageError(f"buffer {at}: live from {first[at]} to {last[at]} with {sizes[at]} bytes is no valid buffer")
+    if sum(np.asarray(sizes).tolist()) + len(sizes) * alignment >= 2**63:
+        raise UsageError("all sizes together exceed 2**63 - 1 bytes; give smaller sizes")
+    rounded = -(-np.asarray(sizes, np.int64) // alignment) * alignment
+    intervals = Intervals(np.asarray(first, np.int64), np.asarray(last, np.int64) - 1, rounded)
+    slot_of = search(intervals, work_limit).slot_of if work_limit else greedy(intervals)
+    sizes_of_slots = slot_sizes(intervals, slot_of)
+    return (np.cumsum(sizes_of_slots) - sizes_of_slots)[slot_of]

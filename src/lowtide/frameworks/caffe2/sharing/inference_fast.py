@@ -1,36 +1,33 @@
-"""memonger's sharing in one pass over a net whose ops run one after the other."""
+"""Sharing in one pass over a net that runs its ops in program order."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from lowtide.core.index_spaces import OpId
-from lowtide.frameworks.caffe2.sharing.memonger_one_pass import one_pass_renames
+from lowtide.frameworks.caffe2.sharing.memonger_rules import one_pass_renames
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
 from lowtide.frameworks.caffe2.sharing.rename import SharedNet, members_of, share_by
-from lowtide.frameworks.caffe2.sharing.verify_sharing import is_same_but_for_names, verify_equality, verify_in_place
+from lowtide.frameworks.caffe2.sharing.verify_sharing import differ_only_in_names, verify_equality, verify_in_place
 
 _Span = tuple[OpId, OpId]
 
 
 def share_inference_fast(net: NamedNet, never_share: Collection[str] = ()) -> SharedNet:
-    """Let blobs share in one pass over a net whose ops run one after the other, in their order.
+    """Let blobs share in one pass over a net that runs its ops in program order.
 
-    A blob takes over what was freed last on its device, of the inputs of one op the first; sizes are not looked at.
-    External inputs and outputs and the blobs in `never_share` keep their storage, as do blobs that nobody reads once
-    they have it. A blob that is written anew is free from the last reader of its old contents to the write. The same
-    pass also joins the slots that memonger itself would fill, where those are right; of the two results the one with
-    fewer bytes is taken, of equal ones and without sizes the joined slots. Shared blobs are named `__m<k>_shared`; a
-    net that has such names already comes back as it is. The result is verified.
+    A blob reuses the slot freed last on its device; of the inputs of one op, the first counts as last. External blobs,
+    `never_share`, and unread blobs do not share. If memonger's slots are valid, a second pass merges them, and the
+    smaller result counts. Slots are named `__m<k>_shared`; nets with such names stay unchanged. Results are verified.
 
-    Source: Caffe2 memonger, optimize_inference_net; see `one_pass_renames` for the original. Mended: the original frees
-    a blob that is written anew and forgets that. Complexity: O(n + e), and O(free slots) for each blob beside one that
-    is written anew. Guarantees: never more bytes than memonger where its result is right, whatever the sizes.
+    Source: Caffe2 memonger, optimize_inference_net, which ignores later writes of a freed blob; see `one_pass_renames`.
+    Complexity: O(n + e), and O(free slots) per blob if blobs are written again.
+    Guarantees: never more bytes than a valid result of memonger, for any sizes.
     """
     kept = net.externals.union(never_share)
     found: list[list[list[str]]] = []
-    theirs = one_pass_renames(net, kept)
-    if _is_right(net, theirs):
-        found.append(members_of(_slots(share_by(net, theirs).net, kept), theirs))
+    memonger = one_pass_renames(net, kept)
+    if _is_valid(net, memonger):
+        found.append(members_of(_slots(share_by(net, memonger).net, kept), memonger))
     if net.sizes or not found:
         found.append(_slots(net, kept))
     shared = min((_named(net, slots) for slots in found), key=lambda found: found.statistics.bytes_after)
@@ -39,10 +36,9 @@ def share_inference_fast(net: NamedNet, never_share: Collection[str] = ()) -> Sh
     return shared
 
 
-def _is_right(net: NamedNet, renames: Mapping[str, str]) -> bool:
-    """Whether blobs may have one name, in the order of the ops."""
+def _is_valid(net: NamedNet, renames: Mapping[str, str]) -> bool:
     same_devices = all(net.devices[blob] == net.devices[name] for blob, name in renames.items())
-    return same_devices and is_same_but_for_names(net, share_by(net, renames).net)
+    return same_devices and differ_only_in_names(net, share_by(net, renames).net)
 
 
 def _slots(net: NamedNet, kept: Collection[str]) -> list[list[str]]:
@@ -65,7 +61,7 @@ def _named(net: NamedNet, slots: Sequence[Sequence[str]]) -> SharedNet:
 
 
 def _spans(net: NamedNet) -> dict[str, list[_Span]]:
-    """Return for every blob that is written before it is read the ops from each write to the last reader of that."""
+    """Return the spans from writes to last readers, for blobs written before they are read."""
     spans: dict[str, list[_Span]] = {}
     from_outside: set[str] = set()
     read: set[str] = set()
@@ -85,22 +81,20 @@ def _spans(net: NamedNet) -> dict[str, list[_Span]]:
 
 
 class _OnePass:
-    """Which slots are free while the ops pass by."""
-
     def __init__(self, net: NamedNet, spans: dict[str, list[_Span]], kept: Collection[str]) -> None:
         self._net = net
         self._spans = spans
         self._kept = kept
-        self._free: dict[str | None, list[int]] = {}  # by device, what was freed last comes last
-        self._later: list[list[_Span]] = []  # by slot, when blobs in it are written anew
+        self._free: dict[str | None, list[int]] = {}  # by device, last freed last
+        self._later: list[list[_Span]] = []  # later spans of the blobs in each slot
         self._begins = {blob: {begin for begin, _ in found} for blob, found in spans.items()}
         self._ends = {blob: {end for _, end in found} for blob, found in spans.items()}
         self.slot_of: dict[str, int] = {}
         self.members: list[list[str]] = []
-        """By slot, its blobs."""
+        """The blobs of each slot."""
 
     def write(self, blob: str, op: OpId) -> None:
-        """Give a blob that begins storage; take the storage of one that begins anew out of the free ones."""
+        """Give a new blob a slot, or reserve the slot of a blob that is written again."""
         if blob not in self._spans or blob in self._kept or op not in self._begins[blob]:
             return
         free = self._free.setdefault(self._net.devices[blob], [])
@@ -108,7 +102,7 @@ class _OnePass:
             free.remove(self.slot_of[blob])
             return
         spans = self._spans[blob]
-        fitting = (place for place in range(len(free) - 1, -1, -1) if _apart(spans, self._later[free[place]]))
+        fitting = (place for place in range(len(free) - 1, -1, -1) if _are_disjoint(spans, self._later[free[place]]))
         place = next(fitting, None)
         slot = len(self.members) if place is None else free.pop(place)
         if place is None:
@@ -119,10 +113,10 @@ class _OnePass:
         self._later[slot].extend(spans[1:])
 
     def release(self, blob: str, op: OpId) -> None:
-        """Free the storage of a blob whose contents nobody reads after an op."""
+        """Free the slot of a blob after its last reader."""
         if blob in self.slot_of and op in self._ends[blob]:
             self._free[self._net.devices[blob]].append(self.slot_of[blob])
 
 
-def _apart(spans: Iterable[_Span], others: Iterable[_Span]) -> bool:
+def _are_disjoint(spans: Iterable[_Span], others: Iterable[_Span]) -> bool:
     return all(former[1] < latter[0] for former, latter in pairwise(sorted((*spans, *others))))

@@ -1,26 +1,25 @@
-"""A net as runtimes see it that know storage by name only: ops, and the names of the blobs they read and write."""
+"""Nets over named blobs: ops, the names that they read and write, and live ranges of blobs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 
-from lowtide.core.errors import GraphError
-from lowtide.core.index_spaces import OpId, SpaceId
+from lowtide.core.errors import GraphError, UsageError
+from lowtide.core.index_spaces import OpId, Place, SpaceId
 from lowtide.engine.graph import Graph, Lifetime
 
 _LARGEST_SIZE = 2**62
 
 
-def is_size(size: object) -> bool:
-    """Whether something is a number of bytes that any storage could have."""
+def _is_size(size: object) -> bool:
     return isinstance(size, int) and not isinstance(size, bool) and 0 <= size < _LARGEST_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedOp:
-    """One op over blobs; a name among both inputs and outputs is used in place."""
+    """One op over blobs. A blob among both inputs and outputs is used in place."""
 
     kind: str
     inputs: tuple[str, ...] = ()
@@ -30,21 +29,20 @@ class NamedOp:
     is_gradient: bool = False
     """Whether the op belongs to the backward pass."""
     after: tuple[OpId, ...] = ()
-    """Positions of earlier ops that must run before, whatever they read and write."""
+    """Positions of earlier ops that must run first."""
     step_nets: tuple["NamedNet", ...] = ()
-    """Nets that a recurrent op runs once a time step; they see the blobs of the net around them by name."""
+    """Nets that a recurrent op runs in each step, with access to all outer blobs."""
     renames: tuple[tuple[str, str], ...] = ()
-    """Blobs of a recurrent op that were renamed, with their new names."""
+    """Renamed blobs of a recurrent op, with their new names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamedNet:
-    """Ops in a valid order over blobs known by name.
+    """Ops in a valid order over named blobs.
 
-    External inputs and outputs hold what the caller put there or wants to find there, so nobody else may use their
-    storage. `sizes` are in bytes, for the blobs whose size is known. A blob lies on the device that `blob_devices`
-    names, else on that of its first writer, else on that of its first reader. Raises GraphError for an `after` that
-    names no earlier op, and for an impossible size.
+    External inputs and outputs belong to the caller, so they never share. Known `sizes` are in bytes. A blob is on its
+    device in `blob_devices`, else on that of its first writer or reader. Raises GraphError for an `after` that names no
+    earlier op, and for an impossible size.
     """
 
     ops: tuple[NamedOp, ...]
@@ -60,15 +58,14 @@ class NamedNet:
                     f"op {position} ({op.kind}): 'after' must name earlier ops by position, got {op.after}"
                 )
         for blob, size in self.sizes.items():
-            if not is_size(size):
+            if not _is_size(size):
                 raise GraphError(f"blob {blob!r}: size {size!r} is out of range; give bytes from 0 to 2**62 - 1")
 
     @classmethod
     def from_graph(cls, graph: Graph) -> "NamedNet":
-        """View a graph by the names of its buffers.
+        """Return a graph as a net over the names of its buffers, without callees.
 
-        Mutated buffers are both inputs and outputs. Persistent buffers and inputs are external inputs, outputs are
-        external outputs. Callees have names of their own and stay out.
+        Mutated buffers are inputs and outputs. Persistent buffers and inputs are external inputs.
         """
         names, spaces = graph.buffer_names, [space.name for space in graph.spaces]
         ops: list[NamedOp] = []
@@ -101,50 +98,44 @@ class NamedNet:
 
     @cached_property
     def externals(self) -> frozenset[str]:
-        """External inputs and outputs together."""
+        """External inputs and outputs."""
         return frozenset((*self.external_inputs, *self.external_outputs))
 
     @cached_property
     def blobs(self) -> tuple[str, ...]:
-        """Every blob that an op touches, in the order of first touches, inputs before outputs."""
+        """Every blob that an op touches, in order of first touch."""
         touches = zip(self.reads, self.writes, strict=True)
         return tuple(dict.fromkeys(blob for reads, writes in touches for blob in (*reads, *writes)))
 
     @cached_property
     def reads(self) -> tuple[tuple[str, ...], ...]:
-        """Per op, the blobs it reads, each once; what its step nets read from this net is among them."""
+        """Blobs that each op and its step nets read, once each."""
         return tuple(
-            tuple(dict.fromkeys((*op.inputs, *self._seen(name for net in op.step_nets for name in net.inner_reads))))
-            if op.step_nets
-            else tuple(dict.fromkeys(op.inputs))
-            for op in self.ops
+            self._with_outer(op.inputs, (name for net in op.step_nets for name in net.inner_reads)) for op in self.ops
         )
 
     @cached_property
     def writes(self) -> tuple[tuple[str, ...], ...]:
-        """Per op, the blobs it writes, each once; what its step nets write in this net is among them."""
+        """Blobs that each op and its step nets write, once each."""
         return tuple(
-            tuple(dict.fromkeys((*op.outputs, *self._seen(name for net in op.step_nets for name in net.inner_writes))))
-            if op.step_nets
-            else tuple(dict.fromkeys(op.outputs))
-            for op in self.ops
+            self._with_outer(op.outputs, (name for net in op.step_nets for name in net.inner_writes)) for op in self.ops
         )
 
     @cached_property
     def inner_reads(self) -> tuple[str, ...]:
-        """Every name that the net may read from a net around it."""
+        """Every name that this net may read from an outer net."""
         inner = (name for op in self.ops for net in op.step_nets for name in net.inner_reads)
         return tuple(dict.fromkeys((*self.external_inputs, *(name for op in self.ops for name in op.inputs), *inner)))
 
     @cached_property
     def inner_writes(self) -> tuple[str, ...]:
-        """Every name that the net may write in a net around it."""
+        """Every name that this net may write in an outer net."""
         inner = (name for op in self.ops for net in op.step_nets for name in net.inner_writes)
         return tuple(dict.fromkeys((*(name for op in self.ops for name in op.outputs), *inner)))
 
     @cached_property
     def devices(self) -> Mapping[str, str | None]:
-        """The device of every blob that an op touches; a writer says more than a reader."""
+        """The device of every blob that an op touches."""
         result: dict[str, str | None] = dict(self.blob_devices)
         for touches in (self.writes, self.reads):
             for op, blobs in zip(self.ops, touches, strict=True):
@@ -154,7 +145,7 @@ class NamedNet:
 
     @cached_property
     def edges(self) -> tuple[tuple[OpId, OpId], ...]:
-        """Which later op must wait for which earlier one, sorted; see `interference_edges`."""
+        """See `interference_edges`."""
         readers: defaultdict[str, list[OpId]] = defaultdict(list)
         writers: defaultdict[str, list[OpId]] = defaultdict(list)
         edges: set[tuple[OpId, OpId]] = set()
@@ -168,11 +159,11 @@ class NamedNet:
         return tuple(sorted(edges))
 
     def size_of(self, blob: str) -> int:
-        """Return the size of a blob in bytes, 1 where it is unknown."""
+        """Return the size of a blob in bytes, 1 if it is unknown."""
         return self.sizes.get(blob, 1)
 
     def reordered(self, order: Sequence[OpId]) -> "NamedNet":
-        """Return the net with its ops in the given order, which is trusted."""
+        """Return the net with its ops in the given order, which is not checked."""
         if list(order) == list(range(len(self.ops))):
             return self
         places = {op: place for place, op in enumerate(order)}
@@ -186,6 +177,46 @@ class NamedNet:
     def _own_names(self) -> frozenset[str]:
         return self.externals.union(*(set(op.inputs) | set(op.outputs) for op in self.ops))
 
-    def _seen(self, names: Iterable[str]) -> list[str]:
-        """Those names inside step nets that this net knows; the others are the step nets' own."""
-        return [name for name in names if name in self._own_names]
+    def _with_outer(self, own: Iterable[str], inner: Iterable[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(chain(own, (name for name in inner if name in self._own_names))))
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRange:
+    """The live range of a blob, both ends included; raises UsageError for an impossible size."""
+
+    name: str
+    defined: Place | None
+    """None if the blob exists at the start."""
+    used: Place | None
+    """None if the blob lives to the end."""
+    size: int | None = None
+    """In bytes. None counts as 1."""
+
+    def __post_init__(self) -> None:
+        if self.size is not None and not _is_size(self.size):
+            raise UsageError(f"blob {self.name!r}: size {self.size!r} is out of range; give bytes from 0 to 2**62 - 1")
+
+    @property
+    def begins(self) -> Place:
+        """`defined`, or -1 if the blob exists at the start."""
+        return -1 if self.defined is None else self.defined
+
+
+def blob_ranges(net: NamedNet) -> list[BlobRange]:
+    """Return the live range of every blob that an op touches, in order of first touch. O(n + e).
+
+    Blobs read before they are written live from the start, those written after their last read to the end. Source:
+    Caffe2 memonger, compute_ranges, which ignores both.
+    """
+    defined: dict[str, Place | None] = {}
+    used: dict[str, Place | None] = {}
+    for position, (reads, writes) in enumerate(zip(net.reads, net.writes, strict=True)):
+        for blob in reads:
+            defined.setdefault(blob, None)
+            used[blob] = position
+        for blob in writes:
+            defined.setdefault(blob, position)
+            if blob not in reads:
+                used[blob] = None
+    return [BlobRange(blob, defined[blob], used[blob], net.sizes.get(blob)) for blob in net.blobs]

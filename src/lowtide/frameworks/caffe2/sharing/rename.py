@@ -1,14 +1,16 @@
-"""Blobs under new names, in a net and in the step nets inside it."""
+"""Rename blobs so that they share storage, and free them after their last use."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet, NamedOp
 
+ALIAS, FREE = "Alias", "Free"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Bytes of all blobs that a net's ops touch; a blob of unknown size counts one."""
+    """Bytes of all blobs. A blob of unknown size counts as one."""
 
     bytes_before: int
     bytes_after: int
@@ -20,15 +22,14 @@ class SharedNet:
 
     net: NamedNet
     renames: Mapping[str, str]
-    """The blobs that share, each with the name of its slot, in the order of first touches."""
+    """The slot name of each blob that shares."""
     statistics: Statistics
 
 
 def rename_blobs(net: NamedNet, renames: Mapping[str, str]) -> NamedNet:
-    """Return the net with blobs renamed; blobs that get one name share their storage, as large as the largest of them.
+    """Return the net with blobs renamed, also in step nets. The result is not checked; see `verify_equality`.
 
-    Step nets are renamed inside, external names included, and a recurrent op records which of its blobs were renamed.
-    Whether the renamed net still computes the same is for `verify_equality` to say.
+    Recurrent ops record the renames of their blobs.
     """
     sizes: dict[str, int] = {}
     for blob, size in net.sizes.items():
@@ -45,13 +46,13 @@ def rename_blobs(net: NamedNet, renames: Mapping[str, str]) -> NamedNet:
 
 
 def share_by(net: NamedNet, renames: Mapping[str, str]) -> SharedNet:
-    """Return a net with its blobs renamed and what that saves."""
+    """Return a net with its blobs renamed, and the bytes before and after."""
     ordered = {blob: renames[blob] for blob in net.blobs if blob in renames}
     return SharedNet(net=rename_blobs(net, ordered), renames=ordered, statistics=sharing_statistics(net, ordered))
 
 
 def sharing_statistics(net: NamedNet, renames: Mapping[str, str]) -> Statistics:
-    """Return the bytes of all blobs, and of all slots where blobs of one new name share one."""
+    """Return the bytes of all blobs, and the bytes of all slots after renaming."""
     largest: dict[str, int] = {}
     for blob in net.blobs:
         slot = renames.get(blob, blob)
@@ -60,7 +61,6 @@ def sharing_statistics(net: NamedNet, renames: Mapping[str, str]) -> Statistics:
 
 
 def blobs_by_name(renames: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return for every new name the blobs that get it."""
     result: dict[str, list[str]] = {}
     for blob, name in renames.items():
         result.setdefault(name, []).append(blob)
@@ -68,7 +68,7 @@ def blobs_by_name(renames: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def members_of(slots: Iterable[Iterable[str]], renames: Mapping[str, str]) -> list[list[str]]:
-    """Return slots of new names as slots of the blobs that got those names; other new names are slots of their own."""
+    """Return slots of new names as slots of the old ones. New names in no slot get slots of their own."""
     blobs = blobs_by_name(renames)
     found = [[blob for name in slot for blob in blobs.pop(name, (name,))] for slot in slots]
     return [*found, *blobs.values()]
@@ -92,3 +92,37 @@ def _renamed(op: NamedOp, renames: Mapping[str, str]) -> NamedOp:
 
 def _all(names: tuple[str, ...], renames: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(renames.get(name, name) for name in names)
+
+
+def release_when_used(
+    net: NamedNet, never_free: Collection[str] = (), *, selected: Callable[[str], bool] | None = None
+) -> NamedNet:
+    """Return the net with a Free op after the last touch of each blob that may be freed. O(n + e).
+
+    A blob is freed if it is written before it is read, is read, and is `selected`. External blobs, aliases, freed blobs
+    and `never_free` are kept. Source: Caffe2 memonger, release_blobs_when_used, which frees before a last write.
+    """
+    last: dict[str, int] = {}
+    produced: set[str] = set()
+    read: set[str] = set()
+    kept = net.externals.union(never_free)
+    for position, (op, reads, writes) in enumerate(zip(net.ops, net.reads, net.writes, strict=True)):
+        if op.kind in (ALIAS, FREE):
+            kept = kept.union(reads, writes)
+        produced.update(blob for blob in writes if blob not in read and blob not in reads)
+        read.update(reads)
+        last.update(dict.fromkeys((*reads, *writes), position))
+    freed_at: dict[int, list[str]] = {}
+    for blob, position in last.items():
+        if blob in produced and blob in read and blob not in kept and (selected is None or selected(blob)):
+            freed_at.setdefault(position, []).append(blob)
+    ops: list[NamedOp] = []
+    places: list[int] = []
+    for position, op in enumerate(net.ops):
+        places.append(len(ops))
+        ops.append(replace(op, after=tuple(places[other] for other in op.after)))
+        ops += [
+            NamedOp(kind=FREE, inputs=(blob,), outputs=(blob,), device=net.devices[blob])
+            for blob in freed_at.get(position, [])
+        ]
+    return replace(net, ops=tuple(ops))

@@ -1,76 +1,119 @@
-"""Slots by name: which blobs hold the same storage, one after the other."""
+"""Slots for blobs: which blobs share storage, one after the other."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
 
 from lowtide.core.errors import UsageError
+from lowtide.core.index_spaces import OpId
 from lowtide.core.suggestions import unknown
-from lowtide.frameworks.caffe2.sharing.blob_ranges import BlobRange, settled
-from lowtide.frameworks.caffe2.sharing.slot_arrays import Intervals
-from lowtide.frameworks.caffe2.sharing.slot_search import FoundSlots, search
+from lowtide.frameworks.caffe2.sharing.named_net import BlobRange, NamedNet, blob_ranges
+from lowtide.frameworks.caffe2.sharing.orders import chosen_order
+from lowtide.frameworks.caffe2.sharing.rename import SharedNet, share_by
+from lowtide.frameworks.caffe2.sharing.slot_search import Intervals, search
+from lowtide.frameworks.caffe2.sharing.verify_sharing import verify_assignments, verify_equality, verify_in_place
 
 WORK_LIMIT = 5_000_000
-"""How many slots the search looks at unless told otherwise: a few seconds at most where it proves nothing."""
-ALGORITHMS = ("greedy", "optimal")
-"""The ways to fill slots, by name."""
+"""Slots that the search visits by default, in a few seconds."""
+_ALGORITHMS = ("greedy", "optimal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotAssignment:
-    """Blobs in slots, each slot as large as the largest of its blobs."""
+    """Blobs in slots. Each slot is as large as its largest blob."""
 
     slots: tuple[tuple[BlobRange, ...], ...]
-    """Per slot its blobs, one after the other; nothing about their ranges is left unknown."""
+    """The blobs of each slot, in order, with complete live ranges."""
     lower_bound_bytes: int
-    """No assignment of these blobs needs less."""
     optimal: bool
-    """Whether no assignment of these blobs needs less than this one."""
+    """Whether no assignment is smaller."""
     work: int
-    """How many slots the search looked at."""
+    """Slots visited by the search."""
 
     @property
     def total_bytes(self) -> int:
-        """The sum of the slots' sizes."""
+        """The sum of the sizes of all slots."""
         return sum(max(blob.size or 0 for blob in slot) for slot in self.slots)
 
 
 def greedy_slots(ranges: Iterable[BlobRange]) -> SlotAssignment:
-    """Assign slots by last use, each blob to the free slot whose size is nearest; see `slot_arrays.greedy`."""
-    blobs = settled(ranges)
-    return _assignment(blobs, search(_intervals(blobs), 0))
+    """Assign slots as `slot_search.greedy` does."""
+    return _assigned(ranges, 0)
 
 
 def optimal_slots(ranges: Iterable[BlobRange], *, work_limit: int = WORK_LIMIT) -> SlotAssignment:
-    """Assign slots of the least total size, or the best found within `work_limit`; see `slot_search.search`.
+    """Assign the smallest slots found within `work_limit`, never worse than greedy ones; see `slot_search.search`.
 
-    Takes the place of Caffe2 memonger's compute_assignments_dp. Never worse than `greedy_slots`; deterministic. Raises
-    UsageError for a negative limit.
+    Replaces Caffe2 memonger's compute_assignments_dp. Raises UsageError for a negative limit.
     """
     if work_limit < 0:
-        raise UsageError(f"work limit {work_limit} is negative; give 0 or more slots to look at")
-    blobs = settled(ranges)
-    return _assignment(blobs, search(_intervals(blobs), work_limit))
+        raise UsageError(f"work limit {work_limit} is negative; give 0 or more slots to visit")
+    return _assigned(ranges, work_limit)
 
 
-def assign_slots(ranges: Iterable[BlobRange], algorithm: str, work_limit: int) -> SlotAssignment:
-    """Assign slots by the algorithm of this name; raises UsageError for an unknown one."""
-    if algorithm not in ALGORITHMS:
-        raise UsageError(unknown("algorithm", algorithm, ALGORITHMS))
-    return greedy_slots(ranges) if algorithm == "greedy" else optimal_slots(ranges, work_limit=work_limit)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterferenceSharing:
+    """A net whose blobs share storage, with its slots."""
+
+    ordered: NamedNet
+    """The given net in the new order."""
+    shared: SharedNet
+    order: tuple[OpId, ...]
+    """Ops of the given net. The sharing is valid in this order only."""
+    slots: tuple[tuple[BlobRange, ...], ...]
+    """The blobs of each slot, in order. Blobs that never share come last, one per slot."""
+    optimal: bool
+    """Whether no slots for these live ranges are smaller."""
 
 
-def _intervals(blobs: Sequence[BlobRange]) -> Intervals:
-    """Take settled ranges apart; a blob last used before it is defined is live while it is defined."""
-    begins = np.fromiter((blob.begins for blob in blobs), np.int64, len(blobs))
-    used = np.fromiter((blob.used or 0 for blob in blobs), np.int64, len(blobs))
-    sizes = np.fromiter((blob.size or 0 for blob in blobs), np.int64, len(blobs))
-    return Intervals(begins, np.maximum(begins, used), sizes)
+def share_by_interference(
+    net: NamedNet,
+    never_share: Collection[str] = (),
+    *,
+    order: str | Sequence[OpId] = "topological",
+    algorithm: str = "greedy",
+    work_limit: int = WORK_LIMIT,
+) -> InterferenceSharing:
+    """Order the ops and let blobs share that are never live together in this order.
+
+    `order` is "topological", "longest-path", "longest-path-merged" or op positions. `algorithm` is "greedy" or
+    "optimal". A slot has the name of its last blob. External blobs, `never_share` and blobs of different devices never
+    share. The result is verified. Raises UsageError.
+
+    Source: Caffe2 memonger, optimize_interference, which ignores devices and second writers of a blob.
+    Complexity: O(e + n * slots) and the search.
+    """
+    if algorithm not in _ALGORITHMS:
+        raise UsageError(unknown("algorithm", algorithm, _ALGORITHMS))
+    places = chosen_order(net, order)
+    ordered = net.reordered(places)
+    excluded = ordered.externals.union(never_share)
+    ranges = blob_ranges(ordered)
+    assignments: list[SlotAssignment] = []
+    for device in dict.fromkeys(ordered.devices[blob.name] for blob in ranges):
+        sharing = [blob for blob in ranges if blob.name not in excluded and ordered.devices[blob.name] == device]
+        assignments.append(
+            greedy_slots(sharing) if algorithm == "greedy" else optimal_slots(sharing, work_limit=work_limit)
+        )
+    slots = tuple(slot for assignment in assignments for slot in assignment.slots)
+    verify_assignments(slots)
+    shared = share_by(ordered, {blob.name: slot[-1].name for slot in slots if len(slot) > 1 for blob in slot})
+    verify_equality(ordered, shared.net)
+    verify_in_place(ordered, shared.net)
+    return InterferenceSharing(
+        ordered=ordered,
+        shared=shared,
+        order=tuple(places),
+        slots=slots + tuple((blob,) for blob in ranges if blob.name in excluded),
+        optimal=all(assignment.optimal for assignment in assignments),
+    )
 
 
-def _assignment(blobs: Sequence[BlobRange], found: FoundSlots) -> SlotAssignment:
+def _assigned(ranges: Iterable[BlobRange], work_limit: int) -> SlotAssignment:
+    blobs = _completed(ranges)
+    found = search(_intervals(blobs), work_limit)
     slot_of: list[int] = found.slot_of.tolist()
     members = sorted(range(len(blobs)), key=lambda blob: (slot_of[blob], blobs[blob].begins))
     slots = tuple(tuple(blobs[blob] for blob in group) for _, group in groupby(members, key=lambda b: slot_of[b]))
@@ -78,3 +121,27 @@ def _assignment(blobs: Sequence[BlobRange], found: FoundSlots) -> SlotAssignment
         slots=slots, lower_bound_bytes=found.lower_bound_bytes, optimal=found.optimal, work=found.work
     )
     return replace(result, optimal=result.optimal or result.total_bytes == result.lower_bound_bytes)
+
+
+def _completed(ranges: Iterable[BlobRange]) -> list[BlobRange]:
+    """Return ranges without None, by last use. Missing definitions are -1, missing uses come last."""
+    by_use = sorted(ranges, key=lambda blob: (blob.used is None, -1 if blob.used is None else blob.used))
+    places = [place for blob in by_use for place in (blob.used, blob.defined) if place is not None]
+    end = max(places, default=-1) + 1
+    return [
+        replace(
+            blob,
+            defined=blob.begins,
+            used=end if blob.used is None else blob.used,
+            size=1 if blob.size is None else blob.size,
+        )
+        for blob in by_use
+    ]
+
+
+def _intervals(blobs: Sequence[BlobRange]) -> Intervals:
+    """Return ranges as arrays. A blob used before its definition is live at the definition."""
+    begins = np.fromiter((blob.begins for blob in blobs), np.int64, len(blobs))
+    used = np.fromiter((blob.used or 0 for blob in blobs), np.int64, len(blobs))
+    sizes = np.fromiter((blob.size or 0 for blob in blobs), np.int64, len(blobs))
+    return Intervals(begins, np.maximum(begins, used), sizes)

@@ -1,18 +1,17 @@
-"""Proof that sharing changed nothing but names; trusts none of the algorithms."""
+"""Check that sharing changed only names, without using any of the algorithms."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from lowtide.core.errors import VerificationError
 from lowtide.core.index_spaces import OpId
-from lowtide.frameworks.caffe2.sharing.blob_ranges import BlobRange
-from lowtide.frameworks.caffe2.sharing.named_net import NamedNet, NamedOp
+from lowtide.frameworks.caffe2.sharing.named_net import BlobRange, NamedNet, NamedOp
 
 _Source = tuple[str, int, int]
 
 
 def verify_assignments(slots: Iterable[Sequence[BlobRange]]) -> None:
-    """Check that no blob of a slot begins before the one in front of it was used last; raises VerificationError."""
+    """Raise VerificationError if a blob of a slot begins before the last use of the previous one."""
     for number, slot in enumerate(slots):
         for former, latter in pairwise(slot):
             if former.used is None or former.used >= latter.begins:
@@ -23,18 +22,18 @@ def verify_assignments(slots: Iterable[Sequence[BlobRange]]) -> None:
 
 
 def verify_equality(before: NamedNet, after: NamedNet) -> None:
-    """Check that two nets compute the same: every op reads what the same ops wrote, and externals end up the same.
+    """Raise VerificationError with the first difference if two nets compute different values. O(e).
 
-    Blobs may have other names, but two live values must not share one. Blobs that are read, never written and not
-    external correspond in the order of their first reads. Raises VerificationError with the first difference. O(e).
+    Every op must read the same outputs of the same ops, and external blobs must end with the same values. Other blobs
+    from outside correspond in order of first read.
     """
     if before.external_inputs != after.external_inputs or before.external_outputs != after.external_outputs:
-        raise VerificationError("the nets have different external inputs or outputs; sharing must leave them alone")
+        raise VerificationError("the nets have different external inputs or outputs; sharing must not rename them")
     _compare(before, after, "")
 
 
 def verify_in_place(before: NamedNet, after: NamedNet) -> None:
-    """Check that the ops of two nets use the same blobs in place; raises VerificationError."""
+    """Raise VerificationError if an op of two nets uses different blobs in place."""
     if len(before.ops) != len(after.ops):
         raise VerificationError(f"{len(before.ops)} ops before and {len(after.ops)} after; sharing must keep every op")
     for position, (former, latter) in enumerate(zip(before.ops, after.ops, strict=True)):
@@ -47,8 +46,8 @@ def verify_in_place(before: NamedNet, after: NamedNet) -> None:
             verify_in_place(inner_before, inner_after)
 
 
-def is_same_but_for_names(before: NamedNet, after: NamedNet) -> bool:
-    """Whether two nets pass `verify_equality` and `verify_in_place`."""
+def differ_only_in_names(before: NamedNet, after: NamedNet) -> bool:
+    """Return whether two nets pass `verify_equality` and `verify_in_place`."""
     try:
         verify_equality(before, after)
         verify_in_place(before, after)
@@ -66,7 +65,7 @@ def _compare(before: NamedNet, after: NamedNet, where: str) -> None:
         raise VerificationError(f"{where}{len(before.ops)} ops before and {len(after.ops)} after; keep every op")
     counts = (len(before.external_inputs), len(before.external_outputs))
     if counts != (len(after.external_inputs), len(after.external_outputs)):
-        raise VerificationError(f"{where}other numbers of external inputs and outputs than before; keep them all")
+        raise VerificationError(f"{where}the number of external inputs or outputs changed; keep all of them")
     tables = _Sources(before), _Sources(after)
     for position, (former, latter) in enumerate(zip(before.ops, after.ops, strict=True)):
         here = f"{where}op {position} ({former.kind})"
@@ -76,14 +75,14 @@ def _compare(before: NamedNet, after: NamedNet, where: str) -> None:
             raise VerificationError(f"{here} reads other values than before; two live values share a name")
         written = before.writes[position], after.writes[position]
         if len(written[0]) != len(written[1]) or len(former.outputs) != len(latter.outputs):
-            raise VerificationError(f"{here} writes two values under one name; give its outputs names of their own")
+            raise VerificationError(f"{here} writes two values under one name; give each output its own name")
         for table, names in zip(tables, written, strict=True):
             table.write(position, names)
         for number, (inner_before, inner_after) in enumerate(zip(former.step_nets, latter.step_nets, strict=True)):
             _compare(inner_before, inner_after, f"{here}, step net {number}: ")
     ends = (before.external_inputs + before.external_outputs, after.external_inputs + after.external_outputs)
     if tables[0].of(ends[0]) != tables[1].of(ends[1]):
-        raise VerificationError(f"{where}an external input or output ends up with another value; it must not share")
+        raise VerificationError(f"{where}an external input or output ends with another value; it must not share")
 
 
 def _settings(op: NamedOp) -> tuple[object, ...]:
@@ -91,8 +90,6 @@ def _settings(op: NamedOp) -> tuple[object, ...]:
 
 
 class _Sources:
-    """Where the value in every blob comes from: an op and the place of its output, or from outside."""
-
     def __init__(self, net: NamedNet) -> None:
         self._latest: dict[str, _Source] = {
             name: ("external", place, 0) for place, name in enumerate(net.external_inputs)

@@ -1,12 +1,13 @@
-"""Convolution and pooling over images in NCHW, and their gradients."""
+"""Kernels of convolution and pooling over images in NCHW, and their gradients."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from lowtide.frameworks.caffe2.nets.arguments import Arguments
-from lowtide.frameworks.caffe2.running.kernels.kernel import Array, Kernel
-from lowtide.frameworks.caffe2.shapes.windows import Window, window_of
+from lowtide.frameworks.caffe2.running.kernels import Kernel
+from lowtide.frameworks.caffe2.running.workspace import Array
+from lowtide.frameworks.caffe2.shapes.rules import Window, window_of
 
 
 def _window(x: Array, settings: Arguments) -> tuple[Window, tuple[int, int]]:
@@ -23,7 +24,7 @@ def _padded(x: Array, window: Window, fill: float = 0.0) -> Array:
 
 
 def _offsets(window: Window, size: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
-    """Yield for every place in the window what it covers of the padded image, one element an output."""
+    """Yield the elements of all outputs at each position in the window."""
     for row in range(window.kernel[0]):
         for column in range(window.kernel[1]):
             starts = row * window.dilation[0], column * window.dilation[1]
@@ -35,14 +36,14 @@ def _offsets(window: Window, size: tuple[int, int]) -> Iterator[tuple[slice, sli
 
 
 def _columns(x: Array, window: Window, size: tuple[int, int], fill: float = 0.0) -> Array:
-    """Return all windows: images, channels, places in the window, outputs."""
+    """Return all windows, of shape (images, channels, positions in the window, outputs)."""
     padded = _padded(x, window, fill)
     places = [padded[:, :, rows, columns] for rows, columns in _offsets(window, size)]
     return np.stack(places, 2).reshape(*x.shape[:2], len(places), -1)
 
 
 def _uncolumns(columns: Array, shape: tuple[int, ...], window: Window, size: tuple[int, int]) -> Array:
-    """Add up windows where they came from."""
+    """Return images with all windows added."""
     padded = _padded(np.zeros(shape, columns.dtype), window)
     for place, (rows, across) in enumerate(_offsets(window, size)):
         padded[:, :, rows, across] += columns[:, :, place].reshape(*shape[:2], *size)
@@ -51,7 +52,7 @@ def _uncolumns(columns: Array, shape: tuple[int, ...], window: Window, size: tup
 
 
 def _grouped(x: Array, w: Array, settings: Arguments) -> tuple[Array, Array, Window, tuple[int, int], int]:
-    """Return windows and filters by group: (images, group, inputs, outputs) and (group, filters, inputs)."""
+    """Return windows (images, group, inputs, outputs) and filters (group, filters, inputs)."""
     window, size = _window(x, settings)
     groups = settings.integer("group", 1)
     columns = _columns(x, window, size).reshape(len(x), groups, -1, size[0] * size[1])

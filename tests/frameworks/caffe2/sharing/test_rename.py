@@ -1,11 +1,11 @@
-"""Early release: every blob that may be freed is freed once, right after its last use."""
+"""Every blob that may be freed is freed once, after its last use."""
 
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.frameworks.caffe2.sharing import NamedNet, NamedOp, release_when_used
+from lowtide.share import NamedNet, NamedOp, release_when_used
 from tests.oracles.named_nets import random_net, waits
 
 

@@ -1,38 +1,89 @@
-"""The ops of a net become ops of a graph, in single assignment: a buffer for each time that a blob is made anew."""
+"""Translate a NetDef into a graph in single assignment: one buffer per write of a blob."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lowtide.core.errors import MalformedInputError
-from lowtide.engine.graph import GraphBuilder, Lifetime
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.frameworks.caffe2.effects import FREE, is_impure, is_unknown, optional_in_place_pairs
+from lowtide.frameworks.caffe2.known import KnownBlobs, require_known
 from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, nets_run_by, step_nets
-from lowtide.frameworks.caffe2.nets.devices import device_of
-from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES, in_states, named_net
-from lowtide.frameworks.caffe2.nets.recurrent import step_ties_of
-from lowtide.frameworks.caffe2.reading.effects import FREE, is_fixed, is_unknown, may_write_over
-from lowtide.frameworks.caffe2.reading.steps import step_types
-from lowtide.frameworks.caffe2.reading.translation import NetTranslation, OpBuffers
+from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES, device_of, named_net, rows_of_states
+from lowtide.frameworks.caffe2.nets.recurrent import Ties, step_ties_of
 from lowtide.frameworks.caffe2.shapes.infer import OpTypes, infer_types, last_types
-from lowtide.frameworks.caffe2.shapes.known import KnownBlobs
 from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
-from lowtide.frameworks.caffe2.sharing import NamedNet
+from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
+
+
+@dataclass(frozen=True, slots=True)
+class OpBuffers:
+    position: int
+    """In the net."""
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    controls: Mapping[str, int]
+    """Buffers of control inputs, by blob name."""
+    inner: Mapping[str, int]
+    """Buffers that its step nets see, by blob name."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetTranslation:
+    """A graph, with the ops and blobs of the net behind it."""
+
+    graph: Graph
+    ops: tuple[OpBuffers, ...]
+    """One entry per op of the graph."""
+    blobs: tuple[str, ...]
+    """The blob of each buffer."""
+    fixed: frozenset[int]
+    """Buffers that the caller reads or writes, which keep the name of their blob."""
+
+
+def read_net_graph(net: Any, known: KnownBlobs, parameters: frozenset[str], where: str) -> NetTranslation:
+    """Return `translate(...)`; raises UnsupportedError if an outer blob has no known size."""
+    require_known(_outer_blobs(named_net(net)), known, where)
+    return translate(net, known, parameters, where)
 
 
 def translate(
     net: Any, known: KnownBlobs, parameters: Collection[str], where: str, *, borrows: bool = False
 ) -> NetTranslation:
-    """Return the net as a graph.
+    """Return a net as a graph.
 
-    An op that writes over one of its inputs mutates its buffer; another writer of a blob makes a new buffer, so that
-    the planner sees no more dependences than there are. An alias is the buffer that it names. Ops that free blobs are
-    left out. A step net `borrows` its parameters from the net around it, whether or not it reads them.
-    Raises MalformedInputError for a net that reads what it freed, GraphError for impossible sizes.
+    An op that overwrites one of its inputs mutates the buffer. Another writer of a blob gets a new buffer, so that no
+    false dependence limits the plan. Aliases share a buffer; `Free` ops are left out. A step net `borrows` its
+    parameters. Raises MalformedInputError for a net that reads a freed blob, GraphError for impossible sizes.
     """
     translator = _Translator(net, named_net(net), known, parameters, where)
     translator.add_outer_blobs(parameters if borrows else ())
     for position in range(len(net.op)):
         translator.add_op(position)
     return translator.finish()
+
+
+def _outer_blobs(named: NamedNet, written: Iterable[str] = ()) -> dict[str, None]:
+    seen = set(written)
+    outer: dict[str, None] = {}
+    for reads, writes in zip(named.reads, named.writes, strict=True):
+        outer.update(dict.fromkeys(blob for blob in reads if blob not in seen))
+        seen.update(writes)
+    return outer
+
+
+def _step_types(ties: Ties, op: Any, outer: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """Return the types of blobs at the start of a step net, given those of the outer net."""
+    states = dict(ties.states)
+    result = dict(outer)
+    batch = next((kind.shape[1] for name in op.input if (kind := outer.get(name)) and len(kind.shape) > 2), 1)
+    for link in ties.links:
+        kind = outer.get(states.get(link.outer, link.outer))
+        if kind is not None and kind.shape:
+            row = (batch, kind.shape[-1]) if link.outer in states else kind.shape[1:]
+            result[link.inner] = kind.with_shape(link.window, *row)
+    result[ties.timestep] = TensorType((1,), "int32")
+    return result
 
 
 class _Translator:
@@ -50,19 +101,15 @@ class _Translator:
         self._sizes: list[int] = []
         self._lifetimes: list[Lifetime] = []
         self._names: set[str] = set()
-        self._writer: dict[str, int] = {}  # per blob, the op of the graph that wrote or aliased it last
+        self._writer: dict[str, int] = {}  # the last op that wrote or aliased each blob
         self._aliased_buffers: set[int] = set()
-        self._in_states: set[int] = set()
+        self._state_rows: set[int] = set()
         self._ops: list[OpBuffers] = []
         self._notes: dict[str, None] = {}
 
     def add_outer_blobs(self, borrowed: Iterable[str]) -> None:
-        """Add what is there before the net runs: external inputs, and what ops read that nobody wrote."""
-        written: set[str] = set(borrowed)
-        outer = dict.fromkeys((*self._net.external_input, *borrowed))
-        for reads, writes in zip(self._named.reads, self._named.writes, strict=True):
-            outer.update(dict.fromkeys(blob for blob in reads if blob not in written))
-            written.update(writes)
+        """Add external inputs, and blobs read before they are written."""
+        outer = dict.fromkeys((*self._net.external_input, *borrowed)) | _outer_blobs(self._named, borrowed)
         touched = {*self._named.blobs, *self._net.external_output}
         for blob in outer:
             if blob in touched or blob in self._known.types or blob in self._known.sizes:
@@ -70,7 +117,6 @@ class _Translator:
                 self._define(blob, self._size(blob, self._known.types.get(blob), "the net's inputs"), lifetime)
 
     def add_op(self, position: int) -> None:
-        """Add one op of the net."""
         op = self._net.op[position]
         if op.type == FREE:
             self._freed.update(dict.fromkeys(op.output, position))
@@ -80,7 +126,7 @@ class _Translator:
         types = dict(zip(op.output, self._types[position], strict=True))
         name = self._unique(op.name or f"{op.type}:{next(iter(op.output), position)}")
         number = len(self._ops)
-        waits = sorted({self._writer[blob] for blob in (*op.control_input, *op.input) if blob in self._aliased(op)})
+        waits = sorted({self._writer[blob] for blob in (*op.control_input, *op.input) if blob in self._needs_edge(op)})
         callees = self._add_steps(op, name, position)
         controls = {blob: self._current[blob] for blob in op.control_input if blob in self._current}
         writes: list[int] = []
@@ -89,7 +135,7 @@ class _Translator:
             size = self._size(blob, types.get(blob), f"{op.type} {name!r}")
             old = self._current.get(blob)
             in_place = blob in reads and old is not None and (self._sizes[old] == size or types.get(blob) is None)
-            if old is not None and (in_place or (self._is_seen_elsewhere(old) and self._sizes[old] == size)):
+            if old is not None and (in_place or (self._is_visible(old) and self._sizes[old] == size)):
                 mutates.append(old)
             elif op.type == "Alias":
                 self._current[blob] = inputs[0]
@@ -99,10 +145,12 @@ class _Translator:
             self._freed.pop(blob, None)
             self._writer[blob] = number
         outputs = tuple(self._current[blob] for blob in op.output)
-        self._in_states.update(self._current[blob] for blob in in_states(op))
+        self._state_rows.update(self._current[blob] for blob in rows_of_states(op))
         if is_unknown(op):
-            self._note(f"op {name!r} of kind {op.type} is unknown: it keeps its order and its workspace is not modeled")
-        fixed = is_fixed(op)
+            self._note(
+                f"op {name!r} of kind {op.type} is unknown: it keeps its order, and its workspace is not modeled"
+            )
+        impure = is_impure(op)
         self._builder.add_op(
             name,
             op.type,
@@ -111,8 +159,8 @@ class _Translator:
             mutates=list(dict.fromkeys(mutates)),
             after=waits,
             in_place=self._pairs(op, inputs, outputs, writes),
-            pure=not fixed,
-            ordered=fixed,
+            pure=not impure,
+            ordered=impure,
             callees=callees,
             device=device_of(op, self._net),
         )
@@ -120,7 +168,7 @@ class _Translator:
         self._ops.append(OpBuffers(position, inputs, outputs, controls, inner if callees else {}))
 
     def finish(self) -> NetTranslation:
-        """Build the graph; what is an external output in the end lives to the end."""
+        """Build the graph, in which external outputs live to the end."""
         for blob in self._net.external_output:
             buffer = self._current.get(blob)
             if buffer is not None and self._lifetimes[buffer] == Lifetime.INTERMEDIATE:
@@ -128,7 +176,7 @@ class _Translator:
                 self._lifetimes[buffer] = Lifetime.OUTPUT
         if self._net.type not in SIMPLE_TYPES:
             self._note(
-                f"a net of type {self._net.type!r} may run several ops at once; the figures are those of one at a time"
+                f"a net of type {self._net.type!r} may run several ops at once; all figures assume one at a time"
             )
         for note in self._notes:
             self._builder.note(note)
@@ -151,12 +199,12 @@ class _Translator:
             )
         return self._current[blob]
 
-    def _is_seen_elsewhere(self, buffer: int) -> bool:
-        """Whether a write to the blob of a buffer must go to that buffer: the caller or an alias looks at it."""
+    def _is_visible(self, buffer: int) -> bool:
+        """Return whether later writes of the blob must go to this buffer, for the caller or an alias."""
         return self._lifetimes[buffer] in (Lifetime.INPUT, Lifetime.PERSISTENT) or buffer in self._aliased_buffers
 
-    def _aliased(self, op: Any) -> set[str]:
-        """Names that an op must wait for itself: control inputs, and aliases, which no op writes."""
+    def _needs_edge(self, op: Any) -> set[str]:
+        """Return control inputs and aliases, which the op must wait for explicitly."""
         aliases = {blob for blob in op.input if blob in self._writer and self._blobs[self._current[blob]] != blob}
         return aliases | {blob for blob in op.control_input if blob in self._writer}
 
@@ -165,12 +213,12 @@ class _Translator:
     ) -> list[tuple[int, int]]:
         return [
             (inputs[source], outputs[target])
-            for source, target in may_write_over(op)
+            for source, target in optional_in_place_pairs(op)
             if source < len(inputs)
             and target < len(outputs)
             and outputs[target] in writes
             and self._lifetimes[inputs[source]] == Lifetime.INTERMEDIATE
-            and inputs[source] not in self._in_states
+            and inputs[source] not in self._state_rows
             and inputs.count(inputs[source]) == 1
             and 0 < self._sizes[inputs[source]] == self._sizes[outputs[target]]
             and op.output[target] not in self._net.external_output
@@ -182,10 +230,10 @@ class _Translator:
             return []
         callees: list[str] = []
         ties = step_ties_of(op)
-        types = step_types(ties, op, self._types_before(position))
+        types = _step_types(ties, op, self._types_before(position))
         for argument, inner in nets:
             if op.type == GRADIENT and argument.name == "step_net":
-                types = types | last_types(inner, types)  # the backward step net sees what the forward one left
+                types = types | last_types(inner, types)  # read by the backward step net
         for argument, inner in nets_run_by(op):
             known = KnownBlobs(types, {})
             callee = f"{name}/{argument.name}"
@@ -194,7 +242,7 @@ class _Translator:
             self._builder.add_subgraph(callee, graph)
             callees.append(callee)
             self._notes.update(dict.fromkeys(graph.unmodeled))
-            self._note(f"op {name!r} counts one step of {argument.name!r}; in training the blobs of all steps stay")
+            self._note(f"op {name!r} counts one step of {argument.name!r}; in training the blobs of all steps are kept")
         return callees
 
     def _types_before(self, position: int) -> Mapping[str, TensorType]:
@@ -211,7 +259,7 @@ class _Translator:
             return kind.size_bytes
         if blob in self._known.sizes:
             return self._known.sizes[blob]
-        self._note(f"blob {blob!r} of {origin} counts as 0 bytes: its shape is not known")
+        self._note(f"blob {blob!r} of {origin} counts as 0 bytes: its shape is unknown")
         return 0
 
     def _unique(self, name: str) -> str:

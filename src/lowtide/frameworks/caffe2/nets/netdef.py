@@ -1,4 +1,4 @@
-"""The messages of a NetDef, with the names and numbers of caffe2.proto."""
+"""The messages of caffe2.proto."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -6,35 +6,19 @@ from typing import ClassVar
 from lowtide.frameworks.protobuf.message import Message, fields_of
 
 DATA_TYPES = {
-    "UNDEFINED": 0,
-    "FLOAT": 1,
-    "INT32": 2,
-    "BYTE": 3,
-    "STRING": 4,
-    "BOOL": 5,
-    "UINT8": 6,
-    "INT8": 7,
-    "UINT16": 8,
-    "INT16": 9,
-    "INT64": 10,
-    "FLOAT16": 12,
-    "DOUBLE": 13,
-    "ZERO_COLLISION_HASH": 14,
-    "REBATCHING_BUFFER": 15,
-}
-"""What tensors may hold, by name; the one enumeration in NetDefs."""
+    "UNDEFINED": 0, "FLOAT": 1, "INT32": 2, "BYTE": 3, "STRING": 4, "BOOL": 5, "UINT8": 6, "INT8": 7, "UINT16": 8,
+    "INT16": 9, "INT64": 10, "FLOAT16": 12, "DOUBLE": 13, "ZERO_COLLISION_HASH": 14, "REBATCHING_BUFFER": 15,
+}  # fmt: skip
 
 
 class NetMessage(Message):
-    """A message of caffe2.proto."""
-
     KINDS: ClassVar[dict[str, type[Message]]] = {}
     ENUMS: ClassVar[Mapping[str, Mapping[str, int]]] = {"enum": DATA_TYPES}
     FORMAT = "NetDef"
 
 
 class DeviceOption(NetMessage):
-    """Where an op runs."""
+    """The device of an op."""
 
     FIELDS = fields_of(
         "device_type 1 int32 device_id 2 int32 random_seed 3 uint32 node_name 4 string numa_node_id 5 int32"
@@ -49,8 +33,6 @@ class DeviceOption(NetMessage):
 
 
 class TensorProto(NetMessage):
-    """A tensor with its contents."""
-
     FIELDS = fields_of(
         "dims 1 int64* data_type 2 enum float_data 3 float** int32_data 4 int32** byte_data 5 bytes"
         " string_data 6 bytes* name 7 string device_detail 8 DeviceOption double_data 9 double** int64_data 10 int64**"
@@ -65,16 +47,12 @@ class TensorProto(NetMessage):
 
 
 class Segment(NetMessage):
-    """Which part of a tensor a message holds."""
-
     FIELDS = fields_of("begin 1 int64 end 2 int64")
     begin: int = 0
     end: int = 0
 
 
 class QTensorProto(NetMessage):
-    """A quantized tensor with its contents."""
-
     FIELDS = fields_of(
         "dims 1 int64* precision 2 int32 scale 3 double bias 4 double is_signed 5 bool data 6 int32** name 7 string"
         " data_type 8 enum scales 9 double* biases 10 double* axis 11 int32 is_multiparam 12 bool"
@@ -90,7 +68,7 @@ class QTensorProto(NetMessage):
 
 
 class Argument(NetMessage):
-    """One setting of an op or a net."""
+    """An argument of an op."""
 
     FIELDS = fields_of(
         "name 1 string f 2 float i 3 int64 s 4 bytes floats 5 float* ints 6 int64* strings 7 bytes* n 8 NetDef"
@@ -109,7 +87,7 @@ class Argument(NetMessage):
 
 
 class OperatorDef(NetMessage):
-    """One op: what it reads and writes by name, and its settings."""
+    """One op."""
 
     FIELDS = fields_of(
         "input 1 string* output 2 string* name 3 string type 4 string arg 5 Argument* device_option 6 DeviceOption"
@@ -131,30 +109,24 @@ class OperatorDef(NetMessage):
 
 
 class MapFieldEntry(NetMessage):
-    """A setting of a backend."""
-
     FIELDS = fields_of("key 1 string val 2 string")
     key: str = ""
     val: str = ""
 
 
 class BackendOptions(NetMessage):
-    """The settings of a backend."""
-
     FIELDS = fields_of("backend_name 1 string option 2 MapFieldEntry*")
     backend_name: str = ""
 
 
 class PartitionInfo(NetMessage):
-    """Which devices a part of a net runs on."""
-
     FIELDS = fields_of("name 1 string device_id 2 int32* extra_info 3 string backend_options 4 BackendOptions*")
     name: str = ""
     extra_info: str = ""
 
 
 class NetDef(NetMessage):
-    """Ops in their order, and the blobs that the net shares with what is around it."""
+    """A net."""
 
     FIELDS = fields_of(
         "name 1 string op 2 OperatorDef* type 3 string num_workers 4 int32 device_option 5 DeviceOption arg 6 Argument*"

@@ -1,4 +1,4 @@
-"""Recycling as memonger's C++ part does it, to the letter, right or wrong."""
+"""The sharing rules of memonger's C++ part, reproduced exactly, valid or not."""
 
 import heapq
 from collections import Counter, defaultdict
@@ -11,41 +11,62 @@ from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
 _CPU = "cpu"
 
 
-@dataclass(slots=True)
-class _Visit:
-    """An op whose readers are being visited."""
+def one_pass_renames(net: NamedNet, kept: Collection[str]) -> dict[str, str]:
+    """Return the first blob in the storage of each blob that memonger shares in one pass, except for `kept`.
 
-    tokens: int
-    branches: bool
-    """Whether each reader begins a branch of its own."""
-    readers: Iterator[OpId]
+    A new output reuses the blob freed last; of the inputs of one op, the first counts as last (the order of memonger's
+    hash set). The result may be invalid: the rule ignores devices, later writes, and readers in step nets.
+
+    Source: Caffe2 memonger.cc, optimize_inference_net. Complexity: O(n + e).
+    """
+    begins, ends = dict[str, OpId](), dict[str, OpId]()
+    for op, named in enumerate(net.ops):
+        ends.update((blob, op) for blob in named.inputs if blob in begins)
+        for blob in named.outputs:
+            if blob not in kept and blob not in begins:
+                begins[blob] = ends[blob] = op
+    storage: dict[str, str] = {}
+    free: list[str] = []
+    for op, named in enumerate(net.ops):
+        freed = [storage.setdefault(blob, blob) for blob in named.inputs if ends.get(blob) == op]
+        for blob in named.outputs:
+            if free and begins.get(blob) == op:
+                storage[blob] = free.pop()
+        free += reversed(dict.fromkeys(freed))
+    return storage
 
 
 def token_renames(
     net: NamedNet, heads: Collection[str], ops: Collection[OpId], shareable: Collection[str]
 ) -> dict[str, str] | None:
-    """Return the new names of blobs that share, each the first blob of its storage, as memonger shares them.
+    """Return the first blob in the storage of each blob that memonger shares across branches.
 
-    The walk is depth first from the heads. It enters an op once all that wrote its inputs were seen, and each op with
-    several readers gives a token of its own to each of them. A freed blob goes to an output that holds all tokens of
-    who touched it: the most shared one first, or by size where sizes are known. None where memonger stops with an
-    error, and where its result would depend on the order of its hash tables. Whether the result is right is for the
-    caller to see: the tokens miss the second writer of a blob, and readers outside `ops`.
+    The walk is depth first from the heads. An op with several readers gives each a new token. An output reuses a freed
+    blob if it holds all tokens of the blob's users. Returns None if memonger fails or depends on its hash tables. The
+    result may be invalid: tokens ignore second writers, and readers outside `ops`.
 
-    Source: Caffe2 memonger.cc, ComputeBlobRecyclingForDag (recursive there, here with a stack of its own).
+    Source: Caffe2 memonger.cc, ComputeBlobRecyclingForDag (recursive there, iterative here).
     Complexity: O(n e / 64) time, O(n e / 8) bytes for tokens.
     """
     try:
-        return _Walk(net, list(dict.fromkeys(heads)), sorted(set(ops)), frozenset(shareable)).run()
+        return _TokenWalk(net, list(dict.fromkeys(heads)), sorted(set(ops)), frozenset(shareable)).run()
     except _StoppedError:
         return None
 
 
 class _StoppedError(Exception):
-    """memonger would stop with an error."""
+    """memonger fails."""
 
 
-class _Walk:
+@dataclass(slots=True)
+class _Visit:
+    tokens: int
+    branches: bool
+    """Whether each reader begins a branch."""
+    readers: Iterator[OpId]
+
+
+class _TokenWalk:
     def __init__(self, net: NamedNet, heads: list[str], ops: list[OpId], shareable: frozenset[str]) -> None:
         self._net = net
         self._heads = heads
@@ -55,13 +76,13 @@ class _Walk:
         self._devices: dict[str, str] = {}
         self._share_counts: Counter[str] = Counter()
         self._link(ops)
-        self._tokens: Counter[str] = Counter()  # per blob, those of who touched it, as bits
+        self._tokens: Counter[str] = Counter()  # tokens of the ops that touched each blob, as bits
         self._deposits: Counter[OpId] = Counter()
         self._visits: Counter[OpId] = Counter()
         self._reads: Counter[str] = Counter()
         self._seen: set[OpId] = set()
         self._placed: set[str] = set()
-        self._first_of: dict[str, str] = {}
+        self._storage: dict[str, str] = {}
         self._n_tokens = 0
 
     def _link(self, ops: list[OpId]) -> None:
@@ -76,7 +97,7 @@ class _Walk:
                     elif n_writers[blob]:
                         self._n_waits[op] += n_writers[blob]
                     else:
-                        raise _StoppedError  # read before it is written
+                        raise _StoppedError  # read before written
                     self._readers[blob].append(op)
             for blob in self._net.ops[op].outputs:
                 n_writers[blob] += 1
@@ -99,15 +120,14 @@ class _Walk:
                     visits.append(self._enter(after, visit.tokens | (self._new_token() if visit.branches else 0)))
                 elif after not in self._seen:
                     self._deposits[after] |= visit.tokens
-        firsts = dict.fromkeys(self._first_of.values())
-        return {first: first for first in firsts if first not in self._first_of} | self._first_of
+        firsts = dict.fromkeys(self._storage.values())
+        return {first: first for first in firsts if first not in self._storage} | self._storage
 
     def _new_token(self) -> int:
         self._n_tokens += 1
         return 1 << self._n_tokens
 
     def _enter(self, op: OpId, tokens: int) -> _Visit:
-        """Place the outputs of an op, and free what it is the last to read."""
         if op in self._seen:
             raise _StoppedError
         self._seen.add(op)
@@ -115,23 +135,23 @@ class _Walk:
         reads, writes = self._net.ops[op].inputs, self._net.ops[op].outputs
         for blob in (*reads, *writes):
             self._tokens[blob] |= tokens
-            self._tokens[self._first_of.get(blob, blob)] |= tokens
+            self._tokens[self._storage.get(blob, blob)] |= tokens
         freed: list[tuple[int, str]] = []
         for blob in reads:
             if blob in self._shareable:
                 self._reads[blob] += 1
                 if self._reads[blob] == len(self._readers[blob]):
-                    first = self._first_of.get(blob, blob)
+                    first = self._storage.get(blob, blob)
                     freed.append((-self._share_counts[first], first))
         gone = {blob for _, blob in freed}
         for blob in writes:
             if blob in self._shareable and blob not in self._placed and blob not in gone:
                 self._placed.add(blob)
-                first = self._take(blob, tokens)
+                first = self._pop(blob, tokens)
                 if first is not None:
                     self._tokens[first] |= tokens
                     self._share_counts[first] += 1
-                    self._first_of[blob] = first
+                    self._storage[blob] = first
         there = {blob for _, blob in self._free}
         for entry in freed:
             if entry[1] not in there:
@@ -139,9 +159,9 @@ class _Walk:
         readers = [after for blob in writes for after in self._readers.get(blob, ())]
         return _Visit(tokens, len(readers) > 1, iter(readers))
 
-    def _take(self, blob: str, tokens: int) -> str | None:
+    def _pop(self, blob: str, tokens: int) -> str | None:
         if self._net.sizes:
-            return self._take_by_size(blob, tokens)
+            return self._pop_by_size(blob, tokens)
         passed: list[tuple[int, str]] = []
         first = None
         while self._free and first is None:
@@ -154,8 +174,8 @@ class _Walk:
             heapq.heappush(self._free, entry)
         return first
 
-    def _take_by_size(self, blob: str, tokens: int) -> str | None:
-        """The list stays as it is where an entry was taken out, no longer a heap: so it is there, too."""
+    def _pop_by_size(self, blob: str, tokens: int) -> str | None:
+        """Pop from the heap by position, as memonger does."""
         wanted = self._net.sizes.get(blob, 0)
         best_size, best = -1, -1
         for place, (_, first) in enumerate(self._free):

@@ -1,1 +1,0 @@
-"""NetDef messages, their binary and their text format; what was read and not changed is written as it was."""

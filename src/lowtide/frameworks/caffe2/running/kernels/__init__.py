@@ -1,1 +1,0 @@
-"""What ops compute, on NumPy arrays: one function a kind of op."""
