@@ -44,8 +44,8 @@ OVERRIDES: Mapping[str, tuple[PlanSettings, PlanSettings, str]] = {
 """Different defaults of an interface: its settings, the settings that they are derived from, and the reason."""
 HEAD = """# Settings
 
-`PlanSettings` declares every setting of planning once. `scripts/write_settings.py` writes this page from it. A technique that
-would be ignored is refused, with the reason.
+`PlanSettings` declares every setting of planning once. `scripts/write_settings.py` writes this page from it.
+A technique that would be ignored is refused, with the reason.
 """
 
 
