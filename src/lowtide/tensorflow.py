@@ -13,8 +13,8 @@ from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.measure import GraphRun, run_graph
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.optimize import OptimizedGraph, optimize
-from lowtide.frameworks.tensorflow.running.host_copies import with_host_stand_ins
-from lowtide.frameworks.tensorflow.training.planned_step import KerasStep, training_step
+from lowtide.frameworks.tensorflow.running.session import with_host_stand_ins
+from lowtide.frameworks.tensorflow.training import KerasStep, training_step
 
 __all__ = [
     "GraphDef",
@@ -36,20 +36,20 @@ __all__ = [
 
 
 def read(graph: GraphSource, dims: Mapping[str, int] | None = None) -> Graph:
-    """Read a graph of TensorFlow into a graph; `dims` and the errors are those of `TensorflowModel`."""
+    """Return the lowtide graph of a TensorFlow graph; see `TensorflowModel`."""
     return TensorflowModel(graph, dims).graph
 
 
 def apply(plan: Plan, graph: GraphSource, dims: Mapping[str, int] | None = None) -> Any:
-    """Return a graph of TensorFlow that does what the plan says; see `TensorflowModel.apply`."""
+    """Return the graph under a plan; see `TensorflowModel.apply`."""
     return TensorflowModel(graph, dims).apply(plan)
 
 
 def save(plan: Plan, graph: GraphSource, path: str | Path, dims: Mapping[str, int] | None = None) -> None:
-    """Write a graph of TensorFlow that does what the plan says to a file; see `TensorflowModel.save`."""
+    """Write the graph under a plan; see `TensorflowModel.save`."""
     TensorflowModel(graph, dims).save(plan, Path(path))
 
 
 def measure(plan: Plan, graph: GraphSource, dims: Mapping[str, int] | None = None) -> Measurement:
-    """Run a graph of TensorFlow as it stands and under the plan; see `TensorflowModel.measure`."""
+    """Measure both peaks; see `TensorflowModel.measure`."""
     return TensorflowModel(graph, dims).measure(plan)

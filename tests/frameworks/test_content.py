@@ -12,7 +12,7 @@ from lowtide.core.errors import InputError
 from lowtide.engine.graph import GraphBuilder, write_graph_file
 from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel
-from lowtide.frameworks.tensorflow.graphs.text import to_text
+from lowtide.frameworks.tensorflow.graphs.messages import to_text
 from tests.frameworks.tensorflow.small_graphs import chain
 
 NET = NetDef(name="n", op=[OperatorDef(type="Relu", input=["x"], output=["y"])], external_input=["x"])

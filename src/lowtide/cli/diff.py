@@ -1,10 +1,11 @@
-"""`lowtide diff`: how two programs differ in memory, and why the peak changed."""
+"""`lowtide diff`: how the memory of two programs or plans differs, and why the peak changed."""
 
 from pathlib import Path
 
 import click
 
 from lowtide.api.opening import open_model
+from lowtide.api.verbs import diff, is_plan_file
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
@@ -17,8 +18,8 @@ from lowtide.reporting.difference import difference
 @click.command("diff")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-@click.option("--plan-a", type=click.Path(path_type=Path), help="Look at A under this plan, instead of as it stands.")
-@click.option("--plan-b", type=click.Path(path_type=Path), help="Look at B under this plan, instead of as it stands.")
+@click.option("--plan-a", type=click.Path(path_type=Path), help="Look at A under this plan.")
+@click.option("--plan-b", type=click.Path(path_type=Path), help="Look at B under this plan.")
 @options.dims
 @options.trust
 @options.json
@@ -31,10 +32,18 @@ def command(
     trust: bool,
     as_json: bool,
 ) -> None:
-    """Show what came, went and grew from model A to model B, and what holds more at the peak.
+    """Show new, removed and resized tensors from A to B, and the tensors that take more memory at the peak.
 
-    Ops and buffers are matched by name. For two plans of one model, name it twice, with --plan-a and --plan-b.
+    A and B are models, or two plan files. Ops and buffers of models are matched by name. To compare two plans of one
+    model in detail, name the model twice, with --plan-a and --plan-b.
     """
+    if is_plan_file(before) and is_plan_file(after):
+        plans = diff(before, after)
+        if as_json:
+            print_json("diff_plans", plans)
+        else:
+            print_page(plans.to_text())
+        return
     with Progress() as progress:
         first = _read(before, plan_a, dims, trust, progress)
         second = _read(after, plan_b, dims, trust, progress)

@@ -12,10 +12,10 @@ from lowtide.api.outputs import check_separate
 from lowtide.cli import host
 from lowtide.core.effort import EFFORT_NAMES, check_effort
 from lowtide.core.errors import UsageError
-from lowtide.core.techniques import TECHNIQUES, Techniques, checked_techniques
+from lowtide.core.techniques import Techniques, checked_techniques
 from lowtide.engine.costs import Prices, carries_costs, read_costs
 from lowtide.engine.graph import Graph
-from lowtide.engine.planning.settings import SENTENCES, PlanSettings
+from lowtide.engine.planning.settings import SENTENCES, PlanSettings, allowed_techniques
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZE = re.compile(r"[0-9]{1,18}")
@@ -31,8 +31,8 @@ def _parse_dims(_ctx: click.Context, _param: click.Parameter, values: Iterable[s
     return dims
 
 
-def _parse_techniques(_ctx: click.Context, _param: click.Parameter, value: str) -> Techniques:
-    return checked_techniques(part.strip() for part in value.split(",") if part.strip())
+def _parse_techniques(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Techniques | None:
+    return None if value is None else checked_techniques(part.strip() for part in value.split(",") if part.strip())
 
 
 def _parse_effort(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -42,10 +42,9 @@ def _parse_effort(_ctx: click.Context, _param: click.Parameter, value: str) -> s
 
 def _setting(name: str, option: str, **how: Any) -> Callable[[Command], Command]:
     """Declare the option of a setting: its help is the setting's sentence, its default that of the setting."""
-    default = getattr(PlanSettings, name)
-    if isinstance(default, frozenset):
-        default = ",".join(technique for technique in TECHNIQUES if technique in default)
-    return click.option(option, name, default=default, show_default=default is not None, help=SENTENCES[name], **how)
+    default = how.pop("default", getattr(PlanSettings, name))
+    how = {"show_default": default is not None, **how}
+    return click.option(option, name, default=default, help=SENTENCES[name], **how)
 
 
 model = click.argument("model")
@@ -68,7 +67,14 @@ annotate = click.option(
 force = click.option("--force", is_flag=True, help="Let an output replace a file that is read.")
 budget = _setting("budget", "--budget", metavar="SIZE")
 transient = _setting("transient", "--transient", is_flag=True)
-techniques = _setting("techniques", "--allow", metavar="TECHNIQUES", callback=_parse_techniques)
+techniques = _setting(
+    "techniques",
+    "--allow",
+    metavar="TECHNIQUES",
+    callback=_parse_techniques,
+    default=None,
+    show_default="reorder,share; with a budget also recompute",
+)
 in_place = _setting("in_place", "--in-place/--no-in-place")
 addresses = _setting("addresses", "--addresses/--no-addresses")
 scheduler = _setting("scheduler", "--scheduler", metavar="NAME")
@@ -91,6 +97,7 @@ def planning(command: Command) -> Command:
         )
         names = ("budget", "transient", "techniques", "in_place", "addresses", "scheduler", "effort")
         asked = {name: given.pop(name) for name in names}
+        asked["techniques"] = allowed_techniques(asked["techniques"], asked["budget"])
         settings = PlanSettings(
             **asked,
             costs=_pricing(given.pop("costs"), asked["techniques"]),

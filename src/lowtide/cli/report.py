@@ -82,7 +82,7 @@ def _facts(found: Planned, settings: PlanSettings, measure: bool, curve: bool, p
         result=found.result,
         measured=measured,
         frontier=points,
-        untouched=found.model.graph,
+        unmodified=found.model.graph,
     )
 
 

@@ -1,4 +1,5 @@
-"""One folder a framework: read its programs, apply plans, measure. Frameworks know nothing of one another.
+"""Read programs of each framework, apply plans to them, and measure them. Frameworks are independent of one another.
 
-`model.py` says what each offers, `table.py` which of them reads what; `docs/adding_a_framework.md` how to add one.
+`model.py` defines the interface, `table.py` lists the frameworks, and `docs/adding_a_framework.md` explains how to add
+one.
 """

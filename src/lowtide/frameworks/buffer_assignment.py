@@ -1,14 +1,13 @@
-"""XLA's own buffer assignment: what it reserved for a module and where, read from a BufferAssignmentProto."""
+"""Read XLA's buffer assignment (BufferAssignmentProto): the memory it reserved for a module, and the offsets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lowtide.core.errors import MalformedInputError
-from lowtide.frameworks.cut_message import begun_fields
-from lowtide.frameworks.wire import BYTES, VARINT, read_varint
+from lowtide.frameworks.wire import BYTES, VARINT, begun_fields, read_varint
 
 Place = tuple[str, str, tuple[int, ...]]
-"""What defines a logical buffer: computation, instruction, index in its value."""
+"""The definition of a logical buffer: computation, instruction, index in its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,14 +15,14 @@ class AssignedBuffer:
     """A logical buffer within an allocation."""
 
     place: Place | None
-    """None for an instruction that the module does not have."""
+    """None for an instruction that the module does not contain."""
     size_bytes: int
     offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A range of memory that XLA holds as long as the program runs."""
+    """A memory range that XLA reserves while the program runs."""
 
     number: int
     size_bytes: int
@@ -31,19 +30,19 @@ class Allocation:
     is_parameter: bool
     is_constant: bool
     is_result: bool
-    """Whether some of it is a result: it "may be live out"."""
+    """Whether it contains a result ("may be live out")."""
     color: int
     """The memory space."""
     buffers: tuple[AssignedBuffer, ...]
 
     @property
     def is_temporary(self) -> bool:
-        """Whether `memory_analysis()` counts it among temporary bytes."""
+        """Whether `memory_analysis()` counts it in the temporary bytes."""
         return not (self.is_thread_local or self.is_parameter or self.is_constant or self.is_result)
 
     @property
     def unused_bytes(self) -> int:
-        """Bytes on which no buffer ever lies."""
+        """Bytes that no buffer uses."""
         covered, end = 0, 0
         for start, stop in sorted((each.offset, each.offset + each.size_bytes) for each in self.buffers):
             covered += max(0, stop - max(start, end))
@@ -54,7 +53,7 @@ class Allocation:
 def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]], where: str) -> tuple[Allocation, ...]:
     """Return the allocations of a serialized BufferAssignmentProto.
 
-    `instructions` names computation and instruction for each number of an instruction (`instruction_numbers`). Raises
+    `instructions` maps the number of an instruction to its computation and name, see `instruction_numbers`. Raises
     MalformedInputError for a message without allocations.
     """
     places: dict[int, Place | None] = {}
@@ -67,12 +66,12 @@ def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]],
         if number == 3 and wire == BYTES and isinstance(value, bytes):
             allocations.append(_allocation(value, places))
     if not allocations:
-        raise MalformedInputError(f"{where}: the buffer assignment has no allocations; is it cut off?")
+        raise MalformedInputError(f"{where}: the buffer assignment has no allocations; check that the file is complete")
     return tuple(allocations)
 
 
 def instruction_numbers(module: bytes) -> dict[int, tuple[str, str]]:
-    """Return computation and instruction by the number of the instruction in a serialized HloModuleProto."""
+    """Return computation and name by instruction number, from a serialized HloModuleProto."""
     found: dict[int, tuple[str, str]] = {}
     for number, wire, value in begun_fields(module):
         if (number, wire) != (3, BYTES) or not isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""What a program file is, told by its content: the same name ending stands for files of several frameworks."""
+"""Detect the kind of a program file from its content, because several frameworks share file endings."""
 
 import os
 import re
@@ -7,8 +7,7 @@ from pathlib import Path
 
 from lowtide.core.errors import LowtideError
 from lowtide.core.files import read_blocks
-from lowtide.frameworks.cut_message import BROKEN, begun_fields
-from lowtide.frameworks.wire import BYTES, VARINT
+from lowtide.frameworks.wire import BROKEN, BYTES, VARINT, begun_fields
 
 _TEXT_START = re.compile(rb"\A(?:\s|#[^\n]*\n)*(\w+)\s*(?::|\{|<)")
 _NET_FIELDS = b"name op type num_workers device_option arg external_input external_output partition_info".split()
@@ -20,49 +19,49 @@ _MLIR_START = re.compile(rb"\A(?>\s|//[^\n]*\n|#\w+ = [^\n]*\n)*+(?:builtin\.)?m
 _OP_NAME = re.compile(rb"[A-Za-z_][\w>.]*")
 _INFO_TAGS = (b"\x0a", b"\x12", b"\x1a", b"\x22", b"\x2a", b"\x32", b"\x38")
 SAVED_MODEL = "saved_model.pb"
-"""The file of a SavedModel's graphs, in its folder."""
+"""File with the graphs of a SavedModel, in its folder."""
 _SNAPSHOT_KEYS = 200
-"""Bytes within which a snapshot names its first key."""
+"""A snapshot has its first key within this many bytes."""
 _NETDEF = {4: VARINT, **dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 9), BYTES)}
 _ONNX = {1: VARINT, 5: VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25, 26), BYTES)}
 
 
 def is_json(head: bytes) -> bool:
-    """Whether a file holds JSON."""
+    """Whether a file contains JSON."""
     return head.lstrip()[:1] in (b"{", b"[")
 
 
 def is_inductor_export(head: bytes) -> bool:
-    """Whether a file holds what Inductor exports for a simulator: JSON that begins with nodes or such buffers."""
+    """Whether a file contains Inductor's export for a simulator: JSON that starts with nodes or sized buffers."""
     found = _EXPORT_START.match(head)
     return found is not None and (found[1] == b"nodes" or _EXPORT_SIZE.search(head) is not None)
 
 
 def is_text_net(head: bytes) -> bool:
-    """Whether a file holds a NetDef in text format."""
+    """Whether a file contains a NetDef in text format."""
     found = _TEXT_START.match(head)
     return found is not None and found[1] in _NET_FIELDS
 
 
 def is_binary_net(head: bytes) -> bool:
-    """Whether a file holds a NetDef in binary format: its fields have the wire types of one, among them an op."""
+    """Whether a file contains a binary NetDef: its fields have the expected wire types, and one is an op."""
     found = _fields(head)
     return all(_NETDEF.get(number) == wire for number, wire in found) and (2, BYTES) in found
 
 
 def is_onnx(head: bytes) -> bool:
-    """Whether a file holds an ONNX model: its fields have the wire types of one, among them the version of the IR."""
+    """Whether a file contains an ONNX model: its fields have the expected wire types, and one is the IR version."""
     found = _fields(head)
     return all(_ONNX.get(number) == wire for number, wire in found) and (1, VARINT) in found
 
 
 def is_hlo_text(head: bytes) -> bool:
-    """Whether a file holds an HLO module in text."""
+    """Whether a file contains an HLO module as text."""
     return _HLO_START.match(head) is not None
 
 
 def is_hlo_proto(head: bytes) -> bool:
-    """Whether a file holds an HloModuleProto, or an HloProto with one."""
+    """Whether a file contains an HloModuleProto or an HloProto."""
     first = next(begun_fields(head), None)
     if first is None or first[:2] != (1, BYTES) or not isinstance(first[2], bytes):
         return False
@@ -70,25 +69,25 @@ def is_hlo_proto(head: bytes) -> bool:
 
 
 def is_mlir(head: bytes) -> bool:
-    """Whether a file holds an MLIR module, as text or as bytecode: StableHLO, as far as anybody writes such files."""
+    """Whether a file contains an MLIR module, as text or bytecode, such as StableHLO."""
     return head.startswith(b"ML\xefR") or _MLIR_START.match(head) is not None
 
 
 def is_text_graph(head: bytes) -> bool:
-    """Whether a file holds a GraphDef in text format."""
+    """Whether a file contains a GraphDef in text format."""
     found = _TEXT_START.match(head)
     return found is not None and found[1] in _GRAPH_FIELDS
 
 
 def is_memory_snapshot(head: bytes) -> bool:
-    """Whether a file holds a memory snapshot of PyTorch: a pickle whose first keys are those of one."""
+    """Whether a file contains a PyTorch memory snapshot: a pickle with its first keys."""
     return head[:1] == b"\x80" and any(key in head[:_SNAPSHOT_KEYS] for key in (b"segments", b"device_traces"))
 
 
 def kind_of_graph(head: bytes) -> str | None:
-    """Return what of TensorFlow's a binary file holds: a GraphDef, MetaGraphDef or SavedModel, or None.
+    """Return the TensorFlow message in a binary file: GraphDef, MetaGraphDef, SavedModel or None.
 
-    A node of a GraphDef is told by the text that its op is; a NetDef begins with the text of its name.
+    A GraphDef starts with a node that names its op, a NetDef with its own name.
     """
     found = _contents(head)
     if not found:
@@ -120,11 +119,11 @@ KINDS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("caffe2", lambda head: is_text_net(head) or is_binary_net(head)),
     ("memory_snapshot", is_memory_snapshot),
 )
-"""Kinds of files and how each is told, the surest first; frameworks by their names."""
+"""Kinds of files and their tests, the most certain first. Frameworks are listed by name."""
 
 
 def kind_of_file(name: str) -> str | None:
-    """Return the kind of a file that can be read and tells it, None for all others."""
+    """Return the kind of a readable file, or None."""
     try:
         path = Path(name)
         head = next(read_blocks(path / SAVED_MODEL if os.path.isdir(path) else path), b"")
@@ -134,7 +133,7 @@ def kind_of_file(name: str) -> str | None:
 
 
 def _is_hlo_module(head: bytes) -> bool:
-    """Whether a message begins as an HloModuleProto does: two names, then a computation with instructions."""
+    """Whether a message starts like an HloModuleProto: two names, then a computation with instructions."""
     found = begun_fields(head)
     start = [next(found, BROKEN) for _ in range(3)]
     if [(number, wire) for number, wire, _ in start] != [(1, BYTES), (2, BYTES), (3, BYTES)]:
@@ -147,10 +146,10 @@ def _is_hlo_module(head: bytes) -> bool:
 
 
 def _fields(head: bytes) -> list[tuple[int, int]]:
-    """Return the number and the wire type of each field that begins in some bytes."""
+    """Return the number and wire type of each field."""
     return [(number, wire) for number, wire, _ in begun_fields(head)]
 
 
 def _contents(head: bytes) -> list[tuple[int, int, bytes]]:
-    """Return the same with what is there of the contents of bytes; numbers have none."""
+    """Return number, wire type and bytes of each field, empty for numbers."""
     return [(number, wire, value if isinstance(value, bytes) else b"") for number, wire, value in begun_fields(head)]

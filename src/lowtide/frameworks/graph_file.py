@@ -9,20 +9,20 @@ from lowtide.frameworks.model import UnrunnableModel
 
 
 class GraphModel(UnrunnableModel):
-    """A bare graph: it can be planned and reordered, but there is nothing to run."""
+    """A bare graph, which can be planned and reordered but not run."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph, "a graph file")
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """How names of graph files end."""
+        """The endings of graph files."""
         return (".graph.json", ".graph.json.gz")
 
     def apply(self, plan: Plan) -> Graph:
         """Return the graph with its ops in the plan's order.
 
-        Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that repeats ops.
+        Raises PlanError for an invalid plan, UnsupportedError for one that recomputes ops.
         """
         return reorder_graph(self.graph, self.order_of(plan))
 
@@ -32,5 +32,5 @@ class GraphModel(UnrunnableModel):
 
 
 def open_graph_file(path: str | Path) -> GraphModel:
-    """Open a graph file; raises InputError and its kinds."""
+    """Open a graph file. Raises InputError and its subclasses."""
     return GraphModel(read_graph_file(path))

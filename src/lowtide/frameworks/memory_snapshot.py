@@ -1,4 +1,4 @@
-"""Memory snapshots of PyTorch: what was observed to be allocated and freed becomes a graph that keeps its order."""
+"""PyTorch memory snapshots: recorded allocations and frees as a graph in program order."""
 
 import io
 import pickle
@@ -18,42 +18,40 @@ _LONGEST_NAME = 200
 
 
 class SnapshotModel(UnrunnableModel):
-    """A recorded program: where its buffers lie can be planned, nothing else, since nobody saw who reads them."""
+    """A recorded program. Only its addresses can be planned, because the reads are unknown."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph, "a memory snapshot")
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """None: a snapshot is a record."""
+        """Empty: a snapshot cannot be written."""
         return ()
 
     def apply(self, plan: Plan) -> NoReturn:
-        """Raise UnsupportedError: a record is no program."""
-        raise UnsupportedError("a memory snapshot is a record and no program; write a plan file (.plan.json)")
+        """Raise UnsupportedError, because a snapshot cannot be run."""
+        raise UnsupportedError("a memory snapshot cannot be run; write a plan file (.plan.json)")
 
     def save(self, plan: Plan, path: Path) -> NoReturn:
-        """Raise UnsupportedError: a record is no program."""
+        """Raise UnsupportedError, because a snapshot cannot be run."""
         self.apply(plan)
 
 
 def open_snapshot(path: str) -> SnapshotModel:
-    """Open a memory snapshot as `torch.cuda.memory._dump_snapshot` writes it; nothing in it runs as code.
+    """Open a memory snapshot as written by `torch.cuda.memory._dump_snapshot`, without running code from it.
 
-    Every allocation and every free is an op; all keep their places. What was there before the record began and is never
-    freed is persistent, what is freed later an input; what is there at the end is an output. O(events).
-    Raises InputError, and MalformedInputError for what is no snapshot, or one without any event.
+    Every allocation and free becomes an op at its place. Blocks from before the recording are inputs if they are freed
+    later, else persistent. Blocks alive at the end are outputs. O(events). Raises InputError, and MalformedInputError
+    for an invalid or empty snapshot.
     """
     snapshot = _load(path)
     traces = snapshot.get("device_traces")
     if not isinstance(traces, list):
-        raise MalformedInputError(f"{path}: it has no device_traces; give a snapshot of torch.cuda.memory")
+        raise MalformedInputError(f"{path}: device_traces is missing; give a snapshot of torch.cuda.memory")
     devices = cast("list[Any]", traces)
     used = [number for number, trace in enumerate(devices) if trace]
     if not used:
-        raise MalformedInputError(
-            f"{path}: it holds no event; record some with torch.cuda.memory._record_memory_history()"
-        )
+        raise MalformedInputError(f"{path}: no events; record some with torch.cuda.memory._record_memory_history()")
     builder = GraphBuilder(Path(path).name)
     for number in used:
         builder.add_space(f"device{number}")
@@ -64,22 +62,22 @@ def open_snapshot(path: str) -> SnapshotModel:
         _add_persistent(builder, snapshot.get("segments") or [], used, devices)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise MalformedInputError(
-            f"{path}: an event or block is no such thing ({type(error).__name__}: {error}); record the snapshot anew"
+            f"{path}: invalid event or block ({type(error).__name__}: {error}); record the snapshot again"
         ) from None
-    builder.note("who reads what: every buffer stays from the allocation to the free that were observed")
+    builder.note("reads of buffers: each buffer is live from its recorded allocation to its recorded free")
     return SnapshotModel(builder.build())
 
 
 class _Events:
-    """The events of one device on their way into a graph."""
+    """Adds the events of one device to a graph."""
 
     def __init__(self, builder: GraphBuilder, space: int, names: dict[str, int]) -> None:
-        """`names` counts how often every name was asked for."""
+        """`names` counts the uses of every name."""
         self._builder, self._space, self._names = builder, space, names
         self._last_time: int | None = None
 
     def add(self, events: list[Mapping[str, Any]]) -> None:
-        """Add all events; a free without an allocation is of something that was there before."""
+        """Add all events. A free without an allocation belongs to an earlier block."""
         lifetimes = _lifetimes(events)
         alive: dict[int, int] = {}
         before = [event for event, known in zip(events, lifetimes, strict=True) if known == Lifetime.DONATED]
@@ -117,14 +115,14 @@ class _Events:
         )
 
     def _named(self, name: str) -> str:
-        """Return a name of its own."""
+        """Return a unique name."""
         count = self._names.get(name, 0)
         self._names[name] = count + 1
         return f"{name} #{count}" if count else name
 
 
 def _lifetimes(events: list[Mapping[str, Any]]) -> list[Lifetime | None]:
-    """Return the class of what every allocation makes, DONATED at a free of what nobody allocated, else None."""
+    """Return the lifetime class of each allocation, DONATED for a free without an allocation, else None."""
     found: list[Lifetime | None] = [None] * len(events)
     alive: dict[int, int] = {}
     for number, event in enumerate(events):
@@ -141,7 +139,7 @@ def _lifetimes(events: list[Mapping[str, Any]]) -> list[Lifetime | None]:
 def _add_persistent(
     builder: GraphBuilder, segments: list[Mapping[str, Any]], used: list[int], traces: list[Any]
 ) -> None:
-    """Add what no event is of: blocks that are there at the end and were never allocated meanwhile."""
+    """Add the blocks without events: live at the end and not allocated during the recording."""
     seen = [{_whole(event["addr"]) for event in traces[number] if event["action"] == "alloc"} for number in used]
     for segment in segments:
         device = segment.get("device", 0)
@@ -162,7 +160,7 @@ def _blocks(segment: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]
 
 
 def _place(event: Mapping[str, Any]) -> str:
-    """Return where something was allocated or freed: the user's own innermost line, else the innermost of all."""
+    """Return the place of an allocation or free: the innermost line of user code, else the innermost line."""
     frames: list[Mapping[str, Any]] = event.get("frames") or []
     own = [frame for frame in frames if not any(part in str(frame.get("filename")) for part in _LIBRARY)]
     frame = next(iter(own or frames), None)
@@ -175,20 +173,20 @@ def _place(event: Mapping[str, Any]) -> str:
 
 def _whole(number: Any) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
-        raise ValueError(f"{str(number)[:40]} is no address or size")
+        raise ValueError(f"{str(number)[:40]} is not an address or size")
     return number
 
 
 class _DataOnly(pickle.Unpickler):
-    """Reads pickles of plain data: dicts, lists, texts, numbers. Nothing is imported and nothing is called."""
+    """Unpickles plain data only, without imports or calls."""
 
     def find_class(self, module_name: str, global_name: str) -> NoReturn:
-        """Refuse: a snapshot names no class."""
-        raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}, and a snapshot holds data alone")
+        """Refuse classes."""
+        raise pickle.UnpicklingError(f"it refers to {module_name}.{global_name}, but a snapshot contains data only")
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        """Refuse: a snapshot refers to nothing outside."""
-        raise pickle.UnpicklingError("it refers to something outside")
+        """Refuse external references."""
+        raise pickle.UnpicklingError("it refers to external data")
 
 
 def _load(path: str) -> dict[str, Any]:
@@ -196,9 +194,9 @@ def _load(path: str) -> dict[str, Any]:
     try:
         snapshot = _DataOnly(io.BytesIO(content)).load()
     except MemoryError:
-        raise MalformedInputError(f"{path}: it is broken; record the snapshot anew") from None
-    except Exception as error:  # what a broken pickle raises is whatever its bytes lead to
-        raise MalformedInputError(f"{path}: no memory snapshot ({type(error).__name__}: {error})") from None
+        raise MalformedInputError(f"{path}: the file is damaged; record the snapshot again") from None
+    except Exception as error:  # a damaged pickle may raise any error
+        raise MalformedInputError(f"{path}: not a memory snapshot ({type(error).__name__}: {error})") from None
     if not isinstance(snapshot, dict):
-        raise MalformedInputError(f"{path}: it holds a {type(snapshot).__name__}, and a snapshot is a dict")
+        raise MalformedInputError(f"{path}: expected a dict, found a {type(snapshot).__name__}; give a memory snapshot")
     return cast("dict[str, Any]", snapshot)

@@ -1,4 +1,4 @@
-"""What this process's resident memory grows by: what a machine runs out of, beside the bytes that programs count."""
+"""Measure the growth of this process's resident memory, which includes memory that programs do not count."""
 
 import ctypes
 import gc
@@ -6,16 +6,16 @@ from contextlib import suppress
 from pathlib import Path
 
 _POPULATE_READ = 22
-"""MADV_POPULATE_READ, which Python has no name for."""
+"""MADV_POPULATE_READ, which Python does not define."""
 
 
 class ResidentGrowth:
-    """How far resident memory rises above what it is now."""
+    """The growth of resident memory since the object was created."""
 
     def __init__(self, *, load_files: bool = True) -> None:
-        """Let go what can be let go, so that it does not hide what is measured, and begin here.
+        """Release unused memory, so that it does not hide growth, and start measuring.
 
-        Unless `load_files` is off, all pages of files become resident before, so that none of them is counted.
+        With `load_files`, all pages of mapped files are loaded first, so that they are not counted.
         """
         gc.collect()
         with suppress(AttributeError, OSError):
@@ -23,24 +23,23 @@ class ResidentGrowth:
         if load_files:
             _load_files()
         with suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")  # the highest mark begins anew
+            Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
         self._before = _bytes_of("VmRSS")
 
     def highest_bytes(self) -> int | None:
-        """Return the most that was added at any time since; None where the system does not tell."""
+        """Return the largest growth since the start, or None if the system does not report it."""
         after = self.resident_bytes()
         return None if self._before is None or after is None else after - self._before
 
     def resident_bytes(self) -> int | None:
-        """Return the most that the whole process had resident since; None where the system does not tell."""
+        """Return the highest resident memory of the process since the start, or None."""
         return _bytes_of("VmHWM")
 
 
 def _load_files() -> None:
-    """Make the pages of all mapped files resident now, where the system can (Linux from 5.14 on).
+    """Load the pages of all mapped files, if the system can (Linux from 5.14 on).
 
-    Code becomes resident as it runs for the first time: some megabytes, whoever allocates how much. It belongs to the
-    file and is shared and dropped like the rest of it, so that only memory without a file is left to grow.
+    Otherwise code would become resident when it first runs, which adds megabytes that are shared and can be dropped.
     """
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""The wire format of protocol buffers: numbers, fields and their ends, in any message."""
+"""The wire format of protocol buffers: read and write numbers and fields of any message, complete or cut off."""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -7,7 +7,10 @@ from lowtide.core.errors import MalformedInputError
 
 VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
 DEEPEST = 100
-"""How deep messages may lie in one another, as in protocol buffers themselves."""
+"""Deepest nesting of messages, as in protocol buffers."""
+BROKEN = (0, 0, 0)
+"""Yielded by `begun_fields` for an invalid field, as the last one."""
+_LONGEST_NUMBER = 10
 _LARGEST_TAG = 2**32
 _FIXED = {FIXED64: 8, FIXED32: 4}
 
@@ -15,17 +18,17 @@ Content = bytes | memoryview
 
 
 class WireError(MalformedInputError):
-    """Bytes that are no message: `what` is wrong `at` a place."""
+    """An invalid message: the problem `what` at byte `at`."""
 
     def __init__(self, at: int, what: str) -> None:
-        super().__init__(f"a message is broken at byte {at}: {what}; the file is damaged or something else")
+        super().__init__(f"invalid message at byte {at}: {what}; check that the file is complete")
         self.at = at
         self.what = what
 
 
 @contextmanager
 def named_errors(where: str) -> Generator[None]:
-    """Say where the bytes came from in a WireError that is raised within."""
+    """Add the source of the bytes to a WireError raised within."""
     try:
         yield
     except WireError as error:
@@ -33,7 +36,7 @@ def named_errors(where: str) -> Generator[None]:
 
 
 def read_varint(content: Content, at: int, stop: int) -> tuple[int, int]:
-    """Return a number and where it ends; raises WireError for one without an end."""
+    """Return a number and its end. Raises WireError if it does not end."""
     value = shift = 0
     for place in range(at, min(at + 10, stop)):
         byte = content[place]
@@ -41,25 +44,25 @@ def read_varint(content: Content, at: int, stop: int) -> tuple[int, int]:
         shift += 7
         if byte < 128:
             return value & (2**64 - 1), place + 1
-    raise WireError(at, "a number has no end")
+    raise WireError(at, "a number does not end")
 
 
 def read_tag(content: Content, at: int, stop: int) -> tuple[int, int, int]:
-    """Return the number and the wire type of a field, and where its value begins; raises WireError for none."""
+    """Return the number and wire type of a field, and the start of its value. Raises WireError for an invalid tag."""
     tag, value_at = read_varint(content, at, stop)
     if tag >> 3 == 0 or tag >= _LARGEST_TAG:
-        raise WireError(at, "there is no field of this number")
+        raise WireError(at, "invalid field number")
     return tag >> 3, tag & 7, value_at
 
 
 def check_end(at: int, size: int, stop: int) -> None:
-    """Raise WireError where fewer bytes are left than announced."""
+    """Raise WireError if fewer than `size` bytes are left."""
     if size > stop - at:
-        raise WireError(at, f"{size} bytes are announced and {stop - at} are left")
+        raise WireError(at, f"{size} bytes expected, {stop - at} left")
 
 
 def skip_value(content: Content, number: int, wire: int, at: int, stop: int, depth: int = 0) -> int:
-    """Return where the value of a field ends; raises WireError for a broken one."""
+    """Return the end of a field's value. Raises WireError for an invalid one."""
     if wire == VARINT:
         return read_varint(content, at, stop)[1]
     if wire == BYTES:
@@ -69,27 +72,27 @@ def skip_value(content: Content, number: int, wire: int, at: int, stop: int, dep
     elif wire == START_GROUP:
         return _skip_group(content, number, at, stop, depth + 1)
     else:
-        raise WireError(at, f"field {number} has a wire type that protocol buffers do not have")
+        raise WireError(at, f"field {number} has an unknown wire type")
     check_end(at, size, stop)
     return at + size
 
 
 def _skip_group(content: Content, number: int, at: int, stop: int, depth: int) -> int:
     if depth > DEEPEST:
-        raise WireError(at, f"groups lie more than {DEEPEST} deep in one another")
+        raise WireError(at, f"groups are nested more than {DEEPEST} deep")
     while True:
         tag, at = read_varint(content, at, stop)
         if tag & 7 == END_GROUP:
             if tag >> 3 != number:
-                raise WireError(at, f"group {number} ends as another one")
+                raise WireError(at, f"group {number} is closed by another number")
             return at
         at = skip_value(content, tag >> 3, tag & 7, at, stop, depth)
 
 
 def fields(content: Content, start: int, stop: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield every field: its number and wire type, where it begins, where its value begins, where both end.
+    """Yield every field: number, wire type, its start, the start of its value, its end.
 
-    The value of a field of bytes begins behind its length. Raises WireError for what is no message.
+    The value of a field of bytes starts after its length. Raises WireError for an invalid message.
     """
     at = start
     while at < stop:
@@ -102,7 +105,7 @@ def fields(content: Content, start: int, stop: int) -> Iterator[tuple[int, int, 
 
 
 def encode_varint(value: int) -> bytes:
-    """Return a number as it is written; a negative one takes ten bytes."""
+    """Return the encoded number. Negative numbers need ten bytes."""
     value &= 2**64 - 1
     pieces = bytearray()
     while value > 127:
@@ -118,10 +121,37 @@ def encode_bytes(number: int, content: Content) -> bytes:
 
 
 def encode_size(number: int, size: int) -> bytes:
-    """Return what stands before so many bytes of a field of bytes, text or a message."""
+    """Return the tag and length of a field of bytes, text or a message."""
     return encode_varint(number << 3 | BYTES) + encode_varint(size)
 
 
 def encode_number(number: int, value: int) -> bytes:
-    """Return a field of a number."""
+    """Return a field with a number."""
     return encode_varint(number << 3 | VARINT) + encode_varint(value)
+
+
+def begun_fields(message: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+    """Yield number, wire type and value of each field in a message that may be cut off, or be no message at all.
+
+    The last value may be incomplete. An invalid field yields `BROKEN` and ends the iteration, a number that is cut off
+    only ends it.
+    """
+    at, stop = 0, len(message)
+    while at < stop:
+        try:
+            number, wire, begin = read_tag(message, at, stop)
+            if wire == VARINT:
+                value, end = read_varint(message, begin, stop)
+                yield number, wire, value
+            elif wire == BYTES or wire in _FIXED:
+                size, begin = read_varint(message, begin, stop) if wire == BYTES else (_FIXED[wire], begin)
+                end = begin + size
+                yield number, wire, message[begin:end]
+            else:
+                yield BROKEN
+                return
+        except WireError:
+            if stop - at > _LONGEST_NUMBER:
+                yield BROKEN
+            return
+        at = end

@@ -1,13 +1,15 @@
-"""What `compare` says: every order side by side, with the bound."""
+"""The result of `compare`: the peak under every order, with the lower bound."""
 
 from dataclasses import dataclass
 
+from lowtide.core.effort import EffortName
+from lowtide.core.progress import Report, silent
 from lowtide.core.units import ByteUnit
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan.claim import Claim, strongest
 from lowtide.engine.planning.claims import peak_claims
 from lowtide.engine.planning.measured import Reserved
-from lowtide.engine.schedule import Candidate
+from lowtide.engine.schedule import Candidate, make_candidate, scheduler_names
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import ComparedFields, CompareFields
 from lowtide.reporting.figures import format_ratio
@@ -30,16 +32,6 @@ class Comparison:
     def lower_bound_bytes(self) -> dict[str, int]:
         """The figures of the claims, 0 where nothing is shown."""
         return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
-
-    @classmethod
-    def of(
-        cls, graph: Graph, rows: list[Candidate], *, in_place: bool, reserved: Reserved | None = None
-    ) -> "Comparison":
-        """Put candidates side by side with the bound that holds for all of them."""
-        searched = next(row for row in rows if row.proof is not None)
-        bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
-        claims = peak_claims(bounds, searched.proof, "orders", in_place=in_place)
-        return cls(graph=graph, rows=rows, claims=claims, reserved=reserved)
 
     def to_json(self) -> ComparedFields:
         """Return the fields of the JSON object for one program."""
@@ -96,3 +88,24 @@ def _reserved_to_text(reserved: Reserved) -> list[str]:
             for each in reserved.differences
         ),
     ]
+
+
+def compare_orders(
+    graph: Graph,
+    reserved: Reserved | None = None,
+    *,
+    in_place: bool = True,
+    effort: EffortName,
+    progress: Report | None = None,
+) -> Comparison:
+    """Order a graph by every scheduler; `reserved` are the bytes that its framework reports. Ctrl-C ends all of it."""
+    report, rows = progress or silent, list[Candidate]()
+    for name in scheduler_names():
+        report(f"ordering {graph.n_ops} ops ({name})")
+        rows.append(make_candidate(name, graph, in_place=in_place, effort=effort))
+        if rows[-1].interrupted:
+            raise KeyboardInterrupt
+    searched = next(row for row in rows if row.proof is not None)
+    bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
+    claims = peak_claims(bounds, searched.proof, "orders", in_place=in_place)
+    return Comparison(graph=graph, rows=rows, claims=claims, reserved=reserved)

@@ -62,5 +62,5 @@ def _status(point: RecomputeResult, unit: ByteUnit) -> str:
     if point.fits:
         return point.status
     over = unit.write(point.peak_bytes - point.budget_bytes)
-    is_proven = point.status == "infeasible" and point.is_of_any_order
+    is_proven = point.status == "infeasible" and point.holds_for_any_order
     return f"over by {over}{', as any plan must' if is_proven else ''}"

@@ -11,6 +11,7 @@ import msgspec
 
 from lowtide.reporting import fields
 from lowtide.reporting.difference import ProgramDifference
+from lowtide.reporting.plan_difference import PlanDifference
 
 JSON_VERSION = 1
 Kind = Literal[
@@ -26,6 +27,7 @@ Kind = Literal[
     "export",
     "check",
     "diff",
+    "diff_plans",
     "fits",
     "costs",
     "pack",
@@ -43,6 +45,7 @@ KINDS: Mapping[Kind, type] = {
     "export": fields.ExportFields,
     "check": fields.CheckFields,
     "diff": ProgramDifference,
+    "diff_plans": PlanDifference,
     "fits": fields.FitsFields,
     "costs": fields.CostsFields,
     "pack": fields.PackFields,

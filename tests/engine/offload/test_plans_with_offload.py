@@ -1,4 +1,4 @@
-"""Plans that offload: verified, within the budget, computing the same, never worse than either technique alone."""
+"""Plans with offload are verified, within the budget, and never worse than one technique."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lowtide.core.errors import UsageError
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
-from lowtide.engine.offload import HOST, Host, OffloadResult, plan_within_budget, with_host_space
+from lowtide.engine.offload import HOST, OffloadResult, plan_within_budget, with_host_space
 from lowtide.engine.plan import Plan, StepKind, verify
 from lowtide.engine.recompute import plan_within_budget as recompute_within_budget
 from lowtide.engine.timeline import play_timeline
@@ -39,7 +39,7 @@ def _priced(graph: Graph, seed: int) -> Graph:
 
 
 def _with_streams(graph: Graph, bandwidth: float, capacity: int | None = None) -> Graph:
-    """Add a host, or streams to the one that the graph keeps buffers on already."""
+    """Add a host, or streams to an existing one."""
     if all(space.name != HOST for space in graph.spaces):
         return with_host_space(graph, bandwidth, capacity)
     first, host = graph.spaces
@@ -53,7 +53,7 @@ def _with_streams(graph: Graph, bandwidth: float, capacity: int | None = None) -
 
 @examples(100)
 @given(graphs(24), st.integers(0, 100), st.sampled_from(BANDWIDTHS), st.sampled_from((None, 0, 6)), st.integers(0, 9))
-def test_a_plan_computes_the_same_within_the_budget_and_takes_what_is_said(
+def test_a_plan_computes_the_same_within_the_budget_in_the_predicted_time(
     graph: Graph, percent: int, bandwidth: float, capacity: int | None, seed: int
 ) -> None:
     graph = _with_streams(_priced(graph, seed), bandwidth, capacity)
@@ -74,7 +74,7 @@ def test_a_plan_computes_the_same_within_the_budget_and_takes_what_is_said(
 
 @examples(60)
 @given(graphs(24, callees=False), st.integers(20, 100), st.sampled_from(BANDWIDTHS), st.integers(0, 9))
-def test_together_never_costs_more_than_either_alone(graph: Graph, percent: int, bandwidth: float, seed: int) -> None:
+def test_both_techniques_never_cost_more_than_one(graph: Graph, percent: int, bandwidth: float, seed: int) -> None:
     graph = _with_streams(_priced(graph, seed), bandwidth)
     both = _plan(graph, percent)
     for technique in ("recompute", "offload"):
@@ -108,8 +108,8 @@ def test_with_an_infinite_bandwidth_a_chain_loses_no_time_at_its_floor(depth: in
 
 
 @pytest.mark.parametrize("depth", [8, 20])
-def test_where_nothing_fits_copies_still_bring_the_peak_down(depth: int) -> None:
-    """The least a chain needs is 32 bytes; for less, the plan is one of those, and the reason names that floor."""
+def test_copies_lower_the_peak_even_if_the_budget_is_missed(depth: int) -> None:
+    """A chain needs 32 bytes. The shortfall of a lower budget names that floor."""
     graph = with_host_space(residual_chain(depth), 20.0)
     problem = problem_of(graph)
     result = plan_within_budget(problem, problem.given_order(), 31, allow={"offload"})
@@ -120,8 +120,8 @@ def test_where_nothing_fits_copies_still_bring_the_peak_down(depth: int) -> None
     assert plan_within_budget(problem_of(full), problem.given_order(), 31, allow={"offload"}).offloaded_bytes == 0
 
 
-def test_what_waits_at_the_peak_is_priced() -> None:
-    """Eight bytes take four seconds each way, and ops one: leaving takes what it takes, and so does coming back."""
+def test_stalls_at_the_peak_are_priced() -> None:
+    """Copies of eight bytes take four seconds each way, and ops one second."""
     graph = with_host_space(residual_chain(4), 2.0)
     problem = problem_of(graph)
     peak = int(problem.evaluate(problem.given_order()).peaks[0])
@@ -141,12 +141,12 @@ def test_more_bandwidth_and_more_memory_never_cost_more(seed: int) -> None:
         assert costs == sorted(costs, reverse=True)
 
 
-def test_requests_that_mean_nothing_are_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     graph = with_host_space(residual_chain(3), 1.0)
     problem = problem_of(graph)
     with pytest.raises(UsageError, match="cannot allow 'magic'"):
         plan_within_budget(problem, problem.given_order(), 8, allow={"magic"})
-    with pytest.raises(UsageError, match="no host"):
+    with pytest.raises(UsageError, match="cannot be the host"):
         plan_within_budget(problem, problem.given_order(), 8, host=0)
     with pytest.raises(UsageError, match="already"):
         with_host_space(graph, 1.0)
@@ -170,10 +170,3 @@ def test_the_solver_never_makes_a_plan_worse_and_its_bound_holds_for_every_plan(
         if plan.fits:
             assert solved.extra_cost <= plan.extra_cost + 1e-9
             assert solved.extra_cost_bound <= plan.extra_cost + 1e-9
-
-
-def test_the_old_name_for_adding_a_host_does_the_same_and_warns() -> None:
-    """It stays for one release."""
-    graph, host = residual_chain(2), Host(bandwidth_bytes_per_s=1.0, capacity_bytes=5)
-    with pytest.warns(DeprecationWarning, match="added_to"):
-        assert host.beside(graph).fingerprint == host.added_to(graph).fingerprint

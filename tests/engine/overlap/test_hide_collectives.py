@@ -1,4 +1,4 @@
-"""Collectives move beside computation: never slower, never above what is allowed, and what runs stays."""
+"""Overlap of collectives with computation: never slower, within the allowed memory, and with the same runs."""
 
 from random import Random
 from typing import Any
@@ -26,7 +26,7 @@ def _seconds(graph: Graph, plan: Plan) -> float:
 
 
 def _layers(count: int) -> Graph:
-    """Return layers of 2 s, each of which reads a weight that takes 1 s to gather from what is kept of it."""
+    """Return layers of 2 s, with weights that take 1 s to gather from shards."""
     builder = GraphBuilder("gathered layers")
     shards = [builder.add_buffer(f"shard{layer}", SHARD, Lifetime.INPUT) for layer in range(count)]
     value = builder.add_buffer("value", VALUE, Lifetime.INPUT)
@@ -43,7 +43,7 @@ def _layers(count: int) -> Graph:
 
 @examples(100)
 @given(graphs(12), st.integers(0, 10**6), st.integers(0, 300))
-def test_a_plan_is_never_slower_nor_above_what_is_allowed_and_runs_the_same(graph: Graph, seed: int, more: int) -> None:
+def test_a_plan_is_never_slower_stays_within_memory_and_runs_the_same(graph: Graph, seed: int, more: int) -> None:
     plan = rematerializing_plan(graph, Random(seed))
     allowed = {space: peak + more for space, peak in simulate(graph, plan).peak_bytes.items()}
     hidden = hide_collectives(graph, plan, given_prices(graph), allowed)
@@ -55,8 +55,8 @@ def test_a_plan_is_never_slower_nor_above_what_is_allowed_and_runs_the_same(grap
     assert [op for op in hidden.order() if ordered[op]] == [op for op in plan.order() if ordered[op]]
 
 
-def test_what_waits_for_a_collective_is_put_off_behind_what_need_not_wait() -> None:
-    """The gradient of a layer is scattered while the layer before computes; its update waits for it, not that layer."""
+def test_steps_that_wait_for_a_collective_are_postponed() -> None:
+    """A gradient is scattered while the layer before computes. Only its update waits for it."""
     builder = GraphBuilder("an update")
     value, gradient, part, weight, result = (
         builder.add_buffer(name, size) for name, size in zip("vgpwr", (VALUE, 80, 20, 20, VALUE), strict=True)
@@ -78,8 +78,8 @@ def test_what_waits_for_a_collective_is_put_off_behind_what_need_not_wait() -> N
 
 
 @pytest.mark.parametrize(("room", "exposed"), [(0, 4.0), (GATHERED, 1.0)])
-def test_a_weight_is_gathered_while_the_layer_before_computes_where_it_has_room(room: int, exposed: float) -> None:
-    """Only the first gather has nothing to hide behind."""
+def test_a_weight_is_gathered_during_the_layer_before_if_it_has_room(room: int, exposed: float) -> None:
+    """Only the first gather cannot hide."""
     graph = _layers(4)
     plan = Plan.baseline(graph)
     allowed = {space: peak + room for space, peak in simulate(graph, plan).peak_bytes.items()}
@@ -90,8 +90,8 @@ def test_a_weight_is_gathered_while_the_layer_before_computes_where_it_has_room(
     assert (hidden is plan) == (room == 0)
 
 
-def test_what_is_scattered_is_freed_once_it_is_sent_where_there_is_room() -> None:
-    """Freed at once, computation would wait a second for the scatter."""
+def test_a_scattered_gradient_is_freed_once_it_is_sent() -> None:
+    """An early free would make computation wait a second for the scatter."""
     builder = GraphBuilder("scattered gradient")
     value, gradient, part, result = (
         builder.add_buffer(name, size) for name, size in zip(("v", "g", "p", "r"), (VALUE, 80, 20, VALUE), strict=True)
@@ -108,7 +108,7 @@ def test_what_is_scattered_is_freed_once_it_is_sent_where_there_is_room() -> Non
         assert communication_of(graph, hidden, prices).exposed_seconds == exposed
 
 
-def test_planning_hides_collectives_in_what_the_budget_leaves_and_says_how_much() -> None:
+def test_planning_hides_collectives_in_the_free_budget_and_reports_the_time() -> None:
     graph = _layers(4)
     peak = lowtide.minimize(graph).peak_bytes["device"]
     asked = {"budget": peak + GATHERED, "allow": ["reorder", "recompute"]}

@@ -6,7 +6,7 @@ from lowtide.core.errors import UsageError
 from lowtide.engine.analysis import simulate
 from lowtide.engine.offload import with_host_space
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.baseline import baseline
+from lowtide.engine.planning.find_plan import baseline
 from lowtide.engine.planning.settings import PlanSettings
 from tests.engine.planning.graphs import diamond
 from tests.oracles.residual_chain import residual_chain

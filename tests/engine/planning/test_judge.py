@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from lowtide.core.progress import silent
-from lowtide.engine.planning.baseline import baseline
+from lowtide.engine.planning.find_plan import baseline, order
 from lowtide.engine.planning.judge import judge
-from lowtide.engine.planning.order import order
 from lowtide.engine.planning.settings import PlanSettings
 from tests.engine.planning.graphs import diamond
 from tests.oracles.residual_chain import residual_chain

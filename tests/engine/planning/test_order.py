@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from lowtide.core.progress import silent
 from lowtide.engine.graph import Graph
-from lowtide.engine.planning.baseline import baseline
-from lowtide.engine.planning.order import order
+from lowtide.engine.planning.find_plan import baseline, order
 from lowtide.engine.planning.settings import PlanSettings
 from tests.engine.planning.graphs import diamond
 from tests.examples import examples

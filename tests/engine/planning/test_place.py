@@ -6,10 +6,8 @@ from lowtide import minimize
 from lowtide.core.progress import silent
 from lowtide.engine.packing import pack_plan
 from lowtide.engine.plan import verify
-from lowtide.engine.planning.baseline import baseline
+from lowtide.engine.planning.find_plan import baseline, order, place
 from lowtide.engine.planning.judge import judge
-from lowtide.engine.planning.order import order
-from lowtide.engine.planning.place import place
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.planning import result_to_json, result_to_text
 from tests.engine.planning.graphs import diamond

@@ -8,10 +8,9 @@ from lowtide.core.progress import silent
 from lowtide.engine.graph import Graph
 from lowtide.engine.packing import Packing, pack_plan
 from lowtide.engine.plan import StepKind, verify
-from lowtide.engine.planning.baseline import baseline
 from lowtide.engine.planning.draft import Draft
+from lowtide.engine.planning.find_plan import baseline, order
 from lowtide.engine.planning.judge import judge
-from lowtide.engine.planning.order import order
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.planning.tighten import tighten
 from lowtide.engine.planning.trade import trade

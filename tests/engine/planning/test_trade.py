@@ -9,7 +9,7 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import with_host_space
 from lowtide.engine.plan import Plan, verify
-from lowtide.engine.planning.baseline import baseline
+from lowtide.engine.planning.find_plan import baseline
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.planning.trade import trade
 from lowtide.engine.recompute.unrolled import first_runs

@@ -1,4 +1,4 @@
-"""The budgeted planner against every plan there is, on small random graphs with every feature."""
+"""The budgeted planner against all plans, on small random graphs with every feature."""
 
 import pytest
 
@@ -13,8 +13,8 @@ INFINITE = float("inf")
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("in_place", [False, True])
-def test_costs_lie_between_their_bound_and_never_below_the_least_of_all_plans(in_place: bool, exact: bool) -> None:
-    """bound <= least <= cost at every budget below the peak, and what is called infeasible has no plan."""
+def test_the_lowest_cost_of_all_plans_is_between_bound_and_cost(in_place: bool, exact: bool) -> None:
+    """bound <= least <= cost at every budget below the peak, and infeasible budgets have no plan."""
     if exact:
         pytest.importorskip("highspy")
     found, best = 0, 0

@@ -1,4 +1,4 @@
-"""Curves over several budgets are monotone, and name their knee."""
+"""Curves over several budgets are monotone and have a knee."""
 
 import pytest
 from hypothesis import given
@@ -35,7 +35,7 @@ def test_a_smaller_budget_never_gives_a_larger_peak_or_a_smaller_cost_or_bound(
             assert smaller.extra_cost >= larger.extra_cost
 
 
-def test_no_point_of_a_curve_costs_more_than_planning_for_its_budget_alone() -> None:
+def test_no_point_of_a_curve_costs_more_than_planning_for_its_budget() -> None:
     problem = problem_of(residual_chain(20))
     curve = plan_curve(problem, [("given", problem.given_order())])
     assert len(curve.points) == 7
@@ -44,8 +44,8 @@ def test_no_point_of_a_curve_costs_more_than_planning_for_its_budget_alone() -> 
         assert not alone.fits or point.extra_cost <= alone.extra_cost
 
 
-def test_the_knee_is_where_bytes_become_dear() -> None:
-    """Results that cost nothing to make again but one: the knee is where only that one is left."""
+def test_the_knee_is_where_bytes_become_expensive() -> None:
+    """One result is expensive to recompute: at the knee only that one is kept."""
     graph = residual_chain(8, costs=[0.1] * 7 + [100.0])
     problem = problem_of(graph)
     peak = int(problem.evaluate(problem.given_order()).peaks[0])

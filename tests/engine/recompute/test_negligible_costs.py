@@ -1,4 +1,4 @@
-"""What is not worth a search: a plan that costs little above its bound is as good as the best."""
+"""Plans that cost negligibly more than their bound end the search."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ def _cost(graph: Graph, percent: int, negligible: float) -> tuple[bool, float]:
 
 @examples(60)
 @given(graphs(24), st.integers(20, 100), st.sampled_from([0.005, 0.1, 1.0]))
-def test_a_plan_costs_at_most_what_is_negligible_more_than_without(graph: Graph, percent: int, share: float) -> None:
+def test_a_plan_costs_at_most_the_negligible_share_more(graph: Graph, percent: int, share: float) -> None:
     fits, cost = _cost(graph, percent, share)
     fits_without, least = _cost(graph, percent, 0.0)
     assert fits == fits_without
@@ -30,8 +30,8 @@ def test_a_plan_costs_at_most_what_is_negligible_more_than_without(graph: Graph,
 
 
 @pytest.mark.parametrize("percent", [30, 50, 70])
-def test_of_a_chain_the_first_plan_is_taken_where_any_cost_is_negligible(percent: int) -> None:
-    """All that is asked of it is to fit, and never to cost more than that allows."""
+def test_the_first_plan_of_a_chain_is_returned_if_any_cost_is_negligible(percent: int) -> None:
+    """The plan only has to fit."""
     chain = residual_chain(60)
     fits, cost = _cost(chain, percent, 1.0)
     assert fits

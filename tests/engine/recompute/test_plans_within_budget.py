@@ -1,4 +1,4 @@
-"""Plans within a budget on random graphs of any kind and on real ones: verified, never over, played as simulated."""
+"""Plans within a budget, on random and real graphs: verified, within it, and equal to the simulator."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from tests.strategies import graphs
 
 @examples(150)
 @given(graphs(24), st.booleans(), st.integers(0, 100))
-def test_a_plan_that_fits_is_verified_and_costs_what_it_runs_again(graph: Graph, in_place: bool, percent: int) -> None:
+def test_a_plan_that_fits_is_verified_and_costs_its_recomputed_runs(graph: Graph, in_place: bool, percent: int) -> None:
     problem = problem_of(graph, in_place=in_place)
     order = problem.given_order()
     budget = int(problem.evaluate(order).peaks[0]) * percent // 100
@@ -39,7 +39,7 @@ def test_a_plan_that_fits_is_verified_and_costs_what_it_runs_again(graph: Graph,
 
 @examples(150)
 @given(graphs(24), st.booleans(), st.randoms(use_true_random=False))
-def test_any_cuts_play_as_a_correct_plan_with_the_live_bytes_of_the_simulator(
+def test_any_drops_give_a_correct_plan_with_the_live_bytes_of_the_simulator(
     graph: Graph, in_place: bool, random
 ) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -55,7 +55,7 @@ def test_any_cuts_play_as_a_correct_plan_with_the_live_bytes_of_the_simulator(
     assert live[1:][plan.kinds == 0].tolist() == execution.live.tolist()
 
 
-def test_without_cuts_a_program_runs_as_its_order_says() -> None:
+def test_without_drops_a_program_runs_in_its_order() -> None:
     for_pairs = residual_chain(6, pairs=True)
     for in_place in (False, True):
         problem = problem_of(for_pairs, in_place=in_place)
@@ -64,19 +64,19 @@ def test_without_cuts_a_program_runs_as_its_order_says() -> None:
         assert execution.extra_cost == 0
 
 
-def test_a_residual_chain_is_checkpointed_at_the_least_cost() -> None:
-    """Twelve results of 8 bytes; with room for half of them, each that is dropped costs one op."""
+def test_a_residual_chain_is_checkpointed_at_the_lowest_cost() -> None:
+    """Twelve results of 8 bytes with room for half: each dropped one costs an op."""
     problem = problem_of(residual_chain(12))
-    untouched = int(problem.evaluate(problem.given_order()).peaks[0])
-    result = plan_within_budget(problem, problem.given_order(), untouched - 40)
+    baseline = int(problem.evaluate(problem.given_order()).peaks[0])
+    result = plan_within_budget(problem, problem.given_order(), baseline - 40)
     assert result.fits
     assert result.extra_cost == 5
 
 
-def test_what_must_not_run_twice_makes_a_budget_infeasible_and_is_named() -> None:
+def test_the_shortfall_names_an_op_that_may_not_run_twice() -> None:
     problem = problem_of(residual_chain(12, pure=False))
-    untouched = int(problem.evaluate(problem.given_order()).peaks[0])
-    result = plan_within_budget(problem, problem.given_order(), untouched - 1)
+    baseline = int(problem.evaluate(problem.given_order()).peaks[0])
+    result = plan_within_budget(problem, problem.given_order(), baseline - 1)
     assert result.status == "infeasible"
     assert result.shortfall is not None
     assert "what must be held while op" in result.shortfall
@@ -94,10 +94,10 @@ def test_the_same_call_gives_the_same_plan() -> None:
 @pytest.mark.parametrize(
     ("cost", "budget", "said"),
     [
-        (np.ones(3), 10, "give one for each of the 24 ops"),
-        (np.full(24, np.nan), 10, "costs are finite"),
-        (np.full(24, -1.0), 10, "costs are finite"),
-        (np.ones(24), -1, "below zero"),
+        (np.ones(3), 10, "give one cost for each of the 24 ops"),
+        (np.full(24, np.nan), 10, "give a finite cost"),
+        (np.full(24, -1.0), 10, "give a finite cost"),
+        (np.ones(24), -1, "so give a larger one"),
     ],
 )
 def test_a_wrong_call_is_refused_in_one_line(cost: np.ndarray, budget: int, said: str) -> None:
@@ -106,11 +106,11 @@ def test_a_wrong_call_is_refused_in_one_line(cost: np.ndarray, budget: int, said
         plan_within_budget(problem, problem.given_order(), budget, cost=cost)
 
 
-def test_a_single_moment_bounds_the_cost_without_any_solver() -> None:
-    """Of twelve alike results five must go, and the bound of one minimum cut knows it."""
+def test_one_place_bounds_the_cost_without_a_solver() -> None:
+    """Five of twelve equal results must be dropped, as the bound of one minimum cut shows."""
     problem = problem_of(residual_chain(12))
-    untouched = int(problem.evaluate(problem.given_order()).peaks[0])
-    result = plan_within_budget(problem, problem.given_order(), untouched - 40, exact=False)
+    baseline = int(problem.evaluate(problem.given_order()).peaks[0])
+    result = plan_within_budget(problem, problem.given_order(), baseline - 40, exact=False)
     assert (result.method, result.status) == ("greedy", "optimal")
     assert result.extra_cost == result.extra_cost_bound == 5
 
@@ -150,7 +150,7 @@ def test_random_and_ordered_ops_and_mutations_run_once() -> None:
 
 
 def _two_gathers_with_a_peak_between(ranks: int) -> Graph:
-    """Two weights are gathered in order and needed at both ends; between them something large runs."""
+    """Two weights are gathered in order and used at both ends, with a peak in between."""
     builder = GraphBuilder("regathering")
     shards = [builder.add_buffer(f"shard{k}", 4, Lifetime.PERSISTENT) for k in range(2)]
     whole = [builder.add_buffer(f"whole{k}", 8) for k in range(2)]
@@ -168,8 +168,8 @@ def _two_gathers_with_a_peak_between(ranks: int) -> Graph:
     return builder.build()
 
 
-def test_collectives_run_again_after_first_runs_in_the_order_of_the_program() -> None:
-    """What communicates with several ranks is gathered again; an op that is ordered for another reason is not."""
+def test_collectives_are_recomputed_after_first_runs_in_program_order() -> None:
+    """Collectives are recomputed, other ordered ops are not."""
     problem = problem_of(_two_gathers_with_a_peak_between(2))
     result = plan_within_budget(problem, problem.given_order(), 22)
     assert result.fits
@@ -182,7 +182,7 @@ def test_collectives_run_again_after_first_runs_in_the_order_of_the_program() ->
 
 
 def test_a_first_run_of_a_collective_out_of_order_is_refused() -> None:
-    """Ranks that start them in another order would wait for one another for ever."""
+    """Ranks with different orders of collectives would deadlock."""
     graph = _two_gathers_with_a_peak_between(2)
     with pytest.raises(VerificationError, match="runs after ordered op"):
         verify(graph, plan_of_runs(graph, [1, 0, 2, 1, 3, 4, 5, 6]))

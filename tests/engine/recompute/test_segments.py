@@ -1,4 +1,4 @@
-"""Repeated layers: found, cut where least is handed on, and planned as one, never above textbook checkpointing."""
+"""Repeated layers are detected, cut where the fewest bytes cross, and planned no worse than textbook checkpointing."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,7 @@ from lowtide.core.effort import RECOMPUTE_EFFORTS
 from lowtide.engine.analysis import Problem
 from lowtide.engine.plan import verify
 from lowtide.engine.recompute import BudgetSearch, Drops, Program, budget_search, plan_within_budget
-from lowtide.engine.recompute.checkpoints import checkpoint_drops
-from lowtide.engine.recompute.periods import Stretch, repeated_stretch
-from lowtide.engine.recompute.segments import repeated_layers
+from lowtide.engine.recompute.segments import Stretch, checkpoint_drops, repeated_layers, repeated_stretch
 from tests.oracles.layered_step import layered_step
 from tests.strategies import random_graph
 
@@ -24,8 +22,8 @@ def _program(layers: int = LAYERS) -> Program:
 
 
 def _at_peak(program: Program) -> int:
-    untouched = program.execute(Drops())
-    return int(untouched.stages[int(untouched.live.argmax())])
+    baseline = program.execute(Drops())
+    return int(baseline.stages[int(baseline.live.argmax())])
 
 
 def test_layers_are_found_as_the_shortest_period_of_the_longest_stretch() -> None:
@@ -52,8 +50,8 @@ def test_segments_keep_one_sum_each(layers: int, growth: float, kept: int) -> No
     assert len(names) == kept
 
 
-def test_checkpoints_make_a_segment_again_from_what_it_was_handed() -> None:
-    """Sums are not used by the backward pass; where they are dropped, every segment starts from the first layer."""
+def test_checkpoints_recompute_a_segment_from_the_buffers_at_its_cut() -> None:
+    """Sums are unused in the backward pass. If they were dropped, every segment would start from the first layer."""
     program = _program()
     peaks = [program.execute(drops).peak_bytes for drops in checkpoint_drops(program, _at_peak(program))]
     by_layer = LAYERS + 2 * 24
@@ -62,8 +60,8 @@ def test_checkpoints_make_a_segment_again_from_what_it_was_handed() -> None:
 
 @pytest.mark.parametrize("budget", [700, 400, 200, 110])
 def test_a_plan_of_layers_costs_no_more_than_textbook_checkpoints(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
-    """Large programs are searched no further; here, all programs are large."""
-    monkeypatch.setattr(budget_search, "_LARGE", 0)
+    """The search of large programs ends there. Here, all programs count as large."""
+    monkeypatch.setattr(budget_search, "_LARGE_PROGRAM_OPS", 0)
     program = _program()
     textbook = [program.execute(drops) for drops in checkpoint_drops(program, _at_peak(program))]
     cheapest = min(plan.extra_cost for plan in textbook if plan.peak_bytes <= budget)
@@ -83,20 +81,20 @@ def test_plans_of_layers_are_near_their_bound() -> None:
 
 
 @pytest.mark.parametrize("negligible", [0.0, 0.005])
-def test_a_budget_below_the_least_gets_near_the_plan_for_the_least(
+def test_a_budget_below_the_lower_bound_gives_a_peak_near_it(
     monkeypatch: pytest.MonkeyPatch, negligible: float
 ) -> None:
-    """Making on demand what is missing takes more work than there is for large programs; here, for all.
+    """Recomputation on demand fails. All programs count as large.
 
-    Where prices are worth little, the least is planned for in large programs alone.
+    With a negligible cost, higher targets are planned in large programs only.
     """
     monkeypatch.setattr(budget_search, "lowest_on_demand", lambda *_: None)
     search, effort = BudgetSearch(_program(), negligible), RECOMPUTE_EFFORTS["fast"]
     least = search.floor.peak_bytes
     with monkeypatch.context() as without:
-        without.setattr(budget_search, "_GOALS", 0)
+        without.setattr(budget_search, "_TARGETS", 0)
         before = search.plan(least - 1, effort, exact=False)
-    monkeypatch.setattr(budget_search, "_MOST_ON_DEMAND", 0)
+    monkeypatch.setattr(budget_search, "_MAX_OPS_ON_DEMAND", 0)
     after = search.plan(least - 1, effort, exact=False)
     assert not after.fits
     assert after.extra_cost_bound == float("inf")

@@ -1,4 +1,4 @@
-"""A plan with reruns as a graph: what the order of its runs may become."""
+"""A plan with recomputation as a graph, and the orders of its runs."""
 
 from random import Random
 
@@ -13,7 +13,7 @@ from tests.strategies import random_graph
 
 
 def test_first_runs_of_every_order_of_a_plans_runs_are_an_order_of_the_program() -> None:
-    """A rerun that moves ahead of the first run is the first one then, and waits for what that waited for."""
+    """A run that moves ahead of its op's first run becomes the first run, with the same dependences."""
     with_reruns = 0
     for seed in range(40):
         graph = random_graph(seed, 25)

@@ -14,8 +14,8 @@ from lowtide.core.errors import InputError, MalformedInputError, UnsupportedErro
 from lowtide.frameworks.caffe2.nets.load import read_net
 from lowtide.frameworks.caffe2.proto.netdef import NetMessage
 from lowtide.frameworks.content import is_binary_net, is_text_net
-from lowtide.frameworks.protobuf.binary_read import read_binary
-from lowtide.frameworks.protobuf.text_read import read_text
+from lowtide.frameworks.protobuf.binary import read_binary
+from lowtide.frameworks.protobuf.text import read_text
 from tests.examples import examples
 from tests.frameworks.caffe2.benchmark_nets import load_nets
 from tests.oracles.netdef_messages import message_class
@@ -109,7 +109,7 @@ def test_unknown_fields_are_kept_byte_for_byte() -> None:
     changed = write_net(net, "net.pb")
     assert op in changed
     assert changed.endswith(b"\xf8\x7f\x81\x00")
-    with pytest.raises(UnsupportedError, match=r"2047; write it as binary \(\.pb\)"):
+    with pytest.raises(UnsupportedError, match=r"2047 is unknown; write the message as binary \(\.pb\)"):
         write_net(net, "net.pbtxt")
     with pytest.raises(UnsupportedError, match=r"unheard_of.*|some.*pbtxt"):
         write_net(read_net(TEXT.encode(), "text"), "net.pb")

@@ -90,7 +90,7 @@ def test_a_budget_with_a_host_is_met_by_swaps_with_equal_bits() -> None:
     before, after = (run_graph(each, feeds, fetches, variables) for each in (graph, done.graph))
     assert equal_values(before.values, after.values)
     assert after.peak_bytes < before.peak_bytes
-    with pytest.raises(UsageError, match="a host is for a budget"):
+    with pytest.raises(UsageError, match="a host needs a budget"):
         optimize(graph, "swapping", host=Host(bandwidth_bytes_per_s=1e9))
 
 

@@ -274,9 +274,9 @@ def test_a_budget_is_met_with_copies_and_an_order_that_reads_back_as_planned() -
     [
         ({"level": "most"}, "unknown level 'most'"),
         ({"level": "original:most"}, "unknown level"),
-        ({"level": "no", "budget": "70%"}, "at once"),
+        ({"level": "no", "budget": "70%"}, "only one"),
         ({"level": "manual", "scope": ""}, "scope"),
-        ({"level": "manual", "devices": {"gpu?": 5}}, "no device"),
+        ({"level": "manual", "devices": {"gpu?": 5}}, "not a device"),
     ],
 )
 def test_what_is_wrong_with_a_call_is_said_in_one_line(arguments: dict, line: str) -> None:

@@ -186,7 +186,7 @@ def test_texts_are_those_of_tensorflow(tmp_path: Path) -> None:
     from google.protobuf import text_format
     from tensorflow.core.framework import full_type_pb2, graph_pb2, types_pb2
 
-    from lowtide.frameworks.tensorflow.graphs.text import GraphMessage, from_text, to_text
+    from lowtide.frameworks.tensorflow.graphs.messages import GraphMessage, from_text, to_text
 
     graph, _ = _training_graph(True)
     message = graph_pb2.GraphDef.FromString(graph.SerializeToString())

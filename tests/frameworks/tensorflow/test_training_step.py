@@ -65,7 +65,7 @@ def test_a_step_that_keeps_the_budget_of_itself_stays_as_it_was_traced() -> None
 
 def test_a_budget_out_of_reach_is_one_warning_with_the_least_that_was_found() -> None:
     step = lowtide.tensorflow.training_step(_network(), *_optimizer_and_loss(), budget="2%")
-    with pytest.warns(UserWarning, match=r"does not fit its budget, and runs with the least found, .*B") as caught:
+    with pytest.warns(UserWarning, match=r"misses its budget and runs with the lowest peak found, .*B") as caught:
         step(*BATCHES[0])
     assert [str(each.message) for each in caught if "lowtide" in str(each.message)] == [str(caught[0].message)]
     with warnings.catch_warnings():
@@ -83,7 +83,7 @@ def test_what_is_no_model_optimizer_or_loss_is_one_line() -> None:
         training_step(3, optimizer, loss)(*BATCHES[0])
     with pytest.raises(UsageError, match="the optimizer is of type str"):
         training_step(network, "adam", loss)(*BATCHES[0])
-    with pytest.raises(UsageError, match="'unheard' is no loss"):
+    with pytest.raises(UsageError, match="'unheard' is not a loss"):
         training_step(network, optimizer, "unheard")(*BATCHES[0])
     with pytest.raises(UnsupportedError, match="cannot trace the training step"):
         training_step(network, optimizer, loss)(BATCHES[0][0][:, :4, :4, 0], BATCHES[0][1])

@@ -1,4 +1,8 @@
-"""Offload to the host decided together with recomputation: within a byte budget, at the least slow-down."""
+"""Offload to the host, decided together with recomputation: within a byte budget, at the lowest slow-down found.
+
+Copies run on streams of their own. A run waits for copies of the buffers it touches, a free for copies of its buffer.
+So the slow-down of a plan is that of its timeline, while memory follows from the order of its steps alone.
+"""
 
 from lowtide.engine.offload.host_space import HOST, Host, Link, find_link, with_host_space
 from lowtide.engine.offload.within_budget import OffloadResult, plan_within_budget

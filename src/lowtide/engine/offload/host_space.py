@@ -1,6 +1,5 @@
-"""The memory space that buffers are offloaded to, and how fast copies go there and back."""
+"""The host memory space for offload, and the speed of copies to and from it."""
 
-import warnings
 from dataclasses import dataclass, replace
 
 from lowtide.core.errors import UsageError
@@ -12,25 +11,20 @@ HOST = "host"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A host to put beside a program's first memory space."""
+    """A host to add to a program's first memory space."""
 
     bandwidth_bytes_per_s: float
-    """The speed of the link, each way."""
+    """Speed of the link in each direction."""
     capacity_bytes: int | None = None
 
     def added_to(self, graph: Graph) -> Graph:
         """Return the graph with this host, as `with_host_space` does."""
         return with_host_space(graph, self.bandwidth_bytes_per_s, self.capacity_bytes)
 
-    def beside(self, graph: Graph) -> Graph:
-        """Return `added_to(graph)`; the old name, which goes in the next release."""
-        warnings.warn("Host.beside is now Host.added_to; use that name", DeprecationWarning, stacklevel=2)
-        return self.added_to(graph)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Two memory spaces with a stream of copies each way."""
+    """Two memory spaces with a stream of copies in each direction."""
 
     device: SpaceId
     host: SpaceId
@@ -39,18 +33,17 @@ class Link:
 
 
 def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: int | None = None) -> Graph:
-    """Return the graph with a memory space "host" that its first space copies to and from at the given speed each way.
+    """Return the graph with a memory space "host", linked to its first space with the given speed in each direction.
 
-    No buffer lives there. At a speed of 0 there are no streams, and nothing is ever offloaded. Memory spaces are part
-    of the fingerprint: what is planned for the graph with a host is applied and verified with that graph.
-    Raises UsageError for a graph that has a space of that name, and for a speed or a capacity below zero.
+    At a speed of 0, nothing is offloaded. The host is part of the fingerprint, so plans are applied and verified with
+    this graph. Raises UsageError if the graph has a host, and for a negative speed or capacity.
     """
     if not bandwidth_bytes_per_s >= 0:
         raise UsageError(f"the bandwidth to the host is {bandwidth_bytes_per_s}; give bytes per second, at least 0")
     if capacity_bytes is not None and capacity_bytes < 0:
-        raise UsageError(f"the host holds {capacity_bytes} bytes; give a capacity of at least 0")
+        raise UsageError(f"the host capacity is {capacity_bytes} bytes; give at least 0")
     if any(space.name == HOST for space in graph.spaces):
-        raise UsageError(f"graph {graph.name!r} has a memory space {HOST!r} already; plan with that one")
+        raise UsageError(f"graph {graph.name!r} already has a memory space {HOST!r}; plan with it")
     first, speed = graph.spaces[0], float(bandwidth_bytes_per_s)
     to_host, back = ({HOST: speed}, {first.name: speed}) if speed else ({}, {})
     device = replace(first, bandwidth_bytes_per_s={**first.bandwidth_bytes_per_s, **to_host})
@@ -59,9 +52,9 @@ def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: 
 
 
 def find_link(graph: Graph, device: SpaceId, host: SpaceId | None = None) -> Link | None:
-    """Return the link between a space and a host, or None where copies cannot go both ways.
+    """Return the link between a space and a host, or None if copies cannot go both ways.
 
-    Without `host`, that is the first space that copies go to and come from.
+    Without `host`, the first space with copies in both directions is used.
     """
     spaces = graph.spaces
     for other in range(len(spaces)) if host is None else (host,):

@@ -1,37 +1,48 @@
-"""The mixed-integer program with a third choice: what is not kept at a counted place may be prefetched from the host.
+"""The mixed-integer program that chooses offload and recomputation together, and its bound on the slow-down.
 
-To the rows of `recompute.place_model` it adds, per counted place and offloadable buffer, a column "is prefetched after
-this place, and nothing runs again for it", and per stage between counted places a column for the seconds that compute
-stands still. The rows are those that every real schedule satisfies:
+To the rows of `recompute.place_model` it adds a column per counted place and offloadable buffer (prefetched after this
+place), and one per stage for the seconds that compute stalls. Every real schedule satisfies these rows:
 
-- What is prefetched after a place, where it is not kept, has been copied out completely before that place. All that is
-  made from some op on, and copied out before a place, shares one stream from the end of that op to that place.
-- What is not resident at a place and is prefetched before a base op needs it is copied between that place and that op.
-- The seconds between two places of the base order are those of the base ops between them, of what runs again there
-  (columns, for stages with columns) and of anything else, which is priced like standing still.
+- A buffer prefetched after a place, but not kept there, was copied out before. All copies of buffers made after some op
+  and copied out before a place share one stream between the two.
+- A prefetched buffer is copied back between the place and the base op that needs it.
+- The seconds between two places are those of the base ops, of the ops recomputed there and of stalls.
 
-Memory between counted places, the bytes of copies under way and repeated runs within one stage are copied out: a
-relaxation.
+Memory between places and of copies under way is ignored, so this is a relaxation.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.core.effort import RecomputeEffort
 from lowtide.core.index_spaces import BufferId, OpId, Place
 from lowtide.engine.offload.host_space import Link
+from lowtide.engine.offload.offload_search import OffloadSearch
 from lowtide.engine.offload.offloadable import offloadable_buffers
+from lowtide.engine.plan import StepKind
+from lowtide.engine.recompute import Drops, solver
 from lowtide.engine.recompute.place_model import BuiltModel, ModelBuilder, PlaceModel
 from lowtide.engine.recompute.program import Program
 
-_MOST_WINDOWS = 16
+_MAX_WINDOWS = 16
 _SLACK = 1e-7
+_FIRST_SLACK = 0.02
+_MAX_SLACKS = 3
+_FREE_SHARE_PER_SLACK = 0.25
+"""Share of the budget left free, relative to that of the streams."""
+_FIRST_PART, _LATER_PART = 1.5, 0.25
+"""Shares of the solver work: for the first choice, and for each later one."""
+_PROMISE_RATIO = 1.005
+"""Tolerance on the promised slow-down."""
 
 
 class JointModel:
-    """Builds the program of one base order and host for any counted places and budget."""
+    """Builds the program of one base order and host for any places and budget."""
 
     def __init__(self, program: Program, link: Link, seconds: NDArray[np.float64]) -> None:
         self.program, self.link = program, link
@@ -39,7 +50,7 @@ class JointModel:
         self.model = PlaceModel(program)
         self.offloadable: list[bool] = offloadable_buffers(program).tolist()
         self.starts: list[float] = np.concatenate([[0.0], np.cumsum(seconds[program.order])]).tolist()
-        """When the op at every place starts if nothing else takes time, then the end."""
+        """Start of the op at every place without other delays, then the end."""
         uses: list[list[Place]] = [[] for _ in self.offloadable]
         for place, op in enumerate(self.model.order):
             for buffer in self.model.touches[op]:
@@ -51,16 +62,13 @@ class JointModel:
     def choose(
         self, places: Sequence[Place], budget_bytes: int, share: float
     ) -> "tuple[BuiltModel, JointModelBuilder]":
-        """Return the program with memory rows at the given places, and its builder, which knows what a solution means.
-
-        Streams are as fast as a share of their bandwidth; with 1.0 the optimum bounds the slow-down of every plan.
-        """
+        """Return the program and its builder. With `share=1.0`, its optimum bounds every plan's slow-down."""
         builder = JointModelBuilder(self, places, budget_bytes, share)
         return builder.build(), builder
 
 
 class JointModelBuilder(ModelBuilder):
-    """Adds streams and what the host holds to the program."""
+    """Adds streams and host memory to the program."""
 
     def __init__(self, joint: JointModel, places: Sequence[Place], budget: int, share: float) -> None:
         super().__init__(joint.model, places, budget, {})
@@ -71,7 +79,6 @@ class JointModelBuilder(ModelBuilder):
         """Per counted place, buffer -> column: prefetched after it."""
 
     def chosen(self, solution: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return a mask over buffers: what a solution offloads."""
         offloaded = np.zeros(len(self.joint.offloadable), np.bool_)
         for columns in self.prefetches:
             for buffer, column in columns.items():
@@ -79,19 +86,16 @@ class JointModelBuilder(ModelBuilder):
         return offloaded
 
     def add_columns(self, number: int, wanted: tuple[list[OpId], list[BufferId]]) -> None:
-        """Add the columns of recomputation, then one per buffer that may be prefetched."""
         super().add_columns(number, wanted)
         self.prefetches.append(
             {b: self.column(0.0) for b in wanted[1] if self.joint.offloadable[b] and b in self.kept[number]}
         )
 
-    def other_supply(self, number: int, buffer: BufferId) -> Sequence[int]:
-        """Return the column for a prefetch."""
+    def other_sources(self, number: int, buffer: BufferId) -> Sequence[int]:
         column = self.prefetches[number].get(buffer)
         return () if column is None else (column,)
 
     def finish(self) -> None:
-        """Add the streams and what the host holds."""
         sizes = self.model.sizes
         buffers = sorted({buffer for columns in self.prefetches for buffer in columns})
         capacity = self.joint.capacity
@@ -101,9 +105,9 @@ class JointModelBuilder(ModelBuilder):
                 on_host = [(column, sizes[buffer] / unit) for buffer, column in columns.items()]
                 self.rows.add(on_host, -np.inf, capacity / unit + _SLACK)
         per_byte = self.per_byte_out + self.per_byte_back
-        self.longest = per_byte * len(self.places) * sum(sizes[buffer] for buffer in buffers)
-        if self.longest > 0:
-            self.stalls = [self._continuous(self.longest) for _ in range(len(self.places) + 1)]
+        self.max_seconds = per_byte * len(self.places) * sum(sizes[buffer] for buffer in buffers)
+        if self.max_seconds > 0:
+            self.stalls = [self._continuous(self.max_seconds) for _ in range(len(self.places) + 1)]
             self._add_copies_out(buffers)
             self._add_prefetches()
 
@@ -113,7 +117,6 @@ class JointModelBuilder(ModelBuilder):
         return column
 
     def _add_copies_out(self, buffers: Sequence[BufferId]) -> None:
-        """What is prefetched was copied out before; what is copied out before a place shares the stream up to there."""
         first = self.model.first
         copied_out: list[dict[BufferId, int]] = []
         for number, place in enumerate(self.places):
@@ -132,7 +135,6 @@ class JointModelBuilder(ModelBuilder):
                 self._add_stream_row(copies, self.per_byte_out, earliest + 1, place)
 
     def _add_prefetches(self) -> None:
-        """What is prefetched after a place is there before the next base op that needs it."""
         uses = self.joint.uses
         for number, place in enumerate(self.places):
             back: list[tuple[Place, BufferId, int]] = []
@@ -148,22 +150,19 @@ class JointModelBuilder(ModelBuilder):
     def _add_stream_row(
         self, copies: Iterable[tuple[int, BufferId]], per_byte: float, start: Place, end: Place
     ) -> None:
-        """Add a row: copies take no longer than what happens between the ops at two places.
-
-        That is from the end of the op before `start` to the start of the op at `end`.
-        """
+        """Add a row: copies fit between the end of the op before `start` and the start of the op at `end`."""
         starts = self.joint.starts
-        unit = max(starts[-1], self.longest)
+        unit = max(starts[-1], self.max_seconds)
         terms = [(column, per_byte * self.model.sizes[buffer] / unit) for column, buffer in copies]
         for stage in range(bisect_left(self.places, start), bisect_left(self.places, end) + 1):
-            terms.append((self.stalls[stage], -self.longest / unit))
+            terms.append((self.stalls[stage], -self.max_seconds / unit))
             if stage:
                 terms += [(column, -self.cost[column] / unit) for column in self.rerun[stage - 1].values()]
         self.rows.add(terms, -np.inf, max(0.0, starts[end] - starts[start]) / unit + _SLACK)
 
 
 def _windows(copies: Sequence[tuple[Place, int]], *, latest_first: bool) -> list[Place]:
-    """Return the places where windows end, given a place and bytes per copy: at every so many bytes, and at the end."""
+    """Return the places where windows of about equal bytes end."""
     total = sum(size for _, size in copies)
     places: list[Place] = []
     passed = 0
@@ -171,6 +170,85 @@ def _windows(copies: Sequence[tuple[Place, int]], *, latest_first: bool) -> list
     for position, (place, size) in enumerate(ordered):
         passed += size
         is_last = position + 1 == len(ordered)
-        if is_last or (ordered[position + 1][0] != place and passed * _MOST_WINDOWS >= total * (len(places) + 1)):
+        if is_last or (ordered[position + 1][0] != place and passed * _MAX_WINDOWS >= total * (len(places) + 1)):
             places.append(place)
     return places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointResult:
+    """The solver's bound."""
+
+    bound: float = 0.0
+    """Lower bound on the slow-down of any plan, in seconds."""
+    work: int = 0
+    places: tuple[Place, ...] = ()
+    """Places where memory was counted."""
+
+
+def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool) -> JointResult:
+    """Offer plans that the joint model chooses, and return its bound.
+
+    A copy that hides in the model may stall in a schedule. The first choice fills the streams and gives the bound.
+    Later ones leave a share of the streams and the budget free, smaller if the last plan kept its promised slow-down,
+    else larger.
+    """
+    program = search.program
+    baseline = program.execute(Drops())
+    peak = int(baseline.stages[int(baseline.live.argmax())])
+    runs = search.best.plan.kinds == StepKind.RUN
+    seconds = np.zeros(program.problem.graph.n_ops)
+    seconds[search.best.plan.targets[runs]] = search.best.timeline.durations[runs]
+    model = JointModel(program, search.link, seconds)
+    first = _offer(search, model, peak, 0.0, None, effort, rerun=rerun)
+    work, start, slack = first.work, first.solution, _FIRST_SLACK
+    too_little, enough = 0.0, math.inf
+    for _ in range(_MAX_SLACKS):
+        if search.is_within(first.bound, effort.relative_gap):
+            break
+        choice = _offer(search, model, peak, slack, start, effort, rerun=rerun)
+        work, start = work + choice.work, choice.solution
+        if not choice.is_new:
+            break
+        too_little, enough = (too_little, slack) if choice.meets_promise else (slack, enough)
+        slack = min((too_little + enough) / 2, 2 * slack)
+    return JointResult(bound=first.bound, work=work, places=(peak,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """The solution for one slack."""
+
+    bound: float
+    solution: NDArray[np.float64] | None
+    work: int
+    is_new: bool
+    """Whether it was not tried before."""
+    meets_promise: bool
+    """Whether the best plan keeps the promised slow-down."""
+
+
+def _offer(
+    search: OffloadSearch,
+    model: JointModel,
+    place: Place,
+    slack: float,
+    start: NDArray[np.float64] | None,
+    effort: RecomputeEffort,
+    *,
+    rerun: bool,
+) -> _Choice:
+    budget = search.budget - int(_FREE_SHARE_PER_SLACK * slack * search.budget)
+    built, builder = model.choose([place], budget, 1 - slack)
+    left = int(effort.solver_work * (_FIRST_PART if slack == 0 else _LATER_PART))
+    solved = solver.solve(built.milp, start, relative_gap=effort.relative_gap / 2, max_work=left)
+    is_new = meets_promise = search.costs_at_most(solved.lower_bound)
+    if solved.solution is not None and not meets_promise:
+        offloaded = builder.chosen(solved.solution)
+        is_new = search.try_choice(offloaded, rerun=rerun, exact=True)
+        if rerun:
+            search.try_choice(offloaded, rerun=False, exact=True)
+        meets_promise = search.costs_at_most(_PROMISE_RATIO * float(built.milp.cost @ solved.solution))
+    return _Choice(
+        bound=solved.lower_bound, solution=solved.solution, work=solved.work, is_new=is_new, meets_promise=meets_promise
+    )

@@ -1,52 +1,100 @@
-"""The search for the plan of least slow-down in a budget: what is offloaded, what runs again, when copies happen."""
+"""Search for the plan of lowest slow-down in a budget: buffers to offload, ops to recompute, times of copies."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.effort import RECOMPUTE_EFFORTS
+from lowtide.core.index_spaces import SpaceId
+from lowtide.engine.analysis import simulate
 from lowtide.engine.costs import Prices
-from lowtide.engine.offload.hide_transfers import CopyPlacer
+from lowtide.engine.graph import Graph
+from lowtide.engine.offload.copy_placer import CopyPlacer
 from lowtide.engine.offload.host_space import Link
 from lowtide.engine.offload.offloadable import offloadable_buffers, with_results_of_same_ops
 from lowtide.engine.offload.shadow import shadow_of
-from lowtide.engine.offload.timed_plan import TimedPlan, play
-from lowtide.engine.plan import Plan, Run, Step
+from lowtide.engine.plan import Plan, Run, Step, StepKind
 from lowtide.engine.recompute import BudgetSearch, Program
+from lowtide.engine.timeline import Timeline, play_timeline
 
 _HEADROOMS = (0.0, 0.03, 0.08)
-"""Parts of the budget left free while choosing, for copies under way."""
+"""Shares of the budget left free for copies under way."""
 _FINE_HEADROOMS = (0.0, 0.01, 0.02, 0.04)
-"""The same for choices that are worth more work."""
-_MOST_TIMINGS = 3
+"""The same for choices that get more work."""
+_MAX_TIMINGS = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimedPlan:
+    """A plan with its timeline and peaks."""
+
+    plan: Plan
+    timeline: Timeline
+    peaks: Mapping[str, int]
+    """By memory space name."""
+    over_bytes: int
+    """Bytes over the budget or over the host capacity, whichever is more."""
+    host_over_bytes: int
+    """Bytes over the host capacity."""
+
+    @property
+    def rank(self) -> tuple[int, float, int, int]:
+        """Sort key, lower is better: bytes over, slow-down, copies, steps."""
+        copies = self.plan.kinds == StepKind.COPY_OUT
+        return self.over_bytes, self.timeline.extra_seconds, int(copies.sum()), self.plan.n_steps
+
+    @property
+    def run_starts(self) -> list[float]:
+        """Start of every run."""
+        return self.timeline.starts[self.plan.kinds == StepKind.RUN].tolist()
+
+
+def timed_plan(
+    graph: Graph, plan: Plan, prices: Prices, device: SpaceId, budget_bytes: int, host: SpaceId | None
+) -> TimedPlan:
+    """Return a plan with its timeline, its peaks and their excess over a budget. O(steps + e)."""
+    peaks = simulate(graph, plan).peak_bytes
+    over, host_over = max(0, peaks[graph.spaces[device].name] - budget_bytes), 0
+    if host is not None and (capacity := graph.spaces[host].capacity_bytes) is not None:
+        name = graph.spaces[host].name
+        if (plan.kinds == StepKind.COPY_OUT).any():
+            host_over = max(0, peaks[name] + graph.persistent_bytes()[name] - capacity)
+    return TimedPlan(plan, play_timeline(graph, plan, prices), peaks, max(over, host_over), host_over)
+
+
+def rerun_seconds(prices: Prices, plan: Plan) -> float:
+    """Return the seconds of recomputed ops."""
+    runs = np.bincount(plan.order(), minlength=len(prices.seconds))
+    return math.fsum(((runs - 1) * prices.seconds).tolist())
 
 
 @dataclass(slots=True, eq=False)
 class OffloadSearch:
-    """Tries choices of what to offload and keeps the best plan."""
+    """Tries choices of buffers to offload and keeps the best plan."""
 
     program: Program
     budget: int
     prices: Prices
     link: Link
     best: TimedPlan
-    played: int = 0
-    """Accesses played so far."""
+    play_work: int = 0
+    """Accesses executed."""
     tried: set[tuple[bool, bytes]] = field(default_factory=set[tuple[bool, bytes]])
 
-    def is_perfect(self) -> bool:
-        """Whether nothing can be better: the budget is met and no time is lost."""
+    def is_optimal(self) -> bool:
+        """Whether the budget is met and no time is lost."""
         return self.best.over_bytes == 0 and self.best.timeline.extra_seconds <= 0
 
     def is_within(self, bound: float, gap: float) -> bool:
-        """Whether the best plan is that close to a bound, relative to what it loses."""
+        """Whether the best plan is within a relative gap of a bound."""
         lost = self.best.timeline.extra_seconds
         return self.best.over_bytes == 0 and lost - bound <= gap * lost
 
-    def loses_no_more_than(self, seconds: float) -> bool:
-        """Whether the best plan loses no more than some seconds."""
+    def costs_at_most(self, seconds: float) -> bool:
+        """Whether the best plan loses at most some seconds."""
         return self.best.over_bytes == 0 and self.best.timeline.extra_seconds <= seconds
 
     def try_choice(
@@ -57,16 +105,16 @@ class OffloadSearch:
         exact: bool = False,
         play_work: int = RECOMPUTE_EFFORTS["fast"].play_work,
     ) -> bool:
-        """Offer plans that offload no more than the given buffers and other results of the same ops.
+        """Offer plans that offload at most the given buffers and other results of the same ops. Return whether they are
+        new.
 
-        Without `rerun`, nothing runs again; with `exact`, the solver chooses what does. If a plan waits for copies,
-        others that leave some of the budget free for them are tried too. `play_work` limits the accesses played for
-        each. Returns whether there was anything new to try.
+        With `rerun`, ops may be recomputed, and with `exact`, the solver chooses them. If a plan stalls, more of the
+        budget is left free for copies. `play_work` limits the accesses per plan.
         """
         graph = self.program.problem.graph
         hidden, offloaded = offloaded, with_results_of_same_ops(graph, offloaded, offloadable_buffers(self.program))
         key = (rerun, np.packbits(hidden).tobytes())
-        if key in self.tried or not offloaded.any() or self.is_perfect():
+        if key in self.tried or not offloaded.any() or self.is_optimal():
             return False
         self.tried.add(key)
         link = self.link
@@ -79,23 +127,20 @@ class OffloadSearch:
         for headroom in _FINE_HEADROOMS if exact else _HEADROOMS:
             budget = self.budget - int(headroom * self.budget)
             found = search.plan(budget, effort, exact=exact)
-            self.played += shadow.program.native.work - before
+            self.play_work += shadow.program.native.work - before
             before = shadow.program.native.work
             steps = shadow.steps_with_copies(found.plan, link.host)
             if found.peak_bytes > self.budget:
                 self._offer(placer.plan(steps), fits=False)
                 continue
-            if self.loses_no_more_than(self._rerun_seconds(steps)) or not self._time(placer, steps):
+            if self.costs_at_most(self._rerun_seconds(steps)) or not self._time(placer, steps):
                 break
         return True
 
     def _time(self, placer: CopyPlacer, steps: Sequence[Step]) -> bool:
-        """Offer a plan whose copies hide as far as memory allows; returns whether it waits for copies.
-
-        Copies are placed first by the clock of the runs, then by that of the plan so far.
-        """
+        """Offer a plan that hides copies as far as memory allows. Return whether it stalls."""
         late, starts = placer.free_late(steps)
-        for _ in range(_MOST_TIMINGS):
+        for _ in range(_MAX_TIMINGS):
             timed = self._offer(placer.plan(placer.prefetch_early(late, starts)))
             if timed.timeline.stall_seconds == 0:
                 return False
@@ -103,17 +148,13 @@ class OffloadSearch:
         return True
 
     def _rerun_seconds(self, steps: Sequence[Step]) -> float:
-        """Return the seconds of what runs again."""
         runs = [step.op for step in steps if isinstance(step, Run)]
         return float(self.prices.seconds[runs].sum() - self.prices.seconds.sum())
 
     def _offer(self, plan: Plan, *, fits: bool = True) -> TimedPlan:
-        """Return a plan with its timeline; it is the best from now on if it is better.
-
-        One that does not fit on the device must fit on the host.
-        """
+        """Return a plan with its timeline, and keep it if it is the best and fits on the device or the host."""
         link = self.link
-        found = play(self.program.problem.graph, plan, self.prices, link.device, self.budget, link.host)
+        found = timed_plan(self.program.problem.graph, plan, self.prices, link.device, self.budget, link.host)
         if found.rank < self.best.rank and (fits or not found.host_over_bytes):
             self.best = found
         return found

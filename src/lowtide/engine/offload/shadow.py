@@ -1,8 +1,7 @@
-"""A program in which some buffers are prefetched from the host instead of being made again.
+"""A program that prefetches some buffers from the host instead of recomputing them.
 
-Every such buffer is written by an op "load" of its own right after its producer, from a copy on the host that the
-producer leaves there. Whoever plans recomputation of this program plans offload with it: a second run of a load is a
-prefetch.
+Each is written by a "load" op right after its producer, from a copy on the host. A second run of a load is a prefetch,
+so planning recomputation of this program plans offload too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,28 +19,25 @@ from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, Step
 from lowtide.engine.recompute.program import Program
 
 _LOAD_PRICE = 1e-3
-"""What a prefetch costs where it hides behind compute, as a part of the cost of its transfer: few are better."""
+"""Cost of a prefetch that hides, relative to its transfer."""
 _EXTRA_LOAD_PRICE = 1.0
-"""The same for a prefetch that nobody counted on."""
+"""The same for other prefetches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shadow:
-    """A program with loads, and what its ops and buffers stand for."""
+    """A program with loads, and the original ops and buffers."""
 
     program: Program
     ops: NDArray[np.int32]
-    """Per op, the op it stands for; -1 for a load."""
+    """Per op, the original op, -1 for a load."""
     loaded: NDArray[np.int32]
-    """Per op, the buffer it loads; -1 for the others."""
+    """Per op, the buffer it loads, -1 for other ops."""
     copies: NDArray[np.int32]
-    """Per buffer from the first new one on, whose copy on the host it is."""
+    """Per added buffer, the buffer that it copies."""
 
     def steps_with_copies(self, plan: Plan, host: SpaceId) -> list[Step]:
-        """Return the steps that a plan of this program stands for, copies right after production and right before use.
-
-        What is never loaded again is not copied at all. O(steps).
-        """
+        """Return a plan's steps with copies right after production and right before use. O(steps)."""
         n_buffers = self.program.problem.graph.n_buffers - len(self.copies)
         runs = np.bincount(plan.order(), minlength=len(self.ops))
         offloaded = set(self.loaded[(self.loaded >= 0) & (runs > 1)].tolist())
@@ -78,11 +74,10 @@ def shadow_of(
     *,
     rerun: bool,
 ) -> Shadow:
-    """Return the program in which the offloaded buffers are loaded; all offloadable results of an op go together.
+    """Return the program that loads the offloaded buffers. O(n + e).
 
-    Copies of `hidden` buffers are taken to hide behind compute, and cost next to nothing. Without `rerun`, nothing but
-    loads may run again. A producer has the bytes of what is loaded right after it as scratch. In-place pairs into what
-    is loaded are given up. O(n + e).
+    Copies of `hidden` buffers cost almost nothing. Without `rerun`, only loads may run twice. A producer's scratch
+    includes the bytes loaded after it, and its in-place pairs are dropped.
     """
     graph = program.problem.graph
     chosen: list[BufferId] = np.flatnonzero(offloaded).tolist()
@@ -91,7 +86,6 @@ def shadow_of(
     ops: list[OpId] = []
     loaded: list[BufferId] = []
     first: list[OpId] = []
-    """Per op, its id in the new program."""
     for op, (record, allocates) in enumerate(zip(graph.ops(), graph.structure.allocates, strict=True)):
         goes = [buffer for buffer in allocates if buffer in copy_of]
         first.append(len(records))
@@ -125,7 +119,7 @@ def shadow_of(
 def _producer(
     graph: Graph, record: Op, copy_of: Mapping[BufferId, BufferId], first: Sequence[OpId], *, may_rerun: bool
 ) -> Op:
-    """Return an op that writes on the host what is loaded right after it; `first` has the new ids of the ops so far."""
+    """Return an op that writes its offloaded results to the host. `first` maps earlier ops to their new ids."""
     goes = [buffer for buffer in record.writes if buffer in copy_of]
     return structs.replace(
         record,
@@ -140,6 +134,5 @@ def _producer(
 
 
 def _load(graph: Graph, buffer: BufferId, copy: BufferId) -> Op:
-    """Return the op that loads a buffer from its copy on the host."""
     name = f"load {graph.buffer_names[buffer]}"
     return Op(name=name, kind="load", reads=(copy,), writes=(buffer,), cost=0.0, flops=0.0)

@@ -1,6 +1,9 @@
-"""Collectives beside computation: started early, and what they read freed late, as far as memory allows."""
+"""Overlap collectives with computation: start them early and free their operands late, as far as memory allows.
 
-from lowtide.engine.overlap.communication import Communication, communication_of
-from lowtide.engine.overlap.hide import hide_collectives
+Plans are chosen as if ops ran one after another, because a bound on the cost is a sum over ops. This room only moves
+steps afterwards, in the memory that the plan leaves free, so that peak and cost keep their bounds.
+"""
+
+from lowtide.engine.overlap.hide_collectives import Communication, communication_of, hide_collectives
 
 __all__ = ["Communication", "communication_of", "hide_collectives"]

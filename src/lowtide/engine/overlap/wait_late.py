@@ -1,4 +1,4 @@
-"""Steps that would wait for a collective, put off behind what need not wait."""
+"""Postpone steps that would wait for a collective."""
 
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -14,18 +14,18 @@ _HOME = 0
 
 
 def wait_late(steps: Steps) -> Plan:
-    """Return the plan with steps that would wait for a collective behind later ones that need not.
+    """Return the plan with steps that would wait for a collective behind later ones that need not wait.
 
-    So a weight is updated once its gradient has arrived, while the backward pass goes on. What depends on a step that
-    was put off waits behind it; ordered ops keep their order, and wait for none: they let all go first. So does a step
-    that would need more of the first memory space with others put off. O(accesses) and what waits at once.
+    A weight is then updated when its gradient has arrived, while the backward pass continues. Dependent steps wait too.
+    Ordered ops keep their order: waiting steps run before them, or when too much of the first memory space is needed.
+    O(accesses), and the steps that wait at once.
     """
     return steps.in_order(np.fromiter(_LateWalk(steps).order(), np.int64, len(steps.steps)))
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """Steps that were put off, in their order, and what they touch."""
+    """Postponed steps in their order, and the buffers they touch."""
 
     steps: deque[tuple[StepIndex, float]] = field(default_factory=deque[tuple[StepIndex, float]])
     touched: Counter[BufferId] = field(default_factory=Counter[BufferId])
@@ -34,11 +34,11 @@ class _Waiting:
 
 
 class _LateWalk:
-    """A plan walked in a new order, with its time and its bytes of the first memory space."""
+    """A walk through a plan in its new order, with time and bytes of the first memory space."""
 
     def __init__(self, steps: Steps) -> None:
         self._plan, graph = steps, steps.graph
-        self._most = steps.most[_HOME]
+        self._allowed = steps.allowed[_HOME]
         self._needed, self._left = _bytes_by_step(steps)
         self._held = int(graph.sizes[graph.counted_at_start & (graph.buffer_spaces == _HOME)].sum())
         self._waiting = _Waiting()
@@ -47,33 +47,32 @@ class _LateWalk:
         self._in_use: dict[BufferId, float] = {}
 
     def order(self) -> Iterator[StepIndex]:
-        """Yield the steps in their new order."""
         waiting = self._waiting.steps
         for step in range(len(self._plan.steps)):
             while waiting and waiting[0][1] <= self._now:
-                yield self._leave()
-            until = self._until(step)
-            if (self._is_behind(step) or until > self._now) and self._may_wait(step):
-                self._put_off(step, until)
+                yield self._pop_waiting()
+            until = self._ready_time(step)
+            if (self._must_follow_waiting(step) or until > self._now) and self._may_wait(step):
+                self._postpone(step, until)
                 continue
-            if waiting and (self._is_behind(step) or not self._has_room(step)):
+            if waiting and (self._must_follow_waiting(step) or not self._has_room(step)):
                 while waiting:
-                    yield self._leave()
-            self._pass(step)
+                    yield self._pop_waiting()
+            self._run(step)
             yield step
         while waiting:
-            yield self._leave()
+            yield self._pop_waiting()
 
-    def _until(self, step: StepIndex) -> float:
-        """Return when nothing that a step waits for is under way."""
+    def _ready_time(self, step: StepIndex) -> float:
+        """Return the time when all collectives that a step waits for are done."""
         this = self._plan.steps[step]
         if not isinstance(this, Run):
             return self._in_use.get(this.buffer, 0.0)
         ready = (self._ready.get(buffer, 0.0) for buffer in self._plan.reads[this.op])
         return max((*ready, *(self._in_use.get(buffer, 0.0) for buffer in self._plan.changes[this.op])), default=0.0)
 
-    def _is_behind(self, step: StepIndex) -> bool:
-        """Tell whether a step must come after one that was put off."""
+    def _must_follow_waiting(self, step: StepIndex) -> bool:
+        """Return whether a step must follow a postponed one."""
         waiting, this = self._waiting, self._plan.steps[step]
         if not waiting.steps:
             return False
@@ -85,23 +84,23 @@ class _LateWalk:
 
     def _may_wait(self, step: StepIndex) -> bool:
         this = self._plan.steps[step]
-        if isinstance(this, Run) and (self._plan.is_apart[this.op] or self._plan.graph.ordered[this.op]):
+        if isinstance(this, Run) and (self._plan.is_collective[this.op] or self._plan.graph.ordered[this.op]):
             return False
-        return self._held + self._most_of_waiting((step,)) <= self._most
+        return self._held + self._peak_of_waiting((step,)) <= self._allowed
 
     def _has_room(self, step: StepIndex) -> bool:
         after = self._held + self._left[step]
-        return self._held + self._needed[step] <= self._most and after + self._most_of_waiting(()) <= self._most
+        return self._held + self._needed[step] <= self._allowed and after + self._peak_of_waiting(()) <= self._allowed
 
-    def _most_of_waiting(self, more: tuple[StepIndex, ...]) -> int:
-        """Return the most bytes that what waits, and more steps after it, needs beyond what is held before it."""
+    def _peak_of_waiting(self, more: tuple[StepIndex, ...]) -> int:
+        """Return the most bytes that the postponed steps, and more after them, add to the held bytes."""
         held = most = 0
         for step in (*(step for step, _ in self._waiting.steps), *more):
             most = max(most, held + self._needed[step])
             held += self._left[step]
         return most
 
-    def _put_off(self, step: StepIndex, until: float) -> None:
+    def _postpone(self, step: StepIndex, until: float) -> None:
         waiting, this = self._waiting, self._plan.steps[step]
         waiting.steps.append((step, until))
         waiting.touched.update(self._plan.buffers_of(this))
@@ -109,7 +108,7 @@ class _LateWalk:
         if isinstance(this, Run):
             waiting.ops[this.op] += 1
 
-    def _leave(self) -> StepIndex:
+    def _pop_waiting(self) -> StepIndex:
         waiting = self._waiting
         step, _ = waiting.steps.popleft()
         this = self._plan.steps[step]
@@ -117,23 +116,22 @@ class _LateWalk:
         waiting.changed.subtract(self._plan.changed_by(this))
         if isinstance(this, Run):
             waiting.ops[this.op] -= 1
-        self._pass(step)
+        self._run(step)
         return step
 
-    def _pass(self, step: StepIndex) -> None:
-        """Go on beyond a step."""
+    def _run(self, step: StepIndex) -> None:
         plan, this = self._plan, self._plan.steps[step]
         self._held += self._left[step]
-        if isinstance(this, Run) and plan.is_apart[this.op]:
-            self._stream = max(self._stream, self._now, self._until(step)) + plan.seconds[this.op]
+        if isinstance(this, Run) and plan.is_collective[this.op]:
+            self._stream = max(self._stream, self._now, self._ready_time(step)) + plan.seconds[this.op]
             self._in_use.update(dict.fromkeys(plan.touches[this.op], self._stream))
             self._ready.update(dict.fromkeys(plan.changes[this.op], self._stream))
             return
-        self._now = max(self._now, self._until(step)) + (plan.seconds[this.op] if isinstance(this, Run) else 0.0)
+        self._now = max(self._now, self._ready_time(step)) + (plan.seconds[this.op] if isinstance(this, Run) else 0.0)
 
 
 def _bytes_by_step(plan: Steps) -> tuple[list[int], list[int]]:
-    """Return, per step, the bytes of the first memory space that it needs beyond those held before it, and leaves."""
+    """Return, per step, the bytes of the first memory space it adds while it runs, and afterwards."""
     graph = plan.graph
     sizes: list[int] = np.where((graph.buffer_spaces == _HOME) & ~graph.persistent, graph.sizes, 0).tolist()
     scratch: list[int] = plan.transient[:, _HOME].tolist()

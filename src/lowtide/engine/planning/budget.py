@@ -11,7 +11,7 @@ from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.graph import Graph
 
 GivenBudget: TypeAlias = str | int | float | None
-"""A budget as users write it: bytes ("8 GiB", 1048576), a part of the baseline's peak ("70%", 0.7), or none."""
+"""A budget as users write it: bytes ("8 GiB", 1048576), a share of the baseline's peak ("70%", 0.7), or none."""
 _PERCENT = re.compile(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*%\s*", re.ASCII)
 _SHARE = re.compile(r"\s*(\d{0,19}\.\d{1,19})\s*", re.ASCII)
 
@@ -19,10 +19,10 @@ _SHARE = re.compile(r"\s*(\d{0,19}\.\d{1,19})\s*", re.ASCII)
 def parse_budget(
     budget: GivenBudget, graph: Graph, baseline_peak: Mapping[str, int], *, transient: bool = False
 ) -> Budget:
-    """Combine a budget for the first space with the capacities of all.
+    """Return the limits of all memory spaces from a budget for the first one and from all capacities.
 
-    Bytes ("8 GiB", 1048576) hold persistent buffers too, unless they are `transient`; a percentage ("70%") or a number
-    with a point from 0 to 1 (0.7) is a part of the baseline's peak, which leaves them out.
+    Bytes ("8 GiB", 1048576) include persistent buffers unless `transient`. A percentage ("70%") or a number with a
+    point from 0 to 1 (0.7) is a share of the baseline's peak, without persistent buffers.
     Raises UsageError for anything else, and for `transient` without bytes.
     """
     persistent = graph.persistent_bytes()
@@ -33,7 +33,7 @@ def parse_budget(
     limited_by = dict.fromkeys(allowed, "its capacity")
     given = None if budget is None else read_budget(budget)
     if transient and not isinstance(given, int):
-        raise UsageError("transient says that a budget in bytes leaves persistent buffers out; give one, or leave it")
+        raise UsageError("transient applies to a budget in bytes; give one, or leave transient out")
     if given is not None:
         first = graph.spaces[0].name
         asked = _asked(given, baseline_peak[first], 0 if transient else persistent[first])
@@ -44,12 +44,12 @@ def parse_budget(
 
 
 def budget_bytes(budget: str | int | float, baseline_peak: int, persistent: int) -> int:
-    """Return what a budget leaves to all but persistent buffers; raises UsageError for one that cannot be read."""
+    """Return the bytes that a budget leaves besides persistent buffers; raises UsageError if it cannot be read."""
     return _asked(read_budget(budget), baseline_peak, persistent)
 
 
 def is_part(budget: GivenBudget) -> bool:
-    """Tell whether a budget is a part of the baseline's peak, rather than bytes or none."""
+    """Return whether a budget is a share of the baseline's peak."""
     return budget is not None and not isinstance(read_budget(budget), int)
 
 
@@ -58,14 +58,14 @@ def _asked(given: int | Fraction, baseline_peak: int, persistent: int) -> int:
 
 
 def read_budget(budget: str | int | float) -> int | Fraction:
-    """Return the bytes that a budget gives, or the part of the baseline's peak; raises UsageError for neither."""
+    """Return a budget's bytes, or its share of the baseline's peak; raises UsageError for anything else."""
     percent = _PERCENT.fullmatch(budget) if isinstance(budget, str) else None
     if percent:
         return Fraction(percent[1]) / 100
     if isinstance(budget, float) or (isinstance(budget, str) and _SHARE.fullmatch(budget)):
         if 0 <= float(budget) <= 1:
             return Fraction(str(budget).strip())
-        raise UsageError(f"a budget of {budget} is no part of the peak, 0 to 1, and has no unit; write 8GiB or 70%")
+        raise UsageError(f"a budget of {budget} is no share of the peak (0 to 1) and has no unit; write 8GiB or 70%")
     if isinstance(budget, bool) or (isinstance(budget, str) and "%" in budget):
         raise UsageError(f"cannot read {budget!r} as a budget; write it like 8GiB or 70%")
     return parse_bytes(budget)

@@ -1,4 +1,4 @@
-"""What planning claims of a plan: every bound that it found, with its class and what shows it."""
+"""The claims of a plan: every bound that planning found, with its class of plans and its evidence."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ from lowtide.engine.search import Proof
 
 
 def claims_of(draft: Draft, packing: Packing | None) -> tuple[Claim, ...]:
-    """Return what is shown of a draft: its peaks, its arenas where its buffers were placed, and its extra cost."""
+    """Return the claims about a draft's peaks, its arenas if buffers were placed, and its extra cost."""
     arenas = () if packing is None else _of_arenas(draft, packing)
     return (*claims_of_peaks(draft), *arenas, *_of_cost(draft))
 
@@ -18,7 +18,7 @@ def claims_of(draft: Draft, packing: Packing | None) -> tuple[Claim, ...]:
 def peak_claims(
     bounds: Mapping[str, int], proof: Proof | None, over: PlanClass, *, in_place: bool, in_chunks: bool = False
 ) -> list[Claim]:
-    """Return the claim for every memory space that its peak is bounded; bounds without bytes claim nothing."""
+    """Return a claim for each memory space with a positive lower bound."""
     return [
         Claim(
             figure="peak",
@@ -35,7 +35,7 @@ def peak_claims(
 
 
 def _evidence(proof: Proof | None, space: str) -> Evidence:
-    """Return what shows the bound of a space; a cut alone needs no proof beside it."""
+    """Return the evidence for the bound of a space; a bound by a cut needs no other proof."""
     for known in () if proof is None else proof.spaces:
         if known.space == space and known.bound_bytes > known.cut_bytes:
             return "tree" if known.bound_bytes == known.tree_bytes else "search"
@@ -43,7 +43,7 @@ def _evidence(proof: Proof | None, space: str) -> Evidence:
 
 
 def claims_of_peaks(draft: Draft) -> list[Claim]:
-    """Return the claim for every memory space of a draft whose peak is bounded."""
+    """Return a claim for each memory space of a draft whose peak has a lower bound."""
     bounds = {bound.space: bound.peak_bytes for bound in draft.bounds}
     claims = peak_claims(
         bounds, draft.proof, draft.bounds_hold_for, in_place=draft.settings.takes_pairs, in_chunks=draft.in_chunks
@@ -71,7 +71,7 @@ def _of_arenas(draft: Draft, packing: Packing) -> Iterator[Claim]:
 def _of_cost(draft: Draft) -> Iterator[Claim]:
     if draft.base_order is None or draft.extra_cost_bound is None:
         return
-    if draft.is_of_any_order:
+    if draft.holds_for_any_order:
         over: PlanClass = "reruns"
     else:
         over = "copies of one order" if "offload" in draft.settings.techniques else "reruns of one order"
@@ -82,6 +82,6 @@ def _of_cost(draft: Draft) -> Iterator[Claim]:
         at_least=draft.extra_cost_bound,
         in_place=draft.settings.takes_pairs,
         in_chunks=draft.in_chunks,
-        shown_by="search" if draft.is_of_any_order else "solver",
-        base_order=None if draft.is_of_any_order else draft.base_order,
+        shown_by="search" if draft.holds_for_any_order else "solver",
+        base_order=None if draft.holds_for_any_order else draft.base_order,
     )

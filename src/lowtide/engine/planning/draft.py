@@ -1,4 +1,4 @@
-"""The record that the stages of planning hand on: what is asked, the best plan so far, and what is known of it."""
+"""The record that the stages of planning pass on: settings, the best plan found, and its bounds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,46 +20,46 @@ from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.search import Proof, Searched
 
 Keep: TypeAlias = Callable[[Graph, Plan], None]
-"""Takes a verified plan, and the graph it is for."""
+"""Receives a verified plan and the graph that it is for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draft:
-    """A plan on its way through the stages."""
+    """A plan between two stages."""
 
     graph: Graph
     settings: PlanSettings
     budget: Budget
-    """What the settings' budget and the capacities leave to every memory space."""
+    """The limits of each memory space, from the budget and the capacities."""
     prices: Prices
     untouched_peak_bytes: Mapping[str, int]
-    """Peak of the program as it stands, which percentages are of."""
+    """Peak of the unmodified program. Percentages refer to it."""
     in_chunks: bool = False
-    """Whether the graph is the program in chunks, rather than the one as it stands."""
+    """Whether the graph is a form in chunks."""
 
     plan: Plan
-    """The best so far; its `peak_bytes` are set."""
+    """The best plan found, with its `peak_bytes`."""
     problem: Problem
-    """The graph with the callees of that plan."""
+    """The graph with the callees of this plan."""
     scheduler: str = "baseline"
     """The order of the plan, by name."""
     packing: Packing | None = None
-    """Where the plan's buffers lie, once somebody placed them."""
+    """The addresses of the plan's buffers, if a stage has placed them."""
 
     extra_cost: float = 0.0
     extra_cost_bound: float | None = 0.0
     base_order: str | None = None
-    """The order of first runs by name; None where it is the plan's own."""
-    is_of_any_order: bool = False
-    """Whether the bound of the extra cost holds for all orders, rather than for the base order alone."""
+    """The order of first runs by name; None if it is the plan's own."""
+    holds_for_any_order: bool = False
+    """Whether the bound of the extra cost holds for all orders, not only for the base order."""
     bounds: tuple[LowerBound, ...] = ()
-    """Per memory space, what no plan can beat; empty as long as nothing is proven."""
+    """Lower bounds of the peak per memory space; empty if nothing is proven yet."""
     searched_peak: int = 0
-    """The bound of the first space where a search of all runs showed it, else 0."""
+    """The bound of the first space if a search of all runs proved it, else 0."""
     proof: Proof | None = None
-    """What shows that the bounds hold, where it can be checked again; without logs of what a search refuted."""
+    """The proof of the bounds, if it can be checked again; without the logs of refuted budgets."""
     solved: Searched | None = None
-    """The search that the proof is of, where one was done."""
+    """The search that the proof comes from, if there was one."""
     is_judged: bool = False
     """Whether a stage has compared the plan with its bounds: `is_optimal` and `shortfall` are final."""
     is_optimal: bool = False
@@ -67,9 +67,9 @@ class Draft:
     shortfall: Shortfall | None = None
     """Why the budget is missed; None if it is met."""
     keep: Keep | None = None
-    """Where the best plan so far goes while a stage takes long."""
+    """Receives the best plan found while a stage takes long."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the search: what is left is done as quickly as can be."""
+    """Whether Ctrl-C ended the search. The remaining stages then finish as quickly as possible."""
 
     @property
     def status(self) -> Status:
@@ -82,27 +82,27 @@ class Draft:
 
     @property
     def bounds_hold_for(self) -> PlanClass:
-        """The class of plans that the bounds are of: as wide as the techniques, and as what was shown, allow."""
+        """The class of plans that the bounds hold for."""
         if self.proof is not None or not self.settings.techniques & NEED_BUDGET:
             return "orders"
         return "copies" if "offload" in self.settings.techniques else "reruns"
 
     @property
     def fits(self) -> bool:
-        """Whether the plan stays within the budget in every memory space."""
+        """Whether the plan is within the limits of every memory space."""
         return self.budget.excess_bytes(self.plan.peak_bytes) == 0
 
     def is_beaten_by(self, plan: Plan) -> bool:
-        """Return whether a plan with its `peak_bytes` set needs less: first of what is over the budget, then of all."""
+        """Return whether a plan with `peak_bytes` exceeds the limits by less or, if neither does, has a lower peak."""
         return self.budget.rank(plan.peak_bytes) < self.budget.rank(self.plan.peak_bytes)
 
     def taking(self, plan: Plan, packing: Packing | None = None) -> "Draft":
-        """Return the draft with another plan, whose `peak_bytes` are set."""
+        """Return the draft with another plan that has its `peak_bytes`."""
         problem = Problem(self.graph, plan.callees, in_place=self.settings.takes_pairs)
         return replace(self, plan=plan, problem=problem, packing=packing)
 
-    def keep_so_far(self, plan: Plan) -> None:
-        """Hand a plan to whoever keeps the best so far, verified and marked interrupted, where it beats the draft's."""
+    def offer(self, plan: Plan) -> None:
+        """Pass a plan that beats the draft's to `keep`, verified and marked interrupted."""
         if self.keep is not None and (plan is self.plan or self.is_beaten_by(plan)):
             verify(self.graph, plan, check_capacity=False)
             self.keep(self.graph, replace(plan, status="interrupted"))
@@ -112,7 +112,7 @@ Stage = Callable[[Draft, Report], Draft]
 
 
 def stage(work: Stage) -> Stage:
-    """Let Ctrl-C end a stage early: it is done again, marked interrupted. Pressed again, it ends planning."""
+    """Let Ctrl-C end a stage early: the stage is repeated, marked interrupted. A second Ctrl-C ends planning."""
 
     @wraps(work)
     def resumed(draft: Draft, report: Report) -> Draft:

@@ -1,39 +1,50 @@
-"""From a graph to a verified plan, never worse than doing nothing: seven stages over one record."""
+"""From a graph to a verified plan that is never worse than the program itself, in seven stages over one record."""
 
 import time
 from dataclasses import replace
 
+import numpy as np
+
 from lowtide.core.collection import without_collection
 from lowtide.core.progress import Report, silent
+from lowtide.core.techniques import refuse_ignored, refuse_without_budget
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph
-from lowtide.engine.plan import verify
-from lowtide.engine.planning.baseline import baseline
+from lowtide.engine.offload import find_link
+from lowtide.engine.overlap import hide_collectives
+from lowtide.engine.packing import pack_plan
+from lowtide.engine.plan import Plan, verify
+from lowtide.engine.planning.budget import parse_budget
+from lowtide.engine.planning.claims import claims_of
 from lowtide.engine.planning.draft import Draft, Keep, stage
 from lowtide.engine.planning.judge import judge
-from lowtide.engine.planning.order import order
-from lowtide.engine.planning.overlap import overlap
-from lowtide.engine.planning.place import place
 from lowtide.engine.planning.result import Result, result_of
 from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.planning.tighten import tighten
 from lowtide.engine.planning.trade import trade
+from lowtide.engine.schedule import make_candidate, make_candidate_within, with_least_arena
+
+_WAITS_AT_ONCE = "cpu"
+"""The memory space of PyTorch's CPU, where a collective blocks until it is complete, so nothing could hide it."""
 
 
 @without_collection()
 def find_plan(
     graph: Graph,
     settings: PlanSettings,
-    untouched: Graph | None = None,
+    unmodified: Graph | None = None,
     progress: Report | None = None,
     keep: Keep | None = None,
 ) -> Result:
-    """Find the plan that settings ask for; see `lowtide.minimize`. A host must stand beside the graph already.
+    """Return the plan that the settings ask for; see `lowtide.minimize`. The graph must contain the host already.
 
-    `untouched` is the program as it stands, where the graph is another way to compute the same: percentages and the
-    baseline's peak are that program's. `keep` is handed the best plan so far before whatever may take long.
+    `unmodified` is the graph of the unmodified program if `graph` is another form: percentages and the baseline's peak
+    refer to it. `keep` receives the best plan found before each stage that may take long.
     """
     started = time.perf_counter()
     report = progress or silent
-    draft = replace(baseline(graph, settings, untouched), keep=keep)
+    draft = replace(baseline(graph, settings, unmodified), keep=keep)
     draft = order(draft, report)
     draft = trade(draft, report)
     draft = judge(draft, report)
@@ -43,10 +54,137 @@ def find_plan(
     return result_of(draft, time.perf_counter() - started)
 
 
+def baseline(graph: Graph, settings: PlanSettings, unmodified: Graph | None = None) -> Draft:
+    """Return the plan of the program in its own order, the best until a stage finds a better one.
+
+    `unmodified` is the graph that percentages refer to, if it is not `graph`. Raises UsageError for a budget or costs
+    that cannot be read, and for techniques that would have no effect.
+    """
+    plan = Plan.baseline(graph)
+    plan = replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)
+    peak = plan.peak_bytes if unmodified is None else simulate(unmodified, Plan.baseline(unmodified)).peak_bytes
+    budget = parse_budget(settings.budget, graph, peak, transient=settings.transient)
+    if all(most is None for most in budget.allowed.values()):
+        refuse_without_budget(settings.techniques)
+    if find_link(graph, 0) is None:
+        refuse_ignored(
+            settings.techniques,
+            {"offload"},
+            "offload needs a memory space to copy to and from",
+            f"give one of graph {graph.name!r} a bandwidth both ways, by --host-bandwidth or "
+            "lowtide.engine.offload.with_host_space",
+        )
+    return Draft(
+        graph=graph,
+        settings=settings,
+        budget=budget,
+        prices=settings.prices(graph),
+        untouched_peak_bytes=peak,
+        in_chunks=unmodified is not None,
+        plan=plan,
+        problem=Problem(graph, plan.callees, in_place=settings.takes_pairs),
+    )
+
+
+@stage
+def order(draft: Draft, report: Report) -> Draft:
+    """Return the draft with the order that the settings ask for, if it beats program order, and with bounds.
+
+    Without a budget, this is an order of least peak and, if buffers get addresses, of least arena. With a budget, it is
+    an order that fits and moves few ops, and program order if that fits.
+    """
+    if draft.interrupted:
+        return draft
+    graph, settings = draft.graph, draft.settings
+    name, in_place, effort = settings.order_name, settings.takes_pairs, settings.effort
+    just_fit = settings.budget is not None and settings.chooses_order
+    if just_fit and draft.fits:
+        name, just_fit = "given", False
+    keep = draft.offer
+    report(f"ordering {graph.n_ops} ops ({name})")
+    if just_fit:
+        found = make_candidate_within(draft.budget, graph, in_place=in_place, effort=effort, progress=report, keep=keep)
+    else:
+        found = make_candidate(
+            name, graph, in_place=in_place, effort=effort, budget=draft.budget, progress=report, keep=keep
+        )
+    draft = replace(draft, bounds=found.bounds, proof=found.proof, solved=found.solved, interrupted=found.interrupted)
+    if not draft.is_beaten_by(found.plan):
+        return draft
+    if not just_fit and settings.addresses:
+        found = with_least_arena(found)
+    draft = draft.taking(found.plan, found.packing)
+    return replace(draft, scheduler=found.scheduler, interrupted=found.interrupted)
+
+
+@stage
+def overlap(draft: Draft, report: Report) -> Draft:
+    """Return the draft with collectives that start earlier and whose inputs are freed later, so that they overlap.
+
+    Ops that wait for collectives may run later. Memory may grow up to the budget or, without one, up to the plan's own
+    peak. The runs and the order of ordered ops do not change, so bounds of the cost stay valid.
+    """
+    graph, plan = draft.graph, draft.plan
+    waits_at_once = graph.spaces[0].name == _WAITS_AT_ONCE
+    if draft.interrupted or not draft.settings.chooses_order or waits_at_once or not (graph.ranks > 1).any():
+        return draft
+    report("hiding collectives behind computation")
+    allowed = dict(plan.peak_bytes)
+    if draft.settings.budget is not None:
+        allowed = {space: max(peak, draft.budget.allowed[space] or 0) for space, peak in allowed.items()}
+    hidden = hide_collectives(graph, plan, draft.prices, allowed)
+    if hidden is plan:
+        return draft
+    is_least_peak = draft.is_optimal and draft.base_order is None
+    loses_that = is_least_peak and dict(hidden.peak_bytes) != dict(plan.peak_bytes)
+    return replace(
+        draft.taking(hidden),
+        is_optimal=draft.is_optimal and not loses_that,
+        scheduler="overlap" if np.array_equal(plan.order(), draft.problem.given_order()) else draft.scheduler,
+    )
+
+
+@stage
+def place(draft: Draft, report: Report) -> Draft:
+    """Return the draft with claims and, if asked for, addresses in its plan.
+
+    Recomputed runs may move to make the arena smaller.
+    """
+    if draft.settings.addresses:
+        draft = _packed(draft, report)
+    packing = draft.packing
+    plan = draft.plan.with_claims(
+        status=draft.status,
+        peak_bytes=draft.plan.peak_bytes,
+        lower_bound_bytes={bound.space: bound.peak_bytes for bound in draft.bounds},
+        arena_bytes={} if packing is None else packing.arena_bytes,
+        addresses=() if packing is None else packing.addresses,
+        claims=claims_of(draft, packing),
+    )
+    return replace(draft, plan=plan)
+
+
+def _packed(draft: Draft, report: Report) -> Draft:
+    """Return the draft with a packing of its buffers.
+
+    A packing of an earlier stage is kept if it is proven smallest or was made with the same effort.
+    """
+    report("placing buffers")
+    effort = "fast" if draft.interrupted else draft.settings.effort
+    packing = draft.packing
+    if packing is None or not (packing.is_smallest or packing.effort == effort):
+        packing = pack_plan(draft.graph, draft.plan, draft.problem.transient, effort=effort, progress=report)
+    interrupted = draft.interrupted or packing.interrupted
+    if not interrupted:
+        tighter, packing = tighten(draft, packing, effort, report)
+        draft = replace(draft, plan=tighter)
+    return replace(draft, packing=packing, interrupted=interrupted)
+
+
 @stage
 def verified(draft: Draft, report: Report) -> Draft:
-    """Return the draft once its plan is verified, whatever the stages before claim."""
-    plan = replace(draft.plan, status="interrupted") if draft.interrupted else draft.plan
+    """Return the draft after its plan is verified independently of all stages."""
+    plan = replace(draft.plan, status=draft.status) if draft.interrupted else draft.plan
     report("verifying the plan")
     verify(draft.graph, plan, check_capacity=False)
     return replace(draft, plan=plan)

@@ -1,19 +1,16 @@
-"""The frontier of memory and time: what every byte less costs, from the least peak of an order down to the floor."""
+"""The frontier of memory and time: the cost of each budget from the least peak of an order down to the floor."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lowtide.core.collection import without_collection
-from lowtide.core.effort import EffortName
 from lowtide.core.notebook import html_table
 from lowtide.core.progress import Report, silent
-from lowtide.core.techniques import COST_NOTHING, NEED_BUDGET, Techniques
+from lowtide.core.techniques import NEED_BUDGET, Techniques
 from lowtide.core.units import ByteUnit
-from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
-from lowtide.engine.planning.baseline import baseline
 from lowtide.engine.planning.draft import Draft
-from lowtide.engine.planning.order import order
+from lowtide.engine.planning.find_plan import baseline, order
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.planning.trade import with_reruns
 from lowtide.engine.recompute import Composed, Program, RecomputeResult, curve_of, default_budgets
@@ -21,19 +18,19 @@ from lowtide.engine.recompute import Composed, Program, RecomputeResult, curve_o
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Frontier:
-    """Plans for several budgets, from the largest to the smallest: peaks never rise, extra costs never fall."""
+    """Plans for several budgets, largest first: peaks never rise, extra costs never fall."""
 
     space: str
-    """The memory space whose peak the budgets are for."""
+    """The memory space of the budgets."""
     baseline_peak_bytes: int
     base_order: str
-    """The order whose peak and floor the budgets lie between, by name."""
+    """The order that the largest budget comes from, by name."""
     base_cost: float
     costs: str
     """The profile that priced the ops."""
     points: tuple[RecomputeResult, ...]
     knee: int | None
-    """The point to take when there is no reason for another; None where fewer than three fit."""
+    """The point with the best trade-off; None if fewer than three fit."""
 
     def __repr__(self) -> str:
         """Return the headline."""
@@ -53,39 +50,17 @@ class Frontier:
         return html_table(f"memory against time in {self.space}", rows)
 
 
-def frontier(
-    graph: Graph,
-    *,
-    reorder: bool = True,
-    in_place: bool = True,
-    costs: str | Prices = "given",
-    effort: EffortName = PlanSettings.effort,
-    progress: Report | None = None,
-) -> Frontier:
-    """Plan a graph for seven budgets of its first memory space, evenly spaced from the base order's peak to its floor.
-
-    The base order is the one of least peak where `reorder` is allowed, else the given one. Each budget is planned as
-    `minimize` plans it with recomputation allowed, so that no row costs more than that plan, and none is without a
-    plan where that has one. Every plan is verified.
-    Raises UsageError for an unknown effort or cost profile.
-    """
-    techniques: Techniques = COST_NOTHING if reorder else COST_NOTHING - {"reorder"}
-    return find_frontier(
-        graph, PlanSettings(techniques=techniques, in_place=in_place, costs=costs, effort=effort), progress=progress
-    )
-
-
 def find_frontier(
     graph: Graph, settings: PlanSettings, budgets: Sequence[int] | None = None, progress: Report | None = None
 ) -> Frontier:
-    """Return the frontier of a graph by settings without a budget, for given budgets or seven of its own."""
+    """Return the frontier of a graph for the given budgets, or for seven budgets of its own."""
     least = least_peak(graph, settings, progress)
     return frontier_from(least, settings, budgets_from(least) if budgets is None else budgets, progress)
 
 
 @without_collection()
 def least_peak(graph: Graph, settings: PlanSettings, progress: Report | None = None) -> Draft:
-    """Return a graph in its order of least peak, where a frontier begins."""
+    """Return the draft of a graph in its order of least peak, which is the start of its frontier."""
     free = replace(settings, techniques=settings.techniques - NEED_BUDGET)
     return order(baseline(graph, free), progress or silent)
 
@@ -99,7 +74,7 @@ def budgets_from(least: Draft) -> list[int]:
 def frontier_from(
     least: Draft, settings: PlanSettings, budgets: Sequence[int], progress: Report | None = None
 ) -> Frontier:
-    """Return the frontier of the graph of an order of least peak, for given budgets."""
+    """Return the frontier of a draft's graph for the given budgets."""
     report = progress or silent
     asked = settings.techniques | {"recompute"}
     composed: list[Composed] = []
@@ -109,7 +84,7 @@ def frontier_from(
         if too_large is None:
             draft = order(draft, report)
             too_large = None if draft.fits else draft
-        else:  # what orders reach is known: a smaller budget changes nothing there
+        else:  # no order fits a smaller budget either
             draft = replace(too_large, settings=draft.settings, budget=draft.budget)
         composed.append(with_reruns(draft, budget, report))
     curve = curve_of(composed, least.prices.seconds)

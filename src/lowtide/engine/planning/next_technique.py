@@ -1,4 +1,4 @@
-"""What the next technique would give where an order alone has done what it can: a lower peak, and its price."""
+"""An offer of recomputation after planning an order: a lower peak and its price."""
 
 import math
 import shlex
@@ -17,15 +17,15 @@ from lowtide.engine.recompute.floor import floor_of
 from lowtide.engine.recompute.program import Program
 
 MOST_OPS = 5_000
-"""Larger graphs are not asked: their plans within budgets take longer than the order did."""
+"""Larger graphs get no offer, because planning it would take longer than planning the order."""
 _LITTLE_TIME = 0.01
-"""Share of the run time that anybody would give for less memory."""
+"""Share of the run time that is always worth a lower peak."""
 _STEPS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextTechnique:
-    """A plan with recomputation that was found and verified, as an offer."""
+    """A verified plan with recomputation, as an offer."""
 
     space: str
     peak_bytes: int
@@ -34,26 +34,25 @@ class NextTechnique:
     costs: str
     """The profile that priced the ops."""
     budget: str
-    """The budget that asks for it."""
+    """The budget to ask for."""
     fits: bool = False
-    """Whether it is the budget that was given and not met, which this plan meets."""
+    """Whether this plan meets the given budget, which the result misses."""
 
     @property
     def settings(self) -> str:
-        """What to give to `lowtide plan` and `lowtide optimize`."""
+        """Options of `lowtide plan` and `lowtide optimize` for this plan."""
         return f"--budget {self.budget} --allow reorder,share,recompute --costs {self.costs}"
 
 
 def next_technique(
     graph: Graph, result: Result, settings: PlanSettings, progress: Report | None = None
 ) -> NextTechnique | None:
-    """Return what recomputation would give beyond a result for the graph; None where it was allowed or gives nothing.
+    """Return the plan that recomputation would add to a result, or None if it was allowed already or does not help.
 
-    Of three budgets from the result's peak down to its floor, the least that costs 1 % more time at most; where none
-    does, the cheapest. Where a budget was not met, the plan that meets it or, where there is none, one for the least
-    that was found, and None where that is no less. Little effort is spent: a
-    call with that budget finds the same or better. None too for a result that met its budget or was interrupted, and
-    for graphs of more than `MOST_OPS` ops. Ctrl-C ends this look alone: the result stands, and None is returned.
+    Of three budgets between the result's peak and its floor, the lowest one that costs at most 1 % more time is
+    offered, or the cheapest one if all cost more. For a missed budget, the plan that meets it is offered or, if there
+    is none, a plan with a lower peak. Uses little effort: planning for that budget finds the same or better. Returns
+    None for an interrupted result and for graphs of more than `MOST_OPS` ops. Ctrl-C ends only this search.
     """
     is_asked = bool(settings.techniques & NEED_BUDGET) or (settings.budget is not None and result.shortfall is None)
     if is_asked or result.status == "interrupted" or not 0 < graph.n_ops <= MOST_OPS:

@@ -1,4 +1,4 @@
-"""Plans from files in the place of plans made now: read for a program, verified, and priced by its settings."""
+"""Plans from files: read for a program, verified, and priced by the current settings."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -8,7 +8,7 @@ from lowtide.core.errors import FingerprintError, VerificationError
 from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, read_plan_file
-from lowtide.engine.planning.baseline import baseline
+from lowtide.engine.planning.find_plan import baseline
 from lowtide.engine.planning.program import Form, Program
 from lowtide.engine.planning.result import Result, result_of
 from lowtide.engine.planning.settings import PlanSettings
@@ -63,8 +63,8 @@ def result_of_file(path: Path, program: Program, settings: PlanSettings, *, over
             is_impossible=True,
             source=str(path),
         )
-    untouched = None if form.name == "unmodified" else program.graph
-    result = result_with(form.graph, plan, settings, _FROM_FILE, shortfall, untouched)
+    unmodified = None if form.name == "unmodified" else program.graph
+    result = result_with(form.graph, plan, settings, _FROM_FILE, shortfall, unmodified)
     return replace(result, to_rounding=not form.is_exact, form=form.name)
 
 
@@ -74,11 +74,11 @@ def result_with(
     settings: PlanSettings,
     scheduler: str,
     shortfall: Shortfall | None,
-    untouched: Graph | None = None,
+    unmodified: Graph | None = None,
     seconds: float = 0.0,
 ) -> Result:
-    """Price a verified plan as if these settings had just made it; making it took `seconds`."""
-    draft = baseline(graph, settings, untouched).taking(plan)
+    """Return the result of a verified plan as if these settings had just made it; planning took `seconds`."""
+    draft = baseline(graph, settings, unmodified).taking(plan)
     prices = draft.prices.seconds
     draft = replace(
         draft,

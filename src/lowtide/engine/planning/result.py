@@ -1,106 +1,108 @@
-"""What planning found: a verified plan, and how good it is."""
+"""The result of planning: a verified plan, its cost and its bounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from lowtide.core.errors import MissingExtraError, UsageError, one_line
 from lowtide.core.notebook import html_table
+from lowtide.core.suggestions import unknown
 from lowtide.core.units import ByteUnit
 from lowtide.engine.analysis.budget import Budget
+from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over_time, runs_per_column
 from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Graph
 from lowtide.engine.overlap import Communication, communication_of
 from lowtide.engine.plan import Plan, Status
 from lowtide.engine.plan.claim import Claim
 from lowtide.engine.planning.draft import Draft
-from lowtide.engine.planning.plot import plot_memory
 from lowtide.engine.planning.program import FormName
 from lowtide.engine.recompute.unrolled import first_runs
 from lowtide.engine.search import Proof, Searched, moved_ops, with_flows
 from lowtide.engine.timeline import Transfers, transfers_of
 
+_MOST_COLUMNS = 4096
+_MIB = 2**20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
-    """A verified plan and how good it is. Byte figures are per memory space and leave persistent buffers out."""
+    """A verified plan with its cost and bounds. Bytes are per memory space, without persistent buffers."""
 
     graph: Graph
     """The graph that the plan is for."""
     plan: Plan
     budget: Budget
-    """What the plan had to stay within, per memory space."""
+    """The limits of the plan, per memory space."""
     status: Status
-    """Optimal where a claim for the widest class that the settings allow is met: of the peak, or within a budget of the
-    extra cost."""
+    """Optimal if no plan that the settings allow has a lower peak or, within a budget, costs less."""
     scheduler: str
-    """The order that was chosen, by name; "fit" for one made to fit the budget, "baseline" for the program as it is,
-    "overlap" for that but for its collectives."""
+    """The chosen order by name; "fit" for an order made for the budget, "baseline" for program order, "overlap" for
+    program order with moved collectives."""
     moved_ops: int
-    """How many ops left their places, in called graphs too: those outside a longest common subsequence with the program
-    order."""
+    """Number of ops outside a longest common subsequence with program order, called graphs included."""
     baseline_peak_bytes: Mapping[str, int]
-    """Peak of the untouched program."""
+    """Peak of the unmodified program."""
     peak_bytes: Mapping[str, int]
     arena_bytes: Mapping[str, int]
-    """With addresses; empty without."""
+    """Bytes reserved if buffers have addresses; empty without addresses."""
     arena_lower_bound_bytes: Mapping[str, int]
-    """What no placement of this plan's buffers can beat, as far as it is known."""
+    """Lower bound of the arena over all placements of this plan's buffers."""
     lower_bound_bytes: Mapping[str, int]
-    """What no plan of the class can beat that the claim of the peak names."""
+    """Lower bound of the peak over the class of plans that the claim of the peak names."""
     plain_proof: Proof | None
-    """The `proof` without flows, and without logs of what a search refuted."""
+    """The `proof` without flows and without the logs of refuted budgets."""
     solved: Searched | None
-    """The search that the proof is of, where one was done."""
+    """The search that the proof comes from, if there was one."""
     persistent_bytes: Mapping[str, int]
     base_cost: float
     """Run time of the program, in the unit of the ops' costs."""
     extra_cost: float
-    """What runs again and what waits for copies, in the same unit."""
+    """Cost of recomputed runs and of waiting for copies, in the same unit."""
     extra_cost_bound: float | None
-    """What every plan within the budget costs at least whose first runs follow the base order; None where none fits."""
+    """Lower bound of the extra cost within the budget for first runs in the base order; None if no plan fits."""
     base_order: str
     """The order of first runs that this bound holds for, by name."""
     costs: str
     """The profile that priced the ops."""
     reruns: int
-    """How many runs are repeated ones."""
+    """Number of recomputed runs."""
     transfers: Transfers
-    """What is copied to other memory spaces and back, and what waits for it."""
+    """Copies to other memory spaces and back, and the time that ops wait for them."""
     communication: Communication
-    """What collectives take, and what of that computation does not hide; costs count it as if nothing ran meanwhile."""
+    """Time of collectives and the part that computation does not hide. Costs count all of it."""
     claims: tuple[Claim, ...]
-    """What is known of how good the plan is: every bound with the class of plans it holds for. The bounds above are
-    the figures of these."""
+    """All bounds with the class of plans that each holds for. The bounds above are their figures."""
     seconds: float
-    """What planning took."""
+    """Time of planning."""
     shortfall: Shortfall | None
     """Why the budget is missed; None if it is met or there is none."""
     chunk_cost: float = 0.0
-    """What the program in chunks takes beyond the program as it stands, in the unit of the other costs."""
+    """Time that chunks add to the unmodified program, in the unit of the other costs."""
     left_whole: tuple[str, ...] = ()
-    """What is computed as a whole though chunks were looked for, and why, a sentence each."""
+    """One sentence for each large result that chunking skipped, with the reason."""
     to_rounding: bool = False
-    """Whether results equal the program's to rounding alone, since chunks make sums in another order."""
+    """Whether results are only equal up to rounding, because chunks make sums in another order."""
     form: FormName = "unmodified"
     """The form of the program that the plan is for."""
     fused_peak_bytes: int | None = None
-    """What kernels need in the first memory space once a compiler fused them, where that is known; all else is said of
-    the ops."""
+    """Peak in the first memory space after a compiler fused the kernels, if known; all else is about single ops."""
 
     @property
     def proof(self) -> Proof | None:
-        """What shows that no order can beat the bound, for `check_proof`; None when Ctrl-C came first.
+        """The proof of the lower bound, for `check_proof`; None if Ctrl-C came first.
 
-        Where a search refuted budgets, the first call looks for logs of that, which may take longer than planning did.
+        If a search refuted budgets, the first access records its logs, which may take longer than planning.
         """
         if self.solved is not None:
             return self.solved.logged_proof
         return None if self.plain_proof is None else with_flows(self.plain_proof, self.graph)
 
     def __repr__(self) -> str:
-        """Return the headline; `print(result)` shows it."""
+        """Return the headline."""
         met = "" if self.shortfall is None else f", {self.shortfall}"
         unit = ByteUnit(self.baseline_peak_bytes)
         before, after = unit.by_space(self.baseline_peak_bytes), unit.by_space(self.peak_bytes)
@@ -119,16 +121,16 @@ class Result:
                 *([("arena", unit.by_space(self.arena_bytes))] if self.arena_bytes else []),
                 ("persistent", unit.by_space(self.persistent_bytes)),
                 ("order", f"{self.scheduler}, {self.moved_ops} of {self.graph.n_ops} ops moved"),
-                ("runs again", f"{self.reruns}"),
+                ("recomputed", f"{self.reruns} runs"),
                 ("budget", "met" if self.shortfall is None else str(self.shortfall)),
             ],
         )
 
     def plot(self, space: str | None = None, axes: Any = None) -> Any:
-        """Draw the memory of a space (the first by default) over the runs, before and after, with matplotlib.
+        """Draw the memory of a space over the runs, with and without the plan, by matplotlib.
 
-        `axes` are matplotlib's; new ones are made by default. Returns them. Raises MissingExtraError without
-        matplotlib, UsageError for an unknown space.
+        `space` is the first one by default; `axes` are new ones by default and are returned. Raises
+        MissingExtraError without matplotlib, UsageError for an unknown space.
         """
         where = self.graph.spaces[0].name if space is None else space
         levels = {"lower bound": self.lower_bound_bytes.get(where), "budget": self.budget.allowed.get(where)}
@@ -137,7 +139,7 @@ class Result:
 
 
 def result_of(draft: Draft, seconds: float) -> Result:
-    """Return what a draft says once it has gone through all stages; planning it took `seconds`."""
+    """Return the result of a draft after all stages; `seconds` is the time of planning."""
     graph, plan, packing = draft.graph, draft.plan, draft.packing
     order = plan.order()
     return Result(
@@ -172,3 +174,49 @@ def result_of(draft: Draft, seconds: float) -> Result:
 def _moved(graph: Graph, plan: Plan) -> int:
     own = len(moved_ops(first_runs(plan.order().tolist()), np.arange(graph.n_ops, dtype=np.int32)))
     return own + sum(_moved(graph.subgraphs[name], callee) for name, callee in plan.callees.items())
+
+
+def plot_memory(graph: Graph, plan: Plan, space: str | None, levels: dict[str, int], axes: Any = None) -> Any:
+    """Draw a plan's memory in a space, stacked by kind of buffer, with the baseline and levels as lines.
+
+    `space` is the first one by default; `axes` are new ones by default and are returned. Raises MissingExtraError
+    without matplotlib, UsageError for an unknown space.
+    """
+    names = [each.name for each in graph.spaces]
+    if space is not None and space not in names:
+        raise UsageError(unknown("memory space", space, names))
+    position = 0 if space is None else names.index(space)
+    if axes is None:
+        axes = _pyplot().subplots(figsize=(10, 4), layout="constrained")[1]
+    grain = runs_per_column(max(graph.n_ops, len(plan.order())), _MOST_COLUMNS)
+    before = memory_over_time(graph, Plan.baseline(graph), position, grain)
+    after = memory_over_time(graph, plan, position, grain)
+    shown = [part for part in range(len(PARTS)) if after.parts[part].any()]
+    hatches = ["", "..", "//", "\\\\", "xx", "--", "||"]
+    axes.stackplot(
+        _runs(after),
+        [after.parts[part] / _MIB for part in shown],
+        labels=[PARTS[part] for part in shown],
+        hatch=[hatches[part] for part in shown],
+        step="post",
+        alpha=0.8,
+    )
+    axes.step(_runs(before), before.live / _MIB, where="post", color="black", linestyle="--", label="before")
+    for number, (name, level) in enumerate(levels.items()):
+        axes.axhline(level / _MIB, color=("tab:green", "tab:red")[number % 2], linestyle=":", label=name)
+    axes.set_xlabel("run number")
+    axes.set_ylabel("MiB")
+    axes.set_title(f"{graph.name}: memory of {after.space}")
+    axes.legend(loc="upper left", fontsize="small")
+    return axes
+
+
+def _runs(memory: MemoryOverTime) -> list[int]:
+    return [column * memory.runs_per_column for column in range(len(memory.steps))]
+
+
+def _pyplot() -> Any:
+    try:
+        return import_module("matplotlib.pyplot")
+    except ImportError as error:
+        raise MissingExtraError("plot", one_line(error)) from error

@@ -1,11 +1,11 @@
-"""The settings of planning: one record, from which every face of lowtide derives its own."""
+"""The settings of planning: one record that all interfaces derive their options from."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName, check_effort
 from lowtide.core.errors import UsageError
-from lowtide.core.techniques import COST_NOTHING, Techniques, checked_techniques
+from lowtide.core.techniques import COST_NOTHING, Techniques, checked_techniques, refuse_without_budget
 from lowtide.engine.costs import Prices, price
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
@@ -14,67 +14,62 @@ from lowtide.engine.schedule import SCHEDULERS
 from lowtide.engine.schedule import scheduler as scheduler_named
 
 Costs = str | Prices | Callable[[Graph], Prices]
-"""A profile by name, as `price` takes it, prices of a graph, or what prices any graph."""
+"""A cost profile by name, prices of a graph, or a function that prices a graph."""
 
 
-def _says(sentence: str) -> Mapping[str, str]:
+def _described(sentence: str) -> Mapping[str, str]:
     return {"sentence": sentence}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanSettings:
-    """How a program is planned; what is left out is the default of every face that does not declare another one.
+    """Settings of planning with their defaults.
 
-    Raises UsageError for names that do not exist and for an order that could not be used.
+    Raises UsageError for unknown names and for an order that could not be used.
     """
 
     budget: GivenBudget = field(
         default=None,
-        metadata=_says(
-            'What the first memory space must hold: bytes with persistent buffers ("8 GiB"), or a part of the '
-            'untouched peak without them ("70%", 0.7).'
+        metadata=_described(
+            'Most memory in the first memory space: bytes including persistent buffers ("8 GiB"), or a share of the '
+            'baseline peak without them ("70%", 0.7).'
         ),
     )
     transient: bool = field(
-        default=False, metadata=_says("Whether a budget in bytes leaves persistent buffers out, as every peak does.")
+        default=False, metadata=_described("Whether a budget in bytes excludes persistent buffers, as every peak does.")
     )
     techniques: Techniques = field(
         default=COST_NOTHING,
-        metadata=_says(
-            "What a plan may do: reorder (run ops in another order), share (let outputs take over the storage of "
-            "inputs), recompute (run ops again), offload (copy buffers to a host and back), rounding (compute large "
-            "results in chunks that equal the whole to rounding alone, where none give its bits; PyTorch)."
+        metadata=_described(
+            "Techniques that a plan may use: reorder (change the order of ops), share (reuse the storage of inputs for "
+            "outputs), recompute (run ops twice instead of saving their results), offload (copy buffers to a host and "
+            "back), rounding (compute large results in chunks that are only equal up to rounding; PyTorch)."
         ),
     )
     effort: EffortName = field(
         default=DEFAULT_EFFORT,
-        metadata=_says("How much work the search may do; it is counted, not timed: fast, balanced or max."),
+        metadata=_described("Work limit of the search, counted and not timed: fast, balanced or max."),
     )
     costs: Costs = field(
         default="given",
-        metadata=_says(
-            "What ops cost: the program's own figures (given), an estimate (eager, fused, flops; also on a machine by "
-            "name: eager@h100), or measured figures."
+        metadata=_described(
+            "Prices of ops: the program's own figures (given), an estimate (eager, fused, flops; for a device by name: "
+            "eager@h100), or measured figures."
         ),
     )
     scheduler: str | None = field(
         default=None,
-        metadata=_says(
-            f"The only order to use, instead of the best of all: {', '.join(SCHEDULERS)}, or one that an installed "
-            "package offers."
-        ),
+        metadata=_described(f"Use this order only: {', '.join(SCHEDULERS)}, or one that an installed package offers."),
     )
     host: Host | None = field(
         default=None,
-        metadata=_says("The host that offload copies to, where the program names none: how fast, and how large."),
+        metadata=_described("Speed and capacity of the host that offload copies to, if the program names none."),
     )
-    in_place: bool = field(
-        default=True, metadata=_says("Whether optional in-place pairs may be used, in orders of lowtide's own too.")
-    )
+    in_place: bool = field(default=True, metadata=_described("Whether plans may use optional in-place pairs."))
     addresses: bool = field(
         default=True,
-        metadata=_says(
-            "Whether buffers get addresses; where the runtime places them itself, planning is shorter without."
+        metadata=_described(
+            "Whether buffers get addresses. Leave them out if the runtime places buffers itself; planning is faster."
         ),
     )
 
@@ -83,20 +78,20 @@ class PlanSettings:
         check_effort(self.effort)
         if self.scheduler is None:
             return
-        scheduler_named(self.scheduler)  # an unknown name is refused before any work is done
+        scheduler_named(self.scheduler)
         if self.scheduler != "given" and "reorder" not in self.techniques:
             raise UsageError(
-                f"order {self.scheduler!r} is asked for, but reorder is not allowed; allow it, or leave the order out"
+                f"order {self.scheduler!r} needs reorder, which is not allowed; allow it, or leave the order out"
             )
 
     @property
     def takes_pairs(self) -> bool:
-        """Whether a plan may take optional in-place pairs."""
+        """Whether plans may use optional in-place pairs."""
         return self.in_place and "share" in self.techniques
 
     @property
     def chooses_order(self) -> bool:
-        """Whether any order may be taken, rather than one by name or the program's."""
+        """Whether any order is allowed, not only a named one or program order."""
         return "reorder" in self.techniques and self.scheduler is None
 
     @property
@@ -105,11 +100,25 @@ class PlanSettings:
         return self.scheduler or ("search" if "reorder" in self.techniques else "given")
 
     def prices(self, graph: Graph) -> Prices:
-        """Return what the ops of a graph cost; raises UsageError for an unknown profile."""
+        """Return the prices of a graph's ops; raises UsageError for an unknown profile."""
         if isinstance(self.costs, Prices):
             return self.costs
         return self.costs(graph) if callable(self.costs) else price(graph, self.costs)
 
 
+def allowed_techniques(allow: Iterable[str] | None, budget: GivenBudget) -> Techniques:
+    """Return the techniques that a call allows.
+
+    By default these are "reorder" and "share", which cost no time, and with a budget also "recompute". Raises
+    UsageError for unknown techniques, and for those that have no effect without a budget.
+    """
+    if allow is None:
+        return COST_NOTHING if budget is None else COST_NOTHING | {"recompute"}
+    techniques = checked_techniques(allow)
+    if budget is None:
+        refuse_without_budget(techniques)
+    return techniques
+
+
 SENTENCES: Mapping[str, str] = {setting.name: setting.metadata["sentence"] for setting in fields(PlanSettings)}
-"""What every setting is, in one sentence, by its name."""
+"""The description of each setting by name."""

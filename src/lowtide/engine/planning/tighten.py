@@ -1,4 +1,4 @@
-"""A tighter arena for a plan that runs ops again: its reruns at other moments."""
+"""A smaller arena for a plan with recomputation, by moving its recomputed runs."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,19 +17,19 @@ from lowtide.engine.recompute.program import Program
 from lowtide.engine.recompute.unrolled import first_runs, unroll
 
 _WORTH = 100
-"""An arena is tightened where it is above the peak by more than the peak's part of one in so many."""
+"""Arenas are tightened if they exceed the peak by more than this fraction (1/100) of it."""
 _MOST_RUNS = 2_000
 _MOST_PACKINGS = {"fast": 30, "balanced": 100, "max": 1_000}
 Ints = NDArray[np.int32]
 
 
 def tighten(draft: Draft, packing: Packing, effort: EffortName, report: Report) -> tuple[Plan, Packing]:
-    """Return a plan with the same runs, peak and cost, and the least arena found for it, with its packing.
+    """Return a plan with the same runs, peak and cost and the smallest arena found, with its packing.
 
-    First runs keep their order, so that what is known of the cost holds; a rerun goes to the latest or the earliest
-    place where every run still finds what it reads. Nothing is tried for plans without reruns, for plans with copies,
-    and where the arena is near the peak. Source: first-improvement local search. Complexity: one packing a try, so
-    many tries as the effort allows.
+    First runs keep their order, so bounds of the cost stay valid. Each recomputed run moves to the latest or earliest
+    position where all runs still find their inputs. Plans without recomputation, plans with copies, and arenas near
+    the peak stay unchanged. Source: first-improvement local search. Complexity: one packing per try; the effort limits
+    the tries.
     """
     plan, peak = draft.plan, sum(draft.plan.peak_bytes.values())
     runs = plan.targets[plan.kinds == StepKind.RUN].astype(np.int32)
@@ -62,7 +62,7 @@ def tighten(draft: Draft, packing: Packing, effort: EffortName, report: Report) 
 
 
 def _moved_reruns(draft: Draft, runs: Ints) -> Iterator[Ints]:
-    """Yield the runs with one rerun at the latest, then the earliest place it can have; first runs keep their order."""
+    """Yield the runs with one recomputed run moved to its latest, then to its earliest position."""
     graph, first = unroll(draft.problem, runs.tolist()).graph, first_runs(runs.tolist())
     seen: set[int] = set()
     for position, op in enumerate(runs.tolist()):

@@ -1,4 +1,4 @@
-"""The third stage: time for memory, by running ops again and by copies to the host, where no order alone fits."""
+"""The third stage: trade time for memory by recomputation and by copies to the host, if no order alone fits."""
 
 import math
 from collections.abc import Callable
@@ -22,37 +22,36 @@ from lowtide.engine.recompute.result import RecomputeResult
 
 @stage
 def trade(draft: Draft, report: Report) -> Draft:
-    """Return the draft with the cheapest plan found that fits the first memory space, and what it is worth.
+    """Return the draft with the cheapest plan found that fits the first memory space, and with its verdict.
 
-    What runs again is chosen first (`recompute.compose`); where offload is allowed, copies to the host are tried on
-    the same base order and on the draft's, alone and together with reruns, and the least slow-down wins. The draft's
-    order is a base beside the given one where any order may be taken. Infeasible is claimed where no order can fit, or
-    none may be chosen; else a plan that does not fit is feasible, with the reason why. Ctrl-C leaves the best plan
-    found until then.
+    Recomputation is chosen first (`recompute.compose`). If offload is allowed, copies to the host are then tried on the
+    same base order and on the draft's, with and without recomputation; the least slow-down wins. If any order is
+    allowed, the draft's order is a second base besides program order. The budget counts as impossible if no order can
+    meet it or no other order is allowed. Ctrl-C leaves the best plan found.
     """
     if not draft.settings.techniques & NEED_BUDGET or draft.interrupted or draft.fits:
         return draft
     graph = draft.graph
-    draft.keep_so_far(draft.plan)
+    draft.offer(draft.plan)
     most = draft.budget.allowed[graph.spaces[0].name] or 0
-    so_far: list[Plan] = []
+    best: list[Plan] = []
 
     def keep(plan: Plan) -> None:
-        so_far[:] = [replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)]
-        draft.keep_so_far(so_far[0])
+        best[:] = [replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)]
+        draft.offer(best[0])
 
     try:
         base, result = _cheapest(draft, max(most, 0), report, keep)
     except KeyboardInterrupt:
-        if not (so_far and draft.is_beaten_by(so_far[0])):
+        if not (best and draft.is_beaten_by(best[0])):
             raise
-        return _interrupted(draft, so_far[0])
+        return _interrupted(draft, best[0])
     bounds, searched_peak = _bounds(draft, result)
     judged = replace(
         draft,
         base_order=base,
         extra_cost_bound=result.extra_cost_bound if math.isfinite(result.extra_cost_bound) else None,
-        is_of_any_order=result.is_of_any_order,
+        holds_for_any_order=result.holds_for_any_order,
         bounds=bounds,
         searched_peak=searched_peak,
         proof=None,
@@ -71,16 +70,16 @@ def trade(draft: Draft, report: Report) -> Draft:
 
 
 def _interrupted(draft: Draft, plan: Plan) -> Draft:
-    """Return the draft with the best plan that was found until Ctrl-C, of which no bound is known."""
+    """Return the draft with the best plan found before Ctrl-C, without a bound of its cost."""
     runs = draft.prices.seconds[plan.order()].sum()
     taken = replace(draft.taking(plan), interrupted=True, extra_cost_bound=None)
     return replace(taken, extra_cost=float(runs - draft.prices.seconds.sum()))
 
 
 def bounds_with_reruns(problem: Problem, *, copies: bool) -> tuple[LowerBound, ...]:
-    """Return, per memory space, what no plan can beat, in any order and whatever runs again or is copied, if `copies`.
+    """Return lower bounds of the peak per memory space for any order with recomputation and, if `copies`, with copies.
 
-    An operand that was copied to the host need not be there while another one is made.
+    With copies, operands may be on the host while another operand is made, so their sum is no bound.
     """
     spaces = range(len(problem.graph.spaces))
     needed = [least_possible(problem, space) for space in spaces]
@@ -91,9 +90,9 @@ def bounds_with_reruns(problem: Problem, *, copies: bool) -> tuple[LowerBound, .
 
 
 def _bounds(draft: Draft, result: RecomputeResult) -> tuple[tuple[LowerBound, ...], int]:
-    """Return what no plan can beat, and what of the first space a search of all runs showed, 0 for nothing."""
+    """Return the lower bounds, and the bound of the first space if a search of all runs proved it, else 0."""
     first, *others = bounds_with_reruns(draft.problem, copies="offload" in draft.settings.techniques)
-    if not result.is_of_any_order or result.peak_bound <= first.peak_bytes:
+    if not result.holds_for_any_order or result.peak_bound <= first.peak_bytes:
         return (first, *others), 0
     return (LowerBound(space=first.space, peak_bytes=result.peak_bound, op=None), *others), result.peak_bound
 
@@ -111,17 +110,16 @@ def _cheapest(draft: Draft, most: int, report: Report, keep: Callable[[Plan], No
     if alone is None or offloaded.rank <= alone.rank:
         return base, offloaded
     bound = min(offloaded.extra_cost_bound, alone.extra_cost)
-    return base, replace(alone, extra_cost_bound=bound, is_of_any_order=False)
+    return base, replace(alone, extra_cost_bound=bound, holds_for_any_order=False)
 
 
 def _with_copies(
     draft: Draft, most: int, start: tuple[str, Order], alone: RecomputeResult | None, report: Report
 ) -> tuple[str, RecomputeResult]:
-    """Return the cheapest plan with copies within a limit and its base order: that of reruns alone, or one before it.
+    """Return the cheapest plan with copies within a limit, and its base order.
 
-    What is best for reruns alone may leave copies less time to hide, and so may the order of least peak: they are free
-    while compute has other work, which the program's own order often gives them. None is tried after one that costs
-    nothing.
+    Tries the order that is best for recomputation, program order and the draft's order: copies hide while ops that do
+    not need the buffer run, and program order often has such ops. Stops at a plan without extra cost.
     """
     found: list[tuple[str, RecomputeResult]] = []
     tried: set[bytes] = set()
@@ -137,14 +135,16 @@ def _with_copies(
 
 
 def _copied(draft: Draft, order: Order, most: int, alone: RecomputeResult | None) -> RecomputeResult:
-    """Return the cheapest plan with copies within a limit for an order of first runs; `alone` is that of reruns."""
+    """Return the cheapest plan with copies for an order of first runs; `alone` is the plan without copies."""
     settings = draft.settings
     allow, effort = settings.techniques & NEED_BUDGET, settings.effort
-    return plan_with_offload(draft.problem, order, most, prices=draft.prices, allow=allow, effort=effort, alone=alone)
+    return plan_with_offload(
+        draft.problem, order, most, prices=draft.prices, allow=allow, effort=effort, recomputed=alone
+    )
 
 
 def base_orders(draft: Draft) -> list[tuple[str, Order]]:
-    """Return the orders of first runs to start from, by name: the program's, and the draft's where any may be taken."""
+    """Return the orders of first runs to start from, by name: program order and, if allowed, the draft's."""
     given = draft.problem.given_order()
     if draft.settings.chooses_order and not np.array_equal(draft.plan.order(), given):
         return [("given", given), (draft.scheduler, draft.plan.order())]
@@ -154,7 +154,7 @@ def base_orders(draft: Draft) -> list[tuple[str, Order]]:
 def with_reruns(draft: Draft, most: int, report: Report, keep: Callable[[Plan], None] | None = None) -> Composed:
     """Return the cheapest plan with recomputation within a limit of the first memory space.
 
-    `keep` is handed every plan on the way that is better than the ones before.
+    `keep` receives every plan on the way that improves on the previous ones.
     """
     return compose(
         draft.problem,
@@ -188,11 +188,11 @@ def _shortfall(draft: Draft, result: RecomputeResult, *, is_impossible: bool) ->
 
 def _is_optimal(result: RecomputeResult, reorder: bool) -> bool:
     """Return whether no plan that the settings allow costs less; most bounds hold for one base order only."""
-    is_of_all = result.is_of_any_order or not reorder
+    is_of_all = result.holds_for_any_order or not reorder
     return result.fits and (result.extra_cost == 0 or (result.status == "optimal" and is_of_all))
 
 
 def _is_impossible(result: RecomputeResult, lower_bound: int, reorder: bool) -> bool:
     """Return whether every plan that the settings allow is proven to miss the budget."""
-    is_of_all = result.is_of_any_order or not reorder
+    is_of_all = result.holds_for_any_order or not reorder
     return not result.fits and (lower_bound > result.budget_bytes or (result.status == "infeasible" and is_of_all))

@@ -1,13 +1,21 @@
-"""Rematerialization within a byte budget: what to drop and run again, at the least extra cost, with proof."""
+"""Rematerialization: choose which buffers to drop and ops to recompute within a budget, at low and bounded extra cost.
 
-from lowtide.engine.recompute.budget_search import BudgetSearch
+A `Program` is a base order with recompute costs. `Drops` select buffers to drop, and any drops give a correct plan.
+`BudgetSearch` combines fast plans (greedy, one place, segments), sequences of runs, and a solver over a few places.
+`compose` varies the base order too, because the best order depends on the recomputed ops. Graphs of some tens of ops
+are searched exactly.
+
+If no plan meets a budget, it is approached from below: the closer a target is to the lower bound, the fewer plans the
+search finds on the way. So the search plans for slightly more than the lower bound, then twice for halfway between the
+last target missed and the peak reached.
+"""
+
+from lowtide.engine.recompute.budget_search import BudgetSearch, plan_within_budget
 from lowtide.engine.recompute.composition import Composed, compose
 from lowtide.engine.recompute.curve import Curve, curve_of, default_budgets, knee_of, plan_curve
-from lowtide.engine.recompute.floor import Floor, floor_of, least_possible
-from lowtide.engine.recompute.gathering import least_bytes, least_to_gather
+from lowtide.engine.recompute.floor import Floor, floor_of, least_bytes, least_possible, least_to_gather
 from lowtide.engine.recompute.program import Drops, Execution, Program
 from lowtide.engine.recompute.result import RecomputeResult
-from lowtide.engine.recompute.within_budget import plan_within_budget
 
 __all__ = [
     "BudgetSearch",

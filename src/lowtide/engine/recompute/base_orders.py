@@ -1,240 +1,196 @@
-"""Base orders of larger graphs: compared, the gap of the best one closed, and the order of its runs the next base."""
+"""Base orders that suit recomputation: buffers are freed early, or sections above the budget are lowered."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from lowtide.core.effort import RECOMPUTE_EFFORTS, SEARCH_EFFORTS, EffortName, RecomputeEffort
-from lowtide.core.errors import UsageError
-from lowtide.core.index_spaces import SpaceId
-from lowtide.core.progress import Report
-from lowtide.engine.analysis.budget import Budget
+from lowtide.core.effort import SearchEffort
+from lowtide.core.index_spaces import BufferId, OpId, Place
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.plan import Plan
-from lowtide.engine.recompute.budget_search import BudgetSearch
-from lowtide.engine.recompute.found import Found
-from lowtide.engine.recompute.frees_early import frees_early
-from lowtide.engine.recompute.lower_sections import lower_sections
-from lowtide.engine.recompute.program import Ints, Program
-from lowtide.engine.recompute.result import RecomputeResult
-from lowtide.engine.recompute.unrolled import first_runs, unroll
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.recompute.program import Drops, Program
 from lowtide.engine.search import solve
 
-_MOST_TURNS = 3
-_WORTH_SETTLING = 1.1
-"""What plans of drops may cost in an order, as a multiple of the cheapest, for its plans of runs to be looked for."""
-_WORTH_CLOSING = 1.25
-"""The same of a family of orders beside another one, for its best to be improved."""
+_MAX_OPS = 32
+"""Largest group of ops to move."""
 
 
-@dataclass(slots=True, eq=False)
-class _Attempt:
-    """What is known of one base order."""
+def frees_early(problem: Problem, order: Order) -> Order:
+    """Return an order in which small groups of ops run early if they free more bytes than they leave. O(accesses * 32).
 
-    name: str
-    search: BudgetSearch
-    found: Found
-
-    @property
-    def rank(self) -> tuple[int, float, int]:
-        """What attempts are compared by, less is better: bytes over the budget, then cost, then peak."""
-        return self.found.rank(self.found.execution)
-
-    @property
-    def cost(self) -> float:
-        """Extra cost of the best plan, infinite where it does not fit."""
-        return self.found.execution.extra_cost if self.found.fits else float("inf")
-
-    def is_near(self, best: tuple[int, float, int], factor: float) -> bool:
-        """Tell whether more work in this order may give the cheapest plan; `best` is the best rank so far."""
-        return best[0] > 0 or self.cost <= factor * best[1]
-
-
-def plan_over_base_orders(
-    problem: Problem,
-    orders: Sequence[tuple[str, Order]],
-    budget_bytes: int,
-    cost: NDArray[np.float64],
-    *,
-    space: SpaceId,
-    reorder: bool,
-    effort: EffortName,
-    exact: bool,
-    report: Report,
-    keep: Callable[[Plan], None] | None = None,
-    negligible: float = 0.0,
-) -> tuple[RecomputeResult, str, Order]:
-    """Return the cheapest plan that starts from one of the named base orders, with bounds for its own order.
-
-    With `reorder`, orders that free early are a family beside the given ones, which then come with their sections
-    lowered too. In each, plans of drops are made for all orders, plans of runs for those that are near the cheapest;
-    the best order goes through the exact part, unless the other family has found something much cheaper, or something
-    cheaper that is near its bound. Where a plan is near its bound, the exact part waits for the last order of its runs.
-    Then the plan's runs become a graph in which reruns are ordinary ops,
-    and the order search orders that graph. Its order of first runs is the next base, as long as that lowers the cost.
-    Returns the result with the name of its base order, which says how often it was ordered anew, and that order. `keep`
-    is handed the best plan so far wherever a better one was found. An extra cost of `negligible` above its bound is
-    good enough, as a share of the time of running every op once.
+    A group is the remaining users of a buffer and their predecessors. It waits if it would overwrite an operand, such
+    as a weight, of a result that may be recomputed. The peak may rise, but fewer buffers stay to the end.
     """
-    search = _OrderSearch(problem, budget_bytes, cost, space, reorder, effort, exact, report, keep, negligible)
-    best: _Attempt | None = None
-    for family in search.families(orders):
-        best = search.best_of(family, best)
-        if best is not None and (best.cost == 0 or best.found.is_of_layers):
-            break
-    if best is None:
-        raise UsageError("there is no base order to plan; give one")
-    best.search.bound_more(best.found, RECOMPUTE_EFFORTS[effort], exact=exact)
-    return best.search.result(best.found, exact=exact), best.name, best.search.program.order
+    return _EarlyFrees(problem).of(order)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _OrderSearch:
-    """The search over base orders for one budget."""
+class _EarlyFrees:
+    def __init__(self, problem: Problem) -> None:
+        graph, structure = problem.graph, problem.graph.structure
+        self.touches: list[list[BufferId]] = list(structure.touches)
+        self.allocates: list[list[BufferId]] = list(structure.allocates)
+        self.users: list[list[OpId]] = list(structure.users)
+        self.predecessors: list[list[OpId]] = list(structure.predecessors)
+        self.mutates: list[list[BufferId]] = list(graph.mutates)
+        self.sizes: list[int] = graph.sizes.tolist()
+        self.goes: list[bool] = (graph.freeable & (graph.lifetimes != Lifetime.OUTPUT)).tolist()
+        self.ran = [False] * graph.n_ops
+        self.users_left = [len(users) for users in self.users]
+        self.place = [0] * graph.n_ops
+        self.order: list[OpId] = []
 
-    problem: Problem
-    budget: int
-    cost: NDArray[np.float64]
-    space: SpaceId
-    reorder: bool
-    effort: EffortName
-    exact: bool
-    report: Report
-    keep: Callable[[Plan], None] | None
-    negligible: float
-    _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
-    """The rank of the plan that was kept last."""
+    def of(self, order: Order) -> Order:
+        given: list[OpId] = order.tolist()
+        for place, op in enumerate(given):
+            self.place[op] = place
+        waiting: dict[OpId, list[BufferId]] = {}
+        for op in given:
+            recent = [] if self.ran[op] else [op]
+            if recent:
+                self._run(op)
+            while recent:
+                ran = recent.pop()
+                for buffer in dict.fromkeys(self.touches[ran] + self.allocates[ran] + waiting.pop(ran, [])):
+                    group = self._freeing_group(buffer)
+                    if group is None or self._bytes_added(group) >= 0:
+                        continue
+                    blocker = self._blocker(group)
+                    if blocker is not None:
+                        waiting.setdefault(blocker, []).append(buffer)
+                        continue
+                    for member in sorted(group, key=self.place.__getitem__):
+                        self._run(member)
+                        recent.append(member)
+        return np.asarray(self.order, np.int32)
 
-    def families(self, orders: Sequence[tuple[str, Order]]) -> Iterator[Iterable[tuple[str, Order]]]:
-        """Yield the families of base orders of some named ones; orders are made when they are asked for."""
-        if self.reorder:
-            yield _freeing_early(self.problem, orders)
-            yield self.with_lower_sections(orders)
-        else:
-            yield orders
+    def _run(self, op: OpId) -> None:
+        self.ran[op] = True
+        self.order.append(op)
+        for buffer in self.touches[op]:
+            self.users_left[buffer] -= 1
 
-    def with_lower_sections(self, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
-        """Return some named orders, and those of them that need less in some section above the budget."""
-        lower: list[tuple[str, Order]] = []
-        for name, order in orders:
-            program = Program(self.problem, order, self.cost, self.space)
-            lower.append((f"{name} + lower sections", lower_sections(program, self.budget, SEARCH_EFFORTS["fast"])))
-        return list(_distinct([*orders, *lower]))
+    def _freeing_group(self, buffer: BufferId) -> set[OpId] | None:
+        """Return the ops that must run before a buffer can be freed, or None if there are too many or none."""
+        if not self.goes[buffer] or not self.sizes[buffer] or not 0 < self.users_left[buffer] <= _MAX_OPS:
+            return None
+        stack = [user for user in self.users[buffer] if not self.ran[user]]
+        group = set(stack)
+        while stack:
+            for before in self.predecessors[stack.pop()]:
+                if not self.ran[before] and before not in group:
+                    group.add(before)
+                    stack.append(before)
+            if len(group) > _MAX_OPS:
+                return None
+        return group
 
-    def best_of(self, orders: Iterable[tuple[str, Order]], known: _Attempt | None) -> _Attempt | None:
-        """Return the best attempt at some orders, or the one known so far where that is better or there are none."""
-        limits = RECOMPUTE_EFFORTS[self.effort]
-        attempts: list[_Attempt] = []
-        for name, order in orders:
-            self.report(f"choosing what runs again ({name})")
-            attempts.append(self._attempt(name, order, limits))
-            self._keep(attempts[-1])
-            if attempts[-1].cost == 0:
-                return attempts[-1]
-            if attempts[-1].found.is_of_layers:
-                break
-        if not attempts:
-            return known
-        least = min(attempt.rank for attempt in attempts)
-        is_near = known is not None and _is_near_its_bound(known, limits)
-        for attempt in attempts:
-            if attempt.is_near(least, 1.0 if is_near else _WORTH_SETTLING):
-                self.report(f"choosing what runs again ({attempt.name}, run by run)")
-                attempt.search.settle(attempt.found, limits)
-                self._keep(attempt)
-        best = min(attempts, key=lambda attempt: attempt.rank)
-        if known is not None and known.rank <= best.rank and (is_near or not best.is_near(known.rank, _WORTH_CLOSING)):
-            return known
-        best = self._improved(best, least, limits)
-        return best if known is None or best.rank < known.rank else known
+    def _bytes_added(self, group: set[OpId]) -> int:
+        left, uses, made = 0, dict[BufferId, int](), set[BufferId]()
+        for op in group:
+            for buffer in self.allocates[op]:
+                made.add(buffer)
+                if not self.goes[buffer] or not self._all_in(group, self.users[buffer]):
+                    left += self.sizes[buffer]
+            for buffer in self.touches[op]:
+                uses[buffer] = uses.get(buffer, 0) + 1
+        for buffer, count in uses.items():
+            if buffer not in made and self.goes[buffer] and self.users_left[buffer] == count:
+                left -= self.sizes[buffer]
+        return left
 
-    def _attempt(self, name: str, order: Order, limits: RecomputeEffort) -> _Attempt:
-        search = BudgetSearch(Program(self.problem, order, self.cost, self.space), self.negligible)
-        return _Attempt(name, search, search.begin(self.budget, limits, exact=self.exact))
+    def _blocker(self, group: set[OpId]) -> OpId | None:
+        """Return an op that still needs a result computed from a buffer that the group overwrites."""
+        overwritten = [buffer for op in group for buffer in self.mutates[op]]
+        for reader in dict.fromkeys(op for buffer in overwritten for op in self.users[buffer]):
+            for buffer in self.allocates[reader]:
+                for user in self.users[buffer]:
+                    if not self.ran[user] and user not in group:
+                        return user
+        return None
 
-    def _keep(self, attempt: _Attempt) -> None:
-        """Hand on the plan of an attempt where it is better than what was handed on before."""
-        if self.keep is not None and (not self._kept or attempt.rank < self._kept[0]):
-            self._kept[:] = [attempt.rank]
-            self.keep(attempt.search.program.plan(attempt.found.execution))
-
-    def _improved(self, best: _Attempt, least: tuple[int, float, int], limits: RecomputeEffort) -> _Attempt:
-        """Return what the exact part and other orders of its runs make of an attempt."""
-        last, quickest = best, best.rank
-        closes_last = self.exact and _is_near_its_bound(best, limits)
-        if self.exact and not closes_last:
-            self._close(best, limits)
-        # Further turns seldom pay for as much work as the first.
-        again: EffortName = "max" if self.effort == "max" else "fast"
-        is_done = best.cost == 0 or best.found.is_of_layers
-        for _ in range(_MOST_TURNS if self.reorder and not is_done else 0):
-            self.report("ordering what runs again")
-            runs = _reordered(last, again, self.budget)
-            order = first_runs(runs.tolist())
-            if np.array_equal(order, last.search.program.order):
-                break
-            turn = self._attempt(f"{last.name} + rerun order", order, limits)
-            as_ordered = turn.search.plan_of_runs(runs, turn.found, limits)
-            if as_ordered.rank(as_ordered.execution)[:2] < best.rank[:2]:
-                best = _Attempt(turn.name, turn.search, as_ordered)
-            if turn.is_near(least, _WORTH_SETTLING):
-                is_close = best.found.is_within(limits.relative_gap)
-                turn.search.settle(turn.found, replace(limits, run_work=limits.run_work // (2 if is_close else 1)))
-            if turn.rank >= quickest:
-                break
-            quickest = turn.rank
-            if self.exact and not closes_last:
-                turn.search.close_gap(turn.found, RECOMPUTE_EFFORTS[again])
-                if best.search is turn.search:
-                    best.found.learn(turn.found)
-            if turn.rank >= last.rank:
-                break
-            last = turn
-            if turn.rank[:2] < best.rank[:2]:
-                best = turn
-            self._keep(best)
-        if closes_last:
-            self._close(best, replace(limits, solver_work=limits.solver_work // 2))
-        return best
-
-    def _close(self, attempt: _Attempt, limits: RecomputeEffort) -> None:
-        """Let the exact part improve an attempt."""
-        self.report(f"closing the gap ({attempt.name})")
-        attempt.search.close_gap(attempt.found, limits)
-        self._keep(attempt)
+    def _all_in(self, group: set[OpId], ops: Iterable[OpId]) -> bool:
+        return all(op in group or self.ran[op] for op in ops)
 
 
-def _is_near_its_bound(attempt: _Attempt, limits: RecomputeEffort) -> bool:
-    return limits.near_gap is not None and attempt.found.is_within(limits.near_gap)
+def lower_sections(program: Program, budget: int, effort: SearchEffort) -> Order:
+    """Return the base order with every section above a budget in its order of lowest peak.
+
+    An order of lowest peak may rise above the budget elsewhere, where another order would not. Sections end where
+    memory is lowest between two rises, and none needs more than before. Deterministic. One search per section, and
+    O(accesses).
+    """
+    order = program.order
+    live = program.execute(Drops()).live
+    ends = _cuts_between_rises(live, budget)
+    sections = _Sections(program.problem, order)
+    found = [
+        sections.reordered(start, end, effort) if (live[start:end] > budget).any() else order[start:end]
+        for start, end in pairwise([0, *ends, len(order)])
+    ]
+    return np.concatenate(found).astype(np.int32)
 
 
-def _freeing_early(problem: Problem, orders: Sequence[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
-    """Yield the orders that free early from each of some named ones, without what is there already."""
-    given = {name for name, _ in orders}
-    early = ((f"{name} + early frees", frees_early(problem, order)) for name, order in orders)
-    return ((name, order) for name, order in _distinct(chain(orders, early)) if name not in given)
+def _cuts_between_rises(live: NDArray[np.int64], budget: int) -> list[Place]:
+    edges = np.flatnonzero(np.diff(live > budget, prepend=False, append=False))
+    falls, rises = edges[1:-1:2].tolist(), edges[2::2].tolist()
+    return [fall + int(live[fall:rise].argmin()) for fall, rise in zip(falls, rises, strict=True)]
 
 
-def _distinct(orders: Iterable[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
-    """Yield named orders, each once, by its first name."""
-    known: set[bytes] = set()
-    for name, order in orders:
-        key = order.tobytes()
-        if key not in known:
-            known.add(key)
-            yield name, order
+class _Sections:
+    def __init__(self, problem: Problem, order: Order) -> None:
+        self.problem = problem
+        self.order: list[OpId] = order.tolist()
+        self.ops = list(problem.graph.ops())
+        self.touches: list[list[BufferId]] = list(problem.graph.structure.touches)
+        self.allocates: list[list[BufferId]] = list(problem.graph.structure.allocates)
+        places = np.empty(len(order), np.int32)
+        places[order] = np.arange(len(order), dtype=np.int32)
+        self.last_place: list[Place] = [
+            int(places[list(users)].max(initial=-1)) for users in problem.graph.structure.users
+        ]
 
+    def reordered(self, start: Place, end: Place, effort: SearchEffort) -> Order:
+        inner = Problem(self.graph_of(start, end), in_place=self.problem.in_place)
+        solution = solve(inner, [inner.given_order()], effort)
+        return np.asarray(self.order[start:end], np.int32)[solution.order]
 
-def _reordered(known: _Attempt, effort: EffortName, budget: int) -> Ints:
-    """Return the plan's runs in the best order."""
-    program = known.search.program
-    problem = program.problem
-    unrolled = unroll(problem, known.found.execution.runs.tolist())
-    inner = Problem(unrolled.graph, in_place=problem.in_place)
-    limits = [budget if number == program.space else None for number in range(len(problem.graph.spaces))]
-    within = Budget.of_limits(problem.graph, limits)
-    solution = solve(inner, [inner.given_order()], SEARCH_EFFORTS[effort], budget=within)
-    return np.asarray(unrolled.runs(solution.order), np.int32)
+    def graph_of(self, start: Place, end: Place) -> Graph:
+        """Return the graph of a section. Buffers from outside exist at its start, buffers used later at its end."""
+        graph, inside = self.problem.graph, self.order[start:end]
+        builder = GraphBuilder(graph.name)
+        for space in graph.spaces:
+            builder.add_space(space.name)
+        made = {buffer for op in inside for buffer in self.allocates[op]}
+        known: dict[BufferId, BufferId] = {}
+        for buffer in dict.fromkeys(each for op in inside for each in (*self.touches[op], *self.allocates[op])):
+            lifetime = self._lifetime(buffer, buffer in made, self.last_place[buffer] >= end)
+            name, size = graph.buffer_names[buffer], int(graph.sizes[buffer])
+            known[buffer] = builder.add_buffer(name, size, lifetime, space=int(graph.buffer_spaces[buffer]))
+        position = {op: place for place, op in enumerate(inside)}
+        for op in inside:
+            record = self.ops[op]
+            builder.add(
+                replace(
+                    record,
+                    reads=tuple(known[buffer] for buffer in record.reads),
+                    writes=tuple(known[buffer] for buffer in record.writes),
+                    mutates=tuple(known[buffer] for buffer in record.mutates),
+                    after=tuple(position[earlier] for earlier in record.after if earlier in position),
+                    in_place=tuple((known[read], known[written]) for read, written in record.in_place),
+                    scratch_bytes=int(self.problem.transient[op, graph.scratch_spaces[op]]),
+                    callees=(),
+                )
+            )
+        return builder.build()
+
+    def _lifetime(self, buffer: BufferId, is_made_here: bool, is_used_later: bool) -> Lifetime:
+        lifetime = Lifetime(int(self.problem.graph.lifetimes[buffer]))
+        if lifetime.persistent:
+            return lifetime
+        stays = is_used_later or lifetime in (Lifetime.INPUT, Lifetime.OUTPUT)
+        if is_made_here:
+            return Lifetime.OUTPUT if stays else Lifetime.INTERMEDIATE
+        return Lifetime.INPUT if stays else Lifetime.DONATED

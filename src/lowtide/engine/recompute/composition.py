@@ -1,24 +1,33 @@
-"""Order and choice together: what runs again depends on the order, and the best order on what runs again."""
+"""Choose the order and the recomputed ops together, because each depends on the other."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.core.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
+from lowtide.core.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, SEARCH_EFFORTS, EffortName, RecomputeEffort
+from lowtide.core.errors import UsageError
 from lowtide.core.index_spaces import SpaceId
 from lowtide.core.progress import Report, silent
+from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.plan import Plan
-from lowtide.engine.recompute.all_runs import AllRuns, search_all_runs
-from lowtide.engine.recompute.base_orders import plan_over_base_orders
+from lowtide.engine.recompute.base_orders import frees_early, lower_sections
+from lowtide.engine.recompute.best_plan import BestPlan
 from lowtide.engine.recompute.budget_search import BudgetSearch
-from lowtide.engine.recompute.found import Found
-from lowtide.engine.recompute.program import Drops, Ints, Program
+from lowtide.engine.recompute.exact_search import ExactResult, search_exactly
+from lowtide.engine.recompute.program import Drops, Ints, Program, checked_cost
 from lowtide.engine.recompute.result import RecomputeResult
-from lowtide.engine.recompute.unrolled import first_runs
-from lowtide.engine.recompute.within_budget import checked_cost
+from lowtide.engine.recompute.unrolled import first_runs, unroll
+from lowtide.engine.search import solve
+
+_MAX_REORDERINGS = 3
+_SETTLE_COST_RATIO = 1.1
+"""Orders within this multiple of the lowest extra cost are searched for run sequences."""
+_CLOSE_COST_RATIO = 1.25
+"""The best order of a family is improved within this multiple of the other family's cost."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,9 +35,9 @@ class Composed:
     """The cheapest plan over several base orders."""
 
     result: RecomputeResult
-    """Its bounds hold for the base order, or for any."""
+    """Its bounds hold for `order`, unless they hold for any order."""
     base: str
-    """What the base order is called: as it was given, with "+ rerun order" for every time it was ordered anew."""
+    """Name of the base order, with "+ rerun order" for each reordering of its runs."""
     order: Order
     problem: Problem
 
@@ -47,59 +56,226 @@ def compose(
     keep: Callable[[Plan], None] | None = None,
     negligible: float = 0.0,
 ) -> Composed:
-    """Return the cheapest plan within a budget; larger graphs start from one of the named base orders.
+    """Return the cheapest plan within a budget, over all orders for small graphs, else from named base orders.
 
-    Small graphs are searched exactly, over all orders and any number of reruns (`all_runs`). For all others, and where
-    that stops, the base orders are compared and the best one is improved (`base_orders`). Without `reorder`, first runs
-    keep the order they are given; without `exact`, neither exact search nor the solver takes part.
-    Of a larger graph, `keep` is handed every plan that is better than the ones before, and one that costs at most
-    `negligible` above its bound is good enough, as a share of the time of running every op once.
-    Deterministic; plans are not verified: that is for whoever completes them.
+    Small graphs are searched exactly. If that stops early, and for all others, base orders are compared and the best
+    one improved. `reorder=False` keeps the order of first runs, `exact=False` disables exact search and solver. For
+    larger graphs, `keep` receives each better plan, and an extra cost within `negligible` of its bound is accepted, as
+    a share of the base cost. Deterministic. Plans are not verified.
     """
     report = progress or silent
     costs = checked_cost(problem, cost)
-    searched = AllRuns()
+    searched = ExactResult()
     if reorder and exact:
-        report("searching all runs")
+        report("searching all orders and recomputations exactly")
         peak = min(int(problem.evaluate(order).peaks[space]) for _, order in orders)
         work = RECOMPUTE_EFFORTS[effort].state_work
-        searched = search_all_runs(problem, costs, budget_bytes, peak, space=space, max_work=work)
-    known = [_of_any_order(problem, searched.runs, budget_bytes, costs, space)] if searched.runs is not None else []
-    if not (known and searched.is_settled):
-        result, name, order = plan_over_base_orders(
-            problem,
-            orders,
-            budget_bytes,
-            costs,
-            space=space,
-            reorder=reorder,
-            effort=effort,
-            exact=exact,
-            report=report,
-            keep=keep,
-            negligible=negligible,
-        )
-        known.append(Composed(result, name, order, problem))
-    return _bounded(min(known, key=lambda found: found.result.rank), searched)
+        searched = search_exactly(problem, costs, budget_bytes, peak, space=space, max_work=work)
+    known = [_exact_plan(problem, searched.runs, budget_bytes, costs, space)] if searched.runs is not None else []
+    if not (known and searched.is_exact):
+        search = _OrderSearch(problem, budget_bytes, costs, space, reorder, effort, exact, report, keep, negligible)
+        known.append(search.plan(orders))
+    return _with_exact_bounds(min(known, key=lambda found: found.result.rank), searched)
 
 
-def _of_any_order(problem: Problem, runs: Ints, budget: int, cost: NDArray[np.float64], space: SpaceId) -> Composed:
-    """Return the plan of runs that a search of all runs found."""
+def _exact_plan(problem: Problem, runs: Ints, budget: int, cost: NDArray[np.float64], space: SpaceId) -> Composed:
     order = first_runs(runs.tolist())
     program = Program(problem, order, cost, space)
     search = BudgetSearch(program)
-    found = Found(budget, Drops(), search.untouched)
+    found = BestPlan(budget, Drops(), search.baseline)
     found.offer(program.replay(runs))
     return Composed(search.result(found, exact=True), "exact search", order, problem)
 
 
-def _bounded(best: Composed, searched: AllRuns) -> Composed:
-    """Return a plan with what is known of all orders, where that says as much as what is known of its own order."""
+def _with_exact_bounds(best: Composed, searched: ExactResult) -> Composed:
+    """Return a plan with the bounds of the exact search, unless its own are stronger."""
     result = best.result
     bound = searched.cost_bound
-    if result.fits and (searched.is_settled or bound >= result.extra_cost):
+    if result.fits and (searched.is_exact or bound >= result.extra_cost):
         bound = result.extra_cost
     elif bound < float("inf"):
         return best
-    known = replace(result, extra_cost_bound=bound, peak_bound=searched.peak_bound, is_of_any_order=True)
+    known = replace(result, extra_cost_bound=bound, peak_bound=searched.peak_bound, holds_for_any_order=True)
     return replace(best, result=known)
+
+
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    """The search from one base order."""
+
+    name: str
+    search: BudgetSearch
+    found: BestPlan
+
+    @property
+    def rank(self) -> tuple[int, float, int]:
+        """Sort key: bytes over the budget, extra cost, peak."""
+        return self.found.rank(self.found.execution)
+
+    @property
+    def cost(self) -> float:
+        """Extra cost of the best plan, infinite if it misses the budget."""
+        return self.found.execution.extra_cost if self.found.fits else float("inf")
+
+    def is_near(self, best: tuple[int, float, int], factor: float) -> bool:
+        """Return whether more work may make this the cheapest plan."""
+        return best[0] > 0 or self.cost <= factor * best[1]
+
+    def is_near_its_bound(self, limits: RecomputeEffort) -> bool:
+        return limits.near_gap is not None and self.found.is_within(limits.near_gap)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OrderSearch:
+    """The search over base orders for one budget."""
+
+    problem: Problem
+    budget: int
+    cost: NDArray[np.float64]
+    space: SpaceId
+    reorder: bool
+    effort: EffortName
+    exact: bool
+    report: Report
+    keep: Callable[[Plan], None] | None
+    negligible: float
+    _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
+    """Rank of the last plan passed on."""
+
+    def plan(self, orders: Sequence[tuple[str, Order]]) -> Composed:
+        """Return the cheapest plan found from the named base orders.
+
+        Orders that free early form a family of their own. In a family, all orders get plans of drops, those near the
+        cheapest run sequences, and the best one the solver and reorderings of its runs.
+        """
+        best: _Attempt | None = None
+        for family in self._families(orders):
+            best = self._best_of(family, best)
+            if best is not None and (best.cost == 0 or best.found.layers_suffice):
+                break
+        if best is None:
+            raise UsageError("there is no base order to plan; give one")
+        best.search.bound_more(best.found, RECOMPUTE_EFFORTS[self.effort], exact=self.exact)
+        result = best.search.result(best.found, exact=self.exact)
+        return Composed(result, best.name, best.search.program.order, self.problem)
+
+    def _families(self, orders: Sequence[tuple[str, Order]]) -> Iterator[Iterable[tuple[str, Order]]]:
+        if self.reorder:
+            yield _orders_that_free_early(self.problem, orders)
+            yield self._with_lower_sections(orders)
+        else:
+            yield orders
+
+    def _with_lower_sections(self, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
+        lower: list[tuple[str, Order]] = []
+        for name, order in orders:
+            program = Program(self.problem, order, self.cost, self.space)
+            lower.append((f"{name} + lower sections", lower_sections(program, self.budget, SEARCH_EFFORTS["fast"])))
+        return list(_distinct([*orders, *lower]))
+
+    def _best_of(self, orders: Iterable[tuple[str, Order]], known: _Attempt | None) -> _Attempt | None:
+        limits = RECOMPUTE_EFFORTS[self.effort]
+        attempts: list[_Attempt] = []
+        for name, order in orders:
+            self.report(f"choosing ops to recompute ({name})")
+            attempts.append(self._attempt(name, order, limits))
+            self._keep_if_better(attempts[-1])
+            if attempts[-1].cost == 0:
+                return attempts[-1]
+            if attempts[-1].found.layers_suffice:
+                break
+        if not attempts:
+            return known
+        lowest = min(attempt.rank for attempt in attempts)
+        is_near = known is not None and known.is_near_its_bound(limits)
+        for attempt in attempts:
+            if attempt.is_near(lowest, 1.0 if is_near else _SETTLE_COST_RATIO):
+                self.report(f"choosing ops to recompute ({attempt.name}, run by run)")
+                attempt.search.settle(attempt.found, limits)
+                self._keep_if_better(attempt)
+        best = min(attempts, key=lambda attempt: attempt.rank)
+        is_far = is_near or (known is not None and not best.is_near(known.rank, _CLOSE_COST_RATIO))
+        if known is not None and known.rank <= best.rank and is_far:
+            return known
+        best = self._improved(best, lowest, limits)
+        return best if known is None or best.rank < known.rank else known
+
+    def _attempt(self, name: str, order: Order, limits: RecomputeEffort) -> _Attempt:
+        search = BudgetSearch(Program(self.problem, order, self.cost, self.space), self.negligible)
+        return _Attempt(name, search, search.begin(self.budget, limits, exact=self.exact))
+
+    def _keep_if_better(self, attempt: _Attempt) -> None:
+        if self.keep is not None and (not self._kept or attempt.rank < self._kept[0]):
+            self._kept[:] = [attempt.rank]
+            self.keep(attempt.search.program.plan(attempt.found.execution))
+
+    def _improved(self, best: _Attempt, lowest: tuple[int, float, int], limits: RecomputeEffort) -> _Attempt:
+        """Return the best attempt after the solver and up to three reorderings of its runs."""
+        last, lowest_rank = best, best.rank
+        closes_last = self.exact and best.is_near_its_bound(limits)
+        if self.exact and not closes_last:
+            self._close(best, limits)
+        # Later reorderings gain less than the first, so they get less work.
+        later_effort: EffortName = "max" if self.effort == "max" else "fast"
+        is_done = best.cost == 0 or best.found.layers_suffice
+        for _ in range(_MAX_REORDERINGS if self.reorder and not is_done else 0):
+            self.report("reordering the recomputed program")
+            runs = _reordered(last, later_effort, self.budget)
+            order = first_runs(runs.tolist())
+            if np.array_equal(order, last.search.program.order):
+                break
+            turn = self._attempt(f"{last.name} + rerun order", order, limits)
+            as_ordered = turn.search.plan_of_runs(runs, turn.found, limits)
+            if as_ordered.rank(as_ordered.execution)[:2] < best.rank[:2]:
+                best = _Attempt(turn.name, turn.search, as_ordered)
+            if turn.is_near(lowest, _SETTLE_COST_RATIO):
+                is_close = best.found.is_within(limits.relative_gap)
+                turn.search.settle(turn.found, replace(limits, run_work=limits.run_work // (2 if is_close else 1)))
+            if turn.rank >= lowest_rank:
+                break
+            lowest_rank = turn.rank
+            if self.exact and not closes_last:
+                turn.search.close_gap(turn.found, RECOMPUTE_EFFORTS[later_effort])
+                if best.search is turn.search:
+                    best.found.share_bounds(turn.found)
+            if turn.rank >= last.rank:
+                break
+            last = turn
+            if turn.rank[:2] < best.rank[:2]:
+                best = turn
+            self._keep_if_better(best)
+        if closes_last:
+            self._close(best, replace(limits, solver_work=limits.solver_work // 2))
+        return best
+
+    def _close(self, attempt: _Attempt, limits: RecomputeEffort) -> None:
+        self.report(f"closing the gap ({attempt.name})")
+        attempt.search.close_gap(attempt.found, limits)
+        self._keep_if_better(attempt)
+
+
+def _orders_that_free_early(problem: Problem, orders: Sequence[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
+    given = {name for name, _ in orders}
+    early = ((f"{name} + early frees", frees_early(problem, order)) for name, order in orders)
+    return ((name, order) for name, order in _distinct(chain(orders, early)) if name not in given)
+
+
+def _distinct(orders: Iterable[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
+    known: set[bytes] = set()
+    for name, order in orders:
+        key = order.tobytes()
+        if key not in known:
+            known.add(key)
+            yield name, order
+
+
+def _reordered(known: _Attempt, effort: EffortName, budget: int) -> Ints:
+    """Return the plan's runs in the order that the order search finds."""
+    program = known.search.program
+    problem = program.problem
+    unrolled = unroll(problem, known.found.execution.runs.tolist())
+    inner = Problem(unrolled.graph, in_place=problem.in_place)
+    limits = [budget if number == program.space else None for number in range(len(problem.graph.spaces))]
+    within = Budget.of_limits(problem.graph, limits)
+    solution = solve(inner, [inner.given_order()], SEARCH_EFFORTS[effort], budget=within)
+    return np.asarray(unrolled.runs(solution.order), np.int32)

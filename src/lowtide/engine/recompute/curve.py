@@ -1,4 +1,4 @@
-"""The frontier between memory and time: plans for several budgets that learn from one another, and the knee."""
+"""The curve of memory against time: plans for several budgets that share plans and bounds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,11 +13,9 @@ from lowtide.core.progress import Report
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.plan import verify
 from lowtide.engine.recompute.composition import Composed, compose
-from lowtide.engine.recompute.floor import floor_of
-from lowtide.engine.recompute.gathering import least_bytes
-from lowtide.engine.recompute.program import Program
+from lowtide.engine.recompute.floor import floor_of, least_bytes
+from lowtide.engine.recompute.program import Program, checked_cost
 from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
-from lowtide.engine.recompute.within_budget import checked_cost
 
 FEWEST, MOST = 2, 50
 _DEFAULT_POINTS = 7
@@ -25,13 +23,12 @@ _DEFAULT_POINTS = 7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """Results from the largest budget to the smallest: peaks never rise and extra costs never fall along them."""
+    """Results from the largest budget to the smallest. Peaks never rise and extra costs never fall."""
 
     points: tuple[RecomputeResult, ...]
     knee: int | None
-    """The point to take without a reason for another: beyond it, a byte saved costs more than before it. It is the one
-    farthest below the line from the first to the last point that fits, with both axes scaled to that line; None if
-    fewer than three fit."""
+    """Index of the recommended point: the farthest below the line from the first to the last point that fits, both axes
+    scaled to that line. None if fewer than three fit."""
 
 
 def plan_curve(
@@ -46,13 +43,11 @@ def plan_curve(
     exact: bool = True,
     progress: Report | None = None,
 ) -> Curve:
-    """Plan named base orders for several budgets, by default seven from the last one's peak down to what every plan
-    needs.
+    """Plan and verify several budgets, by default seven from the last order's peak down to the floor.
 
-    Budgets are bytes as in `compose`, in any order, and each is planned as `compose` does. A plan for a smaller budget
-    is a candidate for every larger one, and a bound for a larger budget holds for every smaller one with the same base
-    order. Every plan is verified.
-    Raises UsageError for fewer than 2 or more than 50 budgets, and as `compose` does.
+    Each is planned by `compose`. Plans for smaller budgets are candidates for larger ones, and bounds for larger
+    budgets hold for smaller ones with the same base order. Raises UsageError for fewer than 2 or more than 50 budgets,
+    and as `compose` does.
     """
     program = Program(problem, orders[-1][1], checked_cost(problem, cost), space)
     composed = [
@@ -73,21 +68,21 @@ def plan_curve(
 
 
 def default_budgets(program: Program) -> list[int]:
-    """Return seven budgets from the peak of a base order down to what every plan needs, evenly spaced."""
+    """Return seven evenly spaced budgets from the peak of a base order down to `least_bytes`."""
     most = int(program.problem.evaluate(program.order).peaks[program.space])
     least = least_bytes(program, floor_of(program))
     return [most - (most - least) * k // (_DEFAULT_POINTS - 1) for k in range(_DEFAULT_POINTS)]
 
 
 def checked_budgets(budgets: Sequence[int]) -> list[int]:
-    """Return budgets from the largest to the smallest, each once; raises UsageError for too few or too many."""
+    """Return distinct budgets, largest first. Raises UsageError for too few or too many."""
     if not FEWEST <= len(budgets) <= MOST:
-        raise UsageError(f"a curve of {len(budgets)} budgets was asked for; give {FEWEST} to {MOST}")
+        raise UsageError(f"a curve of {len(budgets)} budgets is not possible; give {FEWEST} to {MOST}")
     return sorted(set(budgets), reverse=True)
 
 
 def curve_of(composed: Sequence[Composed], cost: NDArray[np.float64], space: SpaceId = 0) -> Curve:
-    """Return the curve of plans for several budgets, the largest first, all verified."""
+    """Return the verified curve of plans for several budgets, the largest first."""
     points = _share_plans(_share_bounds(composed), cost, space)
     for plan, problem in {id(point.plan): (point.plan, of.problem) for point, of in points}.values():
         verify(problem.graph, plan, check_capacity=False)
@@ -96,29 +91,27 @@ def curve_of(composed: Sequence[Composed], cost: NDArray[np.float64], space: Spa
 
 
 def _share_bounds(composed: Sequence[Composed]) -> list[Composed]:
-    """Raise every bound to those of larger budgets, which come first, where they hold for the same plans."""
     raised: list[Composed] = []
     for found in composed:
         result = found.result
-        known = [other.result.extra_cost_bound for other in raised if _bounds_too(other, found)]
+        known = [other.result.extra_cost_bound for other in raised if _bound_covers(other, found)]
         result = replace(result, extra_cost_bound=max([result.extra_cost_bound, *known]))
         raised.append(replace(found, result=result))
     return raised
 
 
-def _bounds_too(larger: Composed, found: Composed) -> bool:
-    """Tell whether a bound for a larger budget holds for the plans that another one is of."""
-    if larger.result.is_of_any_order:
+def _bound_covers(larger: Composed, found: Composed) -> bool:
+    if larger.result.holds_for_any_order:
         return True
-    return not found.result.is_of_any_order and np.array_equal(larger.order, found.order)
+    return not found.result.holds_for_any_order and np.array_equal(larger.order, found.order)
 
 
 def _share_plans(
     composed: Sequence[Composed], cost: NDArray[np.float64], space: SpaceId
 ) -> list[tuple[RecomputeResult, Composed]]:
-    """Give every budget the cheapest plan found for any of them that fits; the one of least peak where none does.
+    """Return, per budget, the cheapest plan found for any budget that fits it, else the plan of lowest peak.
 
-    With each comes what the plan was found for. Where nothing bounds it for the larger budget, its bound is 0.
+    Each comes with its own search. Without a bound at the larger budget, its bound is 0.
     """
     points: list[tuple[RecomputeResult, Composed]] = []
     for found in composed:
@@ -127,7 +120,7 @@ def _share_plans(
         best = min(composed, key=lambda other: (_rank(other.result, budget), other is not found))
         plan = best.result
         fits = plan.peak_bytes <= budget
-        bound = own.extra_cost_bound if best is found or _bounds_too(found, best) else 0.0
+        bound = own.extra_cost_bound if best is found or _bound_covers(found, best) else 0.0
         point = replace(
             plan,
             budget_bytes=budget,
@@ -135,7 +128,7 @@ def _share_plans(
             extra_cost_bound=min(bound, plan.extra_cost) if fits else own.extra_cost_bound,
             peak_bound=own.peak_bound,
             floor=own.floor,
-            is_of_any_order=own.is_of_any_order,
+            holds_for_any_order=own.holds_for_any_order,
             places=own.places,
             shortfall=None,
         )
@@ -152,7 +145,7 @@ def _rank(result: RecomputeResult, budget: int) -> tuple[int, float, int]:
 
 
 def knee_of(points: Sequence[RecomputeResult]) -> int | None:
-    """Return the point of a curve to take without a reason for another, see `Curve`."""
+    """Return the recommended point, see `Curve`."""
     fitting = [k for k, point in enumerate(points) if point.fits]
     if len(fitting) < 3:
         return None

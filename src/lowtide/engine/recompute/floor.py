@@ -1,4 +1,4 @@
-"""The floor: the peak that no plan with recomputation can beat."""
+"""The floor: the peak that no plan can go below, even with recomputation."""
 
 from dataclasses import dataclass
 
@@ -15,26 +15,24 @@ from lowtide.engine.recompute.program import Program
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """What must be resident at once, whatever is dropped and run again."""
+    """Memory that every plan keeps resident at one moment."""
 
     peak_bytes: int
     op: OpId | None
-    """The op that needs that much while it runs; None when the start or the end does."""
+    """The op that runs at that moment, or None for the start or the end."""
     buffers: tuple[BufferId, ...]
-    """What is resident then, largest first; scratch and callees come on top."""
+    """Resident buffers, largest first, without scratch and callees."""
     scratch_bytes: int = 0
     shared_bytes: int = 0
-    """Bytes that in-place pairs save at that op."""
+    """Bytes that in-place pairs save."""
 
 
 def floor_of(program: Program) -> Floor:
-    """Return the largest need of any single moment of a base order.
+    """Return the largest need of any single moment of a base order. O(n + e).
 
-    While an op runs, all that it touches and allocates is resident, and so is every buffer that exists already, is
-    used later and cannot be made again (inputs that stay, donated inputs, what random or ordered ops wrote). Before the
-    first op all inputs are there, after the last one all outputs. Callees count with bounds of their own.
-    Holds for every plan whose first runs keep this order and that runs nothing again but what `may_run_twice` allows.
-    O(n + e).
+    The start needs all inputs, the end all outputs. A running op needs its own buffers, callees by their bounds, and
+    buffers used later that cannot be recomputed. Holds for plans with this order of first runs that recompute only the
+    ops of `may_run_twice`.
     """
     graph = program.problem.graph
     needs = needs_by_place(program)
@@ -56,10 +54,10 @@ def floor_of(program: Program) -> Floor:
 
 
 def least_possible(problem: Problem, space: SpaceId) -> LowerBound:
-    """Return the least peak of any plan in a memory space, whatever its order and whatever it runs again. O(n + e).
+    """Return a lower bound on the peak in a memory space, for any order and recomputation. O(n + e).
 
-    Inputs that stay are always there, all inputs at the start and all outputs at the end; while an op runs, all that
-    it touches and allocates is there too, less what in-place pairs may save.
+    It counts inputs that stay and the running op's buffers, minus possible in-place savings, or all inputs, or all
+    outputs.
     """
     graph, structure = problem.graph, problem.graph.structure
     here = (graph.buffer_spaces == space) & ~graph.persistent
@@ -84,25 +82,23 @@ def least_possible(problem: Problem, space: SpaceId) -> LowerBound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Needs:
-    """Per place in the base order, what is resident while that op first runs, in any plan."""
+    """Bytes resident in any plan during the first run at each place."""
 
     total: NDArray[np.int64]
     scratch: NDArray[np.int64]
     shared: NDArray[np.int64]
-    """The most that in-place pairs can save."""
+    """The most bytes that in-place pairs can save."""
     pinned_from: NDArray[np.int64]
-    """Per buffer that cannot be made again: the place that allocates it, -1 at the start; else the number of ops."""
+    """Place that allocates each buffer that cannot be recomputed, -1 for the start. The number of ops for others."""
     pinned_until: NDArray[np.int64]
-    """Per buffer that cannot be made again: the place of its last use, the number of ops at the end."""
+    """Place of its last use, the number of ops for the end. -1 for others."""
     first: NDArray[np.int64]
     last: NDArray[np.int64]
-    """Per buffer, the place that allocates it and that of its last use, see `first_and_last_use`."""
-    remade: NDArray[np.bool_]
-    """Per buffer, whether it can be made again."""
+    """Per buffer, see `first_and_last_use`."""
+    recomputable: NDArray[np.bool_]
 
 
 def needs_by_place(program: Program) -> Needs:
-    """Return what every op of a base order needs, in O(n + e)."""
     graph, places, sizes = program.problem.graph, program.places, program.counted_sizes
     n, structure = graph.n_ops, graph.structure
     own = np.zeros(n, np.int64)
@@ -112,25 +108,25 @@ def needs_by_place(program: Program) -> Needs:
     scratch[places] = with_callee_floors(program.problem).transient[:, program.space]
 
     first, last = first_and_last_use(program)
-    remade = can_be_remade(graph)
+    recomputable = is_recomputable(graph)
     exists = (structure.producers >= 0) | graph.exists_at_start
-    pinned = exists & ~remade
+    pinned = exists & ~recomputable
     pinned_from = np.where(pinned, first, n)
     pinned_until = np.where(pinned, last, -1)
     held = np.zeros(n + 2, np.int64)
     np.add.at(held, first[pinned] + 1, sizes[pinned])
     np.add.at(held, np.maximum(last, first + 1)[pinned], -sizes[pinned])
     total = np.cumsum(held)[:n] + own + scratch
-    # What an op touches strictly inside its pinned range was counted twice.
+    # Buffers touched strictly inside their pinned range were counted twice.
     place, buffer = places[structure.touches.owners()], structure.touches.values
     twice = pinned[buffer] & (first[buffer] < place) & (place < last[buffer])
     np.subtract.at(total, place[twice], sizes[buffer[twice]])
-    shared = _most_shared(program, pinned_until)
-    return Needs(total - shared, scratch, shared, pinned_from, pinned_until, first, last, remade)
+    shared = _max_in_place_savings(program, pinned_until)
+    return Needs(total - shared, scratch, shared, pinned_from, pinned_until, first, last, recomputable)
 
 
 def first_and_last_use(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return, per buffer, the place that allocates it (-1: the start) and that of its last use (n: the end)."""
+    """Return, per buffer, the places of its allocation (-1: the start) and last use (n: the end)."""
     graph, places = program.problem.graph, program.places
     producers, users = graph.structure.producers, graph.structure.users
     first = np.where(producers >= 0, places[producers] if graph.n_ops else -1, -1).astype(np.int64)
@@ -140,17 +136,17 @@ def first_and_last_use(program: Program) -> tuple[NDArray[np.int64], NDArray[np.
     return first, last
 
 
-def can_be_remade(graph: Graph) -> NDArray[np.bool_]:
-    """Return, per buffer, whether an op that allocates it may run again in some plan of the class."""
+def is_recomputable(graph: Graph) -> NDArray[np.bool_]:
+    """Return, per buffer, whether the op that allocates it may run twice."""
     producers = graph.structure.producers
-    remade = np.zeros(graph.n_buffers, np.bool_)
+    recomputable = np.zeros(graph.n_buffers, np.bool_)
     made = producers >= 0
-    remade[made] = may_run_twice(graph)[producers[made]]
-    return remade & ~graph.persistent
+    recomputable[made] = may_run_twice(graph)[producers[made]]
+    return recomputable & ~graph.persistent
 
 
-def _most_shared(program: Program, pinned_until: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, per place, the most bytes that in-place pairs can save there: every output once, every input once."""
+def _max_in_place_savings(program: Program, pinned_until: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return, per place, the most bytes that in-place pairs can save."""
     graph, places = program.problem.graph, program.places
     shared = np.zeros(graph.n_ops, np.int64)
     for op in np.flatnonzero(np.diff(graph.in_place.offsets)).tolist():
@@ -161,7 +157,6 @@ def _most_shared(program: Program, pinned_until: NDArray[np.int64]) -> NDArray[n
 
 
 def possible_pairs(program: Program, op: OpId, pinned_until: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return the in-place pairs that an op may take when it first runs, in some plan; none where none are allowed."""
     if not program.problem.in_place:
         return []
     graph, place = program.problem.graph, program.places[op]
@@ -181,3 +176,52 @@ def _largest(program: Program, buffers: NDArray[np.int64]) -> tuple[int, ...]:
     sizes = program.counted_sizes[buffers]
     kept = buffers[sizes > 0]
     return tuple(kept[np.lexsort((kept, -sizes[sizes > 0]))].tolist())
+
+
+def least_bytes(program: Program, floor: Floor) -> int:
+    """Return a lower bound on the peak of plans for a base order: its floor or `least_to_gather`."""
+    return max(floor.peak_bytes, least_to_gather(program.problem, program.space).peak_bytes)
+
+
+def least_to_gather(problem: Problem, space: SpaceId) -> LowerBound:
+    """Return a lower bound on the peak in a memory space, for any order and recomputation, without copies.
+
+    While the last operand of an op is made, its other operands are resident with the producer's own buffers and
+    scratch. The cheapest last operand counts, for the op with the highest need. O(n + e) for estimates, O(operands *
+    accesses of their producers) per op tried.
+    """
+    graph, structure = problem.graph, problem.graph.structure
+    sizes = np.where((graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0)
+    staying = graph.lifetimes == Lifetime.INPUT
+    always = int(sizes[staying].sum())
+    moving = np.where(staying, 0, sizes)
+    scratch = with_callee_floors(problem).transient[:, space]
+    touched, own = np.zeros(graph.n_ops, np.int64), scratch.astype(np.int64)
+    np.add.at(touched, structure.touches.owners(), moving[structure.touches.values])
+    np.add.at(own, structure.allocates.owners(), moving[structure.allocates.values])
+    own += touched
+
+    producers = structure.producers[structure.touches.values]
+    is_made = producers >= 0
+    unknown = np.iinfo(np.int64).max
+    easiest = np.full(graph.n_ops, unknown)
+    np.minimum.at(easiest, structure.touches.owners()[is_made], own[producers[is_made]])
+    most = np.where(easiest < unknown, touched + np.where(easiest < unknown, easiest, 0), 0)
+
+    def at_last(op: OpId, last: BufferId) -> int:
+        """Return the bytes resident while the last operand is made."""
+        producer, operands = int(structure.producers[last]), structure.touches[op].tolist()
+        there = {*operands, *structure.touches[producer].tolist(), *structure.allocates[producer].tolist()}
+        pairs: list[int] = graph.in_place[producer].tolist() if problem.in_place else []
+        paired = {written for read, written in zip(pairs[::2], pairs[1::2], strict=True) if read not in operands}
+        return int(moving[list(there)].sum() + scratch[producer] - sizes[list(paired)].sum())
+
+    worst = LowerBound(space=graph.spaces[space].name, peak_bytes=always, op=None)
+    for op in np.argsort(-most, kind="stable").tolist():
+        if always + most[op] <= worst.peak_bytes:
+            break
+        made = [buffer for buffer in structure.touches[op].tolist() if structure.producers[buffer] >= 0]
+        least = always + min(at_last(op, buffer) for buffer in made)
+        if least > worst.peak_bytes:
+            worst = LowerBound(space=worst.space, peak_bytes=least, op=op)
+    return worst

@@ -1,8 +1,8 @@
-"""The mixed-integer program that counts memory at a few places of a base order: which buffers stay, what runs again.
+"""The mixed-integer program that counts memory at a few places and chooses ops to recompute.
 
-After Jain et al., "Checkmate" (2020), which counts memory at every place. It is a relaxation: every plan with the base
-order as its first-execution order gives a solution that costs no more, so its optimum bounds the extra cost from below.
-Played by `Program.execute`, a solution costs exactly its objective, but may need more memory between counted places.
+Source: Jain et al., "Checkmate" (2020), which counts it at all places. This is a relaxation: every plan with the base
+order gives a solution that costs no more, so the optimum bounds the extra cost. Executed, a solution costs exactly its
+objective, but may need more memory between counted places.
 """
 
 from bisect import bisect_left
@@ -15,24 +15,23 @@ from numpy.typing import NDArray
 from lowtide.core.index_spaces import BufferId, Place
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.recompute.floor import Needs, needs_by_place, possible_pairs
-from lowtide.engine.recompute.program import Drops, Execution, Program, first_run_at
-from lowtide.engine.recompute.rules import rerun_until_at_most
+from lowtide.engine.recompute.program import Drops, Execution, Program, first_run_at, rerun_until_at_most
 from lowtide.engine.recompute.solver import MixedIntegerProgram, ModelRows
 
 _ALWAYS = -1
 _NEVER = -2
 _SLACK = 1e-7
-"""Added to every memory row, so that rounding in the solver never excludes a plan; a relaxation as well."""
+"""Added to memory rows so that rounding excludes no plan."""
 
 
 class PlaceModel:
-    """Builds the program of one base order for any counted places and budget; the rest is derived once."""
+    """Builds the program of one base order for any places and budget."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         graph = program.problem.graph
         self.needs: Needs = needs_by_place(program)
-        self.remade = self.needs.remade.tolist()
+        self.recomputable = self.needs.recomputable.tolist()
         self.first, self.last = self.needs.first.tolist(), self.needs.last.tolist()
         self.sizes = program.counted_sizes.tolist()
         self.touches: list[list[int]] = list(graph.structure.touches)
@@ -40,7 +39,7 @@ class PlaceModel:
         self.producers: list[int] = graph.structure.producers.tolist()
         self.order: list[int] = program.order.tolist()
         free = (graph.sizes == 0) | (graph.exists_at_start & graph.exists_at_end)
-        self.always = free.tolist()  # resident at no price
+        self.always = free.tolist()  # resident at no cost
         self.outputs = np.flatnonzero((graph.lifetimes == Lifetime.OUTPUT) & (graph.structure.producers >= 0)).tolist()
         self.rerun_needs = _rerun_needs(program)
         self.rerun_until: list[int] = rerun_until_at_most(graph, program.order).tolist()
@@ -48,28 +47,24 @@ class PlaceModel:
     def build(
         self, places: Sequence[Place], budget_bytes: int, reserves: Mapping[int, int] | None = None
     ) -> "BuiltModel":
-        """Return the program that counts memory at the given places, ascending.
-
-        `reserves` holds bytes to leave free at some of them; with any, the program bounds nothing any more.
-        """
+        """Return the program for ascending places. With `reserves` to leave free, its optimum is not a bound."""
         return ModelBuilder(self, places, budget_bytes, reserves or {}).build()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltModel:
-    """A mixed-integer program with what its columns mean."""
+    """A mixed-integer program and the meaning of its columns, by counted place."""
 
     places: Sequence[Place]
     milp: MixedIntegerProgram
     kept: Sequence[dict[int, int]]
-    """Per counted place, buffer -> column: resident there."""
+    """Buffer -> column: resident there."""
     rerun: Sequence[dict[int, int]]
-    """Per counted place, op -> column: runs again between this place and the next."""
+    """Op -> column: recomputed before the next place."""
     shared: Sequence[dict[tuple[int, int], int]]
-    """Per counted place, in-place pair -> column: taken by the op there."""
+    """In-place pair -> column: used by the op there."""
 
     def drops(self, program: Program, solution: NDArray[np.float64]) -> Drops:
-        """Return what a solution drops."""
         last_use = program.native.last_use
         listed: list[tuple[int, int]] = []
         for place, columns in zip(self.places, self.kept, strict=True):
@@ -81,7 +76,7 @@ class BuiltModel:
         return Drops(moments, np.asarray(listed, np.int32).reshape(-1, 2))
 
     def solution(self, program: Program, execution: Execution) -> NDArray[np.float64]:
-        """Return the solution that an execution of the same program stands for."""
+        """Return the solution that matches an execution."""
         values = np.zeros(len(self.milp.cost))
         graph, places = program.problem.graph, program.places
         is_first = places[execution.runs] == execution.stages
@@ -118,9 +113,9 @@ class BuiltModel:
 
 
 class ModelBuilder:
-    """Columns and rows of one program, place by place; other rooms add columns of their own.
+    """Builds columns and rows, place by place. `engine.offload` extends it.
 
-    A `number` below is that of a counted place: its position in `places`.
+    A `number` is the index of a counted place in `places`.
     """
 
     def __init__(self, model: PlaceModel, places: Sequence[Place], budget: int, reserves: Mapping[int, int]) -> None:
@@ -133,8 +128,7 @@ class ModelBuilder:
         self.shared: list[dict[tuple[int, int], int]] = []
 
     def build(self) -> BuiltModel:
-        """Return the program."""
-        wanted = self._wanted()
+        wanted = self._relevant_buffers()
         for number in range(len(self.places)):
             self.add_columns(number, wanted[number])
             self._add_rows(number, wanted[number])
@@ -152,7 +146,6 @@ class ModelBuilder:
         return BuiltModel(self.places, milp, self.kept, self.rerun, self.shared)
 
     def _needed(self, number: int) -> list[int]:
-        """Buffers that exist at a counted place and that the base order uses between it and the next, ascending."""
         model, place = self.model, self.places[number]
         is_last = number + 1 == len(self.places)
         until = len(model.order) if is_last else self.places[number + 1] + 1
@@ -161,8 +154,8 @@ class ModelBuilder:
             needed.update(model.outputs)
         return sorted(b for b in needed if model.first[b] <= place and not model.always[b])
 
-    def _wanted(self) -> list[tuple[list[int], list[int]]]:
-        """Per counted place: what is needed after it, and all that may help to provide that or what later ones need."""
+    def _relevant_buffers(self) -> list[tuple[list[int], list[int]]]:
+        """Return, per place, the buffers needed after it, and all that help to make these or later ones."""
         wanted: list[tuple[list[int], list[int]]] = []
         helpful: set[int] = set()
         for number in reversed(range(len(self.places))):
@@ -171,7 +164,7 @@ class ModelBuilder:
             helpful.update(needed)
             while stack:
                 buffer = stack.pop()
-                if not self.model.remade[buffer]:
+                if not self.model.recomputable[buffer]:
                     continue
                 for read in self.model.touches[self.model.producers[buffer]]:
                     if read not in helpful and not self.model.always[read]:
@@ -180,31 +173,29 @@ class ModelBuilder:
             wanted.append((needed, sorted(b for b in helpful if self.model.first[b] <= self.places[number])))
         return wanted[::-1]
 
-    def other_supply(self, number: int, buffer: BufferId) -> Sequence[int]:
-        """Return columns that make a buffer available after a counted place in another way than those here."""
+    def other_sources(self, number: int, buffer: BufferId) -> Sequence[int]:
+        """Return columns of other ways to make a buffer available after a place."""
         del number, buffer
         return ()
 
     def finish(self) -> None:
-        """Add what concerns all counted places together."""
+        """Add rows that concern all places."""
 
     def column(self, cost: float) -> int:
-        """Add a column and return its number."""
         self.cost.append(cost)
         return len(self.cost) - 1
 
     def add_columns(self, number: int, wanted: tuple[list[int], list[int]]) -> None:
-        """Add the columns of one counted place: for what is needed after it, and for all that may help."""
         model, place = self.model, self.places[number]
         op = model.order[place]
         present = {*model.touches[op], *model.allocates[op]}
         kept: dict[int, int] = {}
         rerun: dict[int, int] = {}
         for buffer in wanted[1]:
-            if buffer not in present and (model.remade[buffer] or model.last[buffer] <= place):
+            if buffer not in present and (model.recomputable[buffer] or model.last[buffer] <= place):
                 kept[buffer] = self.column(0.0)
             producer = model.producers[buffer]
-            in_time = model.remade[buffer] and model.rerun_until[producer] > 2 * place + 2
+            in_time = model.recomputable[buffer] and model.rerun_until[producer] > 2 * place + 2
             if in_time and producer not in rerun and model.rerun_needs[producer] <= self.budget:
                 rerun[producer] = self.column(float(model.program.cost[producer]))
         pairs = possible_pairs(model.program, op, model.needs.pinned_until)
@@ -213,20 +204,20 @@ class ModelBuilder:
         self.shared.append({pair: self.column(0.0) for pair in pairs})
 
     def _held(self, number: int, buffer: BufferId) -> tuple[int, list[int]]:
-        """Say whether a buffer that exists at a counted place is kept beyond it: a column, always or never.
-
-        Also returns the columns of in-place pairs that take it over there.
-        """
+        """Return the column of a buffer kept beyond a place (or _ALWAYS or _NEVER), and those of pairs that overwrite
+        it."""
         model, op = self.model, self.model.order[self.places[number]]
         if buffer in self.kept[number]:
             return self.kept[number][buffer], []
         taken = [column for (read, _), column in self.shared[number].items() if read == buffer]
         if model.always[buffer] or buffer in model.touches[op] or buffer in model.allocates[op]:
             return _ALWAYS, taken
-        return (_ALWAYS if not model.remade[buffer] and model.last[buffer] > self.places[number] else _NEVER), taken
+        return (
+            _ALWAYS if not model.recomputable[buffer] and model.last[buffer] > self.places[number] else _NEVER
+        ), taken
 
     def _require(self, number: int, buffer: BufferId, column: int | None) -> None:
-        """Add a row: a buffer is available after a counted place if a column says so, with None in any case."""
+        """Add a row: a buffer is available after a place if `column` is 1 or None."""
         model = self.model
         held, taken = self._held(number, buffer)
         if held == _ALWAYS and not taken:
@@ -235,9 +226,9 @@ class ModelBuilder:
         if held >= 0:
             terms.append((held, 1.0))
         producer = model.producers[buffer]
-        if model.remade[buffer] and producer in self.rerun[number]:
+        if model.recomputable[buffer] and producer in self.rerun[number]:
             terms.append((self.rerun[number][producer], 1.0))
-        terms += [(supply, 1.0) for supply in self.other_supply(number, buffer)]
+        terms += [(supply, 1.0) for supply in self.other_sources(number, buffer)]
         if column is not None:
             terms.append((column, -1.0))
         bound = (1.0 if column is None else 0.0) - (1.0 if held == _ALWAYS else 0.0)
@@ -270,8 +261,7 @@ class ModelBuilder:
 
 
 def _rerun_needs(program: Program) -> list[int]:
-    """Return, per op, bytes that are resident whenever it runs again: its own and the inputs that stay, less all that
-    in-place pairs may save."""
+    """Return, per op, bytes resident when it is recomputed, minus possible in-place savings."""
     graph, sizes = program.problem.graph, program.counted_sizes
     stays = np.where(graph.lifetimes == Lifetime.INPUT, sizes, 0)
     needs = np.full(graph.n_ops, int(stays.sum()))

@@ -1,4 +1,4 @@
-"""A base order whose ops may run again: what every planner of this room works on."""
+"""A base order with ops that may be recomputed, and its executions."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -7,65 +7,101 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import _native
+from lowtide.core.errors import UsageError
 from lowtide.core.index_spaces import Moment, Place, SpaceId
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.graph import Lifetime, Rows
+from lowtide.engine.graph import Graph, Lifetime, Rows
+from lowtide.engine.graph.reruns import may_run_twice
 from lowtide.engine.plan import HOME, Plan, StepKind
-from lowtide.engine.recompute.rules import rerun_until
 
 Ints = NDArray[np.int32]
 
 
+def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
+    """Return, per op, the last moment for recomputing it, 0 if it may not run twice. O(n + e).
+
+    Moment 2i + 1 is the first run at place i. An op runs twice only before its operands change, and only if no other op
+    overwrites its result.
+    """
+    return _until(graph, order, np.ones(graph.n_buffers, np.bool_))
+
+
+def rerun_until_at_most(graph: Graph, order: Order) -> NDArray[np.int32]:
+    """Return the same for any plan, for bounds: only overwriting a buffer that cannot be recomputed sets a limit."""
+    producers = graph.structure.producers
+    return _until(graph, order, (producers < 0) | ~may_run_twice(graph)[producers])
+
+
+def _until(graph: Graph, order: Order, lost: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Return the last moments, given the buffers that are `lost` when overwritten."""
+    n = graph.n_ops
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    writes = np.concatenate(
+        [np.stack([rows.values, place[rows.owners()]], axis=1) for rows in (graph.writes, graph.mutates)]
+    )
+    writes = np.unique(writes, axis=0)
+    keys = writes[:, 0].astype(np.int64) * (n + 1) + writes[:, 1]
+    until = np.full(n, 2 * n + 2, np.int64)
+    for rows in (graph.reads, graph.writes):
+        owners, buffers = rows.owners(), rows.values.astype(np.int64)
+        after = np.searchsorted(keys, buffers * (n + 1) + place[owners], side="right")
+        found = after < len(keys)
+        found[found] = writes[after[found], 0] == buffers[found]
+        found &= lost[buffers]
+        moments = 2 * writes[after[found], 1] + 1
+        np.minimum.at(until, owners[found], moments if rows is graph.reads else 0)
+    makes_something = np.diff(graph.structure.allocates.offsets) > 0
+    return np.where(may_run_twice(graph) & makes_something, until, 0).astype(np.int32)
+
+
 def first_run_at(place: Place) -> Moment:
-    """Return the moment of the first run of the op at a place."""
     return 2 * place + 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drops:
-    """What is dropped when.
+    """Buffers to drop, by moment of the base order.
 
-    At every moment named, buffers that the base order uses later are kept and all others are dropped. Exceptions are
-    listed: of those that are used later, a listed one is dropped; of the others, a listed one is kept.
+    At each moment, buffers used later are kept and all others dropped. For the listed buffers it is the other way.
     """
 
     moments: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
-    """Numbered as `index_spaces.Moment` says, ascending."""
+    """Ascending, see `index_spaces.Moment`."""
     listed: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int32))
     """Rows of (moment, buffer)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Execution:
-    """What a program does where drops, or given runs, say so."""
+    """The runs of a program, with their memory and cost."""
 
     runs: Ints
     """Ops in the order they run."""
     stages: Ints
-    """Per run, the place in the base order of the op that it runs for; the number of ops at the end."""
+    """Per run, the place of the base op it serves, or the number of ops at the end."""
     live: NDArray[np.int64]
-    """Per run, live bytes of the space while it runs."""
+    """Per run, live bytes of the memory space."""
     dies: NDArray[np.uint8]
-    """Per run, for what it touches and then what it allocates: whether the copy is used for the last time."""
+    """Per run, for each buffer it touches and then allocates: whether this is the copy's last use."""
     pairs: Ints
-    """In-place pairs taken, rows of (position of the run, read, written)."""
+    """Rows of in-place pairs: (position of the run, buffer read, buffer written)."""
     extra_cost: float
     peak_bytes: int
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A base order of a problem, the cost of every op, and the memory space whose peak counts."""
+    """A base order of a problem, with recompute costs and the memory space to plan for."""
 
     problem: Problem
     order: Order
     cost: NDArray[np.float64]
-    """Per op, what running it again costs."""
+    """Recompute cost per op."""
     space: SpaceId = 0
 
     @cached_property
     def native(self) -> _native.RecomputeProgram:
-        """The program as the kernels take it."""
         allowed = rerun_until(self.problem.graph, self.order)
         return _native.RecomputeProgram(
             self.problem.native, self.order, self.cost, allowed, self.space, self.problem.in_place
@@ -73,7 +109,7 @@ class Program:
 
     @cached_property
     def counted_sizes(self) -> NDArray[np.int64]:
-        """Per buffer, the bytes it adds to the peak while it is resident."""
+        """Per buffer, the bytes it adds to the peak."""
         graph = self.problem.graph
         counts = (graph.buffer_spaces == self.space) & ~graph.persistent
         return np.where(counts, graph.sizes, 0)
@@ -86,20 +122,17 @@ class Program:
         return places
 
     def execute(self, drops: Drops) -> Execution:
-        """Play the program with drops: what is missing when an op needs it runs again right before.
-
-        Any drops at all give a correct plan. O(accesses of the plan), native.
-        """
+        """Run the program, recomputing missing operands right before each op. Any drops work. O(accesses), native."""
         runs, stages, live, dies, pairs, extra_cost, peak = self.native.execute(drops.moments, drops.listed.ravel())
         return Execution(runs, stages, live, dies, pairs.reshape(-1, 3), extra_cost, peak)
 
     def replay(self, runs: Ints) -> Execution:
-        """Play runs as they are: first runs in base order, reruns wherever they stand. O(accesses), native."""
+        """Run a sequence of ops: first runs in base order, recomputed runs anywhere. O(accesses), native."""
         runs, stages, live, dies, pairs, extra_cost, peak = self.native.replay(runs)
         return Execution(runs, stages, live, dies, pairs.reshape(-1, 3), extra_cost, peak)
 
     def plan(self, execution: Execution) -> Plan:
-        """Write an execution down as a plan with frees at every last use. O(accesses of the plan)."""
+        """Return an execution as a plan that frees each buffer after its last use. O(accesses)."""
         graph = self.problem.graph
         touches: list[list[int]] = list(graph.structure.touches)
         allocates: list[list[int]] = list(graph.structure.allocates)
@@ -136,3 +169,14 @@ class Program:
             pairs=Rows.from_flat(lengths, (buffer for paired in taken.values() for buffer in paired)),
             callees=dict(self.problem.callees),
         )
+
+
+def checked_cost(problem: Problem, cost: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return costs, by default the graph's own. Raises UsageError unless each op has a finite cost of at least 0."""
+    costs = np.ascontiguousarray(problem.graph.cost if cost is None else cost, np.float64)
+    if costs.shape != (problem.graph.n_ops,):
+        raise UsageError(f"costs have shape {costs.shape}; give one cost for each of the {problem.graph.n_ops} ops")
+    if not (np.isfinite(costs) & (costs >= 0)).all():
+        op = int(np.argmin(np.isfinite(costs) & (costs >= 0)))
+        raise UsageError(f"op {problem.graph.op_names[op]!r} has cost {costs[op]}; give a finite cost of at least 0")
+    return costs

@@ -1,4 +1,4 @@
-"""What planning within a budget gives, and why a budget is not met."""
+"""The result of planning within a budget."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -8,8 +8,7 @@ from lowtide.engine.analysis.bound_holders import BoundHolder, holder_of
 from lowtide.engine.analysis.own_bytes import own_bytes
 from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.plan import Plan
-from lowtide.engine.recompute.floor import Floor
-from lowtide.engine.recompute.gathering import least_to_gather
+from lowtide.engine.recompute.floor import Floor, least_to_gather
 from lowtide.engine.recompute.program import Drops, Program
 
 Method = Literal["greedy", "exact"]
@@ -17,53 +16,50 @@ Method = Literal["greedy", "exact"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecomputeResult:
-    """A plan for a base order and a budget, its price, and how far the price is from the best possible."""
+    """A plan for a base order and a budget, its extra cost, and a bound on that cost."""
 
     plan: Plan
-    """Never over the budget where `fits`; else the one of least peak that was found."""
+    """Within the budget if `fits`, else the plan of lowest peak found."""
     drops: Drops
-    """The best drops found, to start another search from; the plan itself may be an even better one."""
+    """The best drops found, to start another search from."""
     budget_bytes: int
     peak_bytes: int
-    """Peak of the plan in the memory space the budget is for, persistent buffers left out."""
+    """Peak in the memory space of the budget, without persistent buffers."""
     fits: bool
     base_cost: float
-    """Cost of running every op once, in the unit of the costs."""
     extra_cost: float
-    """Cost of all that runs again."""
+    """Cost of all recomputed runs."""
     extra_cost_bound: float
-    """What any plan within the budget costs at least if its first runs keep the base order and random, ordered and
-    mutating ops run once; infinite if none fits."""
+    """Lower bound on the extra cost of plans within the budget with this order of first runs, if random, ordered and
+    mutating ops run once. Infinite if none fits."""
     floor: Floor
     peak_bound: int
-    """No plan for the same first runs needs fewer bytes: the floor, or more where a search showed it."""
-    is_of_any_order: bool = False
-    """Whether both bounds hold for first runs in any order."""
+    """Lower bound on the peak with this order of first runs."""
+    holds_for_any_order: bool = False
+    """Whether both bounds hold for any order."""
     method: Method
-    """"exact" where HiGHS took part or all runs were searched, "greedy" without."""
+    """"exact" if HiGHS or the exact search was used."""
     work: int
-    """Work of the solver."""
     places: tuple[Place, ...]
-    """The places in the base order whose memory the bound counts."""
+    """Places that the bound counts memory at."""
     shortfall: Shortfall | None
     """Why the budget is missed; None if it is met."""
 
     @property
     def rank(self) -> tuple[int, float, int]:
-        """What results for one budget are compared by, less is better: bytes over it, extra cost, peak."""
+        """Sort key: bytes over the budget, extra cost, peak."""
         return max(0, self.peak_bytes - self.budget_bytes), self.extra_cost, self.peak_bytes
 
     @property
     def gap(self) -> float:
-        """Extra cost above its bound, relative to the extra cost; 0 where it is proven least."""
+        """Extra cost above its bound, relative to the extra cost."""
         if not self.fits or self.extra_cost <= self.extra_cost_bound:
             return 0.0
         return (self.extra_cost - self.extra_cost_bound) / self.extra_cost
 
     @property
     def status(self) -> Literal["optimal", "feasible", "infeasible", "stopped_by_work"]:
-        """Optimal when the cost meets its bound, infeasible when the bound proves that no plan fits, stopped_by_work
-        when none was found, else feasible."""
+        """ "infeasible" if no plan fits, "stopped_by_work" if none was found."""
         if self.extra_cost_bound == float("inf"):
             return "infeasible"
         if not self.fits:

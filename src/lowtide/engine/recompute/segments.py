@@ -1,38 +1,52 @@
-"""Segments of repeated layers: what is handed on between them stays, so that one layer's trade is that of all."""
+"""Plans that keep the buffers crossing a few cuts of the forward pass and recompute the rest."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import Place
-from lowtide.engine.recompute.floor import can_be_remade, first_and_last_use
-from lowtide.engine.recompute.periods import repeated_stretch
-from lowtide.engine.recompute.program import Program
+from lowtide.engine.recompute.best_plan import BestPlan
+from lowtide.engine.recompute.choose_drops import trade_at
+from lowtide.engine.recompute.floor import Needs, first_and_last_use, is_recomputable
+from lowtide.engine.recompute.program import Drops, Execution, Ints, Program, first_run_at
+from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 
 Buffers = NDArray[np.bool_]
-"""Some of all buffers: per buffer, whether it is one of them."""
+"""A mask over all buffers."""
+_RATIO = 1.3
+"""Ratio of successive numbers of segments."""
+_LEAST_PERIODS = 3
+_MAX_COMPARED = 50_000_000
+"""Limit on ops times periods, about 500,000,000 per second."""
+MAX_EXCESS = 0.25
+"""Share of the budget by which plans of too long segments exceed it."""
+_LAYERS_AT_TURN = (1, 2, 3, 4)
+_GROWTHS = (0.0, 0.05, 0.1, 0.15, 0.2)
+"""Layers of the last segment, and growth of the others per later layer."""
+_MAX_SETTLED = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HandedOn:
-    """What crosses the places of the first part of a base order, up to the place where it turns."""
+class CrossingBuffers:
+    """Buffers that cross the places before the turn, where the backward pass starts."""
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]
-    """Per buffer, the place that allocates it, and that of its last use up to the turn."""
+    """Per buffer, the places of its allocation and of its last use up to the turn."""
     crosses: NDArray[np.bool_]
-    """Per buffer, whether it is allocated before the turn, and is not there from the start."""
+    """Per buffer, whether it is allocated between the start and the turn."""
     bytes: NDArray[np.int64]
-    """Per place, how much is allocated by then and used after it, up to the turn."""
+    """Bytes that cross each place."""
 
     def over(self, cuts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return, per buffer, whether it is handed on over one of some places, ascending."""
         return self.crosses & (np.searchsorted(cuts, self.last) > np.searchsorted(cuts, self.first))
 
 
-def handed_on(program: Program, turn: Place) -> HandedOn:
-    """Return what is handed on before a turn, in O(n + e)."""
+def crossing_buffers(program: Program, turn: Place) -> CrossingBuffers:
+    """Return the buffers that cross places before the turn, in O(n + e)."""
     users, sizes = program.problem.graph.structure.users, program.counted_sizes
     first, _ = first_and_last_use(program)
     last = first.copy()
@@ -43,20 +57,111 @@ def handed_on(program: Program, turn: Place) -> HandedOn:
     change = np.zeros(turn + 2, np.int64)
     np.add.at(change, first[crosses], sizes[crosses])
     np.add.at(change, last[crosses], -sizes[crosses])
-    return HandedOn(first, last, crosses, np.cumsum(change)[:turn])
+    return CrossingBuffers(first, last, crosses, np.cumsum(change)[:turn])
+
+
+def checkpoint_drops(program: Program, turn: Place) -> Iterator[Drops]:
+    """Yield drops of textbook checkpointing before the turn, from one segment to very many.
+
+    Segments hold about equal bytes and end where the fewest bytes cross, so that block-by-block checkpointing and about
+    sqrt(n) segments are included. The last segment drops nothing. Source: Chen et al. 2016, Training Deep Nets with
+    Sublinear Memory Cost. O(n + e) per yield.
+    """
+    first, last = first_and_last_use(program)
+    crossing, sizes = crossing_buffers(program, turn), program.counted_sizes
+    saved = is_recomputable(program.problem.graph) & crossing.crosses & (last > turn)
+    weight = np.bincount(first[saved], weights=sizes[saved], minlength=turn)[:turn].cumsum() if turn else np.zeros(0)
+    moment, last_use = first_run_at(turn), program.native.last_use
+    tried: set[tuple[Place, ...]] = set()
+    count = 1.0
+    while turn and weight[-1] > 0 and count <= turn:
+        cuts = _cuts(crossing.bytes, weight, int(count))
+        count = max(count * _RATIO, count + 1)
+        if tuple(cuts) in tried:
+            continue
+        tried.add(tuple(cuts))
+        is_crossing = crossing.over(np.asarray(cuts))
+        dropped = saved & ~is_crossing & (first <= cuts[-1]) & (last_use >= moment)
+        # Keep crossing buffers that are not used after the turn, such as a sum saved as its cast. Otherwise a segment
+        # would be recomputed from all segments before it.
+        kept = is_crossing & (crossing.last < turn) & (last_use < moment)
+        listed = np.flatnonzero(dropped | kept)
+        rows = np.column_stack([np.full(len(listed), moment), listed]).astype(np.int32)
+        yield Drops(np.asarray([moment], np.int32), rows)
+
+
+def _cuts(crossing_bytes: NDArray[np.int64], weight: NDArray[np.float64], count: int) -> list[Place]:
+    levels = float(weight[-1]) * np.arange(count + 1) / (count + 1)
+    ends: list[int] = np.searchsorted(weight, levels, side="left").tolist()
+    cuts: list[Place] = []
+    for number in range(1, count + 1):
+        middle = ends[number]
+        low = max((ends[number - 1] + middle) // 2, cuts[-1] + 1 if cuts else 0)
+        high = (middle + (ends[number + 1] if number < count else len(weight) - 1)) // 2 + 1
+        if low >= high:
+            continue
+        stretch = crossing_bytes[low:high]
+        least = np.flatnonzero(stretch == stretch.min())
+        cuts.append(low + int(least[np.argmin(np.abs(least + low - middle))]))
+    return cuts or [0]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Places `first` to `end - 1`, where every op matches the op one period before."""
+
+    first: Place
+    end: Place
+    period: int
+
+
+def repeated_stretch(program: Program, before: Place) -> Stretch | None:
+    """Return the longest stretch before a place that repeats a period at least three times, or None.
+
+    Ops match if their kinds and buffer sizes do. Ties go to the shortest period, then the first stretch. O(ops *
+    periods). In very long programs only short periods are tried.
+    """
+    alike = _op_classes(program, before)
+    best: tuple[int, int, int] | None = None
+    for period in range(1, min(len(alike) // _LEAST_PERIODS, _MAX_COMPARED // max(1, len(alike))) + 1):
+        same = np.zeros(len(alike) - period + 2, np.int8)
+        same[1:-1] = alike[:-period] == alike[period:]
+        edges = np.flatnonzero(np.diff(same))
+        if not len(edges):
+            continue
+        starts, lengths = edges[::2], edges[1::2] - edges[::2]
+        longest = int(lengths.argmax())
+        found = (int(lengths[longest]) + period, -period, -int(starts[longest]))
+        if lengths[longest] >= (_LEAST_PERIODS - 1) * period and (best is None or found > best):
+            best = found
+    return None if best is None else Stretch(-best[2], -best[2] + best[0], -best[1])
+
+
+def _op_classes(program: Program, before: Place) -> Ints:
+    graph = program.problem.graph
+    sizes: list[int] = graph.sizes.tolist()
+    reads: list[list[int]] = list(graph.reads)
+    writes: list[list[int]] = list(graph.writes)
+    ops: list[int] = program.order[:before].tolist()
+    numbers: dict[tuple[str, tuple[int, ...], tuple[int, ...]], int] = {}
+    found: list[int] = []
+    for op in ops:
+        read, written = (tuple(sizes[buffer] for buffer in row[op]) for row in (reads, writes))
+        found.append(numbers.setdefault((graph.op_kinds[op], read, written), len(numbers)))
+    return np.asarray(found, np.int32)
 
 
 class Layers:
-    """The repeated layers before a turn, cut where least is handed on from one to the next."""
+    """Repeated layers before the turn, cut where the fewest bytes cross."""
 
-    def __init__(self, crossing: HandedOn, boundaries: NDArray[np.int64], remade: Buffers) -> None:
-        self._crossing, self._boundaries, self._remade = crossing, boundaries, remade
+    def __init__(self, crossing: CrossingBuffers, boundaries: NDArray[np.int64], recomputable: Buffers) -> None:
+        self._crossing, self._boundaries, self._remade = crossing, boundaries, recomputable
 
     def kept_between_segments(self, layers: int, growth: float) -> Buffers:
-        """Return, per buffer, whether it can be made again and is handed on between segments of layers.
+        """Return, per buffer, whether it is recomputable and crosses between segments.
 
-        The last segment, whose backward pass comes first, has so many layers: while it runs again, all else that is
-        kept is there. The others are longer by `growth` for every layer after them, whose bytes are free by then.
+        The last segment has `layers` layers, others are longer by `growth` per later layer, as the buffers of those are
+        free by then.
         """
         ends: list[int] = []
         passed, at = 0, len(self._boundaries) - 1
@@ -68,17 +173,63 @@ class Layers:
 
 
 def repeated_layers(program: Program, turn: Place) -> Layers | None:
-    """Return the layers that a program repeats before a turn; None where it repeats none.
-
-    Where what is handed on between layers is kept, what is dropped of a layer can be made again within it, and the
-    best choice for one layer is that for all alike.
-    """
+    """Return the layers that a program repeats before the turn, or None. One layer's best choice is then the best for
+    all."""
     stretch = repeated_stretch(program, turn)
     if stretch is None:
         return None
-    crossing = handed_on(program, turn)
+    crossing = crossing_buffers(program, turn)
     within = crossing.bytes[stretch.first : stretch.first + stretch.period]
     phases = stretch.first + np.flatnonzero(within == within.min())
     phase = int(phases[np.argmin((stretch.end - 1 - phases) % stretch.period)])
     boundaries = np.arange(phase, stretch.end, stretch.period)
-    return Layers(crossing, boundaries, can_be_remade(program.problem.graph))
+    return Layers(crossing, boundaries, is_recomputable(program.problem.graph))
+
+
+def segments_of(
+    program: Program, needs: Needs, layers: Layers, turn: Place, budget_bytes: int
+) -> Iterator[tuple[float, Buffers]]:
+    """Yield a lower bound on the extra cost and the kept buffers per segment length. O(minimum cuts) each."""
+    for at_turn, growth in product(_LAYERS_AT_TURN, _GROWTHS):
+        staying = layers.kept_between_segments(at_turn, growth)
+        yield trade_at(program, needs, turn, budget_bytes, staying).bound, staying
+
+
+def settle_layers(
+    program: Program, rising: Program, needs: Needs, layers: Layers, turn: Place, found: BestPlan, max_work: int
+) -> None:
+    """Offer plans that are best for one layer at the turn, settled where they exceed the budget elsewhere.
+
+    Segment lengths are tried in ascending order of their bounds and settled with the `rising` costs, so that few layers
+    trade more. The two cheapest are settled with plain costs too, and trimmed. `max_work` limits each of these, a third
+    of it each of the others.
+    """
+    starts: list[tuple[float, Execution]] = []
+    for least, staying in sorted(segments_of(program, needs, layers, turn, found.budget), key=lambda each: each[0]):
+        if starts and least >= min(cost for cost, _ in starts):
+            break
+        drops = trade_at(rising, needs, turn, found.budget, staying).choices[0]
+        execution = program.execute(drops)
+        found.offer(execution, drops)
+        if execution.peak_bytes > (1 + MAX_EXCESS) * found.budget:
+            continue
+        fits, runs = program.native.settle(
+            execution.runs, rising.cost, found.budget, 0, Pick.WORST, float("inf"), max_work // 3
+        )
+        if fits:
+            settled = program.replay(runs)
+            found.offer(settled)
+            starts.append((settled.extra_cost, execution))
+    for _, execution in sorted(starts, key=lambda start: start[0])[:_MAX_SETTLED]:
+        fits, settled = settle_and_trim(
+            program,
+            execution.runs,
+            found.budget,
+            weights=program.cost,
+            pick=Pick.WORST,
+            reserve=0.0,
+            max_cost=float("inf"),
+            max_work=max_work,
+        )
+        if fits:
+            found.offer(settled)

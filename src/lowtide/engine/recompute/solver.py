@@ -1,4 +1,4 @@
-"""Mixed-integer programs, and the one place that talks to HiGHS: an extra, found missing only when asked for."""
+"""Mixed-integer programs, solved by HiGHS if the extra "exact" is installed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     import highspy
 
 _TOLERANCE = 1e-6
-"""What the solver may be off by, relative to the bound."""
+"""Relative error of the solver's bound."""
 _WORK_PER_VALUE = 5
-"""What building and presolving a program takes, per value of its rows, which the solver's steps do not show."""
+"""Work to build and presolve, per value of the rows."""
 _VALUES_PER_WORK = 100
-"""Values of the rows that a step of the simplex method looks at for one unit of work."""
+"""Values that a simplex step reads per unit of work."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedIntegerProgram:
-    """Minimize cost * x over binary x with row_lower <= rows <= row_upper; some x may be anything from 0 to 1."""
+    """Minimize cost * x over binary x with row_lower <= rows <= row_upper."""
 
     cost: NDArray[np.float64]
     row_starts: NDArray[np.int32]
@@ -30,12 +30,12 @@ class MixedIntegerProgram:
     row_lower: NDArray[np.float64]
     row_upper: NDArray[np.float64]
     continuous: NDArray[np.int32]
-    """The columns that need not be 0 or 1."""
+    """Columns that may take any value from 0 to 1."""
 
 
 @dataclass(slots=True, eq=False)
 class ModelRows:
-    """Rows of a program as they are collected."""
+    """Rows of a program while it is built."""
 
     starts: list[int] = field(default_factory=lambda: [0])
     columns: list[int] = field(default_factory=list[int])
@@ -55,28 +55,27 @@ class ModelRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solved:
-    """What a solver found within its work."""
+    """The result of a solver run."""
 
     lower_bound: float
-    """No solution costs less."""
+    """Lower bound on the cost of every solution."""
     solution: NDArray[np.float64] | None
     work: int
-    """Steps done, weighed by the size of the program; some 500,000 to 1,500,000 a second."""
+    """Steps weighted by the program's size, about 500,000 to 1,500,000 per second."""
 
 
 def is_available() -> bool:
-    """Tell whether the extra "exact" is installed."""
+    """Return whether the extra "exact" is installed."""
     return find_spec("highspy") is not None
 
 
 def solve(
     milp: MixedIntegerProgram, start: NDArray[np.float64] | None, *, relative_gap: float, max_work: int
 ) -> Solved:
-    """Minimize with HiGHS on one thread, from a known solution if there is one.
+    """Minimize with HiGHS on one thread, from a start solution if given.
 
-    Stops when the best solution is within the relative gap of the bound, or after `max_work`: the solver asks at fixed
-    points of its search whether to go on, and these are counted, not seconds, so that every machine stops at the same
-    one. The lower bound is infinite where there is no solution at all.
+    Stops within `relative_gap` of the bound, or after `max_work`, counted at the solver's interrupt points and so equal
+    on every machine. The lower bound is infinite if the program is infeasible.
     """
     import highspy
 
@@ -91,7 +90,7 @@ def solve(
         known.col_value = start.tolist()
         highs.setSolution(known)
     steps = [0]
-    per_step = 4000 + n * n // 1000  # about what a step takes: a few linear programs over all columns
+    per_step = 4000 + n * n // 1000  # about a few linear programs over all columns
 
     def count(event: "highspy.highs.HighsCallbackEvent") -> None:
         steps[0] += 1
@@ -111,10 +110,8 @@ def solve(
 
 
 def relax(milp: MixedIntegerProgram, *, max_work: int) -> tuple[float, int]:
-    """Return what no solution of the linear relaxation costs less than, and the work done.
-
-    It is 0 where the simplex method does not end within `max_work`, infinite where there is no solution.
-    """
+    """Return a lower bound from the linear relaxation (0 if it takes too long, infinite if infeasible), and the work
+    done."""
     import highspy
 
     highs, unit = _loaded(milp)
@@ -131,7 +128,7 @@ def relax(milp: MixedIntegerProgram, *, max_work: int) -> tuple[float, int]:
 
 
 def _loaded(milp: MixedIntegerProgram) -> tuple["highspy.Highs", float]:
-    """Return a quiet solver that holds a program with all columns continuous, and the unit of its costs."""
+    """Return a quiet solver with the program, all columns continuous, and the unit of its costs."""
     import highspy
 
     n = len(milp.cost)

@@ -1,46 +1,50 @@
-"""Mixed-integer programs over ever more places by turns with plays of their solutions: bounds and better plans."""
+"""Improve plans and bounds with a solver that counts memory at more and more places."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.effort import RecomputeEffort
+from lowtide.core.index_spaces import Place
 from lowtide.engine.recompute import solver
-from lowtide.engine.recompute.found import Found, repair
+from lowtide.engine.recompute.best_plan import BestPlan, repair
+from lowtide.engine.recompute.choose_drops import PlaceBound
 from lowtide.engine.recompute.place_model import BuiltModel, PlaceModel
 from lowtide.engine.recompute.program import Execution, Program
-from lowtide.engine.recompute.settle import Pick, settle_and_trim
-from lowtide.engine.recompute.telling_places import telling_together
+from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 
 _ROUGH_GAP = 0.03
-"""How good solutions are while many places are still missing."""
-_MOST_STALLED = 3
-"""Rounds without progress after which more are taken to be in vain."""
-_MOST_IN_VAIN = 2
-"""Places in a row, counted for the bound alone, that do not tell more, after which no more are."""
+"""Gap for solutions while many places are missing."""
+_MAX_STALLED_ROUNDS = 3
+"""Rounds without progress that end the search."""
+_MAX_FAILURES = 2
+"""Places in a row that do not raise the bound and end the search."""
 _EASY_GAP = 0.2
-"""A first plan this close to its bound is not expected to need many places; others rarely close, and get less work."""
+"""First plans within this gap need few places and get all of the solver work."""
 _NEAR_GAP = 0.1
-"""Where plans have come this close, the solver may do all its work after all."""
+"""So do plans that come within this gap."""
 _ENOUGH = 0.95
-"""A gap for the solver that leaves some room for rounding, as a part of the gap asked for."""
+"""Share of the gap to solve to, which leaves room for rounding."""
+_MAX_PARTNERS = 12
+_MAX_STRONGEST = 3
+_LEAST_RAISE = 1.01
+"""Factor by which another place must raise the bound."""
+_SPACING = 60
+"""Places closer than the number of ops over this give similar bounds."""
 
 
 class SolverSearch:
-    """Closes the gap between a plan and its bound by a solver; what does not depend on the budget is derived once."""
+    """Closes the gap between a plan and its bound with a solver, for any budget."""
 
-    def __init__(self, program: Program, untouched: Execution) -> None:
+    def __init__(self, program: Program, baseline: Execution) -> None:
         self.program = program
-        self._untouched = untouched
+        self._baseline = baseline
         self._model: PlaceModel | None = None
 
-    def close_gap(self, found: Found, effort: RecomputeEffort) -> None:
-        """Solve the program over ever more places until the cost is close to its bound, or the work is used up.
-
-        Far from the bound, plays will show many more places to count, so that solutions need not be good at first:
-        closing the gap over too few places is in vain.
-        """
+    def close_gap(self, found: BestPlan, effort: RecomputeEffort) -> None:
+        """Solve over more and more places until the cost is near its bound or the work is used up."""
         model = self._model = self._model or PlaceModel(self.program)
         is_easy = found.is_within(_EASY_GAP)
         self._choose_places(found, model, effort, is_easy=is_easy)
@@ -49,16 +53,16 @@ class SolverSearch:
         for _ in range(effort.rounds):
             before = found.progress()
             built = model.build(found.places, found.budget)
-            left = self._solver_work(found, effort, is_easy) - found.work
+            left = self._solver_work(found, effort, is_easy) - found.solver_work
             left = left // 3 if gap > effort.relative_gap else left * 2 // 3
             solved = self._solve(found, built, gap, left)
             if solved.solution is None:
                 return
             execution = self._offer_solution(found, built, solved.solution, effort)
-            if found.is_within(effort.relative_gap) or found.work >= self._solver_work(found, effort, is_easy):
+            if found.is_within(effort.relative_gap) or found.solver_work >= self._solver_work(found, effort, is_easy):
                 return
-            stalled = 0 if found.has_moved(before) else stalled + 1
-            if stalled == _MOST_STALLED and not is_easy:
+            stalled = 0 if found.has_improved_since(before) else stalled + 1
+            if stalled == _MAX_STALLED_ROUNDS and not is_easy:
                 return
             place = self._next_place(execution, found)
             if place is not None:
@@ -72,66 +76,58 @@ class SolverSearch:
                 self._leave_room(found, model, execution, effort)
                 return
 
-    def bound_more(self, found: Found, effort: RecomputeEffort) -> None:
-        """Raise the bound of a plan by the places that say most together, and by what their solutions leave over.
-
-        Of few places, well solved, more is known than of many: no more are counted where two did not tell more.
-        """
+    def bound_more(self, found: BestPlan, effort: RecomputeEffort) -> None:
+        """Raise the bound, starting at the strongest places. Few places, solved well, bound more than many."""
         model = self._model = self._model or PlaceModel(self.program)
-        most = found.work + effort.solver_work // 4
-        self._choose_telling(found, model, effort.solver_work // 8)
-        gap, best, in_vain = _ENOUGH * effort.relative_gap, 0.0, 0
-        while found.work < most and in_vain < _MOST_IN_VAIN:
+        most = found.solver_work + effort.solver_work // 4
+        self._choose_strongest(found, model, effort.solver_work // 8)
+        gap, best, failures = _ENOUGH * effort.relative_gap, 0.0, 0
+        while found.solver_work < most and failures < _MAX_FAILURES:
             built = model.build(found.places, found.budget)
-            solved = self._solve(found, built, gap, most - found.work)
+            solved = self._solve(found, built, gap, most - found.solver_work)
             if solved.solution is None or found.is_within(effort.relative_gap):
                 return
             place = self._next_place(self.program.execute(built.drops(self.program, solved.solution)), found)
             if place is None:
                 return
             found.places = sorted([*found.places, place])
-            in_vain = 0 if solved.lower_bound > best else in_vain + 1
+            failures = 0 if solved.lower_bound > best else failures + 1
             best = max(best, solved.lower_bound)
 
-    def _choose_places(self, found: Found, model: PlaceModel, effort: RecomputeEffort, *, is_easy: bool) -> None:
-        """Start where the untouched program needs most, or where a plan is far from its bound with what says most."""
-        found.places = [int(self._untouched.live.argmax())]
+    def _choose_places(self, found: BestPlan, model: PlaceModel, effort: RecomputeEffort, *, is_easy: bool) -> None:
+        found.places = [int(self._baseline.live.argmax())]
         if not is_easy:
-            self._choose_telling(found, model, self._solver_work(found, effort, is_easy) // 4)
+            self._choose_strongest(found, model, self._solver_work(found, effort, is_easy) // 4)
 
-    def _choose_telling(self, found: Found, model: PlaceModel, max_work: int) -> None:
-        """Start at the places that together say most, if single places were weighed."""
-        if found.telling and found.fits:
-            found.places, bound, work = telling_together(model, found.telling, found.budget, max_work)
-            found.work += work
+    def _choose_strongest(self, found: BestPlan, model: PlaceModel, max_work: int) -> None:
+        if found.place_bounds and found.fits:
+            found.places, bound, work = strongest_places(model, found.place_bounds, found.budget, max_work)
+            found.solver_work += work
             found.raise_bound(self.program, bound)
 
-    def _solve(self, found: Found, built: BuiltModel, gap: float, max_work: int) -> solver.Solved:
-        """Solve a program from the plan found, and raise the bound to what that shows."""
+    def _solve(self, found: BestPlan, built: BuiltModel, gap: float, max_work: int) -> solver.Solved:
         known = built.solution(self.program, found.execution) if found.fits else None
         solved = solver.solve(built.milp, known, relative_gap=gap, max_work=max_work)
-        found.work += solved.work
+        found.solver_work += solved.work
         found.raise_bound(self.program, solved.lower_bound)
         return solved
 
-    def _solver_work(self, found: Found, effort: RecomputeEffort, is_easy: bool) -> int:
-        """Return how much work the solver may do as things stand."""
+    def _solver_work(self, found: BestPlan, effort: RecomputeEffort, is_easy: bool) -> int:
         return effort.solver_work if is_easy or found.is_within(_NEAR_GAP) else effort.solver_work // 4
 
-    def _bound_again(self, found: Found, built: BuiltModel, effort: RecomputeEffort) -> None:
-        """Where a solution plays within the budget and only the bound is missing, let the solver search in another way,
-        from no plan."""
+    def _bound_again(self, found: BestPlan, built: BuiltModel, effort: RecomputeEffort) -> None:
+        """Solve without a start, if only the bound is missing."""
         gap, work = _ENOUGH * effort.relative_gap, effort.solver_work // 4
         solved = solver.solve(built.milp, None, relative_gap=gap, max_work=work)
-        found.work += solved.work
+        found.solver_work += solved.work
         found.raise_bound(self.program, solved.lower_bound)
         if solved.solution is not None:
             self._offer_solution(found, built, solved.solution, effort)
 
     def _offer_solution(
-        self, found: Found, built: BuiltModel, solution: NDArray[np.float64], effort: RecomputeEffort
+        self, found: BestPlan, built: BuiltModel, solution: NDArray[np.float64], effort: RecomputeEffort
     ) -> Execution:
-        """Play a solution, and repair it where it needs more than the budget; returns the play of it as it is."""
+        """Offer a solution's execution, repaired if it misses the budget. Return it without the repair."""
         drops = built.drops(self.program, solution)
         execution = self.program.execute(drops)
         found.offer(execution, drops)
@@ -145,35 +141,35 @@ class SolverSearch:
                     weights=self.program.cost,
                     pick=pick,
                     reserve=0.0,
-                    max_cost=found.most_worth_trimming,
+                    max_cost=found.max_cost_to_trim,
                     max_work=effort.run_work // effort.rounds,
                 )
                 found.offer(settled)
         return execution
 
-    def _leave_room(self, found: Found, model: PlaceModel, execution: Execution, effort: RecomputeEffort) -> None:
-        """Find better plans where only what runs again is over budget: leave as much free at the place before it."""
+    def _leave_room(self, found: BestPlan, model: PlaceModel, execution: Execution, effort: RecomputeEffort) -> None:
+        """If only recomputed runs exceed the budget, leave as many bytes free at the place before."""
         reserves: dict[int, int] = {}
         for _ in range(effort.rounds):
             over = execution.peak_bytes - found.budget
             stage = int(execution.stages[int(execution.live.argmax())])
             before = bisect_left(found.places, stage) - 1
-            if over <= 0 or before < 0 or found.work >= effort.solver_work:
+            if over <= 0 or before < 0 or found.solver_work >= effort.solver_work:
                 return
             place = found.places[before]
             reserves[place] = reserves.get(place, 0) + over
             built = model.build(found.places, found.budget, reserves)
-            left = effort.solver_work - found.work
+            left = effort.solver_work - found.solver_work
             solved = solver.solve(built.milp, None, relative_gap=2 * effort.relative_gap, max_work=left)
-            found.work += solved.work
+            found.solver_work += solved.work
             if solved.solution is None:
                 return
             execution = self._offer_solution(found, built, solved.solution, effort)
             if found.is_within(effort.relative_gap):
                 return
 
-    def _next_place(self, execution: Execution, found: Found) -> int | None:
-        """The place where an execution is most over budget, a first run if there is one, not counted yet."""
+    def _next_place(self, execution: Execution, found: BestPlan) -> int | None:
+        """Return the uncounted place that exceeds the budget most, a first run if possible."""
         is_first = self.program.places[execution.runs] == execution.stages
         counted = np.isin(execution.stages, found.places)
         for eligible in (is_first & ~counted, ~counted & (execution.stages < len(self.program.order))):
@@ -181,3 +177,39 @@ class SolverSearch:
             if over.size and over.max() > found.budget:
                 return int(execution.stages[int(over.argmax())])
         return None
+
+
+def strongest_places(
+    model: PlaceModel, bounds: Sequence[PlaceBound], budget_bytes: int, max_work: int
+) -> tuple[list[Place], float, int]:
+    """Return up to three places with the highest joint bound, that bound, and the work done.
+
+    The first has the highest bound. Each next one, of a dozen well-spaced places, raises the linear relaxation of
+    `place_model` most. More places weaken the relaxation.
+    """
+    places, best, work = [bounds[0].place], bounds[0].bound, 0
+    partners = _spaced(bounds, len(model.order) // _SPACING + 1)
+    while len(places) < _MAX_STRONGEST:
+        known, added = best, None
+        for partner in partners:
+            if partner in places or work > max_work:
+                continue
+            milp = model.build(sorted([*places, partner]), budget_bytes).milp
+            bound, steps = solver.relax(milp, max_work=max_work - work)
+            work += steps
+            if bound > best:
+                best, added = bound, partner
+        if added is None or best < _LEAST_RAISE * known:
+            break
+        places = sorted([*places, added])
+    return places, best, work
+
+
+def _spaced(bounds: Sequence[PlaceBound], distance: int) -> list[Place]:
+    chosen: list[Place] = []
+    for known in bounds:
+        if all(abs(known.place - place) >= distance for place in chosen):
+            chosen.append(known.place)
+            if len(chosen) > _MAX_PARTNERS:
+                break
+    return chosen

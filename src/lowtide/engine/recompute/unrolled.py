@@ -1,4 +1,4 @@
-"""A plan with reruns as a graph: every run an op of its own, every stay of a buffer a buffer of its own."""
+"""A plan with recomputation as a graph: one op per run, one buffer per residency."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, Op
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unrolled:
-    """The graph of a sequence of runs, in which the order of all runs is free again."""
+    """The graph of a sequence of runs, free to be reordered."""
 
     graph: Graph
     op_of: tuple[int, ...]
-    """Per op of this graph, the op of the original that it runs."""
+    """Per op of this graph, the original op."""
 
     def runs(self, order: Order) -> list[int]:
-        """Return an order of this graph as a sequence of runs of the original."""
+        """Return an order of this graph as a sequence of original ops."""
         return [self.op_of[op] for op in order.tolist()]
 
 
 def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
-    """Build the graph of a sequence of runs, each of which reads what was written last before it.
+    """Build the graph of a sequence of runs, each reading the latest copies. O(runs).
 
-    Control edges bind every run, since any of them may become the first one. The copy that an output holds at the end
-    is the output; other copies are intermediates. What callees need is scratch of the ops that call them. O(runs).
+    Control edges bind every run. The last copy of an output is the output, others are intermediates. Memory of callees
+    becomes scratch.
     """
     graph = problem.graph
     builder = GraphBuilder(graph.name)
@@ -67,11 +67,10 @@ def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
 
 
 def _control(record: Op, earlier_run: int | None, first_run: Mapping[int, int]) -> tuple[int, ...]:
-    """Return what a run waits for beside data: first runs, as its op does; of an ordered op, its own one too."""
     waits = tuple(first_run[earlier] for earlier in record.after)
     return waits if earlier_run is None or not record.ordered else (*waits, earlier_run)
 
 
 def first_runs(runs: Sequence[int]) -> Order:
-    """Return the ops of a sequence of runs in the order of their first runs."""
+    """Return the ops of a sequence in the order of their first runs."""
     return np.asarray(list(dict.fromkeys(runs)), np.int32)

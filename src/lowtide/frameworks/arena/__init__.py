@@ -1,1 +1,1 @@
-"""Memory at planned addresses: runs are recorded once, packed, and lie in one arena from then on."""
+"""Run programs in an arena: allocations of a run are recorded once, packed, and then placed at planned addresses."""

@@ -1,4 +1,4 @@
-"""The native allocator, from Python: it counts, records runs and serves planned addresses."""
+"""Python interface to the native allocator, which counts bytes, records runs and serves planned addresses."""
 
 import ctypes
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from lowtide import _native
 from lowtide.core.errors import UnsupportedError
 
 OUTSIDE = -1
-"""The offset of what outlives its run outside of the arena; below it, pages are lent from place `OUTSIDE - 1 - offset`
-on."""
+"""Offset of allocations outside the arena, which outlive their run. Lower offsets lend pages from place `OUTSIDE - 1 -
+offset` on."""
 
 DEVIATIONS = ("", "arena in use", "other size", "more allocations", "address in use")
-"""Why a run went on without its addresses, by the number the library gives; the first is none."""
+"""Why a run stopped using its addresses, as numbered by the library."""
 
 _POINTERS = (*("lowtide_allocate", "lowtide_arena_create", "lowtide_addresses_create", "lowtide_run_begin"),)
 _NUMBERS = (
@@ -28,7 +28,7 @@ _NUMBERS = (
 
 
 class NativeAllocator:
-    """The allocator; there is one per process, and it counts for all runtimes that were told to use it."""
+    """The allocator of the process, which counts for all runtimes that use it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,29 +49,29 @@ class NativeAllocator:
         return self.library.lowtide_peak_bytes()
 
     def restart_peak(self) -> None:
-        """Begin a new peak at what is live now."""
+        """Reset the peak to the live bytes."""
         self.library.lowtide_restart_peak()
 
     def block_bytes(self, size: int) -> int:
-        """Return what a block with so much data takes of an arena."""
+        """Return the bytes that a block of a given size occupies in an arena."""
         return self.library.lowtide_block_bytes(ctypes.c_int64(size))
 
     def whole_pages(self, size: int) -> int:
-        """Return the bytes of the whole pages that so many bytes take."""
+        """Return a size rounded up to whole pages."""
         return self.library.lowtide_whole_pages(ctypes.c_int64(size))
 
 
 @cache
 def native_allocator() -> NativeAllocator:
-    """Return the allocator, which lies beside the native kernels; raises UnsupportedError where it was not built."""
+    """Return the allocator. Raises UnsupportedError if it was not built."""
     path = Path(_native.__file__).with_name("arena_allocator.so")
     if not path.is_file():
-        raise UnsupportedError(f"{path} was not built, so nothing is counted or placed; install lowtide again")
+        raise UnsupportedError(f"{path} was not built, so memory is neither counted nor placed; reinstall lowtide")
     return NativeAllocator(path)
 
 
 class _Owned:
-    """Something of the library's, destroyed with this object."""
+    """An object of the library, destroyed with this one."""
 
     def __init__(self, allocator: NativeAllocator, handle: int, destroy: Callable[[Any], None]) -> None:
         self.allocator = allocator
@@ -83,7 +83,7 @@ class _Owned:
 
 
 class Arena(_Owned):
-    """One region of memory that runs lay their blocks in; it lives until the last of these is freed."""
+    """A memory region for the blocks of runs, alive until the last block is freed."""
 
     def __init__(self, allocator: NativeAllocator) -> None:
         library = allocator.library
@@ -91,26 +91,25 @@ class Arena(_Owned):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the region: the largest that any run has asked for so far."""
+        """The largest size that any run has requested."""
         return self.allocator.library.lowtide_arena_bytes(self.handle)
 
     @property
     def live_blocks(self) -> int:
-        """How many blocks lie in it now."""
         return self.allocator.library.lowtide_arena_live_blocks(self.handle)
 
     def trim(self) -> bool:
-        """Give its pages back to the system until the next run; return whether nobody needed them."""
+        """Return its pages to the system until the next run, unless in use. Returns whether it did."""
         return bool(self.allocator.library.lowtide_arena_trim(self.handle))
 
 
 class RunAddresses(_Owned):
-    """Where every allocation of a run lies in an arena, in the order in which they are made."""
+    """The arena offset of every allocation of a run, in order."""
 
     def __init__(
         self, allocator: NativeAllocator, sizes: NDArray[np.int64], offsets: NDArray[np.int64], arena_bytes: int
     ) -> None:
-        """Take bytes and offsets, an entry per allocation; see `OUTSIDE` for those below 0."""
+        """Take bytes and offsets per allocation. See `OUTSIDE` for negative offsets."""
         columns = [np.ascontiguousarray(column, np.int64) for column in (sizes, offsets)]
         pointers = [column.ctypes.data_as(ctypes.c_void_p) for column in columns]
         library = allocator.library
@@ -120,23 +119,23 @@ class RunAddresses(_Owned):
 
     @property
     def outliving_bytes(self) -> int:
-        """What lies outside the arena because it outlives the run: results, apart from those in lent pages."""
+        """Bytes of results outside the arena."""
         return sum(self.allocator.block_bytes(size) for size in self.sizes[self.offsets == OUTSIDE].tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What became of one run's allocations."""
+    """The allocations of one run."""
 
     allocations: int
     served: int
-    """Those that lay where they were planned."""
+    """Allocations placed as planned."""
     deviation: str
-    """Why the rest lay elsewhere, one of DEVIATIONS."""
+    """Why the others were not, one of DEVIATIONS."""
 
 
 class ArenaRun(_Owned):
-    """The allocations of this thread between entering and leaving: recorded without addresses, served with them."""
+    """The allocations of this thread until `end`: recorded without addresses, placed with them."""
 
     def __init__(self, arena: Arena, addresses: RunAddresses | None) -> None:
         self._library = arena.allocator.library
@@ -144,7 +143,7 @@ class ArenaRun(_Owned):
         super().__init__(arena.allocator, handle, self._library.lowtide_run_destroy)
 
     def end(self) -> RunReport:
-        """Let this thread allocate as before, and say what happened; on the thread that began it."""
+        """Restore ordinary allocation and return the report. Call it on the thread that started the run."""
         self._library.lowtide_run_end(self.handle)
         report = (ctypes.c_int64 * 3)()
         self._library.lowtide_run_report(self.handle, report)
@@ -152,7 +151,7 @@ class ArenaRun(_Owned):
         return RunReport(allocations, served, DEVIATIONS[deviation])
 
     def recorded(self, n_allocations: int) -> NDArray[np.int64]:
-        """Return rows of bytes, and when they were made and freed, counted in events; -1 where they outlive the run."""
+        """Return rows of bytes and the events of allocation and free, -1 for blocks that outlive the run."""
         rows = np.empty((n_allocations, 3), np.int64)
         self._library.lowtide_run_recorded(self.handle, rows.ctypes.data_as(ctypes.c_void_p))
         return rows

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtide.core.effort import EffortName
-from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.caffe2.model import Caffe2Model
@@ -78,7 +78,7 @@ def plan(
     result is verified. Raises what `Caffe2Model` raises.
     """
     model = Caffe2Model(net, dims, shapes=sizes, init_net=init_net, parameters=parameters)
-    result = find_plan(model.graph, PlanSettings(scheduler="search", effort=effort))
+    result = plan_best_form(model, PlanSettings(scheduler="search", effort=effort))
     single, blob_bytes = model.in_single_assignment()
     named = named_net(single, {blob: 0 if blob in model.parameters else size for blob, size in blob_bytes.items()})
     never_share = tuple(static_blobs)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
-from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.schedule import plan_graph, scheduler
@@ -54,7 +54,7 @@ def plan(
         graph, final=final, partial_layout=partial_layout, mesh_dimension_to_size=mesh_dimension_to_size
     )
     settings = PlanSettings(techniques=frozenset({"reorder"}), in_place=False, effort=effort)
-    result = find_plan(model.graph, settings)
+    result = plan_best_form(model, settings)
     return model.apply(result.plan), result
 
 

@@ -17,7 +17,7 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.engine.planning.program import Form, FormName
-from lowtide.frameworks.arena.addresses import joined_texts
+from lowtide.frameworks.arena.runs import joined_texts
 from lowtide.frameworks.model import Model
 from lowtide.frameworks.onnx.annotate import notes_of_model, notes_of_nodes, with_notes
 from lowtide.frameworks.onnx.apply import planned_order

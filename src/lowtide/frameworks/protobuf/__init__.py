@@ -1,1 +1,4 @@
-"""Messages of protocol buffers without protocol buffers: declared as data, read and written in both formats."""
+"""Read and write protocol buffer messages, binary and as text, without the protobuf package.
+
+A format declares its messages as data. Unchanged messages are written as they were read, and unknown fields are kept.
+"""

@@ -1,4 +1,4 @@
-"""What every message is: fields with names and numbers, what is unknown, and the piece of a file it was read from."""
+"""The base of all messages: fields with names and numbers, unknown fields, and the source in a file."""
 
 from array import array
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,12 @@ from lowtide.frameworks.wire import DEEPEST
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message, as its .proto file declares it."""
+    """One field of a message, as declared in its .proto file."""
 
     name: str
     number: int
     kind: str
-    """string, bytes, float, double, int32, int64, uint32, uint64, bool, the name of a message or, in small letters, of
+    """string, bytes, float, double, int32, int64, uint32, uint64, bool, the name of a message, or the lowercase name of
     an enumeration."""
     repeated: bool = False
     packed: bool = False
@@ -29,39 +29,39 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a message stands in the file that it was read from: in binary or in text."""
+    """The part of a binary or text file that a message was read from."""
 
     content: bytes | str
     start: int
     stop: int
 
     def piece(self) -> bytes | str:
-        """Return what the message was read from."""
+        """Return that part."""
         return self.content[self.start : self.stop]
 
 
 class Message:
-    """One message: an attribute a field, with the default where nothing was set.
+    """A message with one attribute per field.
 
-    Repeated fields are lists. A scalar is set once it was assigned; a message once something in it is, or where a file
-    has it.
+    Repeated fields are lists. A scalar is set once assigned, a message once one of its fields is set or a file contains
+    it.
     """
 
     FIELDS: ClassVar[tuple[Field, ...]] = ()
     fields_by_name: ClassVar[Mapping[str, Field]] = {}
     fields_by_number: ClassVar[Mapping[int, Field]] = {}
     KINDS: ClassVar[dict[str, type["Message"]]] = {}
-    """All messages of a format by name; a format begins with a subclass that has its own."""
+    """All messages of a format by name. The base class of each format has its own."""
     ENUMS: ClassVar[Mapping[str, Mapping[str, int]]] = {}
-    """The enumerations of a format: numbers by name."""
+    """Enumerations of a format: numbers by name."""
     FORMAT: ClassVar[str] = "message"
-    """What messages to people call a file."""
+    """Name of the format in error messages."""
 
     source: Source | None = None
     unknown_binary: tuple[bytes, ...] = ()
-    """Fields that no message here has, tag and content, as they stood."""
+    """Unknown fields of a binary file, with tag and content."""
     unknown_text: tuple[str, ...] = ()
-    """The same, of a file in text format."""
+    """Unknown fields of a text file."""
 
     def __init_subclass__(cls) -> None:
         cls.fields_by_name = {field.name: field for field in cls.FIELDS}
@@ -76,7 +76,7 @@ class Message:
             setattr(self, name, list(value) if self.fields_by_name[name].repeated else value)
 
     def __getattr__(self, name: str) -> Any:
-        """Make an empty list or message where a field that holds one is first looked at."""
+        """Create an empty list or message when its field is first read."""
         field = type(self).fields_by_name.get(name)
         if field is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -85,7 +85,7 @@ class Message:
         return value
 
     def set_fields(self) -> Iterator[tuple[Field, Any]]:
-        """Yield every field that is set with its value, by number."""
+        """Yield every set field with its value, by number."""
         held = self.__dict__
         for field in sorted(self.FIELDS, key=lambda field: field.number):
             if field.name not in held:
@@ -96,7 +96,7 @@ class Message:
             yield field, value
 
     def is_unset(self) -> bool:
-        """Whether the message says nothing and stands in no file."""
+        """Whether the message has no content and no source."""
         unknown = self.unknown_binary or self.unknown_text
         return self.source is None and not unknown and next(self.set_fields(), None) is None
 
@@ -108,7 +108,7 @@ class Message:
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy messages and lists; everything else in them never changes."""
+        """Copy messages and lists. Other values are immutable."""
         made = type(self).__new__(type(self))
         for name, value in self.__dict__.items():
             if isinstance(value, list):
@@ -129,14 +129,14 @@ class Message:
 
 
 def _exact(field: Field, value: Any) -> object:
-    """Return what compares equal only bit for bit: -0.0 is not 0.0, and a NaN is itself."""
+    """Return a value that compares equal only if bit-equal."""
     if field.kind in ("float", "double"):
         return array("d", value if field.repeated else [value]).tobytes()
     return value
 
 
 def fields_of(declared: str) -> tuple[Field, ...]:
-    """Read declarations: a name, a number and a kind each; `*` stands for repeated, `**` for packed as well."""
+    """Parse declarations of fields: name, number and kind, with `*` for repeated and `**` for packed."""
     words = declared.split()
     return tuple(
         Field(name, int(number), kind.rstrip("*"), kind.endswith("*"), kind.endswith("**"))
@@ -145,7 +145,7 @@ def fields_of(declared: str) -> tuple[Field, ...]:
 
 
 def deeper(depth: int, where: str) -> int:
-    """Return the depth of the next message; raises MalformedInputError where no reader would follow."""
+    """Return the next depth. Raises MalformedInputError beyond the deepest nesting."""
     if depth >= DEEPEST:
-        raise MalformedInputError(f"{where}: messages lie more than {DEEPEST} deep in one another; the file is broken")
+        raise MalformedInputError(f"{where}: messages are nested more than {DEEPEST} deep; check the file")
     return depth + 1

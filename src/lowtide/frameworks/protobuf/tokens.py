@@ -1,4 +1,4 @@
-"""The words of the text format of protocol buffers."""
+"""Tokens of the text format of protocol buffers."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _LITERAL = b"\\'\"?"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One word, from `start` to `stop` in the text."""
+    """One token, from `start` to `stop` in the text."""
 
     kind: str
     """name, number, string, sign or end."""
@@ -30,7 +30,7 @@ class Token:
 
 
 class Tokens:
-    """Goes through a text word by word, without spaces and comments."""
+    """Iterates over the tokens of a text, without spaces and comments."""
 
     def __init__(self, text: str, where: str, name: str) -> None:
         self.text = text
@@ -41,13 +41,13 @@ class Tokens:
         self.take()
 
     def take(self) -> Token:
-        """Return the next word and go on behind it; raises MalformedInputError where there is none."""
+        """Return the next token and advance. Raises MalformedInputError for an invalid one."""
         taken = self.next
         while self._at < len(self.text):
             match = _WORD.match(self.text, self._at)
             if match is None:
                 self.next = Token("sign", self.text[self._at], self._at, self._at + 1)
-                raise self.error(f"{self.text[self._at]!r} begins no word")
+                raise self.error(f"unexpected {self.text[self._at]!r}")
             self._at = match.end()
             if match.lastgroup != "space":
                 self.next = Token(str(match.lastgroup), match[0], match.start(), match.end())
@@ -56,21 +56,21 @@ class Tokens:
         return taken
 
     def take_if(self, *texts: str) -> bool:
-        """Go on behind the next word if it is one of these signs."""
+        """Advance past the next token if it is one of these signs, and return whether it is."""
         found = self.next.kind == "sign" and self.next.text in texts
         if found:
             self.take()
         return found
 
     def error(self, what: str) -> MalformedInputError:
-        """Return the error that something is wrong with the next word."""
+        """Return the error for a problem with the next token."""
         line = self.text.count("\n", 0, self.next.start) + 1
-        return MalformedInputError(f"{self._where}: no valid {self._name} in line {line}: {what}; correct the text")
+        return MalformedInputError(f"{self._where}: invalid {self._name} in line {line}: {what}; correct the text")
 
     def string(self) -> bytes:
-        """Take one string, or several in a row, and return the bytes they stand for."""
+        """Take one or several adjacent strings, and return their bytes."""
         if self.next.kind != "string":
-            raise self.error(f"{self.next.text!r} where a text in quotes belongs")
+            raise self.error(f"expected a quoted string, found {self.next.text!r}")
         pieces: list[bytes] = []
         while self.next.kind == "string":
             content = self.next.text[1:-1].encode("utf-8", "surrogatepass")
@@ -90,4 +90,4 @@ class Tokens:
                 return chr(number).encode()
         elif letter is not None and (letter in _LETTERS or letter in _LITERAL):
             return _LETTERS.get(letter, letter)
-        raise self.error(f"{match[0].decode('utf-8', 'replace')!r} stands for no character")
+        raise self.error(f"{match[0].decode('utf-8', 'replace')!r} is not a character")

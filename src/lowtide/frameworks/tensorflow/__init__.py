@@ -1,5 +1,5 @@
-"""TensorFlow: GraphDefs in, GraphDefs in another order or with Grappler's rewrites out, run by TensorFlow itself.
+"""TensorFlow: read and plan GraphDefs, order them by control edges or rewrite them as Grappler does, and run them.
 
-The public names are in `lowtide.tensorflow`. TensorFlow itself is needed to run graphs, and to infer shapes where a
-graph does not record them.
+The public names are in `lowtide.tensorflow`. Graphs are read and written without TensorFlow. TensorFlow itself runs
+graphs, and infers shapes that a graph does not record.
 """

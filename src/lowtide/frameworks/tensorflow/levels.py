@@ -1,4 +1,4 @@
-"""Grappler's memory optimizer on a graph of TensorFlow: its seven levels, as mended here or to the letter."""
+"""Grappler's memory optimizer on TensorFlow nodes: its levels, improved or exact."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,104 +8,103 @@ from lowtide.core.errors import UsageError
 from lowtide.core.suggestions import unknown
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.grappler import DEFAULT_SCOPE, LEVELS, LevelName
-from lowtide.frameworks.tensorflow.grappler.groups import TAPE_SCOPE, is_in_scope
 from lowtide.frameworks.tensorflow.grappler.levels import RECOMPUTING, SWAPPING
+from lowtide.frameworks.tensorflow.grappler.recompute import TAPE_SCOPE, is_in_scope
 from lowtide.frameworks.tensorflow.passes import Passes, Situation
 from lowtide.frameworks.tensorflow.reading.body import body_of_graph, refuse_v1
 from lowtide.frameworks.tensorflow.reading.node_graph import estimated_seconds
-from lowtide.frameworks.tensorflow.rewrites.swap import SwappedInput
+from lowtide.frameworks.tensorflow.rewrites.memory_rewrites import SwappedInput
 
 ORIGINAL = "original"
 _LOWERED = 0.99
-"""The share of an estimate above which it counts as unchanged."""
+"""Estimates above this share of the estimate before count as unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What a level did, by the names of nodes."""
+    """The nodes after a level, and its changes by name."""
 
     nodes: Sequence[NodeDef]
     recomputed: Sequence[str] = ()
     swapped: Sequence[SwappedInput] = ()
     accumulated: Sequence[str] = ()
     relaxed: Sequence[str] = ()
-    """Assignments that need no pinned memory."""
+    """Assignments that do not need pinned memory."""
     before_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Grappler's estimate of the peak by device."""
     after_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def split_level(level: str) -> tuple[LevelName, bool]:
-    """Return the level that a name stands for, and whether it is meant to the letter: "original" or "original:manual".
+    """Return the level of a name, and whether it is exact: "original" or "original:manual".
 
-    Raises UsageError for an unknown one.
+    Raises UsageError for an unknown level.
     """
     first, _, second = level.partition(":")
     name = (second or "heuristics") if first == ORIGINAL else level
     for known in LEVELS:
         if known == name:
             return known, first == ORIGINAL
-    raise UsageError(f"{unknown('level', level, LEVELS)}, or original:LEVEL for the rules of Grappler to the letter")
+    raise UsageError(f"{unknown('level', level, LEVELS)}, or original:LEVEL for the exact rules of Grappler")
 
 
 @without_collection()
 def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, scope: str = DEFAULT_SCOPE) -> Changes:
-    """Return what a level makes of the nodes of a graph, one device after the other.
+    """Run a level on the nodes of a graph, one device after the other.
 
-    Raises UsageError for an unknown level, an empty scope and hints that fit nothing, UnsupportedError for control
-    flow of TensorFlow 1, of which a copy or a control edge could wait for what never runs.
+    Raises UsageError for an unknown level, an empty scope, and hints that match no node; UnsupportedError for control
+    flow of TensorFlow 1.
     """
-    name, to_the_letter = split_level(level)
+    name, as_grappler = split_level(level)
     body = body_of_graph(nodes, situation.where)
     refuse_v1(body, [True] * len(body.nodes))
     if situation.seconds is None:
         situation = replace(situation, seconds=estimated_seconds(body, situation.sizes, situation.devices))
-    untouched = Passes(nodes, situation, scope if to_the_letter else _scope_of(nodes, scope))
-    before = _estimates(untouched)
+    unchanged = Passes(nodes, situation, scope if as_grappler else _scope_of(nodes, scope))
+    before = _estimates(unchanged)
     if name == "no":
-        return _changes(untouched, before, before)
-    if to_the_letter:
-        tried = [_done_as_grappler(untouched.again(), name)]
+        return _changes(unchanged, before, before)
+    if as_grappler:
+        tried = [_run_as_grappler(unchanged.restarted(), name)]
     elif name not in RECOMPUTING or name == "manual":
-        tried = [_done(untouched.again(), name, None)]
+        tried = [_run(unchanged.restarted(), name, None)]
     else:
-        useful, all_of_them = untouched.worth_recomputing()
-        tried = [_done(untouched.again(), name, set()) if name in SWAPPING else untouched.again()]
-        tried += [_done(untouched.again(), name, chosen) for chosen in _distinct(useful, all_of_them) if chosen]
-        if all_of_them:
-            tried.append(_done_as_grappler(untouched.again(), name))
-    after, best = _least(tried)
-    may_copy = name in RECOMPUTING and name != "manual" and not to_the_letter
+        useful, all_groups = unchanged.worth_recomputing()
+        tried = [_run(unchanged.restarted(), name, set()) if name in SWAPPING else unchanged.restarted()]
+        tried += [_run(unchanged.restarted(), name, chosen) for chosen in _distinct(useful, all_groups) if chosen]
+        if all_groups:
+            tried.append(_run_as_grappler(unchanged.restarted(), name))
+    after, best = _lowest(tried)
+    may_copy = name in RECOMPUTING and name != "manual" and not as_grappler
     if may_copy and sum(after.values()) > _LOWERED * sum(before.values()):
-        work = untouched.again()
+        work = unchanged.restarted()
         if work.recompute_any_kind():
-            after, best = _least([best, _done(work, name, set()) if name in SWAPPING else work])
+            after, best = _lowest([best, _run(work, name, set()) if name in SWAPPING else work])
     best.relax()
     return _changes(best, before, after)
 
 
 def _scope_of(nodes: Sequence[NodeDef], scope: str) -> str:
-    """Return the scope of a tape's gradients where the default one holds nothing: Grappler does not know it."""
+    """Return `scope`, or the scope of TensorFlow 2 if the default scope has no nodes."""
     if scope != DEFAULT_SCOPE or any(is_in_scope(node.name, scope) for node in nodes):
         return scope
     return TAPE_SCOPE
 
 
-def _done(work: Passes, level: LevelName, recomputed: set[str] | None) -> Passes:
-    """Return a graph after a level; `recomputed` is what may be computed again, None for what the level says."""
+def _run(work: Passes, level: LevelName, recomputed: set[str] | None) -> Passes:
+    """Run a level. `recomputed` are nodes that may be recomputed; None is the choice of the level."""
     for number, device in enumerate(work.devices):
         work.optimize(level, device, recomputed, is_first=not number)
     return work
 
 
-def _done_as_grappler(work: Passes, level: LevelName) -> Passes:
+def _run_as_grappler(work: Passes, level: LevelName) -> Passes:
     for number, device in enumerate(work.devices):
         work.optimize_as_grappler(level, device, is_first=not number)
     return work
 
 
-def _least(tried: Sequence[Passes]) -> tuple[dict[str, int], Passes]:
-    """Return the graph with the least estimate of its peaks, the first of these, and its estimates."""
+def _lowest(tried: Sequence[Passes]) -> tuple[dict[str, int], Passes]:
     estimated = [(_estimates(work), work) for work in tried]
     return min(estimated, key=lambda each: sum(each[0].values()))
 

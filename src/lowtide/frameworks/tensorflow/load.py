@@ -1,4 +1,4 @@
-"""From a path or an object to a graph, with the way back to its kind."""
+"""Load a graph from a path or an object, and convert a changed graph to the same kind."""
 
 import mmap
 from collections.abc import Callable, Mapping, Sequence
@@ -18,38 +18,37 @@ from lowtide.frameworks.tensorflow.graphs.containers import (
     saved_model_with,
 )
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.tensorflow.graphs.text import from_text, to_text
+from lowtide.frameworks.tensorflow.graphs.messages import from_text, to_text
 from lowtide.frameworks.wire import Content, WireError
 
 GraphSource = str | Path | GraphDef | Any
-"""A path to a GraphDef, MetaGraphDef or SavedModel, a message of one of these, or a tf.Graph or ConcreteFunction."""
+"""A path, or a GraphDef, MetaGraphDef, SavedModel, tf.Graph or ConcreteFunction."""
 
 
 BINARY, TEXT = (".pb",), (".pbtxt", ".prototxt")
-"""How names of files end, by their format."""
+"""File endings by format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedGraph:
-    """A graph, what its source says is fed and wanted, and how a changed one goes back."""
+    """A graph with its source's feeds and fetches, and conversions of changed graphs."""
 
     graph: GraphDef
     where: str
     feeds: Sequence[str] = ()
     fetches: Sequence[str] = ()
     file_endings: tuple[str, ...] = BINARY
-    """How names of files end that a changed one can go to."""
     pieces_of: Callable[[GraphDef], list[Content]]
-    """What a file with another graph holds, in binary format."""
+    """Encodes a binary file with another graph."""
     text: Content | None = None
-    """What was read in text format."""
+    """The content of a source in text format."""
     object_of: Callable[[GraphDef], Any]
-    """The same kind of object with another graph."""
+    """Makes an object of the source's kind."""
     captured: Mapping[str, tuple[int, Shape]] = field(default_factory=dict[str, tuple[int, Shape]])
-    """The placeholders that stand for variables which a function captured, with data types and shapes of those."""
+    """Placeholders for captured variables of a function, with data types and shapes."""
 
     def content_of(self, graph: GraphDef, name: str) -> list[Content]:
-        """Return what a file of a name holds with another graph: text where the name says so and the source can be."""
+        """Return the content of a file with another graph, as text if the file name asks for text."""
         if not name.lower().endswith(TEXT) or self.file_endings == BINARY:
             return self.pieces_of(graph)
         if graph is self.graph and self.text is not None:
@@ -58,10 +57,10 @@ class LoadedGraph:
 
 
 def load_graph(source: GraphSource, signature: str | None = None) -> LoadedGraph:
-    """Return the graph of a source; what is read from a file is mapped, not copied.
+    """Return the graph of a source, memory-mapped.
 
-    `signature` names what a SavedModel or MetaGraphDef shall compute. Raises MalformedInputError for a broken file,
-    UsageError for an object of another kind and for a signature that is not there.
+    `signature` selects a signature of a SavedModel or MetaGraphDef. Raises MalformedInputError for a broken file,
+    UsageError for another kind of object and for an unknown signature.
     """
     if isinstance(source, str | Path):
         path = Path(source)
@@ -94,28 +93,18 @@ def _of_object(source: Any, signature: str | None) -> LoadedGraph:
             "tf.Graph or ConcreteFunction"
         )
 
-    def remade(pieces: list[Content]) -> Any:
+    loaded = _READ_AS[kind.__name__](source.SerializeToString(), "the graph", signature)
+
+    def remade(graph: GraphDef) -> Any:
         made = kind()
-        made.ParseFromString(b"".join(pieces))
+        made.ParseFromString(b"".join(loaded.pieces_of(graph)))
         return made
 
-    loaded = _READ_AS[kind.__name__](source.SerializeToString(), "the graph", signature)
-    return LoadedGraph(
-        graph=loaded.graph,
-        where=loaded.where,
-        feeds=loaded.feeds,
-        fetches=loaded.fetches,
-        file_endings=loaded.file_endings,
-        pieces_of=loaded.pieces_of,
-        object_of=lambda graph: remade(loaded.pieces_of(graph)),
-    )
+    return replace(loaded, object_of=remade)
 
 
 def _captured(graph: Any) -> dict[str, tuple[int, Shape]]:
-    """Return what `LoadedGraph.captured` holds for the graph of a function.
-
-    Raises UsageError where a variable is gone: the function holds its variables only weakly.
-    """
+    """Return `LoadedGraph.captured` of a function. Raises UsageError for a deleted variable."""
     try:
         variables = {id(variable.handle): variable for variable in graph.variables}
     except AssertionError:
@@ -144,12 +133,11 @@ def _of_content(content: Content, where: str, signature: str | None) -> LoadedGr
 
 def _graph_def(content: Content, where: str, signature: str | None) -> LoadedGraph:
     if signature is not None:
-        raise UsageError(f"{where} is a GraphDef, which has no signatures; leave out {signature!r}")
+        raise UsageError(f"{where} is a GraphDef and has no signatures; leave out {signature!r}")
     return _plain(_parse(content, where), where, lambda graph: graph)
 
 
 def _text(content: Content, where: str, signature: str | None) -> LoadedGraph:
-    """Read a GraphDef in text format; what is not changed is written as it was."""
     return replace(_graph_def(from_text(content, where), where, signature), text=content)
 
 
@@ -161,7 +149,7 @@ def _meta_graph(content: Content, where: str, signature: str | None) -> LoadedGr
 def _saved_model(content: Content, where: str, signature: str | None) -> LoadedGraph:
     metas = _checked(lambda: meta_graphs_of(content), where)
     if not metas:
-        raise InputError(f"{where}: the SavedModel holds no graph, so that there is nothing to plan")
+        raise InputError(f"{where}: the SavedModel has no graph")
     meta = metas[0]
 
     def pieces(graph: GraphDef) -> list[Content]:
@@ -212,7 +200,7 @@ def _checked(read: Callable[[], Any], where: str) -> Any:
 
 
 def _mapped(path: Path) -> Content:
-    """Return a file's content without reading it, but for one that is gzipped."""
+    """Return the memory-mapped content of a file, decompressed if it is gzipped."""
     with open_regular(path) as file:
         if file.peek(2)[:2] == _GZIPPED:
             return memoryview(read_bytes(path))

@@ -1,4 +1,4 @@
-"""What a graph really needs: TensorFlow runs it and reports what ran when and where outputs lay."""
+"""Measure the peak of a graph from TensorFlow's report of a run."""
 
 import zlib
 from collections import Counter
@@ -16,12 +16,11 @@ from lowtide.frameworks.tensorflow.read import Fed
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph
 from lowtide.frameworks.tensorflow.reading.effects import is_source, is_view
 from lowtide.frameworks.tensorflow.rewrites.starts import with_starts
-from lowtide.frameworks.tensorflow.running.host_copies import with_host_stand_ins
-from lowtide.frameworks.tensorflow.running.session import SessionRun, run_session
+from lowtide.frameworks.tensorflow.running.session import SessionRun, run_session, with_host_stand_ins
 
 _TYPES = "1:f4 2:f8 3:i4 4:u1 5:i2 6:i1 8:c8 9:i8 10:? 17:u2 18:c16 19:f2 22:u4 23:u8"
 _NUMPY = {int(number): name for number, name in (each.split(":") for each in _TYPES.split())}
-"""NumPy's types by the numbers of data types."""
+"""NumPy types by the number of the data type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +28,20 @@ class GraphRun:
     """One run of a graph."""
 
     peak_bytes: int
-    """The most bytes of outputs that were held at once; constants and variables left out, what is fed counted."""
+    """Peak bytes of live outputs and feeds, without constants and variables."""
     order: tuple[str, ...]
-    """Nodes in the order in which they ran."""
+    """Nodes in the order of their runs."""
     on_host: tuple[str, ...]
-    """Nodes that ran on the CPU that stands in for the host; what they gave is not in `peak_bytes`."""
+    """Nodes that ran on the CPU that replaces the host."""
     host_bytes: int
-    """The most bytes that were held at once on that CPU."""
+    """Peak bytes on that CPU."""
     values: tuple[Any, ...]
-    """What was asked for."""
+    """Values of the fetches."""
     state: tuple[Any, ...]
-    """What the variables hold afterwards."""
+    """Values of the variables after the run."""
 
     def equals(self, other: "GraphRun") -> bool:
-        """Return whether another run gave the same bits, in what was asked for and in the variables."""
+        """Return whether another run is bit-equal."""
         return equal_values((*self.values, *self.state), (*other.values, *other.state))
 
 
@@ -54,15 +53,11 @@ def run_graph(
     *,
     with_grappler: bool = False,
 ) -> GraphRun:
-    """Run a graph on one thread with no optimizer on, and say what it held at most, by TensorFlow's own report.
+    """Run a graph on one thread without optimizers, and measure its peak by TensorFlow's report.
 
-    `with_grappler` leaves on all of TensorFlow's optimizers that are on by default: then values are those of the graph
-    that Grappler makes, and the peak leaves out what Grappler added.
-
-    `variables` are what variables hold at the start, by the names of their nodes. An output is held from when its node
-    starts to when the last of its readers has ended; outputs in one place are one. Swaps run without a GPU, too: a
-    second CPU stands in for the host.
-    Raises MissingExtraError where TensorFlow is not installed, UnsupportedError where it cannot run the graph.
+    `variables` are initial values by node. A second CPU replaces a missing GPU's host. `with_grappler` enables
+    TensorFlow's optimizers; nodes that these add do not count. Raises MissingExtraError without TensorFlow,
+    UnsupportedError if it cannot run the graph.
     """
     outputs = [name for name in fetches if ":" in name]
     targets = [name for name in fetches if ":" not in name]
@@ -71,7 +66,7 @@ def run_graph(
         run = run_session(started, feeds, outputs, targets, starts, ends, with_grappler=with_grappler)
     except (ImportError, MemoryError):
         raise
-    except Exception as error:  # TensorFlow raises several types of its own
+    except Exception as error:  # TensorFlow raises several types
         raise UnsupportedError(f"TensorFlow cannot run the graph: {one_line(error)}; leave out --measure") from None
     body = body_of_graph(with_host_stand_ins(graph).nodes, "the graph")
     fed = {name.partition(":")[0] for name in feeds}
@@ -88,15 +83,12 @@ def run_graph(
 
 
 def made_up_feeds(fed: Fed) -> dict[str, Any]:
-    """Return contents for what is fed, the same every time: numbers from 0 to 1, and zeros for whole numbers.
-
-    Raises UnsupportedError for what is no number, and for a shape that is not known.
-    """
+    """Return reproducible values for feeds. Raises UnsupportedError if they are not numeric or have unknown shapes."""
     feeds: dict[str, Any] = {}
     for name, (kind, sizes) in fed.items():
         dtype = _NUMPY.get(kind)
         if dtype is None or sizes is None or min(sizes, default=0) < 0:
-            raise UnsupportedError(f"{name!r} is fed and is no tensor of numbers of a known shape; leave out --measure")
+            raise UnsupportedError(f"feed {name!r} is not a numeric tensor of a known shape; leave out --measure")
         seed = zlib.crc32(name.encode())
         made = np.random.default_rng(seed).random(sizes)
         feeds[name] = made.astype(dtype)
@@ -104,7 +96,7 @@ def made_up_feeds(fed: Fed) -> dict[str, Any]:
 
 
 def made_up_variables(graph: GraphDef) -> dict[str, Any]:
-    """Return contents for the variables of a graph, the same every time: small numbers around zero."""
+    """Return reproducible small values for the variables of a graph."""
     values: dict[str, Any] = {}
     for node in graph.nodes:
         sizes, kind = shape(node.attribute("shape")), _NUMPY.get(integer(node.attribute("dtype")))
@@ -115,7 +107,7 @@ def made_up_variables(graph: GraphDef) -> dict[str, Any]:
 
 
 def equal_values(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Return whether the same outputs hold the same bits."""
+    """Return whether two sequences of values are bit-equal."""
     return [_bits(value) for value in one] == [_bits(value) for value in other]
 
 
@@ -125,10 +117,9 @@ def _bits(value: Any) -> tuple[str, tuple[int, ...], bytes]:
 
 
 def _peaks(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> tuple[int, int]:
-    """Play the reported run, and return what it holds at most on the device, and on what stands in for the host.
+    """Replay the reported run, and return the peaks of the device and of the CPU that replaces the host.
 
-    Storage comes when a node starts that puts an output there and goes after its last reader. A view keeps what it
-    shows until its own readers are done, as the executor does.
+    An output is live until its last reader, and the readers of its views, end.
     """
     ran = {each.name: each for each in run.nodes}
     readers: Counter[Port] = Counter()
@@ -145,7 +136,7 @@ def _peaks(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> t
         for pointer, size in each.outputs.values():
             if not holders[pointer]:
                 if not size or is_view(body.nodes[place]):
-                    continue  # a view of what is not counted
+                    continue  # a view of storage that is not counted
                 size_at[pointer] = size
                 live[each.is_on_host] += size
             holders[pointer] += 1

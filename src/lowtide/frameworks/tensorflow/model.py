@@ -1,4 +1,4 @@
-"""A graph of TensorFlow as lowtide sees it: read once, planned, written back, measured."""
+"""A graph of TensorFlow: read once, planned, written back and measured."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -34,7 +34,7 @@ from lowtide.frameworks.wire import named_errors
 
 
 class TensorflowModel(Model):
-    """A graph of TensorFlow and lowtide's graph of it, read once."""
+    """A graph of TensorFlow, read once."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class TensorflowModel(Model):
     ) -> None:
         """Read a graph from a path (GraphDef, MetaGraphDef, SavedModel or its folder) or from an object.
 
-        `fetches` are the outputs and nodes that are asked for, by default those of the source's signature, or what
-        nothing reads; `feeds` are outputs that come from outside, beside placeholders. Sizes come from the shapes that
-        nodes record (`_output_shapes`), from `shapes` by output, from `dims` for single sizes of placeholders
-        ("x.0"), and from TensorFlow's own inference where it is installed. `devices` says what a device holds
-        ({"/gpu:0": "4 GiB"}). `signature` names what a SavedModel shall compute.
-        Raises MalformedInputError for a broken graph, UnsupportedError where sizes are missing and for control flow of
-        TensorFlow 1, UsageError for what names nothing in the graph, GraphError for sizes no machine can hold.
+        `fetches` are the requested outputs and nodes, by default those of the source's signature, or all outputs that
+        no node reads. `feeds` are outputs that the caller provides, in addition to placeholders. Sizes come from the
+        shapes recorded in nodes (`_output_shapes`), from `shapes` by output, from `dims` for single sizes of
+        placeholders ("x.0"), and from TensorFlow's own inference if it is installed. `devices` are memory sizes by
+        device ({"/gpu:0": "4 GiB"}). `signature` selects a signature of a SavedModel.
+        Raises MalformedInputError for a broken graph, UnsupportedError for missing sizes and for control flow of
+        TensorFlow 1, UsageError for names that are not in the graph, GraphError for sizes that are too large.
         """
         self._loaded = load_graph(source, signature)
         request = Request(
@@ -69,17 +69,17 @@ class TensorflowModel(Model):
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """How names of files end: binary, and for a GraphDef text."""
+        """Endings of binary files and, for a GraphDef, of text files."""
         return self._loaded.file_endings
 
     @property
     def graph(self) -> Graph:
-        """The program as a graph, in the order in which nodes are ready."""
+        """The graph, with ops in the order in which nodes become ready."""
         return self._read.translation.graph
 
     @property
     def translation(self) -> TensorflowTranslation:
-        """The graph with the nodes behind it."""
+        """The graph with the nodes that its ops represent."""
         return self._read.translation
 
     @property
@@ -95,13 +95,12 @@ class TensorflowModel(Model):
         return other
 
     def apply(self, plan: Plan) -> Any:
-        """Return a graph that does what the plan says, of the kind that was read; the original stays.
+        """Return a graph that follows the plan, as an object of the kind that was read; the original is unchanged.
 
-        Every op waits for the one before it by a control edge, and what runs again is a copy `Recomputed/NAME`.
-        TensorFlow starts what is ready in an order of its own, which for ordinary networks of Keras is good already:
-        `measure` says whether the plan's order needs less. Copies to a host are TensorFlow's own ops on a GPU;
-        `with_host_stand_ins` runs them without one. Raises FingerprintError for a plan of another graph,
-        VerificationError for one that breaks the program.
+        Control edges order the ops, and recomputed nodes are copies named `Recomputed/NAME`. TensorFlow's own order is
+        good for ordinary Keras networks already; `measure` shows whether the plan needs less memory. Copies to a host
+        are TensorFlow's own ops on a GPU; `with_host_stand_ins` runs them without one. Raises FingerprintError for a
+        plan of another graph, VerificationError for a wrong one.
         """
         return self._loaded.object_of(self.planned_graph(plan))
 
@@ -110,10 +109,10 @@ class TensorflowModel(Model):
         write_pieces(path, self._loaded.content_of(self.planned_graph(plan), path.name))
 
     def reason_to_keep(self, plan: Plan, allowed_bytes: int | None, measured: Measurement | None = None) -> str | None:
-        """Return in one sentence why the graph needs no plan; None where the plan helps.
+        """Return in one sentence why the graph is better off without the plan; None if the plan helps.
 
-        TensorFlow orders what nobody orders: a plan that only orders helps where it needs less, by a measurement or by
-        a simulation of TensorFlow's executor. Raises UnsupportedError where the plan cannot be carried out.
+        A plan that only reorders must need less memory than TensorFlow's own order, measured or simulated. Raises
+        UnsupportedError if the plan cannot be applied.
         """
         if measured is not None and measured.original_bytes is not None and len(plan.order()) == self.graph.n_ops:
             if measured.after_bytes < measured.original_bytes:
@@ -125,8 +124,8 @@ class TensorflowModel(Model):
                 return None
             need, how = sum(simulate(self.graph, own).peak_bytes.values()), "by a simulation of its executor"
         return (
-            f"TensorFlow needs {format_bytes(need)} in its own order, {how}; the plan's would save hardly anything, so "
-            "that the graph stays as it is"
+            f"TensorFlow needs {format_bytes(need)} in its own order ({how}); the plan saves too little, so the graph "
+            "is unchanged"
         )
 
     def save_unmodified(self, path: Path) -> None:
@@ -140,9 +139,9 @@ class TensorflowModel(Model):
         seconds: Mapping[str, float] | None = None,
         devices: Mapping[str, str] | None = None,
     ) -> Changes:
-        """Return what a level of Grappler's memory optimizer makes of the nodes; see `lowtide.tensorflow.optimize`.
+        """Return the nodes after a level of Grappler's memory optimizer; see `lowtide.tensorflow.optimize`.
 
-        `devices` says what devices hold, where that is not what was said when the graph was read.
+        `devices` are memory sizes by device, by default those given when the graph was read.
         """
         situation = Situation(
             where=self._loaded.where,
@@ -156,7 +155,7 @@ class TensorflowModel(Model):
             return optimize_nodes(self._loaded.graph.nodes, situation, level, scope)
 
     def rewritten(self, level: str, devices: Mapping[str, str]) -> Rewritten:
-        """Return what `at_level` makes, for the command line."""
+        """Return the result of `at_level` for the command line."""
         changes = self.at_level(level, devices=devices)
         done = {
             "recomputed": changes.recomputed,
@@ -177,11 +176,11 @@ class TensorflowModel(Model):
             return planned_graph(self._loaded.graph, self._read.translation, plan)
 
     def object_of(self, graph: GraphDef) -> Any:
-        """Return another graph in the place of the one that was read, as an object of that kind."""
+        """Return another graph as an object of the kind that was read."""
         return self._loaded.object_of(graph)
 
     def with_nodes(self, nodes: Sequence[NodeDef]) -> Any:
-        """Return a graph with other nodes and all else as it is, of the kind that was read."""
+        """Return the graph with other nodes, as an object of the kind that was read."""
         return self.object_of(self._loaded.graph.with_nodes(nodes))
 
     def save_nodes(self, nodes: Sequence[NodeDef], path: Path) -> None:
@@ -189,11 +188,11 @@ class TensorflowModel(Model):
         write_pieces(path, self._loaded.content_of(self._loaded.graph.with_nodes(nodes), path.name))
 
     def measure(self, plan: Plan) -> Measurement:
-        """Run the graph in TensorFlow, one node at a time on the CPU, in its own order and under the plan.
+        """Run the graph in TensorFlow on the CPU, one node at a time, in its own order and under the plan.
 
-        `before_bytes` is the order in which nodes are ready, held by control edges; `original_bytes` is the untouched
-        graph, whose order TensorFlow chooses. Random numbers without a seed are the same in all. Raises
-        MissingExtraError where TensorFlow is not installed.
+        `before_bytes` is the peak in the order in which nodes become ready, enforced by control edges;
+        `original_bytes` is the peak of the unmodified graph in TensorFlow's order. Random numbers without a seed are
+        the same in all runs. Raises MissingExtraError if TensorFlow is not installed.
         """
         applied = self.planned_graph(plan)
         graphs = (self.planned_graph(Plan.baseline(self.graph)), applied, self._loaded.graph)
@@ -207,11 +206,11 @@ class TensorflowModel(Model):
         )
 
     def resident_bytes(self, plan: Plan | None = None) -> int:
-        """Return by how much a run raises the resident memory of a process of its own, under a plan or as it stands.
+        """Return the resident memory that a run adds to a process of its own, with or without a plan.
 
-        It is the peak of the real allocator, with what kernels need for themselves, for one node at a time on the CPU.
-        Raises MissingExtraError where TensorFlow is not installed, UnsupportedError where the graph cannot be run, and
-        on systems other than Linux.
+        This is the peak of the real allocator on the CPU, workspaces of kernels included, one node at a time. Raises
+        MissingExtraError if TensorFlow is not installed, UnsupportedError if the graph cannot run or the system is not
+        Linux.
         """
         graph, feeds, fetches, variables = self._to_run(
             self._loaded.graph if plan is None else self.planned_graph(plan)
@@ -220,11 +219,11 @@ class TensorflowModel(Model):
         return added_resident_bytes(started, feeds, fetches, starts)
 
     def _to_run(self, graph: GraphDef) -> tuple[GraphDef, dict[str, Any], list[str], dict[str, Any]]:
-        """Return a graph that can run, with contents made up, and what is asked for: feeds, fetches, variables."""
+        """Return a graph that can run, with made-up feeds, its fetches, and made-up variables."""
         runnable = with_seeds(with_variables(graph, self._loaded.captured))
         fetches = [*tensor_names(self._read.translation.body, self._read.translation.results), *self._read.targets]
         return runnable, made_up_feeds(self._read.fed), fetches, made_up_variables(runnable)
 
     def measure_costs(self) -> Prices:
-        """Raise UnsupportedError: nodes are not timed one by one."""
+        """Raise UnsupportedError, because nodes cannot be timed one by one."""
         raise UnsupportedError("nodes of TensorFlow cannot be timed one by one; price them by --costs eager or fused")

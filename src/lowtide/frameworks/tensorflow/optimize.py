@@ -1,4 +1,4 @@
-"""A graph of TensorFlow within its devices: Grappler's levels, or a plan for a budget."""
+"""Optimize a graph by a level of Grappler, or plan it for a budget."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from lowtide.core.effort import EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.techniques import Techniques
 from lowtide.engine.offload import Host
-from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
@@ -16,33 +16,32 @@ from lowtide.frameworks.tensorflow.grappler import DEFAULT_SCOPE
 from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK
-from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED, node_of
+from lowtide.frameworks.tensorflow.rewrites.edited_nodes import RECOMPUTED, node_of
 
-_MEANS: Techniques = frozenset({"reorder", "share", "recompute"})
+_TECHNIQUES: Techniques = frozenset({"reorder", "share", "recompute"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizedGraph:
-    """What `optimize` did, by the names of nodes."""
+    """An optimized graph, and its changes by name."""
 
     graph: Any
-    """The graph, of the kind that was given."""
+    """The graph, as the kind of object that was given."""
     recomputed: tuple[str, ...]
     """Nodes with a copy `Recomputed/NAME`."""
     swapped: tuple[tuple[str, int], ...]
-    """Inputs that come back from the host, as (node, which of its inputs)."""
+    """Inputs that are swapped, as (node, index of the input)."""
     accumulated: tuple[str, ...]
-    """Sums that add one value after the other."""
+    """Sums that were rewritten to accumulations."""
     relaxed: tuple[str, ...]
-    """Assignments that need no pinned memory."""
+    """Assignments that do not need pinned memory."""
     before_bytes: Mapping[str, int]
-    """The peak by device: Grappler's estimate at a level; within a budget, that of nodes as they are ready."""
+    """Peaks by device: Grappler's estimate, or with a budget the baseline's peak."""
     after_bytes: Mapping[str, int]
-    """The same afterwards."""
+    """The peak by device after."""
     left_alone: str | None = None
-    """Why the graph stays as it is within a budget, in one sentence; None where it does not."""
+    """Why a budget needs no plan; None if the plan was applied."""
     result: Result | None
-    """The plan within a budget, with its bounds."""
 
 
 def optimize(
@@ -61,31 +60,28 @@ def optimize(
     host: Host | None = None,
     effort: EffortName = "fast",
 ) -> OptimizedGraph:
-    """Do what TensorFlow's memory optimizer does at a level ("heuristics" by default), or plan within a budget.
+    """Run a level of Grappler's memory optimizer ("heuristics" by default), or plan for a budget.
 
-    Levels: no; default (scheduling and swapping); manual (what `_recompute_hint` and `_swap_to_host` say); swapping;
-    recomputation; scheduling; heuristics (all). `scope` names what may read recomputed values. A copy waits for what
-    runs right before its first reader in the simulated schedule. Of nothing, all and the useful groups of nodes, and
-    of what Grappler itself would do, that is computed again with which Grappler's estimate is least. "original:LEVEL"
-    carries out Grappler's own rules to the letter. `devices` says what devices hold ({"/gpu:0": "4 GiB"}); without it
-    nothing is swapped or accumulated but what is hinted. `seconds` says what nodes take, estimated from bytes by
-    default.
-    With `budget`, in bytes or percent, nodes are ordered and run again as the budgeted planner chooses, and every op
-    waits for the one before it; see `lowtide.minimize`. Where TensorFlow keeps the budget in its own order, by a
-    simulation of its executor, the graph stays as it is, and `left_alone` says so. With a `host` beside, what is read
-    again late may be copied there and back: `swap_out_NAME_OUTPUT`, `swap_in_NAME_OUTPUT`.
-    Other arguments and the errors are those of `TensorflowModel`; UsageError for a level and a budget at once, and for
-    a host without a budget.
+    Levels: no; default (scheduling and swapping); manual (`_recompute_hint` and `_swap_to_host`); swapping;
+    recomputation; scheduling; heuristics (all). Nodes in `scope` may read recomputed values. Of several sets of copies,
+    the one with the lowest estimated peak is used. "original:LEVEL" follows Grappler exactly. `devices` are capacities
+    ({"/gpu:0": "4 GiB"}); without them, only hinted values are swapped. `seconds` are costs by node.
+
+    With `budget`, in bytes or percent, `lowtide.minimize` chooses order and recomputation, and with a `host` offloads.
+    If TensorFlow meets the budget on its own, by a simulation, the graph stays unchanged.
+
+    Other arguments and errors are those of `TensorflowModel`. Raises UsageError for a level together with a budget, and
+    for a host without a budget.
     """
     if level is not None and budget is not None:
-        raise UsageError("a level and a budget at once; a budget goes beyond the levels, so name one of both")
+        raise UsageError("both a level and a budget are given; give only one")
     if host is not None and budget is None:
-        raise UsageError("a host is for a budget, as levels know a GPU's own; give a budget, or leave the host out")
+        raise UsageError("a host needs a budget; give a budget, or leave out the host")
     model = TensorflowModel(
         graph, dims, shapes=shapes, feeds=feeds, fetches=fetches, devices=devices, signature=signature
     )
     if budget is not None:
-        return _within(model, budget, effort, host)
+        return _planned(model, budget, effort, host)
     changes = model.at_level(level or "heuristics", scope, seconds)
     return OptimizedGraph(
         graph=model.with_nodes(changes.nodes),
@@ -99,30 +95,29 @@ def optimize(
     )
 
 
-def _within(model: TensorflowModel, budget: str | int, effort: EffortName, host: Host | None) -> OptimizedGraph:
+def _planned(model: TensorflowModel, budget: str | int, effort: EffortName, host: Host | None) -> OptimizedGraph:
     model = model if host is None else model.with_host(host)
-    means = _MEANS if host is None else _MEANS | {"offload"}
-    result = find_plan(model.graph, PlanSettings(budget=budget, techniques=means, effort=effort))
+    techniques = _TECHNIQUES if host is None else _TECHNIQUES | {"offload"}
+    result = plan_best_form(model, PlanSettings(budget=budget, techniques=techniques, effort=effort))
     allowed = result.budget.allowed[model.graph.spaces[0].name]
-    alone = model.reason_to_keep(result.plan, allowed)
-    planned = model.planned_graph(result.plan) if alone is None else model.untouched_graph
-    names = (node.name for node in planned.nodes if node.name.startswith(RECOMPUTED))
+    reason = model.reason_to_keep(result.plan, allowed)
+    applied = model.planned_graph(result.plan) if reason is None else model.untouched_graph
+    names = (node.name for node in applied.nodes if node.name.startswith(RECOMPUTED))
     return OptimizedGraph(
-        graph=model.object_of(planned),
+        graph=model.object_of(applied),
         recomputed=tuple(dict.fromkeys(name.removeprefix(RECOMPUTED) for name in names)),
-        swapped=tuple(_swapped(planned)),
+        swapped=tuple(_swapped(applied)),
         accumulated=(),
         relaxed=(),
         before_bytes=result.baseline_peak_bytes,
         after_bytes=result.peak_bytes,
-        left_alone=alone,
+        left_alone=reason,
         result=result,
     )
 
 
-def _swapped(planned: GraphDef) -> Iterator[tuple[str, int]]:
-    """Yield the inputs that read what came back from the host."""
-    back = {node.name for node in planned.nodes if node.op == COPY_BACK}
-    for node in planned.nodes:
+def _swapped(applied: GraphDef) -> Iterator[tuple[str, int]]:
+    back = {node.name for node in applied.nodes if node.op == COPY_BACK}
+    for node in applied.nodes:
         reads = (text for text in node.inputs if not text.startswith("^"))
         yield from ((node.name, number) for number, text in enumerate(reads) if node_of(text) in back)

@@ -1,4 +1,4 @@
-"""The passes of Grappler's memory optimizer over the nodes of a graph, one after the other."""
+"""The passes of Grappler's memory optimizer on the nodes of a graph."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,33 +12,39 @@ from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.tensorflow.graphs.attributes import of_bool
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.grappler import LevelName, estimated_pressure, optimize_memory
-from lowtide.frameworks.tensorflow.grappler.allocator_constraints import relaxed_assignments
-from lowtide.frameworks.tensorflow.grappler.groups import bytes_saved, candidate_ops, recompute_groups, target_ops
-from lowtide.frameworks.tensorflow.grappler.kinds import CHEAP_KINDS, CHEAP_KINDS_TODAY
+from lowtide.frameworks.tensorflow.grappler.accumulate import sums_near_capacity
 from lowtide.frameworks.tensorflow.grappler.levels import MOST_ROUNDS, RECOMPUTING, SCHEDULING, SWAPPING
-from lowtide.frameworks.tensorflow.grappler.nodes import nodes_of
-from lowtide.frameworks.tensorflow.grappler.sums import sums_near_capacity
-from lowtide.frameworks.tensorflow.grappler.swap_choice import Skipped, choose_swaps
-from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Swap, make_swaps
+from lowtide.frameworks.tensorflow.grappler.nodes import CHEAP_KINDS, CHEAP_KINDS_TODAY, nodes_of, relaxed_assignments
+from lowtide.frameworks.tensorflow.grappler.recompute import bytes_saved, candidate_ops, recompute_groups, target_ops
+from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Skipped, Swap, choose_swaps, make_swaps
 from lowtide.frameworks.tensorflow.operators.ops import spec_of
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, body_of_graph
 from lowtide.frameworks.tensorflow.reading.devices import Devices
 from lowtide.frameworks.tensorflow.reading.node_graph import hints_of, node_graph
-from lowtide.frameworks.tensorflow.rewrites.accumulate import accumulate_in_nodes
-from lowtide.frameworks.tensorflow.rewrites.edited import EditedNodes
-from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED, SWAPPED_IN, SWAPPED_OUT, node_of
-from lowtide.frameworks.tensorflow.rewrites.recompute import recompute_as_grappler, recompute_late
-from lowtide.frameworks.tensorflow.rewrites.swap import SwappedInput, add_swap
-from lowtide.frameworks.tensorflow.shapes.sizes import Shapes, Sizes, output_types
+from lowtide.frameworks.tensorflow.rewrites.edited_nodes import (
+    RECOMPUTED,
+    SWAPPED_IN,
+    SWAPPED_OUT,
+    EditedNodes,
+    node_of,
+)
+from lowtide.frameworks.tensorflow.rewrites.memory_rewrites import (
+    SwappedInput,
+    accumulate_in_nodes,
+    add_swap,
+    recompute_as_grappler,
+    recompute_late,
+)
+from lowtide.frameworks.tensorflow.shapes import Shapes, Sizes, output_types
 
 RELAXED = "_grappler_relax_allocator_constraints"
 _ACCUMULATE = "AssignAdd"
-_SHARE, _MOST_PLANNED = "80%", 10_000
+_BUDGET, _MOST_PLANNED_OPS = "80%", 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What is known of a graph beside its nodes."""
+    """Data of nodes: sizes, devices, feeds, costs."""
 
     where: str
     sizes: Sizes
@@ -46,11 +52,11 @@ class Situation:
     devices: Devices
     fed: Sequence[str] = ()
     seconds: Mapping[str, float] | None = None
-    """What nodes take; estimated from bytes where it is None."""
+    """Seconds per node; if None, estimated from bytes."""
 
 
 class Passes:
-    """A graph while the passes of a level change it."""
+    """A graph that the passes of a level change."""
 
     def __init__(self, nodes: Sequence[NodeDef], situation: Situation, scope: str) -> None:
         self.nodes = EditedNodes(nodes)
@@ -65,20 +71,20 @@ class Passes:
         self._seconds = dict(situation.seconds or {})
         self._skipped: set[str] = set()
         self._nodes = nodes
-        self._known: dict[tuple[int, str, bool], tuple[NodeBody, Graph]] = {}
+        self._graphs: dict[tuple[int, str, bool], tuple[NodeBody, Graph]] = {}
 
-    def again(self) -> "Passes":
-        """Return work on the same graph as it was at first; what is known of that is not found again."""
+    def restarted(self) -> "Passes":
+        """Return passes on the original nodes, with cached graphs."""
         made = Passes(self._nodes, self._situation, self._scope)
-        made._known = {key: known for key, known in self._known.items() if not key[0]}
+        made._graphs = {key: each for key, each in self._graphs.items() if not key[0]}
         return made
 
     def estimate(self, device: str) -> int:
-        """Return Grappler's estimate of the peak on a device, in bytes."""
+        """Return Grappler's estimate of a device's peak, in bytes."""
         return estimated_pressure(self._graph(device)[1], 0, 0).excess_bytes
 
     def worth_recomputing(self) -> tuple[set[str], set[str]]:
-        """Return the nodes of all groups that keep less for their copies than these free, and those of all groups."""
+        """Return the nodes of the groups that save memory if recomputed, and of all groups."""
         body, graph = self._graph(self.devices[0])
         neighbors = nodes_of(graph)
         targets = target_ops(graph, self._scope)
@@ -89,11 +95,11 @@ class Passes:
         return {names[op] for each in useful for op in each.ops}, {names[op] for each in groups for op in each.ops}
 
     def optimize(self, level: LevelName, device: str, recomputed: set[str] | None, *, is_first: bool) -> None:
-        """Carry out what lowtide's passes choose for a device; recomputation is for all devices at once."""
+        """Run lowtide's passes for a device; recomputation covers all devices at once."""
         body, graph = self._graph(device)
         hints = hints_of(body, self._situation.fed)
         if not recomputed and recomputed is not None and graph.spaces[0].capacity_bytes is None and not hints.swap:
-            return  # nothing limits the device, and nobody asks for anything
+            return  # no capacity and no hints
         if recomputed is not None:
             hints = replace(hints, recompute=frozenset(recomputed))
         done = optimize_memory(
@@ -109,37 +115,35 @@ class Passes:
         if done.recomputed:
             order: list[int] = done.plan.order().tolist()
             self.recomputed += recompute_late(self.nodes, [done.graph.op_names[op] for op in order])
-            self._know_copies(self.recomputed)
+            self._add_copies(self.recomputed)
         for swap in done.swapped:
             if self._swap(swap, done.graph):
                 self._hold_back(swap.op, done.graph)
 
     def recompute_any_kind(self) -> bool:
-        """Copy nodes of any kind that the gradients shall read again late, as the budgeted planner chooses them.
+        """Recompute nodes of any kind, planned for 80 % of the peak; return whether there are any.
 
-        Returns whether there is any. It plans for four fifths of the peak in the simulated schedule. Nothing is done
-        where there are no gradients, or copies already, nor for more than 10,000 nodes, where planning takes longer
-        than all else.
+        Graphs without gradients, with copies, or over 10,000 nodes stay unchanged.
         """
         body, graph = self._graph(self.devices[0])
         targets = target_ops(graph, self._scope)
         has_copies = any(name.startswith(RECOMPUTED) for name in graph.op_names)
-        if not any(targets) or graph.n_ops > _MOST_PLANNED or has_copies:
+        if not any(targets) or graph.n_ops > _MOST_PLANNED_OPS or has_copies:
             return False
         fed = hints_of(body, self._situation.fed).fed
         pure = [
             bool(may) and not target and name not in fed
             for may, target, name in zip(graph.pure, targets, graph.op_names, strict=True)
         ]
-        settings = PlanSettings(budget=_SHARE, techniques=frozenset({"recompute"}), effort="fast", addresses=False)
+        settings = PlanSettings(budget=_BUDGET, techniques=frozenset({"recompute"}), effort="fast", addresses=False)
         plan = find_plan(replace(graph, pure=np.asarray(pure)), settings).plan
         order: list[int] = plan.order().tolist()
         self.recomputed += recompute_late(self.nodes, [graph.op_names[op] for op in order])
-        self._know_copies(self.recomputed)
+        self._add_copies(self.recomputed)
         return bool(self.recomputed)
 
     def optimize_as_grappler(self, level: LevelName, device: str, *, is_first: bool) -> None:
-        """Carry out what Grappler's passes choose for a device, to the letter."""
+        """Run the passes for a device exactly as Grappler."""
         if is_first and level in RECOMPUTING:
             self._recompute_as_grappler(level)
         capacity = next(space.capacity_bytes for space in self._situation.devices.spaces if space.name == device)
@@ -158,27 +162,22 @@ class Passes:
                 break
 
     def relax(self) -> None:
-        """Mark the assignments whose result may lie in any memory of their device."""
+        """Mark the assignments that do not need pinned memory."""
         _, graph = self._graph(self.devices[0])
         self.relaxed = relaxed_assignments(graph, nodes_of(graph))
         for name in self.relaxed:
             self.nodes.set_attribute(name, RELAXED, of_bool(True))
 
     def _graph(self, device: str, *, may_all_rerun: bool = False) -> tuple[NodeBody, Graph]:
-        """Return the nodes as they are now, and their graph with the memory of a device first."""
+        """Return the current nodes, and their graph with `device` as its first space."""
         key = (self.nodes.edits, device, may_all_rerun)
-        if key not in self._known:
+        if key not in self._graphs:
             body = body_of_graph(self.nodes.finish(), self._situation.where)
             graph = node_graph(
-                body,
-                self._sizes,
-                self._situation.devices,
-                device,
-                seconds=self._seconds,
-                may_all_rerun=may_all_rerun,
+                body, self._sizes, self._situation.devices, device, seconds=self._seconds, may_all_rerun=may_all_rerun
             )
-            self._known[key] = (body, graph)
-        return self._known[key]
+            self._graphs[key] = (body, graph)
+        return self._graphs[key]
 
     def _recompute_as_grappler(self, level: LevelName) -> None:
         body, graph = self._graph(self.devices[0], may_all_rerun=True)
@@ -190,7 +189,7 @@ class Passes:
             ([graph.op_names[op] for op in group.ops], [graph.op_names[op] for op in group.targets]) for group in groups
         ]
         self.recomputed += recompute_as_grappler(self.nodes, body, named)
-        self._know_copies(self.recomputed)
+        self._add_copies(self.recomputed)
 
     def _swap_as_grappler(self, level: LevelName, device: str, capacity: int | None) -> None:
         body, graph = self._graph(device)
@@ -218,25 +217,22 @@ class Passes:
             self._seconds[node.name] = seconds / len(steps)
         self.accumulated.append(name)
 
-    def _know_copies(self, names: Iterable[str]) -> None:
+    def _add_copies(self, names: Iterable[str]) -> None:
         for name in names:
             for port, _ in enumerate(output_types(self.nodes.node(name))):
                 self._sizes[f"{RECOMPUTED}{name}", port] = self._sizes.get((name, port))
             self._seconds[f"{RECOMPUTED}{name}"] = self._seconds.get(name, 0.0)
 
     def _hold_back(self, reader: OpId, graph: Graph) -> None:
-        """Make what comes next in the schedule on the device of a reader wait for it.
-
-        Beyond Grappler: TensorFlow goes on with what is ready while a value is on its way back, and so would keep what
-        its reader would free.
-        """
+        """Make the next op on the device wait for the reader of a swapped value, so that the reader's inputs are freed
+        early."""
         for op in range(reader + 1, graph.n_ops):
             if graph.devices[op] == graph.devices[reader] and graph.reads[op].size:
                 self.nodes.wait_for(graph.op_names[op], graph.op_names[reader])
                 break
 
     def _swap(self, swap: Swap, graph: Graph) -> bool:
-        """Add a swap, unless it is there or its input is a reference."""
+        """Add a swap, unless it exists or its input is a reference; return whether it was added."""
         name = graph.op_names[swap.op]
         number = swap.read + (self.nodes.node(name).op == _ACCUMULATE)
         spec = spec_of(self.nodes.node(name).op)
@@ -262,7 +258,7 @@ class Passes:
 
 
 def _later(level: LevelName) -> LevelName:
-    """Return what is left of a level for the second device and those after it."""
+    """Return the level for all devices after the first."""
     if level == "heuristics":
         return "default"
     return "no" if level == "recomputation" else level

@@ -1,4 +1,4 @@
-"""GraphDefs become graphs: what is asked of them, the bytes of their outputs, their nodes."""
+"""Read a GraphDef into a lowtide graph."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.operators.kinds import PLACEHOLDERS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph, refuse_v1
 from lowtide.frameworks.tensorflow.reading.devices import Devices, devices_of
-from lowtide.frameworks.tensorflow.reading.translate import Asked, Known, translate
-from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
-from lowtide.frameworks.tensorflow.shapes.infer import infer_shapes
-from lowtide.frameworks.tensorflow.shapes.sizes import (
+from lowtide.frameworks.tensorflow.reading.translate import translate
+from lowtide.frameworks.tensorflow.reading.translation import Asked, Known, TensorflowTranslation
+from lowtide.frameworks.tensorflow.shapes import (
     Shapes,
     Sizes,
     bytes_by_output,
+    infer_shapes,
     is_full,
     known_shapes,
     output_types,
@@ -29,29 +29,29 @@ Fed = dict[str, tuple[int, Shape]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a caller says of a graph."""
+    """Feeds, fetches, sizes and devices that the caller gives."""
 
     feeds: Sequence[str] = ()
-    """Outputs that come from outside, beside placeholders."""
+    """Outputs that the caller provides, besides placeholders."""
     fetches: Sequence[str] = ()
-    """What is wanted: outputs, and nodes that must run; none stands for what nothing reads."""
+    """Outputs to return and nodes to run; by default, everything that no node reads."""
     shapes: Mapping[str, Sequence[int]]
     """Shapes by output: "x" or "x:1"."""
     dims: Mapping[str, int]
-    """Single sizes of placeholders: "x.0"."""
+    """Single sizes of placeholders, such as "x.0"."""
     devices: Mapping[str, str | int]
-    """What devices can hold, in bytes."""
+    """Capacities in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadGraph:
-    """A graph that was read."""
+    """A graph with its sizes, feeds and devices."""
 
     translation: TensorflowTranslation
     fed: Fed
-    """What comes from outside."""
+    """Outputs that the caller provides."""
     targets: Sequence[str]
-    """Nodes without outputs that are to run."""
+    """Fetched nodes without outputs."""
     shapes: Shapes
     sizes: Sizes
     devices: Devices
@@ -61,8 +61,8 @@ class ReadGraph:
 def read_graph(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     """Read a GraphDef into a graph.
 
-    Raises MalformedInputError for a broken one, UsageError for feeds, fetches, shapes and dims that fit nothing,
-    UnsupportedError for placeholders without sizes, and where what is asked for needs control flow of TensorFlow 1.
+    Raises MalformedInputError for a broken graph, UsageError for names that match nothing, UnsupportedError for
+    placeholders without sizes and for control flow of TensorFlow 1.
     """
     with named_errors(where):
         return _read(graph, request, where)
@@ -70,7 +70,7 @@ def read_graph(graph: GraphDef, request: Request, where: str) -> ReadGraph:
 
 def _read(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     if not graph.nodes:
-        raise InputError(f"{where}: the graph has no nodes, so that there is nothing to plan; is this a GraphDef?")
+        raise InputError(f"{where}: the graph has no nodes; check that this is a GraphDef")
     body = body_of_graph(graph.nodes, where)
     asked = _asked(body, request)
     needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
@@ -106,10 +106,10 @@ def _asked(body: NodeBody, request: Request) -> Asked:
     return Asked(fed=fed, results=results, targets=targets)
 
 
-def _named(body: NodeBody, name: str, what: str) -> Port:
+def _named(body: NodeBody, name: str, role: str) -> Port:
     node = name.partition(":")[0]
     if node not in body.places:
-        raise UsageError(f"{what} {name!r} names no node of the graph; give names like NODE or NODE:0")
+        raise UsageError(f"{role} {name!r} is not a node of the graph; give names like NODE or NODE:0")
     return body.port(name)
 
 
@@ -127,7 +127,7 @@ def _shapes(
     ]
     if free:
         raise UnsupportedError(_free_line(where, free, shapes))
-    is_bound = bool(request.dims or request.shapes)  # then what is recorded may be known better
+    is_bound = bool(request.dims or request.shapes)  # inference may then improve recorded shapes
     missing = any(
         needed[place] and ((node.name, port) not in shapes or (is_bound and not is_full(shapes[node.name, port])))
         for place, node in enumerate(graph.nodes)
@@ -144,7 +144,7 @@ def _free_line(where: str, names: Sequence[str], shapes: Mapping[tuple[str, int]
         if sizes is None
         else " ".join(f"--dim {name}.{place}=SIZE" for place, size in enumerate(sizes) if size < 0)
     )
-    return f"{where}: {len(names)} placeholders have no full shape, {name!r} first; give it: {how}"
+    return f"{where}: {len(names)} placeholders have no full shape, {name!r} first; give its sizes: {how}"
 
 
 def _bind(body: NodeBody, shapes: dict[tuple[str, int], Shape], dims: Mapping[str, int]) -> None:
@@ -152,12 +152,12 @@ def _bind(body: NodeBody, shapes: dict[tuple[str, int], Shape], dims: Mapping[st
         node, _, place = name.rpartition(".")
         sizes = shapes.get((node, 0)) if node in body.places else None
         if sizes is None or not place.isdigit() or int(place) >= len(sizes):
-            raise UsageError(f"{name!r} is no dimension of a placeholder; write NODE.PLACE, like x.0")
+            raise UsageError(f"{name!r} is not a dimension of a placeholder; write NODE.INDEX, like x.0")
         if sizes[int(place)] not in (-1, size):
             raise UsageError(f"{name!r} is {sizes[int(place)]} in the graph and cannot be {size}")
         shapes[node, 0] = (*sizes[: int(place)], size, *sizes[int(place) + 1 :])
 
 
 def tensor_names(body: NodeBody, ports: Iterable[Port]) -> list[str]:
-    """Return outputs as TensorFlow names them."""
+    """Return the names of outputs in TensorFlow."""
     return [f"{body.nodes[node].name}:{port}" for node, port in ports]

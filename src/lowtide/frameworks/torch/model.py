@@ -31,8 +31,12 @@ from lowtide.frameworks.torch.measure.measure_captured import check_real, measur
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
+    Chunking,
+    chunk_module,
+    chunk_module_in_two_passes,
+)
 from lowtide.frameworks.torch.rewrites.chunks.rounding import largest_difference
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking, split_again, split_updates
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,19 +99,21 @@ class TorchModel(Model):
     def make_form(self, name: FormName, *, exact: bool) -> TorchForm | None:
         """Return the program with its largest products and updates in chunks of rows.
 
-        The form in finer chunks computes rows of some products twice, see `split_again`.
+        The form in finer chunks computes rows of some products twice, see `chunk_module_in_two_passes`.
         """
         if name == "in finest chunks":
             return None
         chunking = self._chunking if exact else self._chunking.to_rounding()
-        split = (split_updates if name == "in chunks" else split_again)(self.captured, chunking)
-        if split is None:
+        rewrite = chunk_module if name == "in chunks" else chunk_module_in_two_passes
+        chunked = rewrite(self.captured.graph_module, self.captured.inputs, chunking)
+        if chunked is None:
             return None
-        self._skipped[exact] = tuple(split.left_whole)
-        if split.captured is None:
+        self._skipped[exact] = chunked.left_whole
+        captured = chunked.captured(self.captured)
+        if captured is None:
             return None
-        module = split.captured.graph_module
-        captured = replace(split.captured, graph_module=outline_chunks(module) if chunking.fused else module)
+        if chunking.fused:
+            captured = replace(captured, graph_module=outline_chunks(captured.graph_module))
         reading = self._read(captured)
         return TorchForm(name, self._with_host_added(reading.graph), exact, reading=reading)
 
@@ -204,7 +210,7 @@ class TorchModel(Model):
                 self.captured, self.captured.run_original, keep_results=True, last_digits=True
             ).results
             usual = largest_difference(original.results, nudged)
-            difference = replace(difference, is_rounding=difference.is_usual(usual))
+            difference = replace(difference, is_rounding=difference.is_within_noise(usual))
         return Measurement(
             before_bytes=before.peak_bytes,
             after_bytes=after.peak_bytes,

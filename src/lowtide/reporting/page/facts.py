@@ -25,7 +25,7 @@ MOST_COLUMNS = 4096
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
-    """A plan beside the untouched program. Byte figures leave persistent buffers out, as everywhere."""
+    """A plan beside the unmodified program. Byte figures leave persistent buffers out, as everywhere."""
 
     graph: Graph
     plan: Plan
@@ -36,7 +36,7 @@ class Facts:
     """Why the budget is not met, in one sentence."""
     measured: Measurement | None = None
     frontier: Frontier | None = None
-    untouched: Graph
+    unmodified: Graph
     """The program as it stands; another graph where the plan is for the program in chunks."""
 
     @classmethod
@@ -49,7 +49,7 @@ class Facts:
         result: Result | None = None,
         measured: Measurement | None = None,
         frontier: Frontier | None = None,
-        untouched: Graph | None = None,
+        unmodified: Graph | None = None,
     ) -> "Facts":
         """Gather facts; without prices the graph's own costs are taken, without a result the spaces' capacities."""
         limits = {space.name: space.capacity_bytes for space in graph.spaces}
@@ -61,25 +61,25 @@ class Facts:
             shortfall=None if result is None else describe_missed(result) or None,
             measured=measured,
             frontier=frontier,
-            untouched=untouched or graph,
+            unmodified=unmodified or graph,
         )
 
     @cached_property
     def baseline(self) -> Plan:
-        """The untouched program."""
-        return Plan.baseline(self.untouched)
+        """The unmodified program."""
+        return Plan.baseline(self.unmodified)
 
     @property
     def in_chunks(self) -> bool:
         """Whether the plan is for the program in chunks."""
-        return self.untouched is not self.graph
+        return self.unmodified is not self.graph
 
     @cached_property
     def over_time(self) -> list[tuple[MemoryOverTime, MemoryOverTime]]:
-        """Per memory space, the untouched program and the plan, on the same columns."""
-        n_runs = max(self.untouched.n_ops, len(self.plan.order()))
+        """Per memory space, the unmodified program and the plan, on the same columns."""
+        n_runs = max(self.unmodified.n_ops, len(self.plan.order()))
         grain = runs_per_column(n_runs, MOST_COLUMNS)
-        plans = ((self.untouched, self.baseline), (self.graph, self.plan))
+        plans = ((self.unmodified, self.baseline), (self.graph, self.plan))
         first, second = (
             [memory_over_time(graph, plan, k, grain) for k in range(len(self.graph.spaces))] for graph, plan in plans
         )
@@ -87,7 +87,7 @@ class Facts:
 
     @cached_property
     def baseline_peak_bytes(self) -> dict[str, int]:
-        """What the untouched program needs, per space."""
+        """What the unmodified program needs, per space."""
         return {before.space: int(before.live.max(initial=0)) for before, _ in self.over_time}
 
     @cached_property

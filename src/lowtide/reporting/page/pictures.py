@@ -17,7 +17,7 @@ def pictures(facts: Facts) -> dict[str, Any]:
     named = {bar.what for bar in bars}
     for space in spaces:
         named.update(space["before"]["ops"], space["after"]["ops"], (space["rectangles"] or {"op": ()})["op"])
-    graphs = (facts.graph, facts.untouched)
+    graphs = (facts.graph, facts.unmodified)
     sources = (place for graph in graphs for place in zip(graph.op_names, graph.sources, strict=True))
     return {
         "parts": list(PARTS),
@@ -37,7 +37,7 @@ def _space_to_json(facts: Facts, space: SpaceId) -> dict[str, Any]:
     return {
         "name": after.space,
         "runs_per_column": after.runs_per_column,
-        "before": _series(facts.untouched, before, facts.baseline),
+        "before": _series(facts.unmodified, before, facts.baseline),
         "after": _series(facts.graph, after, facts.plan),
         "rectangles": rectangles,
     }

@@ -130,5 +130,5 @@ def test_what_is_no_plain_sum_is_refused(what: str) -> None:
     )
     graph = builder.build()
     assert not can_accumulate(graph, 1)
-    with pytest.raises(UsageError, match="op 's' is no pure sum of buffers of one size"):
+    with pytest.raises(UsageError, match="op 's' is not a pure sum of buffers of one size"):
         accumulate_sums(graph, [1])

@@ -5,14 +5,17 @@ from typing import Any
 import pytest
 
 from lowtide.frameworks.tensorflow.grappler import LevelName, optimize_memory
-from lowtide.frameworks.tensorflow.grappler.accumulate import accumulate_sums
-from lowtide.frameworks.tensorflow.grappler.completion_times import earliest_completion_times
-from lowtide.frameworks.tensorflow.grappler.groups import candidate_ops, recompute_groups, target_ops
-from lowtide.frameworks.tensorflow.grappler.kinds import CHEAP_KINDS
-from lowtide.frameworks.tensorflow.grappler.nodes import nodes_of
-from lowtide.frameworks.tensorflow.grappler.sums import sums_near_capacity
-from lowtide.frameworks.tensorflow.grappler.swap_choice import Skipped, choose_swaps
-from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Swap, make_swaps
+from lowtide.frameworks.tensorflow.grappler.accumulate import accumulate_sums, sums_near_capacity
+from lowtide.frameworks.tensorflow.grappler.nodes import CHEAP_KINDS, nodes_of
+from lowtide.frameworks.tensorflow.grappler.recompute import candidate_ops, recompute_groups, target_ops
+from lowtide.frameworks.tensorflow.grappler.swaps import (
+    PCIE_BYTES_PER_SECOND,
+    Skipped,
+    Swap,
+    choose_swaps,
+    earliest_completion_times,
+    make_swaps,
+)
 from tests.oracles.grappler_records import graph_of, hints_of, pressure_in, records, source
 
 Nodes = dict[str, tuple[str, list[str]]]

@@ -1,4 +1,4 @@
-"""One example program for every rewrite: small, with what the rewrite applies to and what it must leave alone."""
+"""One example program for each rewrite, with places to rewrite and places to leave unchanged."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,47 +11,49 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.aot_autograd import merge_common_subexpressions
+from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.outlined import hold
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
-from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, ProductsByRows
-from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
-from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
-from lowtide.frameworks.torch.rewrites.chunks.regions import find_regions
-from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import ChunkedModule, Chunking, chunk_module
+from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, ChunkSizes, RecomputeRows
+from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
+from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates, find_update_regions
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
-from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
+from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents
 from lowtide.frameworks.torch.rewrites.rewrite import MADE_BY, Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
-from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
-from lowtide.frameworks.torch.rewrites.save_masks_as_bytes import SaveMasksAsBytes
+from lowtide.frameworks.torch.rewrites.saved_values import (
+    SaveInputsFlat,
+    SaveMasksAsBytes,
+    TakeInputsFlat,
+    TakeMasksAsBytes,
+)
 from lowtide.frameworks.torch.rewrites.table import REWRITES
-from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
-from lowtide.frameworks.torch.rewrites.take_masks_as_bytes import TakeMasksAsBytes
 
 aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
 class Example:
-    """A rewrite and a program; what an input is called in the function, its placeholder is, with `_1` behind."""
+    """A rewrite and a program. Placeholders have the names of the function's parameters, with the suffix `_1`."""
 
     rewrite: Rewrite[Any]
     module: GraphModule
     given: dict[str, torch.Tensor]
-    """What the inputs hold, by placeholder."""
+    """The inputs, by placeholder."""
     differ: frozenset[int] = field(default_factory=frozenset[int])
-    """The outputs whose bits may differ, as the rewrite says itself."""
+    """Positions of outputs that are equal up to rounding only."""
 
 
 def trace(function: Callable[..., Any], *inputs: torch.Tensor) -> GraphModule:
-    """Trace a function as it is written, in-place operations included."""
+    """Trace a function, including in-place ops."""
     return make_fx(function, tracing_mode="fake")(*inputs)
 
 
 def example(name: str) -> Example:
-    """Return the example of a rewrite, the same each time."""
+    """Return the example of a rewrite, built from the same random numbers each time."""
     torch.manual_seed(0)
     return _EXAMPLES[name]()
 
@@ -129,12 +131,12 @@ def _in_chunks() -> Example:
     tokens = torch.randint(0, 700, (5,))
     inputs = (torch.randn(700, 512), torch.randn(700, 512), torch.randn(700, 2), torch.randn(2, 512), tokens)
     module = trace(update, *(given := (*inputs, torch.randn(5, 512))))
-    (region,) = find_regions(module.graph)
-    return _of(InChunks(((region, 400),)), module, given)
+    (region,) = find_update_regions(module.graph)
+    return _of(ChunkUpdates(((region, 400),)), module, given)
 
 
 def _loss_gradient() -> Example:
-    """Of four losses, one is small, and the logarithms of another are read later."""
+    """One of four losses is small, and the logarithms of another are read later."""
 
     def losses(large: Any, small: Any, wanted: Any, given: Any) -> Any:
         results: list[Any] = []
@@ -151,7 +153,7 @@ def _loss_gradient() -> Example:
 
 
 def _losses_of_rows() -> Example:
-    """Of five losses, one is small, and one is not summed up."""
+    """One of five losses is small, and one is not reduced."""
 
     def losses(large: Any, small: Any, wanted: Any, weight: Any) -> Any:
         kinds = ((large, None, 1), (large, weight, 1), (large, weight, 2), (large, weight, 0), (small, None, 1))
@@ -162,7 +164,7 @@ def _losses_of_rows() -> Example:
 
 
 def _losses_of_pixels() -> Example:
-    """Of four losses, one is not summed up; one image is ignored in part."""
+    """One of four losses is not reduced. Some pixels are ignored."""
 
     def losses(pixels: Any, wanted: Any, weight: Any) -> Any:
         kinds = ((None, 1), (weight, 1), (weight, 2), (weight, 0))
@@ -173,7 +175,7 @@ def _losses_of_pixels() -> Example:
 
 
 def _mean_losses() -> Example:
-    """Of five gradients, one is of a sum, and one of the losses themselves."""
+    """One of five gradients is that of a sum, and one has no reduction."""
 
     def gradients(given: Any, x: Any, y: Any, elements: Any) -> Any:
         of_mean = aten.mse_loss_backward(given, x, y, 1), aten.huber_loss_backward(given, x, y, 1, 0.5)
@@ -192,7 +194,7 @@ def _mean_losses() -> Example:
 
 
 def _rows_again() -> Example:
-    """What is made of a softmax needs the mean over all rows, and the softmax."""
+    """The last result needs the mean over all rows of a softmax, and the softmax."""
 
     def weigh(x: Any, w: Any) -> Any:
         weights = torch.softmax(torch.mm(x, w), 1)
@@ -200,13 +202,13 @@ def _rows_again() -> Example:
         return loss, (weights * loss).sum(1)
 
     module = trace(weigh, *(inputs := (torch.randn(96, 8), torch.randn(8, 4100))))
-    (_, (refusal,)) = find_products(module.graph)
-    assert refusal.passes is not None
-    return _of(RowsAgain((refusal.passes,)), module, inputs)
+    (_, (refusal,)) = find_product_regions(module.graph)
+    assert refusal.two_passes is not None
+    return _of(RecomputeRows((refusal.two_passes,)), module, inputs)
 
 
 def _products_by_rows() -> Example:
-    """Of three products, one is small, and the softmax of another mixes rows."""
+    """One of three products is small, and the softmax of another mixes rows."""
 
     def heads(x: Any, w: Any, small: Any, wanted: Any, total: Any) -> Any:
         logits = torch.mm(x, w.t())
@@ -221,17 +223,22 @@ def _products_by_rows() -> Example:
 
     inputs = (torch.randn(96, 64), torch.randn(4100, 64), torch.randn(64, 70), torch.randint(0, 9, (96,)))
     module = trace(heads, *(given := (*inputs, torch.tensor(90.0))))
-    ((region,), _) = find_products(module.graph)
-    return _of(ProductsByRows(((region, ChunkSizes(24, Windows(1024))),)), module, given)
+    ((region,), _) = find_product_regions(module.graph)
+    return _of(ChunkProducts(((region, ChunkSizes(24, Windows(1024))),)), module, given)
+
+
+def chunked(captured: Captured, chunking: Chunking | None = None) -> ChunkedModule:
+    """Return a captured program in chunks."""
+    return chunk_module(captured.graph_module, captured.inputs, chunking or Chunking())
 
 
 def lifetimes(module: GraphModule) -> list[tuple[str, Lifetime]]:
-    """Return name and lifetime of all inputs of an example."""
+    """Return the names and lifetimes of all inputs of an example."""
     return [(node.name, Lifetime.INPUT) for node in module.graph.find_nodes(op="placeholder")]
 
 
 def _outlined() -> Example:
-    """The second chunk waits for nothing, the rows of the state are overwritten, and what both have made is read."""
+    """The second chunk does not depend on the first. Rows of the state are overwritten, and all results are read."""
     marked = (aten.empty, aten.slice, aten.mm, aten.sum, aten.copy_, aten.add_)
 
     def in_chunks(x: Any, w: Any, state: Any) -> Any:
@@ -248,7 +255,7 @@ def _outlined() -> Example:
     module = trace(in_chunks, *inputs)
     for node in module.graph.nodes:
         if getattr(node.target, "overloadpacket", None) in marked:
-            node.meta[MADE_BY] = ProductsByRows.name
+            node.meta[MADE_BY] = ChunkProducts.name
     return _of(OutlineChunks(_held), module, inputs)
 
 
@@ -271,7 +278,7 @@ def _twice(x: Any) -> Any:
 
 
 def _stale_views() -> Example:
-    """PyTorch merges the two and leaves the view behind."""
+    """PyTorch merges two ops without updating the view."""
     module = trace(_twice, x := torch.randn(2, 3))
     merge_common_subexpressions(module)
     return _of(REWRITES["follow-views"](), module, [x])
@@ -286,7 +293,7 @@ def _dropout() -> Example:
 
 
 def _joint(x: Any, w: Any, tangents: Any) -> Any:
-    """Forward and backward pass of a dropout and a product, where the forward updates a statistic."""
+    """Forward and backward pass of a dropout and a product."""
     hidden = x.exp()
     kept, mask = aten.native_dropout(hidden, 0.5, True)
     product = kept.mm(w)
@@ -316,7 +323,7 @@ def _snapshots() -> Example:
 
 
 def _checkpointed() -> Example:
-    """The first region's ops run again, but for its draw and what the second takes."""
+    """Recompute the ops of the first checkpoint, except the draw and the result that the second reads."""
     inputs = _joint_inputs()
     module = run_rewrites(trace(_joint, *inputs), [InsertBoundary(1)])
     for node in module.graph.nodes:

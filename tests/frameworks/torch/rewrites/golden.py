@@ -1,4 +1,4 @@
-"""The graphs before and after each rewrite, as text; running this module writes the files anew."""
+"""The graphs before and after each rewrite, as text. Run this module to write the files."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def golden_path(name: str) -> Path:
 
 
 def golden_text(name: str) -> str:
-    """Return the example program of a rewrite before and after it, as planning sees it."""
+    """Return the example program of a rewrite before and after it, as text of a graph."""
     given = example(name)
     before = _text("before", given.module)
     return f"{before}\n{_text('after', run_rewrites(given.module, [given.rewrite]))}"

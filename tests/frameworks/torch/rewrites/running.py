@@ -1,4 +1,4 @@
-"""Running a program for real, and what there is to compare about it."""
+"""Run a program, and compare outputs, inputs and layouts."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,16 +15,16 @@ Form = tuple[torch.dtype, torch.Size, tuple[int, ...]]
 
 @dataclass
 class Layout:
-    """The forms of the tensors that the nodes of a program stand for, and which lie in one storage."""
+    """Dtypes, shapes and strides of the tensors of each node, and the nodes that share a storage."""
 
     forms: dict[str, list[Form]] = field(default_factory=dict[str, list[Form]])
     storages: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Per node, the first nodes that lie in the storages of its tensors."""
+    """For each node, the first nodes that share the storages of its tensors."""
     _first: dict[int, str] = field(default_factory=dict[int, str], repr=False, compare=False)
     _held: list[Any] = field(default_factory=list[Any], repr=False, compare=False)
 
     def add(self, name: str, value: Any) -> None:
-        """Note what a node stands for."""
+        """Add the value of a node."""
         tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
         self._held.append(tensors)
         self.forms[name] = [(tensor.dtype, tensor.shape, tensor.stride()) for tensor in tensors]
@@ -33,7 +33,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run leaves behind."""
+    """The outputs and overwritten inputs of a run."""
 
     outputs: list[Any]
     inputs: dict[str, torch.Tensor]
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def run(module: GraphModule, given: dict[str, torch.Tensor]) -> Outcome:
-    """Run a program on copies of its inputs, from one random state; inputs are given in the form that it takes."""
+    """Run a program on copies of its inputs, viewed with the dtypes and shapes of its placeholders."""
     inputs = {name: tensor.clone() for name, tensor in given.items()}
     layout = Layout()
 
@@ -67,7 +67,7 @@ def run(module: GraphModule, given: dict[str, torch.Tensor]) -> Outcome:
 
 
 def planned_layout(module: GraphModule) -> Layout:
-    """Return what the fake values of a program say."""
+    """Return the layout of the fake values of a program."""
     layout = Layout()
     for node in module.graph.nodes:
         if node.op != "output":

@@ -1,4 +1,4 @@
-"""The contract that every rewrite passes: the program before and after it are run for real and compared."""
+"""The contract of every rewrite: run the programs before and after it, and compare them."""
 
 import ast
 from collections.abc import Callable
@@ -20,12 +20,12 @@ from tests.frameworks.torch.rewrites.running import planned_layout, run
 
 _FOLDER = Path(rewrites.__file__).parent
 _MARKS = ("store-early-values",)
-"""A mark is the value that it is put on; run by PyTorch alone, it is a copy of it."""
+"""Rewrites that insert marks. PyTorch alone runs a mark as a copy."""
 
 every_rewrite = pytest.mark.parametrize("name", REWRITES)
 
 
-def test_the_table_has_every_rewrite_in_the_folder_under_its_name() -> None:
+def test_the_table_names_every_rewrite_in_the_folder() -> None:
     found: set[type[Any]] = set()
     for path in _FOLDER.rglob("*.py"):
         classes = [node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
@@ -37,7 +37,7 @@ def test_the_table_has_every_rewrite_in_the_folder_under_its_name() -> None:
 
 
 @every_rewrite
-def test_a_rewrite_is_a_frozen_dataclass_that_says_where_its_rule_comes_from(name: str) -> None:
+def test_a_rewrite_is_a_frozen_dataclass_with_a_source(name: str) -> None:
     rewrite = example(name).rewrite
     assert is_dataclass(rewrite)
     assert rewrite.source.endswith(".")
@@ -47,7 +47,7 @@ def test_a_rewrite_is_a_frozen_dataclass_that_says_where_its_rule_comes_from(nam
 
 
 @every_rewrite
-def test_looking_for_sites_changes_nothing_and_finds_what_is_there(name: str) -> None:
+def test_sites_are_found_without_changing_the_program(name: str) -> None:
     given = example(name)
     before = str(given.module.graph), planned_layout(given.module)
     assert given.rewrite.sites(given.module)
@@ -55,7 +55,7 @@ def test_looking_for_sites_changes_nothing_and_finds_what_is_there(name: str) ->
 
 
 @every_rewrite
-def test_results_and_overwritten_inputs_have_the_bits_they_had(name: str, digest: Callable[[Any], str]) -> None:
+def test_results_and_overwritten_inputs_have_equal_bits(name: str, digest: Callable[[Any], str]) -> None:
     given = example(name)
     preserves = given.rewrite.preserves
     before = run(given.module, given.given)
@@ -69,7 +69,7 @@ def test_results_and_overwritten_inputs_have_the_bits_they_had(name: str, digest
 
 
 @every_rewrite
-def test_fake_values_lie_in_storages_as_the_real_ones_do(name: str) -> None:
+def test_fake_values_share_storages_as_real_values_do(name: str) -> None:
     given = example(name)
     after = run_rewrites(given.module, [given.rewrite])
     real, fake = run(after, given.given).layout, planned_layout(after)
@@ -78,7 +78,7 @@ def test_fake_values_lie_in_storages_as_the_real_ones_do(name: str) -> None:
 
 
 @every_rewrite
-def test_names_of_nodes_that_a_rewrite_leaves_alone_stay(name: str) -> None:
+def test_unchanged_nodes_keep_their_names(name: str) -> None:
     given = example(name)
     before = {node.name: node.target for node in given.module.graph.nodes}
     after = {node.name: node.target for node in run_rewrites(given.module, [given.rewrite]).graph.nodes}
@@ -92,11 +92,11 @@ def test_the_graph_before_and_after_is_the_golden_one(name: str) -> None:
     assert golden_text(name) == golden_path(name).read_text(encoding="utf-8")
 
 
-def test_there_is_no_golden_text_of_a_rewrite_that_is_gone() -> None:
+def test_every_golden_text_has_a_rewrite() -> None:
     assert {path.stem for path in golden_path("any").parent.glob("*.txt")} == set(REWRITES)
 
 
-def test_saved_values_hold_what_the_forward_pass_read() -> None:
+def test_saved_values_have_the_contents_read_by_the_forward_pass() -> None:
     given = example("save-old-contents")
     held = given.given["state_1"].clone()
     saved = run(run_rewrites(given.module, [given.rewrite]), given.given).outputs[2:]

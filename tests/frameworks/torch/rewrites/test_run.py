@@ -1,4 +1,4 @@
-"""What the runner of rewrites does for them, and what it refuses."""
+"""The runner derives values of new nodes, and refuses broken programs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Edit(Rewrite[Node]):
-    """Any edit of the node of a function."""
+    """An edit of the nodes with a target."""
 
     name = "edit"
     source = "This test."
@@ -38,14 +38,14 @@ class Edit(Rewrite[Node]):
 
 @dataclass(frozen=True)
 class Loose(Edit):
-    """The same by a rewrite that may change forms."""
+    """The same edit, declared to change inputs and outputs."""
 
     preserves = Preserves("everything", inputs=False, outputs=False)
 
 
 @dataclass(frozen=True)
 class Renamed(Rewrite[Node]):
-    """Write a program anew, with a cosine for its sine, under the name of what is left out."""
+    """Replace a sine by a cosine with the name of an erased node."""
 
     name = "renamed"
     source = "This test."
@@ -65,7 +65,7 @@ class Renamed(Rewrite[Node]):
 
 
 def program(x: torch.Tensor, state: torch.Tensor) -> Any:
-    """Overwrite an input, return a view of it, and another result."""
+    """Overwrite an input, and return a view of it and another result."""
     state.add_(x.exp())
     return state.view(-1), x.sin().mul_(2)
 
@@ -87,21 +87,21 @@ def replace_by(target: Any, *more: Any) -> Callable[[GraphModule, Node], object]
     return edit
 
 
-def test_where_no_rewrite_applies_the_program_is_the_one_that_was_given() -> None:
+def test_without_sites_the_program_is_returned_unchanged() -> None:
     module = traced()
     before = str(module.graph), planned_layout(module)
     assert run_rewrites(module, [Edit(aten.cos.default, replace_by(aten.exp.default))]) is module
     assert (str(module.graph), planned_layout(module)) == before
 
 
-def test_new_nodes_get_values_and_what_overwrites_them_lies_in_their_storages() -> None:
+def test_new_nodes_get_values_and_in_place_ops_share_their_storages() -> None:
     module = run_rewrites(traced(), [Edit(aten.sin.default, replace_by(aten.cos.default))])
     given = {"x_1": torch.randn(2, 3), "state_1": torch.randn(2, 3)}
     assert planned_layout(module) == run(module, given).layout
     assert planned_layout(module).storages["mul_"] == ["cos_default"]
 
 
-def test_a_new_node_gets_a_value_under_the_name_of_an_old_one_that_had_none() -> None:
+def test_a_new_node_with_the_name_of_an_old_one_without_value_gets_a_value() -> None:
     module = traced()
     with module.graph.inserting_before(next(iter(module.graph.nodes)).next):
         module.graph.create_node("call_function", pow, (2, 3), name="unknown")
@@ -120,22 +120,22 @@ def test_a_new_node_gets_a_value_under_the_name_of_an_old_one_that_had_none() ->
         (aten.exp.default, lambda module, node: _move_last(module, node), "before it has been defined"),
     ],
 )
-def test_a_rewrite_that_breaks_the_program_is_refused_by_name(target: Any, edit: Any, broken: str) -> None:
+def test_a_rewrite_that_breaks_the_program_is_refused(target: Any, edit: Any, broken: str) -> None:
     with pytest.raises(RewriteError, match=f"'edit' broke the program.*{broken}"):
         run_rewrites(traced(), [Edit(target, edit)])
 
 
-def test_what_a_rewrite_says_that_it_changes_is_not_refused() -> None:
+def test_a_declared_change_is_not_refused() -> None:
     module = run_rewrites(traced(), [Loose(aten.sin.default, replace_by(aten.sum.default))])
     assert planned_layout(module).forms["mul_"] == [(torch.float32, torch.Size([]), ())]
 
 
-def test_even_then_an_input_that_was_overwritten_still_is() -> None:
+def test_inputs_must_stay_overwritten_in_any_case() -> None:
     with pytest.raises(RewriteError, match="no longer overwrites"):
         run_rewrites(traced(), [Loose(aten.add_.Tensor, replace_by(aten.add.Tensor, 1))])
 
 
-def test_real_values_become_fake_ones_in_storages_of_the_same_layout() -> None:
+def test_real_values_become_fake_values_with_the_same_layout() -> None:
     module = traced()
     given = {"x_1": torch.randn(2, 3), "state_1": torch.randn(2, 3)}
     values: dict[str, Any] = {}

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.caffe2.proto.netdef import Argument, NetDef
-from lowtide.frameworks.protobuf.text_read import decoded_text, read_text
+from lowtide.frameworks.protobuf.text import decoded_text, read_text
 
 
 class Arguments:

@@ -8,11 +8,9 @@ from lowtide.core.files import read_bytes
 from lowtide.frameworks.caffe2.nets.arguments import check_op, step_nets
 from lowtide.frameworks.caffe2.proto.netdef import NetDef
 from lowtide.frameworks.content import is_text_net
-from lowtide.frameworks.protobuf.binary_read import read_binary
-from lowtide.frameworks.protobuf.binary_write import write_binary
+from lowtide.frameworks.protobuf.binary import read_binary, write_binary
 from lowtide.frameworks.protobuf.message import deeper
-from lowtide.frameworks.protobuf.text_read import decoded_text, read_text
-from lowtide.frameworks.protobuf.text_write import write_text
+from lowtide.frameworks.protobuf.text import decoded_text, read_text, write_text
 
 NetSource = str | Path | NetDef | Any
 """A path, a NetDef of this package or of caffe2_pb2, or what has a method `Proto` that returns one."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, Arguments, is_text, like, step_nets
 from lowtide.frameworks.caffe2.proto.netdef import NetDef
-from lowtide.frameworks.protobuf.text_write import write_text
+from lowtide.frameworks.protobuf.text import write_text
 
 _LISTS_OF_BLOBS = (
     *("link_internal", "link_external", "backward_link_internal", "backward_link_external"),

@@ -6,9 +6,8 @@ from importlib import import_module
 from typing import Any, cast
 
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.arena.addresses import Key, addresses_from_text
 from lowtide.frameworks.arena.allocator import Arena, native_allocator
-from lowtide.frameworks.arena.runs import PlannedRuns, RunsInArena
+from lowtide.frameworks.arena.runs import Key, PlannedRuns, RunsInArena, addresses_from_text
 from lowtide.frameworks.onnx.loading.load import ADDRESSES, BY_DEFAULT, PLANNED, read_metadata
 from lowtide.frameworks.onnx.running.session import follow_file
 

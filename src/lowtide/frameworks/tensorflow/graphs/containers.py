@@ -1,20 +1,19 @@
-"""What holds graphs: MetaGraphDefs and SavedModels, with what they say is fed and wanted."""
+"""MetaGraphDefs and SavedModels: their graph, feeds and fetches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.wire import BYTES, Content, encode_varint, fields
+from lowtide.frameworks.tensorflow.graphs.messages import field_head, map_entry, named_fields, values
+from lowtide.frameworks.wire import Content
 
 DEFAULT_SIGNATURE = "serving_default"
-TRAIN_OP = "train_op"
-_GRAPH_DEF, _COLLECTION, _SIGNATURE = 2, 4, 5
-_META_GRAPH = 2
+_TRAIN_OP = "train_op"
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Outputs by the names that callers use."""
+    """Names of inputs and outputs, and the tensors they refer to."""
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -22,95 +21,64 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class MetaGraph:
-    """A MetaGraphDef as it was read."""
+    """A MetaGraphDef; `piece` is its message."""
 
     piece: Content
     graph: GraphDef
     signatures: Mapping[str, Signature] = field(default_factory=dict[str, Signature])
     train_ops: tuple[str, ...] = ()
-    """The collection "train_op": what Grappler takes as wanted."""
+    """The collection "train_op"."""
 
     def pieces_with(self, graph: GraphDef) -> list[Content]:
-        """Return what is written with another graph and all else as it is."""
+        """Return the MetaGraphDef with another graph, in pieces."""
         if graph is self.graph:
             return [self.piece]
-        return _replaced(self.piece, _GRAPH_DEF, graph.pieces())
+        return _replaced("MetaGraphDef", self.piece, "graph_def", graph.pieces())
 
 
 def read_meta_graph(piece: Content) -> MetaGraph:
-    """Read a MetaGraphDef; raises WireError for what is none."""
-    graph = GraphDef()
+    """Read a MetaGraphDef; raises WireError for broken content."""
+    graphs = [GraphDef.parse(graph) for graph in values("MetaGraphDef", piece, "graph_def")]
     signatures: dict[str, Signature] = {}
-    train_ops: tuple[str, ...] = ()
-    for number, wire, _, begin, end in fields(piece, 0, len(piece)):
-        if wire != BYTES:
-            continue
-        if number == _GRAPH_DEF:
-            graph = GraphDef.parse(piece[begin:end])
-        elif number == _SIGNATURE:
-            name, value = _entry(piece[begin:end])
-            signatures[name] = _signature(value)
-        elif number == _COLLECTION:
-            name, value = _entry(piece[begin:end])
-            if name == TRAIN_OP:
-                train_ops = tuple(_collected(value))
-    return MetaGraph(piece, graph, signatures, train_ops)
+    for entry in values("MetaGraphDef", piece, "signature_def"):
+        name, value = map_entry("SignatureEntry", entry)
+        signatures[name] = Signature(_tensors(value, "inputs"), _tensors(value, "outputs"))
+    collections = dict(map_entry("CollectionEntry", entry) for entry in values("MetaGraphDef", piece, "collection_def"))
+    node_lists = values("CollectionDef", collections.get(_TRAIN_OP), "node_list")
+    return MetaGraph(
+        piece=piece,
+        graph=graphs[-1] if graphs else GraphDef(),
+        signatures=signatures,
+        train_ops=tuple(node for nodes in node_lists for node in values("NodeList", nodes, "value")),
+    )
 
 
 def meta_graphs_of(saved_model: Content) -> list[MetaGraph]:
-    """Return the meta graphs of a SavedModel; raises WireError for what is none."""
-    return [
-        read_meta_graph(saved_model[begin:end])
-        for number, wire, _, begin, end in fields(saved_model, 0, len(saved_model))
-        if (number, wire) == (_META_GRAPH, BYTES)
-    ]
+    """Return the meta graphs of a SavedModel; raises WireError for broken content."""
+    return [read_meta_graph(piece) for piece in values("SavedModel", saved_model, "meta_graphs")]
 
 
 def saved_model_with(saved_model: Content, meta_graph: list[Content]) -> list[Content]:
-    """Return what is written of a SavedModel whose first meta graph is another one."""
-    return _replaced(saved_model, _META_GRAPH, meta_graph)
+    """Return a SavedModel with another first meta graph, in pieces."""
+    return _replaced("SavedModel", saved_model, "meta_graphs", meta_graph)
 
 
-def _replaced(piece: Content, replaced: int, pieces: list[Content]) -> list[Content]:
-    """Return a message with other content in the first field of a number; later ones of that number stay."""
+def _replaced(kind: str, piece: Content, replaced: str, pieces: list[Content]) -> list[Content]:
+    """Return a message with new content in the first field of a name."""
     written: list[Content] = []
     is_done = False
-    for number, wire, start, _, end in fields(piece, 0, len(piece)):
-        if (number, wire) == (replaced, BYTES) and not is_done:
+    for name, start, _, end in named_fields(kind, piece):
+        if name == replaced and not is_done:
             is_done = True
-            written += (encode_varint(number << 3 | BYTES), encode_varint(sum(map(len, pieces))), *pieces)
+            written += (field_head(kind, name, sum(map(len, pieces))), *pieces)
         else:
             written.append(piece[start:end])
     return written
 
 
-def _signature(piece: Content) -> Signature:
-    maps: dict[int, dict[str, str]] = {1: {}, 2: {}}
-    for number, wire, _, begin, end in fields(piece, 0, len(piece)):
-        if number in maps and wire == BYTES:
-            key, value = _entry(piece[begin:end])
-            for inner, inner_wire, _, at, stop in fields(value, 0, len(value)):
-                if (inner, inner_wire) == (1, BYTES):
-                    maps[number][key] = str(value[at:stop], "utf-8", "replace")
-    return Signature(maps[1], maps[2])
-
-
-def _collected(piece: Content) -> list[str]:
-    """Return the node names of a collection."""
-    return [
-        str(piece[at:stop], "utf-8", "replace")
-        for number, wire, _, begin, end in fields(piece, 0, len(piece))
-        if (number, wire) == (1, BYTES)
-        for inner, inner_wire, _, at, stop in fields(piece, begin, end)
-        if (inner, inner_wire) == (1, BYTES)
-    ]
-
-
-def _entry(piece: Content) -> tuple[str, Content]:
-    name, value = "", piece[:0]
-    for number, wire, _, begin, end in fields(piece, 0, len(piece)):
-        if (number, wire) == (1, BYTES):
-            name = str(piece[begin:end], "utf-8", "replace")
-        elif (number, wire) == (2, BYTES):
-            value = piece[begin:end]
-    return name, value
+def _tensors(signature: Content, name: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in values("SignatureDef", signature, name):
+        key, value = map_entry("TensorInfoEntry", entry)
+        found.update((key, tensor) for tensor in values("TensorInfo", value, "name"))
+    return found

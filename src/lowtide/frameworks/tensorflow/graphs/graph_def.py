@@ -1,21 +1,79 @@
-"""A GraphDef: nodes, a library of functions, and everything else as it was read."""
+"""GraphDefs: nodes, a library of functions, and other fields as they were read."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef, read_function
+from lowtide.frameworks.tensorflow.graphs.messages import encode_field, field_head, named_fields, values
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.wire import BYTES, Content, WireError, encode_varint, fields
+from lowtide.frameworks.wire import Content, WireError
 
-_NODE, _LIBRARY = 1, 2
 Made = TypeVar("Made")
 
 
-class GraphDef:
-    """A graph of TensorFlow without protocol buffers; contents of constants stay where they were read.
+@dataclass(frozen=True, slots=True)
+class FunctionArgument:
+    """One input or output of a function."""
 
-    Two are equal where their bytes are.
-    """
+    name: str
+    type: int
+    """The number of its data type, 0 if a call determines it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDef:
+    """A function of a graph's library. `piece` is its message."""
+
+    piece: Content
+    name: str
+    inputs: tuple[FunctionArgument, ...]
+    outputs: tuple[FunctionArgument, ...]
+    is_stateful: bool
+    nodes: Sequence[NodeDef]
+    results: dict[str, str] = field(default_factory=dict[str, str])
+    """The value of each output: "node:output:0", or an input."""
+    control_results: tuple[str, ...] = ()
+    """Nodes of the body that must run."""
+
+    def with_nodes(self, nodes: Sequence[NodeDef]) -> "FunctionDef":
+        """Return the function with other nodes."""
+        fields = named_fields("FunctionDef", self.piece)
+        kept = [self.piece[start:end] for name, start, _, end in fields if name != "node_def"]
+        made = [encode_field("FunctionDef", "node_def", node.piece) for node in nodes]
+        return read_function(b"".join((*kept, *made)))
+
+
+def read_function(piece: Content) -> FunctionDef:
+    """Read a FunctionDef; raises WireError for broken content."""
+    signature: Content = next(values("FunctionDef", piece, "signature"), b"")
+    returned, controls = (
+        [_text_entry(entry) for entry in values("FunctionDef", piece, name)] for name in ("ret", "control_ret")
+    )
+    return FunctionDef(
+        piece=piece,
+        name=next(values("OpDef", signature, "name"), ""),
+        inputs=_arguments(signature, "input_arg"),
+        outputs=_arguments(signature, "output_arg"),
+        is_stateful=any(values("OpDef", signature, "is_stateful")),
+        nodes=[NodeDef(node) for node in values("FunctionDef", piece, "node_def")],
+        results=dict(returned),
+        control_results=tuple(node for _, node in controls),
+    )
+
+
+def _arguments(signature: Content, name: str) -> tuple[FunctionArgument, ...]:
+    return tuple(
+        FunctionArgument(next(values("ArgDef", each, "name"), ""), next(values("ArgDef", each, "type"), 0))
+        for each in values("OpDef", signature, name)
+    )
+
+
+def _text_entry(entry: Content) -> tuple[str, str]:
+    return next(values("TextEntry", entry, "key"), ""), next(values("TextEntry", entry, "value"), "")
+
+
+class GraphDef:
+    """A TensorFlow graph. Two graphs are equal if their bytes are equal."""
 
     def __init__(
         self,
@@ -24,7 +82,7 @@ class GraphDef:
         rest: Sequence[Content] = (),
         library_rest: Sequence[Content] = (),
     ) -> None:
-        """`rest` and `library_rest` are the other fields of the graph and of its library, as they are written."""
+        """`rest` and `library_rest` are other encoded fields of the graph and of its library."""
         self.nodes = nodes
         self.functions = dict(functions or {})
         self._rest = rest
@@ -33,22 +91,23 @@ class GraphDef:
 
     @classmethod
     def parse(cls, content: Content) -> "GraphDef":
-        """Read a graph; raises WireError with the place for what is none."""
+        """Read a graph; raises WireError with the position of an error."""
         view = memoryview(content)
         nodes: list[NodeDef] = []
         functions: dict[str, FunctionDef] = {}
         rest: list[Content] = []
         library_rest: list[Content] = []
-        for number, wire, start, begin, end in fields(view, 0, len(view)):
-            if number == _NODE and wire == BYTES:
-                nodes.append(_placed(NodeDef, view, begin, end))
-            elif number == _LIBRARY and wire == BYTES:
-                for inner, inner_wire, at, value, stop in fields(view, begin, end):
-                    if inner == 1 and inner_wire == BYTES:
-                        function = _placed(read_function, view, value, stop)
+        for name, start, begin, end in named_fields("GraphDef", view):
+            if name == "node":
+                nodes.append(_read_at(NodeDef, view, begin, end))
+            elif name == "library":
+                library = view[begin:end]
+                for inner, at, value, stop in named_fields("FunctionDefLibrary", library):
+                    if inner == "function":
+                        function = _read_at(read_function, view, begin + value, begin + stop)
                         functions[function.name] = function
                     else:
-                        library_rest.append(view[at:stop])
+                        library_rest.append(library[at:stop])
             else:
                 rest.append(view[start:end])
         graph = cls(nodes, functions, rest, library_rest)
@@ -56,32 +115,32 @@ class GraphDef:
         return graph
 
     def with_nodes(self, nodes: Sequence[NodeDef]) -> "GraphDef":
-        """Return the graph with other nodes; one with the same nodes is written as it was read."""
+        """Return the graph with other nodes."""
         if list(nodes) == list(self.nodes):
             return self
         return GraphDef(nodes, self.functions, self._rest, self._library_rest)
 
     def with_function(self, function: FunctionDef) -> "GraphDef":
-        """Return the graph with another body for a function of its library."""
+        """Return the graph with a function added or replaced."""
         return GraphDef(self.nodes, {**self.functions, function.name: function}, self._rest, self._library_rest)
 
     def pieces(self) -> list[Content]:
-        """Return what is written one after the other: contents that were read are not copied."""
+        """Return the encoded graph in pieces, without copying messages."""
         if self._source is not None:
             return [self._source]
         written: list[Content] = []
         for node in self.nodes:
-            written += (_head(_NODE, len(node.piece)), node.piece)
+            written += (field_head("GraphDef", "node", len(node.piece)), node.piece)
         library: list[Content] = []
         for function in self.functions.values():
-            library += (_head(1, len(function.piece)), function.piece)
+            library += (field_head("FunctionDefLibrary", "function", len(function.piece)), function.piece)
         library += self._library_rest
         if library:
-            written += (_head(_LIBRARY, sum(map(len, library))), *library)
+            written += (field_head("GraphDef", "library", sum(map(len, library))), *library)
         return [*written, *self._rest]
 
-    def SerializeToString(self) -> bytes:  # noqa: N802 - the name that protocol buffers have for it
-        """Return the graph in the binary format."""
+    def SerializeToString(self) -> bytes:  # noqa: N802 - the name in protocol buffers
+        """Return the graph in binary format."""
         return b"".join(self.pieces())
 
     def __eq__(self, other: object) -> bool:
@@ -95,12 +154,8 @@ class GraphDef:
         return f"GraphDef({len(self.nodes)} nodes, {len(self.functions)} functions)"
 
 
-def _head(number: int, size: int) -> bytes:
-    return encode_varint(number << 3 | BYTES) + encode_varint(size)
-
-
-def _placed(read: Callable[[Content], Made], view: memoryview, begin: int, end: int) -> Made:
-    """Read a part; the place in an error is that in the whole."""
+def _read_at(read: Callable[[Content], Made], view: memoryview, begin: int, end: int) -> Made:
+    """Read a part of `view`, with the positions of errors in `view`."""
     try:
         return read(view[begin:end])
     except WireError as error:

@@ -1,9 +1,14 @@
-"""TensorFlow Grappler's memory optimizer on lowtide graphs: its rules by their names, their results as plans."""
+"""TensorFlow Grappler's memory optimizer on lowtide graphs: its levels by name, with plans as results.
 
-from lowtide.frameworks.tensorflow.grappler.estimate import estimated_pressure, virtual_order
-from lowtide.frameworks.tensorflow.grappler.groups import DEFAULT_SCOPE
-from lowtide.frameworks.tensorflow.grappler.hints import Hints
+The rules choose the same ops and tensors as Grappler; names after "Source:" are functions of its memory_optimizer.cc.
+Recomputed runs and copies run at their place in the plan, since Grappler's triggers do not delay them on
+convolution networks.
+"""
+
 from lowtide.frameworks.tensorflow.grappler.levels import LEVELS, LevelName, Optimized, optimize_memory
+from lowtide.frameworks.tensorflow.grappler.nodes import Hints
+from lowtide.frameworks.tensorflow.grappler.pressure import estimated_pressure, virtual_order
+from lowtide.frameworks.tensorflow.grappler.recompute import DEFAULT_SCOPE
 
 __all__ = [
     "DEFAULT_SCOPE",

@@ -1,6 +1,7 @@
-"""A sum of many values becomes a running accumulation, so that each value can go as soon as it is added."""
+"""Sums of many values as accumulations, which free each operand after its addition."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -8,10 +9,14 @@ from msgspec.structs import replace
 from lowtide.core.errors import UsageError
 from lowtide.core.index_spaces import OpId
 from lowtide.engine.graph import Graph, GraphBuilder, Op
+from lowtide.frameworks.tensorflow.grappler.nodes import SUM_KINDS
+from lowtide.frameworks.tensorflow.grappler.pressure import Pressure
+
+_NEAR_CAPACITY = 0.8
 
 
 def can_accumulate(graph: Graph, op: OpId) -> bool:
-    """Return whether an op can become an accumulation: pure, with one fresh result that is as large as each operand."""
+    """Return whether an op is a pure sum with one fresh result, of the size and space of each operand."""
     record = graph.op(op)
     fresh = graph.structure.allocates[op].tolist()
     if (
@@ -30,49 +35,50 @@ def can_accumulate(graph: Graph, op: OpId) -> bool:
     )
 
 
+def sums_near_capacity(graph: Graph, pressure: Pressure, capacity_bytes: int) -> list[OpId]:
+    """Return the sums of over two operands that read a buffer alive at a peak over 80 % of the capacity.
+
+    Source: SchedulingPass. O(n + e).
+    """
+    if pressure.excess_bytes <= (_NEAR_CAPACITY - 1.0) * capacity_bytes:
+        return []
+    live = np.zeros(graph.n_buffers, np.bool_)
+    live[[each.buffer for each in pressure.live]] = True
+    return [
+        op
+        for op, kind in enumerate(graph.op_kinds)
+        if kind in SUM_KINDS and len(graph.reads[op]) > 2 and live[graph.reads[op]].any() and can_accumulate(graph, op)
+    ]
+
+
 def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
-    """Return the graph in which each of the given sums starts from zero and adds every operand where it is written.
+    """Return the graph with each of `sums` rewritten to start from zero and to add operands once they are written.
 
-    A sum `s` becomes several ops: `s/tmp_var_zeros` allocates the result once the first operand is there, one
-    `s/tmp_var_accum_<i>` per operand mutates it, and `s` itself hands it on. If what had to come before the sum came
-    before the first operand, it comes before the zeros, else before `s`. Buffers keep their ids. Floating-point numbers
-    are added in the order in which operands are written. Raises UsageError for an op that `can_accumulate` refuses.
-
-    Source: memory_optimizer.cc of TensorFlow, SchedulingPass. O(n + e). While the operands come into being one after
-    the other, two of them are live instead of all.
+    A sum `s` becomes `s/tmp_var_zeros`, one `s/tmp_var_accum_<i>` per operand, and `s`, which returns the result. Ops
+    that had to precede `s` precede the zeros if they precede the first operand. Buffers keep their ids. Raises
+    UsageError for an op that `can_accumulate` refuses. Source: SchedulingPass. O(n + e).
     """
     for op in sums:
         if not can_accumulate(graph, op):
-            raise UsageError(f"op {graph.op_names[op]!r} is no pure sum of buffers of one size; leave it as it is")
+            raise UsageError(f"op {graph.op_names[op]!r} is not a pure sum of buffers of one size")
     names = set(graph.op_names)
-    parts = _Parts(graph.n_ops)
+    inserted: dict[OpId, list[Op]] = {}
+    ends: dict[OpId, Op] = {}
     writers = np.full(graph.n_buffers, -1, np.int64)
     for op, record in enumerate(graph.ops()):
         if op in sums:
-            _split(op, record, [int(writers[read]) for read in record.reads], parts, names)
+            parts, ends[op] = _split(op, record, [int(writers[read]) for read in record.reads], names)
+            for earlier, part in parts:
+                inserted.setdefault(earlier, []).append(part)
         for buffer in (*record.writes, *record.mutates):
             writers[buffer] = op
-    return _rebuild(graph, sums, parts)
+    return _rebuild(graph, inserted, ends)
 
 
-class _Parts:
-    """New ops by the op that they follow; -1 stands for the start of the program. Their `after` holds old op ids."""
+def _split(op: OpId, record: Op, writers: Sequence[OpId], names: set[str]) -> tuple[list[tuple[OpId, Op]], Op]:
+    """Return the new ops of one sum, each with the op that it follows, and the op that replaces the sum.
 
-    def __init__(self, n_ops: int) -> None:
-        self._behind: list[list[Op]] = [[] for _ in range(n_ops + 1)]
-        self.ends: dict[OpId, Op] = {}
-
-    def insert(self, op: OpId, part: Op) -> None:
-        self._behind[op + 1].append(part)
-
-    def behind(self, op: OpId) -> Sequence[Op]:
-        return self._behind[op + 1]
-
-
-def _split(op: OpId, record: Op, writers: Sequence[OpId], parts: _Parts, names: set[str]) -> None:
-    """Plan the parts of one sum; `writers` holds the last writer of each operand.
-
-    What exists from the start (-1) is added with the first operand that is written.
+    `writers` are the last writers of the operands, -1 for the start. New ops have old op ids in `after`.
     """
     (result,) = record.writes
     first = min((writer for writer in writers if writer >= 0), default=op - 1)
@@ -80,44 +86,20 @@ def _split(op: OpId, record: Op, writers: Sequence[OpId], parts: _Parts, names: 
     late = tuple(earlier for earlier in record.after if earlier >= first)
     step = record.cost / len(writers)
     stem = record.name
-    while any(f"{stem}/tmp_var_{what}" in names for what in ("zeros", *(f"accum_{i}" for i in range(len(writers))))):
+    while any(f"{stem}/tmp_var_{part}" in names for part in ("zeros", *(f"accum_{i}" for i in range(len(writers))))):
         stem += "'"
-    zeros = Op(
-        name=f"{stem}/tmp_var_zeros",
-        kind="ZerosLike",
-        reads=(),
-        writes=(result,),
-        after=early,
-        cost=0.0,
-        device=record.device,
-    )
-    parts.insert(first, zeros)
+    new = partial(Op, device=record.device)
+    mutation = partial(new, writes=(), mutates=(result,), pure=False)
+    zeros = new(name=f"{stem}/tmp_var_zeros", kind="ZerosLike", reads=(), writes=(result,), after=early, cost=0.0)
+    parts = [(first, zeros)]
     for place, (read, writer) in enumerate(zip(record.reads, writers, strict=True)):
-        accumulation = Op(
-            name=f"{stem}/tmp_var_accum_{place}",
-            kind="AssignAdd",
-            reads=(read,),
-            writes=(),
-            mutates=(result,),
-            pure=False,
-            cost=step,
-            device=record.device,
-        )
-        parts.insert(max(writer, first), accumulation)
-    parts.ends[op] = Op(
-        name=record.name,
-        kind="DestroyTemporaryVariable",
-        reads=(),
-        writes=(),
-        mutates=(result,),
-        after=late,
-        pure=False,
-        cost=0.0,
-        device=record.device,
-    )
+        addition = mutation(name=f"{stem}/tmp_var_accum_{place}", kind="AssignAdd", reads=(read,), cost=step)
+        parts.append((max(writer, first), addition))
+    end = mutation(name=record.name, kind="DestroyTemporaryVariable", reads=(), after=late, cost=0.0)
+    return parts, end
 
 
-def _rebuild(graph: Graph, sums: Collection[OpId], parts: _Parts) -> Graph:
+def _rebuild(graph: Graph, inserted: Mapping[OpId, Sequence[Op]], ends: Mapping[OpId, Op]) -> Graph:
     builder = GraphBuilder(graph.name)
     for name, subgraph in graph.subgraphs.items():
         builder.add_subgraph(name, subgraph)
@@ -127,11 +109,11 @@ def _rebuild(graph: Graph, sums: Collection[OpId], parts: _Parts) -> Graph:
     def add(op: Op) -> OpId:
         return builder.add(replace(op, after=tuple(new_ids[earlier] for earlier in op.after)))
 
-    for part in parts.behind(-1):
+    for part in inserted.get(-1, ()):
         add(part)
     for op, record in enumerate(graph.ops()):
-        new_ids[op] = add(parts.ends[op] if op in sums else record)
-        for part in parts.behind(op):
+        new_ids[op] = add(ends.get(op, record))
+        for part in inserted.get(op, ()):
             add(part)
     for sentence in graph.unmodeled:
         builder.note(sentence)

@@ -1,4 +1,4 @@
-"""Stays of buffers on the host in a sequence of runs, timed so that copies hide behind compute."""
+"""Stays of buffers on the host in a sequence of runs, with copies that overlap with compute."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from lowtide.frameworks.tensorflow.grappler.swaps import Swap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stay:
-    """Places in the sequence of runs: the buffer is freed after one and comes back before another."""
+    """Places in the sequence of runs."""
 
     buffer: BufferId
     written_at: Place
@@ -25,25 +25,19 @@ class _Stay:
 def plan_with_swaps(
     graph: Graph, runs: Sequence[OpId], swaps: Sequence[Swap], host: SpaceId, bytes_per_second: float
 ) -> Plan:
-    """Build the plan of a sequence of runs in which swapped buffers visit the host between two uses. O(runs + e).
+    """Build the plan of a sequence of runs in which swapped buffers are on the host between two uses. O(runs + e).
 
-    A buffer is copied out right after it is written. It is freed after its last use before the swapped read, or later,
-    when its copy is done. It comes back after the in-trigger, and not earlier than the transfer needs: if the trigger
-    is earlier than that, the place is enforced. A stay during which nothing runs is left out, and so is any stay of a
-    buffer that is written more than once.
+    A buffer is copied out after it is written, and freed after its last use before the swapped read. It is copied back
+    after the in-trigger, as late as the transfer allows. Empty stays, and buffers written repeatedly, are omitted.
     """
-    seconds = [float(graph.cost[op]) for op in runs]
-    ends = list(accumulate(seconds))
-    starts = [end - each for end, each in zip(ends, seconds, strict=True)]
-    places = _places(graph, runs)
-    stays = _stays(graph, swaps, places, starts, ends, bytes_per_second)
+    stays = _stays(graph, runs, swaps, bytes_per_second)
     before: dict[Place, list[Step]] = {}
     after: dict[Place, list[Step]] = {}
-    left: set[BufferId] = set()
+    copied_out: set[BufferId] = set()
     last_use = {stay.buffer: stay.used_at for stay in sorted(stays, key=lambda stay: stay.used_at)}
     for stay in stays:
-        if stay.buffer not in left:
-            left.add(stay.buffer)
+        if stay.buffer not in copied_out:
+            copied_out.add(stay.buffer)
             around, place = (after, stay.written_at) if stay.written_at >= 0 else (before, 0)
             around.setdefault(place, []).append(CopyOut(stay.buffer, host))
     for stay in stays:
@@ -54,59 +48,48 @@ def plan_with_swaps(
     return plan_of_runs(graph, runs, before=before, after=after)
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Where in the sequence ops run and buffers are touched."""
-
-    of_op: dict[OpId, list[Place]]
-    touched: dict[BufferId, list[Place]]
-
-
-def _places(graph: Graph, runs: Sequence[OpId]) -> _Places:
+def _places(graph: Graph, runs: Sequence[OpId]) -> tuple[dict[OpId, list[Place]], dict[BufferId, list[Place]]]:
+    """Return the places of each op's runs, and of each buffer's uses."""
     touches = list(graph.structure.touches)
     of_op: dict[OpId, list[Place]] = {}
-    touched: dict[BufferId, list[Place]] = {}
+    of_buffer: dict[BufferId, list[Place]] = {}
     for place, op in enumerate(runs):
         of_op.setdefault(op, []).append(place)
         for buffer in touches[op]:
-            touched.setdefault(buffer, []).append(place)
-    return _Places(of_op, touched)
+            of_buffer.setdefault(buffer, []).append(place)
+    return of_op, of_buffer
 
 
-def _stays(
-    graph: Graph,
-    swaps: Sequence[Swap],
-    places: _Places,
-    starts: Sequence[float],
-    ends: Sequence[float],
-    bytes_per_second: float,
-) -> list[_Stay]:
-    """Place every stay: leaving in the order of writing, coming back from the last use backward, so that copies in
-    one direction follow one another."""
+def _stays(graph: Graph, runs: Sequence[OpId], swaps: Sequence[Swap], bytes_per_second: float) -> list[_Stay]:
+    """Place every stay: copies out in the order of writing, copies back from the last use backward."""
+    seconds = [float(graph.cost[op]) for op in runs]
+    ends = list(accumulate(seconds))
+    starts = [end - each for end, each in zip(ends, seconds, strict=True)]
+    places_of_op, places_of_buffer = _places(graph, runs)
     producers: list[OpId] = graph.structure.producers.tolist()
     found: list[_Stay] = []
     stream_free = 0.0
-    written = {swap.buffer: places.of_op.get(producers[swap.buffer], [-1]) for swap in swaps}
-    wanted = [swap for swap in swaps if len(written[swap.buffer]) == 1]
-    left_at: dict[BufferId, float] = {}
-    for buffer in sorted({swap.buffer for swap in wanted}, key=lambda buffer: (written[buffer][0], buffer)):
+    written = {swap.buffer: places_of_op.get(producers[swap.buffer], [-1]) for swap in swaps}
+    placeable = [swap for swap in swaps if len(written[swap.buffer]) == 1]
+    copied_at: dict[BufferId, float] = {}
+    for buffer in sorted({swap.buffer for swap in placeable}, key=lambda buffer: (written[buffer][0], buffer)):
         place = written[buffer][0]
         stream_free = max(stream_free, ends[place] if place >= 0 else 0.0) + int(graph.sizes[buffer]) / bytes_per_second
-        left_at[buffer] = stream_free
+        copied_at[buffer] = stream_free
     needed_by = float("inf")
     timed: set[tuple[BufferId, Place]] = set()
-    for swap in sorted(wanted, key=lambda swap: (-places.of_op[swap.op][0], swap.read)):
-        used_at = places.of_op[swap.op][0]
+    for swap in sorted(placeable, key=lambda swap: (-places_of_op[swap.op][0], swap.read)):
+        used_at = places_of_op[swap.op][0]
         if (swap.buffer, used_at) in timed:  # an op that reads one buffer twice
             continue
         timed.add((swap.buffer, used_at))
         start_by = min(needed_by, starts[used_at]) - int(graph.sizes[swap.buffer]) / bytes_per_second
-        earlier = [place for place in places.touched[swap.buffer] if place < used_at]
+        earlier = [place for place in places_of_buffer[swap.buffer] if place < used_at]
         freed_after = max(earlier, default=written[swap.buffer][0])
-        while freed_after < used_at and (freed_after < 0 or ends[freed_after] < left_at[swap.buffer]):
+        while freed_after < used_at and (freed_after < 0 or ends[freed_after] < copied_at[swap.buffer]):
             freed_after += 1
         back_before = used_at
-        triggered = [place for place in places.of_op[swap.in_trigger] if place < used_at]
+        triggered = [place for place in places_of_op[swap.in_trigger] if place < used_at]
         earliest = max(freed_after, max(triggered, default=-1)) + 1
         while back_before > earliest and starts[back_before] > start_by:
             back_before -= 1

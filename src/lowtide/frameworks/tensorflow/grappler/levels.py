@@ -1,4 +1,4 @@
-"""Grappler's memory optimizer: its levels, and the rounds in which its passes follow one another."""
+"""Grappler's memory optimizer: its levels, and the rounds of its passes."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -9,24 +9,26 @@ from lowtide.core.suggestions import unknown
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, verify
-from lowtide.frameworks.tensorflow.grappler.accumulate import accumulate_sums
-from lowtide.frameworks.tensorflow.grappler.allocator_constraints import relaxed_assignments
-from lowtide.frameworks.tensorflow.grappler.groups import (
+from lowtide.frameworks.tensorflow.grappler.accumulate import accumulate_sums, sums_near_capacity
+from lowtide.frameworks.tensorflow.grappler.host_stays import plan_with_swaps
+from lowtide.frameworks.tensorflow.grappler.nodes import (
+    CHEAP_KINDS_TODAY,
+    FORWARDING_KINDS_TODAY,
+    Hints,
+    Nodes,
+    nodes_of,
+    relaxed_assignments,
+)
+from lowtide.frameworks.tensorflow.grappler.pressure import pressure_of
+from lowtide.frameworks.tensorflow.grappler.recompute import (
     DEFAULT_SCOPE,
     Group,
     candidate_ops,
+    late_runs,
     recompute_groups,
     target_ops,
 )
-from lowtide.frameworks.tensorflow.grappler.hints import Hints
-from lowtide.frameworks.tensorflow.grappler.host_stays import plan_with_swaps
-from lowtide.frameworks.tensorflow.grappler.kinds import CHEAP_KINDS_TODAY, FORWARDING_KINDS_TODAY
-from lowtide.frameworks.tensorflow.grappler.late_runs import late_runs
-from lowtide.frameworks.tensorflow.grappler.nodes import Nodes, nodes_of
-from lowtide.frameworks.tensorflow.grappler.pressure import pressure_of
-from lowtide.frameworks.tensorflow.grappler.sums import sums_near_capacity
-from lowtide.frameworks.tensorflow.grappler.swap_choice import Skipped, choose_swaps
-from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Swap, make_swaps
+from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Skipped, Swap, choose_swaps, make_swaps
 
 LevelName = Literal["no", "default", "manual", "swapping", "recomputation", "scheduling", "heuristics"]
 LEVELS: tuple[LevelName, ...] = get_args(LevelName)
@@ -38,18 +40,18 @@ MOST_ROUNDS = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimized:
-    """What a level did; ops by name."""
+    """The result of a level; ops by name."""
 
     graph: Graph
-    """The graph, with sums rewritten to accumulations where scheduling did that."""
+    """The graph, with sums rewritten by scheduling."""
     plan: Plan
-    """A verified plan for this graph, with its simulated peak."""
+    """A verified plan for this graph, with its peak."""
     recomputed: tuple[str, ...]
     swapped: tuple[Swap, ...]
-    """Every swap that Grappler makes; a stay that would last no time is not in the plan."""
+    """All swaps, also those too short for the plan."""
     accumulated: tuple[str, ...]
     relaxed: tuple[str, ...]
-    """Assignments that need no pinned memory."""
+    """Assignments that do not need pinned memory."""
     rounds: int
 
 
@@ -63,25 +65,22 @@ def optimize_memory(
     cheap_kinds: Collection[str] = CHEAP_KINDS_TODAY,
     bytes_per_second: float = PCIE_BYTES_PER_SECOND,
 ) -> Optimized:
-    """Do what TensorFlow Grappler's memory optimizer does at a level, in the first memory space; swap to the second.
+    """Run a level of Grappler's memory optimizer on the first memory space; swaps use the second.
 
-    Levels: no; default (scheduling and swapping); manual (what hints say); swapping; recomputation; scheduling;
-    heuristics (all). Recomputation comes first, then at most 25 rounds of scheduling and swapping while something
-    changes, sums before swaps. `capacity_bytes` is what the first space holds, persistent buffers included, by default
-    what the graph says. Without a capacity, scheduling and swapping do nothing but what is hinted: every level that
-    swaps makes the hinted swaps.
+    Levels: no; default (scheduling and swapping); manual (hints only); swapping; recomputation; scheduling; heuristics
+    (all). Recomputation is first, then up to 25 rounds of scheduling and swapping. `capacity_bytes` include persistent
+    buffers; without a capacity, only hinted swaps are made. Beyond Grappler, fed values are swapped only if hinted, and
+    variables that were read never. The peak can exceed the baseline's.
 
-    Beyond Grappler, what the caller feeds is swapped only where that is hinted, and a variable that was read never:
-    neither would free anything. The plan follows the program order. Nothing guarantees that its peak is lower, as in
-    Grappler. Raises UsageError for an unknown level, hints that fit no op, a scope or bandwidth that is none, and swaps
-    without a second space.
+    Raises UsageError for an unknown level, hints that match no op, an empty scope, a bandwidth that is not positive,
+    and swaps without a second space.
     """
     hints = hints or Hints()
     hints.check(graph)
     if level not in LEVELS:
         raise UsageError(unknown("level", level, LEVELS))
     if not scope:
-        raise UsageError("the scope of recomputation targets is empty, which every name starts with; name one")
+        raise UsageError("the scope of recomputation targets is empty; give one, such as gradients/")
     if not bytes_per_second > 0:
         raise UsageError(f"the bandwidth to the host is {bytes_per_second}; it must be positive")
     capacity = graph.spaces[0].capacity_bytes if capacity_bytes is None else capacity_bytes
@@ -139,7 +138,7 @@ def _new_swaps(
     skipped: Skipped,
     bytes_per_second: float,
 ) -> list[Swap]:
-    """Return what one round swaps: what the heuristic chooses at its levels, and what is hinted."""
+    """Return the swaps of one round."""
     chosen: dict[int, list[int]] = {}
     if level in SWAPPING and capacity is not None:
         pressure = pressure_of(graph, plan, 0, capacity)
@@ -148,7 +147,7 @@ def _new_swaps(
     if level in SWAPPING or level == "manual":
         for op, name in enumerate(graph.op_names):
             hinted = [read for read in hints.swap.get(name, ()) if read < len(graph.reads[op])]
-            if hinted:  # a sum that was rewritten has no reads any more
+            if hinted:  # a rewritten sum has no reads
                 chosen.setdefault(op, []).extend(read for read in hinted if read not in chosen.get(op, ()))
     swaps = make_swaps(graph, nodes, chosen, skipped, bytes_per_second)
     if swaps and len(graph.spaces) < 2:

@@ -1,27 +1,84 @@
-"""A graph as Grappler sees it: nodes joined by edges of data and control."""
+"""A graph as Grappler sees it: kinds, hints and edges."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from lowtide.core.errors import UsageError
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.graph import Graph
-from lowtide.frameworks.tensorflow.grappler.kinds import FORWARDING_KINDS
+
+CHEAP_KINDS = frozenset(
+    {"Add", "AddN", "BiasAdd", "Cast", "Fill", "FloorDiv", "FloorMod", "FusedBatchNorm", "Mul", "Neg", "RealDiv"}
+    | {"Reciprocal", "Relu", "Relu6", "Reshape", "Rsqrt", "Sigmoid", "Sqrt", "Square", "SquaredDifference", "Sub"}
+    | {"Tile", "Transpose"}
+)
+"""Ops that are cheap to recompute."""
+
+CHEAP_KINDS_TODAY = CHEAP_KINDS | {
+    *("AddV2", "Elu", "Exp", "FusedBatchNormV2", "FusedBatchNormV3", "LeakyRelu", "Maximum", "Minimum", "Selu"),
+    *("Concat", "ConcatV2", "Softplus", "Softsign", "Tanh"),
+}
+"""`CHEAP_KINDS` and the ops that replaced them."""
+
+SUM_KINDS = frozenset({"AccumulateNV2", "AddN"})
+"""Sums of any number of values."""
+
+FORWARDING_KINDS = frozenset({"Identity", "Reshape"})
+"""Views of their input."""
+
+FORWARDING_KINDS_TODAY = FORWARDING_KINDS | {
+    *("EnsureShape", "ExpandDims", "PreventGradient", "ReadVariableOp", "Squeeze", "StopGradient")
+}
+"""`FORWARDING_KINDS` and views that Grappler treats as new values."""
+
+FRAME_KINDS = frozenset({"Enter", "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"})
+BRANCH_KINDS = frozenset({"Merge", "RefMerge", "RefSwitch", "Switch"})
+"""Ops at the border of a loop or branch."""
+
+_ASSIGN_KINDS = frozenset({"Assign", "AssignVariableOp"})
+_SEND_KINDS = frozenset({"_HostSend", "_Send"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """Hints of the user by op name; node attributes in TensorFlow."""
+
+    recompute: frozenset[str] = frozenset()
+    """`_recompute_hint`: ops that may be recomputed."""
+    swap: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+    """`_swap_to_host`: the indices of reads that each op swaps."""
+    fed: frozenset[str] = frozenset()
+    """Fed ops, which are never recomputed."""
+
+    def check(self, graph: Graph) -> None:
+        """Raise UsageError for a missing op or read."""
+        places = {name: op for op, name in enumerate(graph.op_names)}
+        for name in sorted({*self.recompute, *self.swap, *self.fed}):
+            if name not in places:
+                raise UsageError(f"a hint names op {name!r}, which graph {graph.name!r} does not have")
+        for name, inputs in self.swap.items():
+            count = len(graph.reads[places[name]])
+            for read in inputs:
+                if not 0 <= read < count:
+                    raise UsageError(
+                        f"a swap hint names read {read} of op {name!r}, which has {count} reads, counted from 0"
+                    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nodes:
-    """The neighbors of every op, without repeats: inputs in argument order, then control; outputs in program order."""
+    """Neighbors of every op: inputs in argument order, then control; outputs in program order."""
 
     inputs: list[list[OpId]]
     outputs: list[list[OpId]]
     readers: list[list[tuple[OpId, int]]]
-    """Per buffer, (op, which of its reads) in program order."""
+    """(op, index of the read) per buffer, in program order."""
     writers: list[list[OpId]]
-    """Per buffer, the ops that write or mutate it, in program order."""
+    """Ops that write or mutate each buffer, in program order."""
 
 
 def nodes_of(graph: Graph) -> Nodes:
-    """Derive the edges: an op's inputs are the last writers before it of what it reads or writes. O(n + e)."""
+    """Derive the edges: an op's inputs are the last writers of the buffers it touches. O(n + e)."""
     writers: list[list[OpId]] = [[] for _ in range(graph.n_buffers)]
     inputs: list[list[OpId]] = []
     outputs: list[list[OpId]] = [[] for _ in range(graph.n_ops)]
@@ -43,8 +100,7 @@ def nodes_of(graph: Graph) -> Nodes:
 def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Collection[str] = FORWARDING_KINDS) -> bool:
     """Return whether Grappler would swap a buffer of the first memory space.
 
-    It must not be persistent, nor another name of one that is, by ops whose kind is in `forwarding`. Beyond Grappler,
-    which knows no mutation but that of references, it must be written only once.
+    It must not be persistent, nor a view of a persistent buffer by kinds in `forwarding`, and it must be written once.
     """
     writers = len(nodes.writers[buffer])
     if graph.buffer_spaces[buffer] or writers > 1 or (writers and graph.exists_at_start[buffer]):
@@ -55,3 +111,19 @@ def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Colle
             return True
         buffer = int(graph.reads[producer][0])
     return False
+
+
+def relaxed_assignments(graph: Graph, nodes: Nodes) -> list[str]:
+    """Return the names of the assignments that do not need pinned memory.
+
+    All ops that depend on them run on their device, and none sends. Source: RelaxAllocatorConstraints. O(n + e).
+    """
+    stays = [True] * graph.n_ops
+    for op in range(graph.n_ops - 1, -1, -1):
+        same = all(graph.devices[reader] == graph.devices[op] for reader in nodes.outputs[op])
+        stays[op] = same and graph.op_kinds[op] not in _SEND_KINDS and all(stays[each] for each in nodes.outputs[op])
+    return [
+        name
+        for name, kind, stay in zip(graph.op_names, graph.op_kinds, stays, strict=True)
+        if kind in _ASSIGN_KINDS and stay
+    ]

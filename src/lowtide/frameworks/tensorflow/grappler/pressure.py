@@ -1,7 +1,8 @@
-"""What is live at the peak of a plan, since when and until when, and by how much it exceeds the device's memory."""
+"""Peaks of plans, and Grappler's estimates for programs, with the buffers alive then."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -10,12 +11,12 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, StepKind
 
-_INSTANT = 1e-9
+_NANOSECOND = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBuffer:
-    """A buffer at the peak; times in seconds."""
+    """A buffer alive at the peak; times in seconds."""
 
     buffer: BufferId
     allocated_at: float
@@ -30,14 +31,12 @@ class Pressure:
     peak_at: float
     live: Sequence[LiveBuffer]
     ends: Sequence[float]
-    """When every op is done, for the last time where it reruns. What runs at the peak or later ends after `peak_at`."""
+    """When each op ends, for the last time if recomputed. Ops at the peak or later end after `peak_at`."""
 
 
 def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -> Pressure:
-    """Return the pressure of a plan, by a clock on which only runs take time. O(steps + e).
-
-    Persistent buffers count against the capacity. Live buffers are listed in the order of their allocation.
-    """
+    """Return the pressure of a plan, including persistent buffers, by a clock on which only runs take time. O(steps +
+    e)."""
     footprint = simulate(graph, plan)
     name = graph.spaces[space].name
     step = max(footprint.peak_steps[name], 0)
@@ -47,7 +46,7 @@ def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -
     starts: list[float] = np.cumsum(seconds).tolist()
     ends = [0.0] * graph.n_ops
     for run in np.flatnonzero(runs).tolist():
-        ends[plan.targets[run]] = starts[run + 1] + (_INSTANT if run >= step else 0.0)
+        ends[plan.targets[run]] = starts[run + 1] + (_NANOSECOND if run >= step else 0.0)
     ranges = footprint.ranges
     rows = (ranges.spaces == space) & (ranges.first_steps <= step) & (ranges.last_steps > step)
     buffers: list[BufferId] = ranges.buffers[rows].tolist()
@@ -56,3 +55,85 @@ def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -
     live = [LiveBuffer(b, starts[first], starts[last]) for b, first, last in zip(buffers, firsts, lasts, strict=True)]
     excess = graph.persistent_bytes()[name] + footprint.peak_bytes[name] - capacity_bytes
     return Pressure(excess, starts[step], live, ends)
+
+
+def virtual_order(names: Sequence[str], inputs: Sequence[Sequence[int]], nanoseconds: Sequence[int]) -> list[int]:
+    """Return nodes in the order in which Grappler's virtual cluster runs them on one device.
+
+    The node that is ready first runs next; names break ties. Nodes on a cycle are left out. O((n + e) log n).
+    """
+    readers: list[list[int]] = [[] for _ in names]
+    left = [len(set(each)) for each in inputs]
+    for node, sources in enumerate(inputs):
+        for source in set(sources):
+            readers[source].append(node)
+    ready_at = [0] * len(names)
+    ready: list[tuple[int, str, int]] = [(0, names[node], node) for node, count in enumerate(left) if not count]
+    ready.sort()
+    order: list[int] = []
+    now = 0
+    while ready:
+        when, _, node = heappop(ready)
+        now = max(now, when) + max(1, nanoseconds[node])
+        order.append(node)
+        for reader in readers[node]:
+            ready_at[reader] = max(ready_at[reader], now)
+            left[reader] -= 1
+            if not left[reader]:
+                heappush(ready, (ready_at[reader], names[reader], reader))
+    return order
+
+
+def estimated_pressure(graph: Graph, space: SpaceId, capacity_bytes: int) -> Pressure:
+    """Return Grappler's estimate of the baseline's peak, against a capacity.
+
+    Times are whole microseconds. A value is live from the start of its op until a nanosecond after its last reader
+    ends. Persistent buffers count from the op that names them. Source: graph_memory.cc. O((n + e) log n).
+    """
+    start_us, end_us = _clock(graph)
+    first: dict[BufferId, int] = {}
+    last: dict[BufferId, int] = {}
+    for op in range(graph.n_ops):
+        for buffer in (*graph.reads[op].tolist(), *graph.mutates[op].tolist()):
+            last[buffer] = max(last.get(buffer, 0), end_us[op])
+        for buffer in graph.writes[op].tolist():
+            first.setdefault(buffer, start_us[op])
+            last[buffer] = max(last.get(buffer, 0), end_us[op])
+    counted = [buffer for buffer in first if graph.buffer_spaces[buffer] == space and graph.sizes[buffer]]
+    events = sorted(
+        [(first[buffer] * 1000, 0, buffer) for buffer in counted]
+        + [(last[buffer] * 1000 + 1, 1, buffer) for buffer in counted]
+    )
+    live: dict[BufferId, None] = {}
+    held = peak = 0
+    at_peak: list[BufferId] = []
+    for _, is_end, buffer in events:
+        if is_end:
+            del live[buffer]
+            held -= int(graph.sizes[buffer])
+            continue
+        live[buffer] = None
+        held += int(graph.sizes[buffer])
+        if held > peak:
+            peak, at_peak = held, list(live)
+    ranges = [LiveBuffer(buffer, first[buffer] * 1e-6, last[buffer] * 1e-6 + _NANOSECOND) for buffer in at_peak]
+    return Pressure(
+        excess_bytes=peak - capacity_bytes,
+        peak_at=max((each.allocated_at for each in ranges), default=0.0),
+        live=ranges,
+        ends=[end * 1e-6 + _NANOSECOND for end in end_us],
+    )
+
+
+def _clock(graph: Graph) -> tuple[list[int], list[int]]:
+    """Return the start and the end of every op, in microseconds."""
+    starts: list[int] = []
+    ends: list[int] = []
+    now = 0
+    costs: list[float] = graph.cost.tolist()
+    for cost in costs:
+        duration = max(1, round(cost * 1e9))
+        starts.append(now // 1000)
+        ends.append(now // 1000 + duration // 1000)
+        now += duration
+    return starts, ends

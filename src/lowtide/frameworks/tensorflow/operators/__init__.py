@@ -1,1 +1,1 @@
-"""What TensorFlow's ops are: arguments, types and effects, as data and as short functions."""
+"""TensorFlow's ops: their arguments, types and effects on memory."""

@@ -1,7 +1,7 @@
-"""Kinds of ops by what they do to memory; data."""
+"""Op kinds by their effect on memory."""
 
 VARIABLES = frozenset({"AutoReloadVariable", "VarHandleOp", "Variable", "VariableV2", "_VarHandlesOp"})
-"""What names a variable, which is there before the graph runs and stays."""
+"""Ops that name a variable, which persists."""
 
 CONSTANTS = frozenset({"Const", "HostConst"})
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "_Arg", "_DeviceArg"})
@@ -11,19 +11,19 @@ VIEWS = frozenset(
     | {"PreventGradient", "ReadVariableOp", "RefIdentity", "Reshape", "Squeeze", "StopGradient", "_ReadVariablesOp"}
     | {"_RetVal", "_Retval", "_DeviceRetval"}
 )
-"""Ops whose results are their inputs under another name: the kernels hand on the same storage."""
+"""Ops that return their input's storage."""
 
 BARRIERS = frozenset({"IdentityN"})
-"""Views that show nothing before all their inputs are there."""
+"""Views that wait for all their inputs."""
 
 ALL_PORTS = BARRIERS | {"_ReadVariablesOp"}
-"""Views that hand on every input and not only the first."""
+"""Views of every input, not only of the first."""
 
 READS_OF_RESOURCES = frozenset(
     {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape", "_ReadVariablesOp"}
     | {"IsVariableInitialized", "LookupTableFindV2", "LookupTableSizeV2", "ResourceStridedSlice"}
 )
-"""Ops with a resource that they leave as it is."""
+"""Ops that read a resource without changing it."""
 
 ELEMENTWISE = frozenset(
     {"Abs", "Add", "AddV2", "BiasAdd", "Ceil", "Cos", "Div", "DivNoNan", "Elu", "EluGrad", "Erf", "Exp", "Expm1"}
@@ -33,43 +33,34 @@ ELEMENTWISE = frozenset(
     | {"SigmoidGrad", "Sign", "Sin", "Softmax", "Softplus", "SoftplusGrad", "Softsign", "SoftsignGrad", "Sqrt"}
     | {"SqrtGrad", "Square", "SquaredDifference", "Sub", "Tan", "Tanh", "TanhGrad", "Xdivy", "Xlogy"}
 )
-"""Ops whose kernels write over an input of the same size that nobody else needs."""
+"""Ops that may run in place on an input of the same size."""
 
 INLINE = (
     CONSTANTS
     | PLACEHOLDERS
     | VARIABLES
-    | {
-        "BroadcastGradientArgs",
-        "ConcatOffset",
-        "ExpandDims",
-        "Identity",
-        "IdentityN",
-        "NoOp",
-        "PreventGradient",
-        "Rank",
-    }
-    | {"ReadVariableOp", "Reshape", "Shape", "ShapeN", "Size", "Squeeze", "StopGradient"}
+    | {"BroadcastGradientArgs", "ConcatOffset", "ExpandDims", "Identity", "IdentityN", "NoOp", "PreventGradient"}
+    | {"Rank", "ReadVariableOp", "Reshape", "Shape", "ShapeN", "Size", "Squeeze", "StopGradient"}
 )
-"""Ops whose kernels TensorFlow's executor takes for cheap: they run where they become ready."""
+"""Cheap ops, which TensorFlow's executor runs as soon as they are ready."""
 
 FILTER_GRADIENT, BIAS_GRADIENT = "Conv2DBackpropFilter", "BiasAddGrad"
-"""What oneDNN computes at once."""
+"""Ops that oneDNN fuses."""
 
 SEEDED = frozenset(
     {"Multinomial", "ParameterizedTruncatedNormal", "RandomCrop", "RandomGamma", "RandomPoisson", "RandomPoissonV2"}
     | {"RandomShuffle", "RandomStandardNormal", "RandomUniform", "RandomUniformInt", "TruncatedNormal"}
 )
-"""Ops that draw other numbers in every session, unless they have a seed."""
+"""Random ops, which differ between sessions without a seed."""
 
 COPY_OUT, COPY_BACK = "_CopyFromGpuToHost", "_CopyFromHostToGpu"
-"""What swaps are made of; only a TensorFlow built for GPUs has them."""
+"""The ops of a swap, which exist only in TensorFlow for GPUs."""
 
 CONTROL_FLOW_V1 = frozenset(
     {"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "_SwitchN"}
     | {"RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSwitch"}
 )
-"""Ops of which only some run, or run several times, within one graph."""
+"""Ops that make others run never or repeatedly."""
 
 LOOPS = frozenset({"StatelessWhile", "While"})
 BRANCHES = frozenset({"Case", "If", "StatelessCase", "StatelessIf"})
@@ -77,7 +68,7 @@ CALLS = frozenset({"PartitionedCall", "RemoteCall", "StatefulPartitionedCall", "
 CALLING = LOOPS | BRANCHES | CALLS
 
 FUNCTION_ATTRIBUTES = ("f", "body", "cond", "then_branch", "else_branch", "branches")
-"""Where nodes name the functions that they call."""
+"""Attributes that name the functions a node calls."""
 
 BYTES_OF_TYPES = {
     **dict.fromkeys((4, 6, 10, 11, 12, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33), 1),
@@ -87,4 +78,4 @@ BYTES_OF_TYPES = {
     18: 16,
     7: 24,
 }
-"""Bytes of one element by the number of its data type; a text counts as what stands for it in a tensor."""
+"""Bytes of one element by data type; for texts, of the header in the tensor."""

@@ -1,4 +1,4 @@
-"""The arguments and effects of every op of TensorFlow, from the table that scripts/write_tensorflow_ops.py writes."""
+"""Arguments and effects of TensorFlow's ops, from the table of scripts/write_tensorflow_ops.py."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -13,17 +13,17 @@ _TABLE = Path(__file__).parent / "ops.tsv"
 
 @dataclass(frozen=True, slots=True)
 class ArgumentSpec:
-    """An input or output of an op, or several of one kind."""
+    """One or more inputs or outputs of an op."""
 
     name: str
     count: str
-    """The attribute that says how many there are; "" for one, "*" for as many as `kind` lists."""
+    """The attribute with their number; "" for one, "*" for one per item of `kind`."""
     kind: str
-    """The number of a data type, or the attribute that tells it."""
+    """A data type, or the attribute with it."""
     is_reference: bool
 
     def types(self, node: NodeDef, defaults: dict[str, int]) -> list[int]:
-        """Return the data types of all values of this argument at a node."""
+        """Return the data types of the values of this argument."""
         if self.count == "*":
             return integers(node.attribute(self.kind))
         one = int(self.kind) if self.kind.isdigit() else _number(node, self.kind, defaults)
@@ -32,7 +32,7 @@ class ArgumentSpec:
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
-    """What is known of an op."""
+    """Arguments and effects of an op."""
 
     is_stateful: bool
     inputs: tuple[ArgumentSpec, ...]
@@ -44,7 +44,7 @@ class OpSpec:
         return [kind for argument in self.outputs for kind in argument.types(node, self.defaults)]
 
     def output_place(self, node: NodeDef, name: str) -> int | None:
-        """Return where the values of a named output begin among all outputs, None where there is no such output."""
+        """Return the index of the first value of a named output, or None."""
         place = 0
         for argument in self.outputs:
             if argument.name == name:
@@ -53,7 +53,7 @@ class OpSpec:
         return None
 
     def input_types(self, node: NodeDef) -> list[tuple[int, bool]]:
-        """Return the data type of every input of a node, and whether it is a reference."""
+        """Return the data type of every input, and whether it is a reference."""
         return [
             (kind, argument.is_reference) for argument in self.inputs for kind in argument.types(node, self.defaults)
         ]
@@ -61,7 +61,7 @@ class OpSpec:
 
 @cache
 def spec_of(op: str) -> OpSpec | None:
-    """Return what is known of an op, None for one that TensorFlow does not bring."""
+    """Return the spec of an op, or None if TensorFlow does not have it."""
     line = _lines().get(op)
     if line is None:
         return None

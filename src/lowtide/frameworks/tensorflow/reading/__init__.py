@@ -1,1 +1,1 @@
-"""From nodes and the bytes of their outputs to a graph, with the way back from ops to nodes."""
+"""Translate the nodes of a TensorFlow graph to a lowtide graph, and keep the node behind every op."""

@@ -1,62 +1,60 @@
-"""What runs together, a graph or the body of a function: nodes by number, and the edges between them."""
+"""Nodes of a graph or function, with their edges."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.frameworks.tensorflow.graphs.attributes import of_type
-from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
+from lowtide.frameworks.tensorflow.graphs.graph_def import FunctionDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import CONTROL_FLOW_V1
+from lowtide.frameworks.tensorflow.operators.kinds import BIAS_GRADIENT, CONTROL_FLOW_V1, FILTER_GRADIENT
 from lowtide.frameworks.tensorflow.operators.ops import spec_of
 
 Port = tuple[int, int]
-"""A node and which of its outputs."""
+"""A node and the index of an output."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeBody:
-    """Nodes and their edges. In the body of a function its arguments stand first, as nodes "_Arg"."""
+    """Nodes and their edges. A function starts with its arguments, as nodes "_Arg"."""
 
     nodes: Sequence[NodeDef]
     places: Mapping[str, int]
     data: Sequence[Sequence[Port]]
-    """Per node, what it reads, in the order of its inputs."""
+    """The outputs that each node reads, in the order of its inputs."""
     controls: Sequence[Sequence[int]]
-    """Per node, the nodes that it waits for beside."""
+    """The control inputs of each node."""
     n_arguments: int
     where: str
 
     def port(self, text: str) -> Port:
-        """Return the output that a text names: "node", "node:1", in functions "node:output:0" or an argument.
-
-        Raises MalformedInputError where there is none.
-        """
+        """Return the output that "node", "node:1" or "node:output:0" names. Raises MalformedInputError if there is
+        none."""
         name, _, rest = text.partition(":")
         if name not in self.places:
-            raise MalformedInputError(f"{self.where}: there is no node {name!r}, which {text!r} names")
+            raise MalformedInputError(f"{self.where}: there is no node {name!r} for {text!r}")
         node = self.places[name]
         output, _, number = rest.rpartition(":")
         if not number:
             return node, 0
         if not number.isdigit():
-            raise MalformedInputError(f"{self.where}: {text!r} names no output; write NODE:NUMBER")
+            raise MalformedInputError(f"{self.where}: {text!r} is not an output; write NODE:NUMBER")
         if not output:
             return node, int(number)
         spec = spec_of(self.nodes[node].op)
         place = None if spec is None else spec.output_place(self.nodes[node], output)
-        if place is None:  # a function called by its name, or an unknown op: its outputs have names of their own
+        if place is None:  # a function called by its name, or an unknown op
             return node, int(number)
         return node, place + int(number)
 
     def neighbors(self, node: int) -> Iterable[int]:
-        """Yield the nodes that a node waits for."""
+        """Yield the nodes that a node reads or waits for."""
         yield from (source for source, _ in self.data[node])
         yield from self.controls[node]
 
     def ancestors(self, nodes: Iterable[int], fed: Collection[int]) -> list[bool]:
-        """Return, per node, whether some nodes need it or are it; nothing needs the inputs of what is fed."""
+        """Return, per node, whether it is one of `nodes` or an ancestor. Fed nodes need no inputs."""
         needed = [False] * len(self.nodes)
         waiting = list(nodes)
         while waiting:
@@ -69,12 +67,12 @@ class NodeBody:
 
 
 def body_of_graph(nodes: Sequence[NodeDef], where: str) -> NodeBody:
-    """Return the nodes of a graph with their edges; raises MalformedInputError for edges to nowhere and equal names."""
+    """Return the body of a graph. Raises MalformedInputError for missing inputs and repeated names."""
     return _linked(nodes, 0, where)
 
 
 def body_of_function(function: FunctionDef, where: str) -> NodeBody:
-    """Return the body of a function with its edges; raises what `body_of_graph` raises."""
+    """Return the body of a function. Raises the errors of `body_of_graph`."""
     arguments = [NodeDef.make(each.name, "_Arg", (), {"T": of_type(each.type)}) for each in function.inputs]
     return _linked([*arguments, *function.nodes], len(arguments), where)
 
@@ -113,23 +111,28 @@ def _linked(nodes: Sequence[NodeDef], n_arguments: int, where: str) -> NodeBody:
     return body
 
 
-def first_ready_order(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> list[int]:
-    """Return the needed nodes, each when its inputs are there, first ready first, as Grappler's virtual scheduler does.
-
-    Raises UnsupportedError for a loop of v1 control flow, MalformedInputError for any other cycle. O(n + e).
-    """
-    left = [0] * len(body.nodes)
+def sources_and_readers(
+    body: NodeBody, needed: Sequence[bool], fed: Collection[int]
+) -> tuple[list[int], list[list[int]]]:
+    """Return the number of sources and the readers of each needed node. Fed nodes have no sources."""
+    counts = [0] * len(body.nodes)
     readers: list[list[int]] = [[] for _ in body.nodes]
-    ready: deque[int] = deque()
     for node in range(len(body.nodes)):
-        if not needed[node]:
-            continue
-        sources = () if node in fed else dict.fromkeys(body.neighbors(node))
-        left[node] = len(sources)
-        for source in sources:
-            readers[source].append(node)
-        if not sources:
-            ready.append(node)
+        if needed[node] and node not in fed:
+            sources = dict.fromkeys(body.neighbors(node))
+            counts[node] = len(sources)
+            for source in sources:
+                readers[source].append(node)
+    return counts, readers
+
+
+def first_ready_order(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> list[int]:
+    """Return the needed nodes in the order in which they become ready, as Grappler's virtual scheduler does.
+
+    Raises UnsupportedError for a loop of v1 control flow, MalformedInputError for another cycle. O(n + e).
+    """
+    left, readers = sources_and_readers(body, needed, fed)
+    ready = deque(node for node, count in enumerate(left) if needed[node] and not count)
     order: list[int] = []
     while ready:
         node = ready.popleft()
@@ -154,22 +157,44 @@ def _cycle(body: NodeBody, left: Sequence[int]) -> Exception:
     names = [body.nodes[each] for each in path[path.index(node) :]]
     if any(each.op in CONTROL_FLOW_V1 for each in names):
         return UnsupportedError(f"{body.where}: {v1_reason(names[0])}")
-    return MalformedInputError(
-        f"{body.where}: {len(names)} nodes wait for one another, among them {names[0].name!r}; a graph has no cycles"
-    )
+    return MalformedInputError(f"{body.where}: {len(names)} nodes form a cycle through {names[0].name!r}; remove it")
 
 
 def refuse_v1(body: NodeBody, needed: Sequence[bool]) -> None:
-    """Raise UnsupportedError for the first needed node of v1 control flow."""
+    """Raise UnsupportedError for a needed node of v1 control flow."""
     for node, is_needed in zip(body.nodes, needed, strict=True):
         if is_needed and node.op in CONTROL_FLOW_V1:
             raise UnsupportedError(f"{body.where}: {v1_reason(node)}")
 
 
 def v1_reason(node: NodeDef) -> str:
-    """Return why a graph with a node of v1 control flow is not planned."""
+    """Return the error message for a node of v1 control flow."""
     return (
-        f"node {node.name!r} ({node.op}) is control flow of TensorFlow 1, where what runs is decided while it runs; "
-        "build the graph with tf.compat.v1.enable_control_flow_v2(), which makes it functions, or name fetches "
-        "that do not need it"
+        f"node {node.name!r} ({node.op}) is control flow of TensorFlow 1, which is not supported; build the graph with "
+        "tf.compat.v1.enable_control_flow_v2(), or choose fetches that do not need the node"
     )
+
+
+def fused_pairs(body: NodeBody, needed: Sequence[bool]) -> dict[int, int]:
+    """Return, per bias gradient, the filter gradient that oneDNN fuses it with on CPUs.
+
+    An op between the two would form a cycle with the fused node. Source: mkl_layout_pass.cc.
+    """
+    filters = {
+        body.data[place][2]: place
+        for place, node in enumerate(body.nodes)
+        if needed[place] and node.op == FILTER_GRADIENT and len(body.data[place]) > 2
+    }
+    return {
+        place: filters[body.data[place][0]]
+        for place, node in enumerate(body.nodes)
+        if needed[place] and node.op == BIAS_GRADIENT and body.data[place] and body.data[place][0] in filters
+    }
+
+
+def with_waits(body: NodeBody, pairs: dict[int, int]) -> NodeBody:
+    """Return a body where the first node of each pair waits for the second."""
+    controls = list(body.controls)
+    for place, other in pairs.items():
+        controls[place] = [*controls[place], other]
+    return replace(body, controls=controls)

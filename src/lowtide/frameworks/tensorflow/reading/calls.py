@@ -1,32 +1,40 @@
-"""What a node calls: functions of the library, for branches, loops and plain calls."""
+"""Calls of library functions, and shapes in the bodies of the functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
-from lowtide.core.errors import MalformedInputError
-from lowtide.frameworks.tensorflow.graphs.attributes import functions
-from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
-from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.core.errors import InputError, MalformedInputError
+from lowtide.frameworks.tensorflow.graphs.attributes import Shape, functions, of_type
+from lowtide.frameworks.tensorflow.graphs.graph_def import FunctionDef, GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators.kinds import BRANCHES, CALLING, FUNCTION_ATTRIBUTES, LOOPS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody
-from lowtide.frameworks.tensorflow.shapes.sizes import bytes_of, recorded_shapes
+from lowtide.frameworks.tensorflow.shapes import (
+    Shapes,
+    bytes_of,
+    infer_shapes,
+    is_full,
+    known_shapes,
+    output_types,
+    recorded_shapes,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCall:
-    """What calling means for a node."""
+    """The functions that a node calls."""
 
     kind: str
-    """The kind of the op; "while", "call" and "conditional" mean that its results are those of a body."""
+    """The kind of the op; "while", "call" or "conditional" for a call."""
     functions: Sequence[FunctionDef]
     n_outputs: int | None
-    """How many outputs the node has, None where its op tells that."""
-    n_left_out: int = 0
-    """How many of the node's first inputs are not arguments: what is branched on."""
+    """The number of outputs, or None if the op determines it."""
+    n_skipped: int = 0
+    """The number of leading inputs that are not arguments."""
 
     def output_bytes(self, node: NodeDef, port: int) -> int | None:
-        """Return the bytes of an output by the types of the functions and the shapes that the node records."""
+        """Return the bytes of an output by its type in the function and its recorded shape, or None."""
         recorded = recorded_shapes(node) or ()
         if not self.functions or port >= min(len(recorded), len(self.functions[0].outputs)):
             return None
@@ -34,7 +42,7 @@ class NodeCall:
 
 
 def call_of(node: NodeDef, graph: GraphDef, where: str) -> NodeCall:
-    """Return what a node calls; raises MalformedInputError for a function that the library does not have."""
+    """Return the call of a node. Raises MalformedInputError for a function that is not in the library."""
     if node.op in graph.functions:
         function = graph.functions[node.op]
         return NodeCall("call", [function], len(function.outputs))
@@ -51,7 +59,7 @@ def call_of(node: NodeDef, graph: GraphDef, where: str) -> NodeCall:
 
 
 def invariant_arguments(function: FunctionDef, body: NodeBody) -> set[int]:
-    """Return the arguments that a function gives back where it took them: what a loop never changes."""
+    """Return the arguments that a function returns at the same index; a loop never changes them."""
     same: set[int] = set()
     for place, output in enumerate(function.outputs):
         source = function.results.get(output.name)
@@ -61,3 +69,35 @@ def invariant_arguments(function: FunctionDef, body: NodeBody) -> set[int]:
         if node == place:
             same.add(place)
     return same
+
+
+def function_shapes(body: NodeBody, arguments: Sequence[Shape], graph: GraphDef) -> Shapes:
+    """Return the shapes of all outputs in a function, given those of its arguments."""
+    recorded = known_shapes(body.nodes, {})
+    for argument, shape in zip(body.nodes[: body.n_arguments], arguments, strict=False):
+        recorded[argument.name, 0] = shape
+    return completed_shapes(body, recorded, graph)
+
+
+def completed_shapes(body: NodeBody, known: Shapes, graph: GraphDef) -> Shapes:
+    """Return the shapes of all outputs in a body, inferred if TensorFlow is installed and accepts the body."""
+    outputs = ((node, port) for node in body.nodes for port in range(len(output_types(node))))
+    if find_spec("tensorflow") is None or all(is_full(known.get((node.name, port))) for node, port in outputs):
+        return known
+    try:
+        return infer_shapes(graph.with_nodes(_as_graph(body)), known, body.where)
+    except InputError:
+        return known
+
+
+def _as_graph(body: NodeBody) -> list[NodeDef]:
+    """Return the body as nodes of a graph, with arguments as placeholders."""
+    nodes = [
+        NodeDef.make(node.name, "Placeholder", (), {"dtype": of_type(output_types(node)[0])})
+        for node in body.nodes[: body.n_arguments]
+    ]
+    for place in range(body.n_arguments, len(body.nodes)):
+        reads = [f"{body.nodes[source].name}:{port}" for source, port in body.data[place]]
+        waits = [f"^{body.nodes[source].name}" for source in body.controls[place]]
+        nodes.append(body.nodes[place].with_inputs([*reads, *waits]))
+    return nodes

@@ -1,4 +1,4 @@
-"""Devices as memory spaces: every node's outputs lie on the device that it names, or that it is colocated with."""
+"""Devices as memory spaces."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _COLOCATED = "loc:@"
 
 
 def short_name(device: str) -> str | None:
-    """Return a device as "/gpu:0", None where a name tells none: "", or a job alone."""
+    """Return a device as "/gpu:0", or None."""
     found = _DEVICE.search(device)
     return None if found is None else f"/{found[1].lower()}:{0 if found[2] in (None, '*') else int(found[2])}"
 
@@ -26,25 +26,25 @@ class Devices:
 
     spaces: Sequence[Space]
     by_node: Mapping[str, str]
-    """The device of every node that tells one."""
+    """The devices of nodes."""
     fallback: str
-    """Where all other nodes run."""
+    """The device of all other nodes."""
 
     def name_of(self, node: NodeDef) -> str | None:
-        """Return the device of a node, None in a graph that runs on one unnamed device."""
+        """Return the device of a node, or None if there is only one."""
         return None if len(self.spaces) == 1 else self.by_node.get(node.name, self.fallback)
 
     def space_of(self, node: NodeDef) -> int:
-        """Return the memory space of what a node gives."""
+        """Return the memory space of the outputs of a node."""
         name = self.name_of(node)
         return 0 if name is None else next(place for place, space in enumerate(self.spaces) if space.name == name)
 
 
 def devices_of(nodes: Sequence[NodeDef], capacities: Mapping[str, str | int]) -> Devices:
-    """Return the devices that nodes name, with what each can hold.
+    """Return the devices of nodes, with capacities.
 
-    A node without a device is where what it is colocated with is, or else on the first device that is given a capacity.
-    Raises UsageError for a capacity of what is no device, or of one that no node is on.
+    A node without a device is on that of a node it is colocated with, else on the first device with a capacity. Raises
+    UsageError for a capacity of an unknown or unused device.
     """
     by_node = {node.name: short for node in nodes if (short := short_name(node.device)) is not None}
     for node in nodes:
@@ -57,7 +57,7 @@ def devices_of(nodes: Sequence[NodeDef], capacities: Mapping[str, str | int]) ->
     for device, size in capacities.items():
         short = short_name(device)
         if short is None:
-            raise UsageError(f"{device!r} is no device; write it like /gpu:0")
+            raise UsageError(f"{device!r} is not a device; write it like /gpu:0")
         given[short] = size if isinstance(size, int) else parse_bytes(size)
         if named and short not in named and len(by_node) == len(nodes):
             raise UsageError(f"no node is on device {short}; the graph has {', '.join(named)}")

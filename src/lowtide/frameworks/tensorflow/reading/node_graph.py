@@ -1,4 +1,4 @@
-"""A graph as Grappler sees it: every node is an op, and every output a buffer of its own."""
+"""A graph as Grappler sees it: every node is an op, and every output is a buffer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,12 +10,12 @@ from lowtide.frameworks.tensorflow.operators.kinds import CONSTANTS, PLACEHOLDER
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, first_ready_order
 from lowtide.frameworks.tensorflow.reading.devices import Devices
 from lowtide.frameworks.tensorflow.reading.effects import effects_of
-from lowtide.frameworks.tensorflow.shapes.sizes import Sizes
+from lowtide.frameworks.tensorflow.shapes import Sizes
 
 _PERSISTENT = CONSTANTS | VARIABLES
 _HOST_BYTES_PER_SECOND = 16e9
-_NEVER_AGAIN = ("Recomputed/", "RecomputeTrigger/")
-_LEAST_SECONDS = 1e-9
+_NEVER_RECOMPUTED = ("Recomputed/", "RecomputeTrigger/")
+_NANOSECOND = 1e-9
 
 
 def node_graph(
@@ -27,29 +27,28 @@ def node_graph(
     seconds: Mapping[str, float],
     may_all_rerun: bool = False,
 ) -> Graph:
-    """Return all nodes as ops in the order of Grappler's virtual cluster; memory of `device` is the first space.
+    """Return all nodes as ops in the order of Grappler's virtual cluster, with costs of `seconds`.
 
-    The second is the host, the third stands for all other devices. `seconds` says what nodes take.
-    With `may_all_rerun` every op may run again, as Grappler has it, else those without effects.
-    Raises what `first_ready_order` raises.
+    The memory spaces are `device`, the host, and all other devices. With `may_all_rerun`, ops with effects may be
+    recomputed, too. Raises the errors of `first_ready_order`.
     """
-    costs = [max(seconds.get(node.name, 0.0), _LEAST_SECONDS) for node in body.nodes]
+    costs = [max(seconds.get(node.name, 0.0), _NANOSECOND) for node in body.nodes]
     names = [node.name for node in body.nodes]
     inputs = [list(body.neighbors(node)) for node in range(len(names))]
     virtual = virtual_order(names, inputs, [round(cost * 1e9) for cost in costs])
     if len(virtual) < len(names):
-        first_ready_order(body, [True] * len(names), ())  # which names the cycle
+        first_ready_order(body, [True] * len(names), ())  # raises an error that names the cycle
     builder = _GraphOfNodes(body, sizes, devices, device, may_all_rerun)
     return builder.build(virtual, [costs[place] for place in virtual])
 
 
 def estimated_seconds(body: NodeBody, sizes: Sizes, devices: Devices) -> dict[str, float]:
-    """Return what nodes take, estimated from bytes and, where sizes tell them, floating-point operations."""
+    """Return the seconds per node, estimated from bytes and floating-point operations."""
     order = first_ready_order(body, [True] * len(body.nodes), ())
     graph = _GraphOfNodes(body, sizes, devices, devices.spaces[0].name, False).build(order, [1.0] * len(order))
     prices: list[float] = price(graph, "eager").seconds.tolist()
     reads = graph.reads.offsets
-    return {name: prices[op] if reads[op + 1] > reads[op] else _LEAST_SECONDS for op, name in enumerate(graph.op_names)}
+    return {name: prices[op] if reads[op + 1] > reads[op] else _NANOSECOND for op, name in enumerate(graph.op_names)}
 
 
 class _GraphOfNodes:
@@ -63,7 +62,7 @@ class _GraphOfNodes:
             self._ports.setdefault(name, []).append(size or 0)
 
     def build(self, order: Sequence[int], costs: Iterable[float]) -> Graph:
-        """Return the graph of the nodes in an order, with the seconds of each."""
+        """Return the graph of the nodes in an order, with costs in seconds."""
         body, device = self._body, self._device
         builder = GraphBuilder("nodes")
         capacity = next((space.capacity_bytes for space in self._devices.spaces if space.name == device), None)
@@ -88,7 +87,7 @@ class _GraphOfNodes:
                 reads=[buffers[port] for port in body.data[place] if port in buffers],
                 writes=[] if is_persistent else written,
                 after=list(dict.fromkeys(op_of[source] for source in body.controls[place])),
-                pure=self._may_all_rerun or not (has_effects or node.name.startswith(_NEVER_AGAIN)),
+                pure=self._may_all_rerun or not (has_effects or node.name.startswith(_NEVER_RECOMPUTED)),
                 cost=cost,
                 device=self._devices.name_of(node),
             )
@@ -96,7 +95,7 @@ class _GraphOfNodes:
 
 
 def hints_of(body: NodeBody, fed: Iterable[str]) -> Hints:
-    """Return what nodes say themselves: `_recompute_hint`, `_swap_to_host`, and what is fed."""
+    """Return the hints of the nodes, and the fed nodes."""
     swap: dict[str, list[int]] = {}
     for node in body.nodes:
         value = node.attribute("_swap_to_host")

@@ -1,71 +1,45 @@
-"""The nodes of a graph become ops of a graph: one op a node that computes, one buffer an output."""
+"""Translate nodes to a lowtide graph: one op per computing node, one buffer per output."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
-from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
-from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.graphs.graph_def import FunctionDef, GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators.kinds import ALL_PORTS, CONTROL_FLOW_V1, PLACEHOLDERS, VARIABLES
 from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, spec_of
-from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_function, first_ready_order, v1_reason
-from lowtide.frameworks.tensorflow.reading.calls import NodeCall, call_of, invariant_arguments
+from lowtide.frameworks.tensorflow.reading.body import (
+    NodeBody,
+    Port,
+    body_of_function,
+    first_ready_order,
+    fused_pairs,
+    v1_reason,
+    with_waits,
+)
+from lowtide.frameworks.tensorflow.reading.calls import (
+    NodeCall,
+    call_of,
+    completed_shapes,
+    function_shapes,
+    invariant_arguments,
+)
 from lowtide.frameworks.tensorflow.reading.devices import Devices
 from lowtide.frameworks.tensorflow.reading.effects import effects_of, holds_tensors, is_source, is_view, may_write_over
-from lowtide.frameworks.tensorflow.reading.function_shapes import completed, function_shapes
-from lowtide.frameworks.tensorflow.reading.fused_pairs import after_their_pairs, fused_pairs
-from lowtide.frameworks.tensorflow.reading.translation import CalledFunction, TensorflowTranslation
-from lowtide.frameworks.tensorflow.shapes.sizes import (
-    Shapes,
-    Sizes,
-    bytes_by_output,
-    is_full,
-    output_types,
-    variable_bytes,
+from lowtide.frameworks.tensorflow.reading.translation import (
+    Asked,
+    Called,
+    CalledFunction,
+    Known,
+    TensorflowTranslation,
 )
+from lowtide.frameworks.tensorflow.shapes import bytes_by_output, is_full, output_types, variable_bytes
 
 _DEEPEST_CALL = 60
 _MOST_ROUNDS = 4
-"""How often a body is read again, where the bodies of what it calls tell shapes that nothing else does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of the outputs of nodes."""
-
-    shapes: Shapes
-    sizes: Sizes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is run: which outputs come from outside, which are wanted, and whether the caller counts the former."""
-
-    fed: Collection[int]
-    results: Sequence[Port]
-    targets: Sequence[int] = ()
-    """Nodes that must run, whatever they give."""
-    counted: Collection[int] = ()
-    """Of what is fed, what the caller counts."""
-
-
-_Key = tuple[str, bool, tuple[int, ...], tuple[Shape, ...]]
-"""A function, whether it is a loop's, and the bytes and shapes of its arguments."""
-
-
-@dataclass(slots=True)
-class Called:
-    """The functions that were translated, once for all calls with arguments of the same sizes."""
-
-    names: dict[_Key, str] = field(default_factory=dict[_Key, str])
-    """The names of subgraphs."""
-    functions: dict[str, CalledFunction] = field(default_factory=dict[str, CalledFunction])
-    """By the name of the subgraph."""
-    open: list[str] = field(default_factory=list[str])
-    """Functions whose bodies are being translated, the innermost last."""
+"""How often a body is translated with shapes that its callees have determined."""
 
 
 def translate(
@@ -77,25 +51,28 @@ def translate(
     devices: Devices,
     called: Called | None = None,
 ) -> TensorflowTranslation:
-    """Return what is asked of a body as a graph.
+    """Return the needed part of a body as a graph.
 
-    Sources are buffers, views are the buffers they show, and every other node that something needs is an op. References
-    and resources that an op does not only read are mutated. Raises UnsupportedError for v1 control flow,
-    MalformedInputError for a node without the inputs that its op has.
+    Sources are buffers, views are the buffers of their inputs, and other nodes are ops, which mutate the resources that
+    they write. Raises UnsupportedError for v1 control flow, MalformedInputError for missing inputs.
     """
     needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
     pairs = fused_pairs(body, needed)
-    body = after_their_pairs(body, pairs)
+    body = with_waits(body, pairs)
     order = first_ready_order(body, needed, asked.fed)
-    called = called or Called()
-    translator = _NodeTranslator(name, graph, body, known, asked, devices, called, pairs).after(order)
+    open_called = called or Called()
+
+    def translated(known: Known) -> _NodeTranslator:
+        return _NodeTranslator(name, graph, body, known, asked, devices, open_called, pairs).with_nodes(order)
+
+    translator = translated(known)
     for _ in range(_MOST_ROUNDS):
         if not translator.found:
             break
-        shapes = completed(body, {**known.shapes, **translator.found}, graph)
+        shapes = completed_shapes(body, {**known.shapes, **translator.found}, graph)
         found = {port: size for port, size in bytes_by_output(body.nodes, shapes).items() if size is not None}
         known = Known(shapes, {**known.sizes, **found})
-        translator = _NodeTranslator(name, graph, body, known, asked, devices, called, pairs).after(order)
+        translator = translated(known)
     return translator.finish()
 
 
@@ -109,38 +86,37 @@ class _NodeTranslator:
     devices: Devices
     called: Called
     pairs: dict[int, int]
-    """Nodes that run side by side, each once."""
+    """Pairs of nodes that run one right after the other."""
     builder: GraphBuilder = field(init=False)
     paired: set[int] = field(init=False)
     kept: set[int] = field(init=False)
-    """Nodes whose results are asked for: TensorFlow holds these from their first run to the end."""
+    """Nodes with fetched results. TensorFlow keeps these from their first run to the end."""
     buffers: dict[Port, int] = field(default_factory=dict[Port, int])
     ports: list[Port] = field(default_factory=list[Port])
-    """Per buffer, the output that defines it."""
+    """The output that defines each buffer."""
     buffer_sizes: list[int] = field(default_factory=list[int])
     lifetimes: list[Lifetime] = field(default_factory=list[Lifetime])
     done: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """Per node, the ops that are done when it is."""
+    """The ops that control edges from each node wait for."""
     extra: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """Per view, the ops that its readers must wait for beside those that write what it shows."""
+    """The ops that the readers of each view wait for in addition."""
     nodes: list[int] = field(default_factory=list[int])
     read_ports: dict[str, int] = field(default_factory=dict[str, int])
-    """Of ops that nothing is known of, how many outputs are read."""
+    """The number of read outputs of each unknown op."""
     read_bytes: dict[int, int] = field(default_factory=dict[int, int])
-    """Per node with a resource, the bytes that reading it gives: what a variable that was captured holds."""
+    """The bytes of each captured variable."""
     outer: list[Port] = field(default_factory=list[Port])
-    """What comes from outside."""
     found: dict[tuple[str, int], Shape] = field(default_factory=dict[tuple[str, int], Shape])
-    """Shapes of outputs that only the functions behind them tell."""
+    """Shapes that only the called functions determine."""
     unknown: list[str] = field(default_factory=list[str])
     lists: list[str] = field(default_factory=list[str])
-    """Outputs that hold lists of tensors."""
+    """Outputs that are lists or arrays of tensors."""
     notes: dict[str, None] = field(default_factory=dict[str, None])
 
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.name)
         self.paired = {*self.pairs, *self.pairs.values()}
-        self.kept = {self._shown_by(port) for port in self.asked.results}
+        self.kept = {self._root(port) for port in self.asked.results}
         for space in self.devices.spaces:
             self.builder.add_space(space.name, capacity_bytes=space.capacity_bytes)
         for place, node in enumerate(self.body.nodes):
@@ -151,16 +127,16 @@ class _NodeTranslator:
             if spec_of(node.op) is None:
                 self.read_ports[node.name] = max(port + 1, self.read_ports.get(node.name, 0))
 
-    def _shown_by(self, port: Port) -> int:
-        """Return the node whose output an output shows."""
+    def _root(self, port: Port) -> int:
+        """Return the node that computes an output, behind all views."""
         place, number = port
         while is_view(self.body.nodes[place]) and self.body.data[place] and place not in self.asked.fed:
             shown = self.body.data[place]
             place, number = shown[min(number, len(shown) - 1) if self.body.nodes[place].op in ALL_PORTS else 0]
         return place
 
-    def after(self, places: Sequence[int]) -> "_NodeTranslator":
-        """Add nodes, and return itself."""
+    def with_nodes(self, places: Sequence[int]) -> "_NodeTranslator":
+        """Add nodes, and return the translator."""
         for place in places:
             self._add(place)
         return self
@@ -209,19 +185,19 @@ class _NodeTranslator:
         call = call_of(node, self.graph, self.body.where)
         effects = effects_of(node, calls=bool(call.functions))
         mutated = [reads[number] for number in effects.mutated if number < len(reads)]
-        handed_on = {output: reads[number] for number, output in effects.handed_on if number < len(reads)}
+        forwarded = {output: reads[number] for number, output in effects.forwarded if number < len(reads)}
         callees = self._add_callees(node, call, inputs)
         written: list[int] = []
         for port in range(self._count(node, call)):
-            if port in handed_on:
-                self.buffers[place, port] = handed_on[port]
+            if port in forwarded:
+                self.buffers[place, port] = forwarded[port]
             else:
                 size = self.known.sizes.get((node.name, port))
                 size = call.output_bytes(node, port) if size is None else size
                 written.append(self._define(place, port, size, Lifetime.INTERMEDIATE))
         if spec_of(node.op) is None and not call.functions:
             self.notes[
-                f"op {node.op} of node {node.name!r} is unknown: it keeps its order, its workspace is unmodeled"
+                f"op {node.op} of node {node.name!r} is unknown: it keeps its order, and its workspace is not modeled"
             ] = None
         after = dict.fromkeys(self._waits(place))
         for source, _ in inputs:
@@ -243,7 +219,7 @@ class _NodeTranslator:
         self.done[place] = (number,)
 
     def finish(self) -> TensorflowTranslation:
-        """Build the graph; what is asked for lives to the end."""
+        """Build the graph."""
         for port in self.asked.results:
             buffer = self.buffers.get(port)
             if buffer is None:
@@ -255,12 +231,11 @@ class _NodeTranslator:
                 self.builder.set_lifetime(buffer, Lifetime.OUTPUT)
         if self.unknown:
             self.builder.note(
-                f"{len(self.unknown)} outputs count as 0 bytes, as their shapes are unknown, {self.unknown[0]!r} first"
+                f"{len(self.unknown)} outputs with unknown shapes count as 0 bytes, {self.unknown[0]!r} first"
             )
         if self.lists:
             self.builder.note(
-                f"{len(self.lists)} outputs count as 0 bytes, as they hold lists or arrays of tensors that grow while "
-                f"they run, {self.lists[0]!r} first"
+                f"{len(self.lists)} outputs count as 0 bytes, being lists or arrays of tensors, {self.lists[0]!r} first"
             )
         for sentence in self.notes:
             self.builder.note(sentence)
@@ -276,7 +251,7 @@ class _NodeTranslator:
         )
 
     def _add_callees(self, node: NodeDef, call: NodeCall, inputs: Sequence[Port]) -> list[str]:
-        arguments = inputs[call.n_left_out :]
+        arguments = inputs[call.n_skipped :]
         shapes = tuple(self.known.shapes.get((self.body.nodes[place].name, port)) for place, port in arguments)
         sizes = tuple(self.buffer_sizes[self.buffers[port]] for port in arguments)
         names: list[str] = []
@@ -286,8 +261,8 @@ class _NodeTranslator:
             if key not in self.called.names:
                 if function.name in self.called.open or len(self.called.open) >= _DEEPEST_CALL:
                     raise UnsupportedError(
-                        f"{self.body.where}: node {node.name!r} calls {function.name!r}, which calls itself, or calls "
-                        f"more than {_DEEPEST_CALL} deep; write it as a loop"
+                        f"{self.body.where}: function {function.name!r} of node {node.name!r} calls itself, or nests "
+                        f"more than {_DEEPEST_CALL} calls; write it as a loop"
                     )
                 self.called.open.append(function.name)
                 self.called.names[key] = self._callee(function, sizes, shapes, loops=loops)
@@ -308,9 +283,9 @@ class _NodeTranslator:
                 self.found.setdefault((node.name, port), shape)
 
     def _callee(self, function: FunctionDef, sizes: Sequence[int], shapes: Sequence[Shape], *, loops: bool) -> str:
-        """Read a function as a subgraph and return its name.
+        """Translate a function to a subgraph, and return its name.
 
-        The caller counts its arguments but for those that a loop changes.
+        The caller counts the arguments, except those that a loop changes.
         """
         body = body_of_function(function, f"{self.body.where}, function {function.name!r}")
         shapes_inside = function_shapes(body, shapes, self.graph)
@@ -349,7 +324,7 @@ class _NodeTranslator:
             node = self.body.nodes[source[0]]
             raise MalformedInputError(
                 f"{self.body.where}: node {reader.name!r} reads output {source[1]} of {node.name!r} ({node.op}), which "
-                "has fewer; the graph is damaged"
+                "does not exist; the graph is damaged"
             )
         return self.buffers[source]
 
@@ -357,7 +332,6 @@ class _NodeTranslator:
         return tuple(dict.fromkeys(op for source in self.body.controls[place] for op in self.done[source]))
 
     def _count(self, node: NodeDef, call: NodeCall) -> int:
-        """Return how many outputs a node has: an unknown op has those that are read."""
         if call.n_outputs is not None:
             return call.n_outputs
         return len(output_types(node)) if spec_of(node.op) is not None else self.read_ports.get(node.name, 0)

@@ -1,22 +1,55 @@
-"""What reading a graph gives: lowtide's graph, and the node behind every op."""
+"""Input and result of the translation of nodes to a graph."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lowtide.engine.graph import Graph
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port
+from lowtide.frameworks.tensorflow.shapes import Shapes, Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Known shapes and bytes of outputs."""
+
+    shapes: Shapes
+    sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Feeds and fetches of a body."""
+
+    fed: Collection[int]
+    results: Sequence[Port]
+    targets: Sequence[int] = ()
+    """Nodes that must run."""
+    counted: Collection[int] = ()
+    """Fed nodes with bytes that the caller counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalledFunction:
-    """A function of the library behind a subgraph."""
+    """A library function behind a subgraph."""
 
     function: str
-    """Its name in the library; the subgraph's tells calls with arguments of other sizes apart."""
+    """Its name in the library."""
     translation: "TensorflowTranslation"
     results: Sequence[Shape]
-    """The shapes of its results, as far as they are known."""
+    """Known shapes of its results."""
+
+
+@dataclass(slots=True)
+class Called:
+    """The functions translated so far, each once per sizes of its arguments."""
+
+    names: dict[tuple[str, bool, tuple[int, ...], tuple[Shape, ...]], str] = field(default_factory=dict)
+    """Names of subgraphs by function, whether it is a loop's, and bytes and shapes of arguments."""
+    functions: dict[str, CalledFunction] = field(default_factory=dict[str, CalledFunction])
+    """By the name of the subgraph."""
+    open: list[str] = field(default_factory=list[str])
+    """Functions in translation, the innermost last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +59,14 @@ class TensorflowTranslation:
     graph: Graph
     body: NodeBody
     nodes: Sequence[int]
-    """Per op of the graph, its node; the others are views, sources, or needed by nothing that is asked for."""
+    """The node of each op. Other nodes are views, sources, or not needed."""
     ports: Sequence[Port]
-    """Per buffer of the graph, the output that defines it."""
+    """The output that defines each buffer."""
     results: Sequence[Port]
-    """What is asked for."""
+    """The fetched outputs."""
     fed: Sequence[Port]
-    """Outputs that come from outside."""
+    """Outputs that the caller provides."""
     called: Mapping[str, CalledFunction]
-    """By the names of subgraphs, those of callees of callees too."""
+    """By the name of the subgraph, with callees of callees."""
     pairs: dict[int, int]
-    """Nodes that TensorFlow may make one of: the second of each pair, and the first; they run side by side."""
+    """Nodes that TensorFlow may fuse: the second node of each pair, and the first, which runs right before it."""

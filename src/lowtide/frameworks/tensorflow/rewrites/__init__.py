@@ -1,1 +1,1 @@
-"""Plans and Grappler's rewrites into nodes: copies, control edges, swaps and accumulations."""
+"""Rewrite nodes: recomputed copies, swaps and accumulations, and initial values of variables."""

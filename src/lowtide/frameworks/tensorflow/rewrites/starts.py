@@ -1,4 +1,4 @@
-"""Nodes that fill variables before a graph runs for the first time, and that read them afterwards."""
+"""Prepare a graph for a run: variables, their initial values, and seeds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,17 +16,17 @@ from lowtide.frameworks.tensorflow.graphs.attributes import (
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators.kinds import SEEDED
-from lowtide.frameworks.tensorflow.rewrites.names import free_name
+from lowtide.frameworks.tensorflow.rewrites.edited_nodes import free_name
 
 _START = "lowtide/start/"
 
 
 Starts = list[tuple[str, Mapping[str, Any]]]
-"""Nodes that fill variables, with what they are fed."""
+"""Nodes that initialize variables, with their feeds."""
 
 
 def with_variables(graph: GraphDef, captured: Mapping[str, tuple[int, Shape]]) -> GraphDef:
-    """Return a graph with variables of its own in the place of placeholders that stand for those of a function."""
+    """Return the graph with variables in place of the placeholders of captured variables."""
     if not captured:
         return graph
     nodes = list(graph.nodes)
@@ -39,7 +39,7 @@ def with_variables(graph: GraphDef, captured: Mapping[str, tuple[int, Shape]]) -
 
 
 def with_seeds(graph: GraphDef) -> GraphDef:
-    """Return a graph whose random numbers are the same in every session: ops without a seed get one of their own."""
+    """Return the graph with a seed for every random op without one."""
     seeded = graph.with_nodes(_seeded(graph.nodes))
     for function in graph.functions.values():
         nodes = _seeded(function.nodes)
@@ -57,7 +57,7 @@ def _seeded(nodes: Sequence[NodeDef]) -> list[NodeDef]:
 
 
 def with_starts(graph: GraphDef, variables: Mapping[str, Any]) -> tuple[GraphDef, Starts, list[str]]:
-    """Return a graph with nodes for each variable that fill and read it; those that fill it, and what reading gives."""
+    """Return the graph with nodes that initialize and read variables, these nodes, and the read outputs."""
     names = {node.name for node in graph.nodes}
     nodes = {node.name: node for node in graph.nodes}
     made: list[NodeDef] = []

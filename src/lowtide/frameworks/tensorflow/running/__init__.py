@@ -1,1 +1,1 @@
-"""TensorFlow itself: sessions that run a graph as it stands, and what they say of its memory."""
+"""Run graphs in TensorFlow, and read their memory from its reports and from the operating system."""

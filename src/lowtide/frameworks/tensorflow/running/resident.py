@@ -1,7 +1,8 @@
-"""The peak of the real allocator: one run of a graph in a process of its own."""
+"""Measure the resident memory that a run of a graph adds, in a separate process."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,11 +14,12 @@ import numpy as np
 
 from lowtide.core.errors import UnsupportedError, one_line
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.tensorflow.running.session import tensorflow
+from lowtide.frameworks.tensorflow.running.session import open_session, tensorflow
 
-_CHILD = "lowtide.frameworks.tensorflow.running.child"
+_MODULE = "lowtide.frameworks.tensorflow.running.resident"
 _SECONDS = 600
-_LEAST_MAPPED = str(2**16)
+_MAPPED_BYTES = str(2**16)
+_STATUS = Path("/proc/self/status")
 
 
 def added_resident_bytes(
@@ -26,15 +28,13 @@ def added_resident_bytes(
     fetches: Sequence[str],
     starts: Sequence[tuple[str, Mapping[str, Any]]] = (),
 ) -> int:
-    """Return by how much a run of a graph raises the resident memory of a process, results included and feeds not.
+    """Return the bytes that a run of a graph adds to the resident memory of a process, without its feeds.
 
-    The graph runs twice there, on one thread and with no optimizer on; the second run is measured. What is larger than
-    64 KiB goes back to the system where it is freed, so that resident memory follows TensorFlow's allocator; smaller
-    values, and what kernels need for themselves, are in the figure. Raises UnsupportedError where it cannot be run, and
-    on systems other than Linux; MissingExtraError where TensorFlow is not installed.
+    The second of two runs is measured. Freed allocations over 64 KiB return to the system. Raises UnsupportedError if
+    the run fails and on systems other than Linux, MissingExtraError without TensorFlow.
     """
     if not Path("/proc/self/clear_refs").exists():
-        raise UnsupportedError("resident memory is measured on Linux only")
+        raise UnsupportedError("resident memory can be measured on Linux only")
     tensorflow()
     fed_to_starts = {name: value for _, fed in starts for name, value in fed.items()}
     arrays = [*feeds.values(), *fed_to_starts.values()]
@@ -51,10 +51,36 @@ def added_resident_bytes(
         (folder / "asked.json").write_text(json.dumps(asked))
         named: dict[str, Any] = dict(zip(keys, map(np.asarray, arrays), strict=True))
         np.savez(folder / "arrays.npz", **named)
-        settings = {"MALLOC_MMAP_THRESHOLD_": _LEAST_MAPPED, "MALLOC_TRIM_THRESHOLD_": _LEAST_MAPPED}
-        command = [sys.executable, "-m", _CHILD, name]
+        settings = {"MALLOC_MMAP_THRESHOLD_": _MAPPED_BYTES, "MALLOC_TRIM_THRESHOLD_": _MAPPED_BYTES}
+        command = [sys.executable, "-m", _MODULE, name]
         environment = {**os.environ, **settings}
         run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS, env=environment)
     if run.returncode:
-        raise UnsupportedError(f"the process that measures failed: {one_line(RuntimeError(run.stderr[-400:]))}")
+        raise UnsupportedError(f"the measuring process failed: {one_line(RuntimeError(run.stderr[-400:]))}")
     return int(json.loads(run.stdout)["added_bytes"])
+
+
+def main() -> None:
+    """Run the graph in the folder that the first argument names, and print the added bytes."""
+    folder = Path(sys.argv[1])
+    asked = json.loads((folder / "asked.json").read_text())
+    arrays = np.load(folder / "arrays.npz")
+    feeds, starts = ({name: arrays[key] for name, key in asked[which].items()} for which in ("feeds", "fed_to_starts"))
+    with open_session(GraphDef.parse((folder / "graph.pb").read_bytes())) as session:
+        for target, fed in asked["starts"]:
+            session.run(target, {name: starts[name] for name in fed})
+        del starts
+        session.run(asked["fetches"], feeds)  # kernels allocate their state in the first run
+        before = _resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+        session.run(asked["fetches"], feeds)
+        json.dump({"added_bytes": max(0, _resident("VmHWM") - before)}, sys.stdout)
+
+
+def _resident(name: str) -> int:
+    found = re.search(rf"{name}:\s*(\d+) kB", _STATUS.read_text())
+    return int(found[1]) * 1024 if found else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,23 +1,27 @@
-"""Graphs in a session of TensorFlow without any optimizer, one node at a time."""
+"""Run graphs in a TensorFlow session, one node at a time and without optimizers."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from lowtide.core.errors import MissingExtraError
+from lowtide.frameworks.tensorflow.graphs.attributes import integer, of_type
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK, COPY_OUT
-from lowtide.frameworks.tensorflow.running.host_copies import STAND_IN, with_host_stand_ins
+
+STAND_IN = "/device:CPU:1"
+"""The second CPU, which replaces the host."""
+_COPY = "DeepCopy"
 
 
 def tensorflow() -> Any:
-    """Return the package; raises MissingExtraError where it is not installed.
+    """Return the package; raises MissingExtraError if it is not installed.
 
-    Where it was not loaded yet, its start-up messages are kept quiet, and it runs without oneDNN, which fuses nodes and
-    so gives other bits under other orders.
+    Loading it here disables its start-up messages and oneDNN, which makes bits depend on the order.
     """
     if find_spec("tensorflow") is None:
         raise MissingExtraError("tensorflow", "there is no package tensorflow")
@@ -29,14 +33,29 @@ def tensorflow() -> Any:
 
 
 def graph_message(graph: GraphDef) -> Any:
-    """Return a graph as a message of TensorFlow's own."""
+    """Return a graph as a message of TensorFlow."""
     message = tensorflow().compat.v1.GraphDef()
     message.ParseFromString(graph.SerializeToString())
     return message
 
 
+def with_host_stand_ins(graph: GraphDef, missing: Collection[str] = (COPY_OUT, COPY_BACK)) -> GraphDef:
+    """Return a graph with copies to a second CPU instead of the ops in `missing`, which need a GPU.
+
+    The session needs `ConfigProto(device_count={"CPU": 2}, allow_soft_placement=True)`.
+    """
+    if not any(node.op in missing and node.op in (COPY_OUT, COPY_BACK) for node in graph.nodes):
+        return graph
+    return graph.with_nodes([_stand_in(node) if node.op in missing else node for node in graph.nodes])
+
+
+def _stand_in(node: NodeDef) -> NodeDef:
+    device = STAND_IN if node.op == COPY_OUT else node.device
+    return NodeDef.make(node.name, _COPY, node.inputs, {"T": of_type(integer(node.attribute("T")))}, device)
+
+
 def imported_graph(graph: GraphDef) -> Any:
-    """Return a graph as a tf.Graph, a second CPU standing in for the host where there is no GPU to copy from."""
+    """Return a graph as a tf.Graph."""
     tf = tensorflow()
     missing = [op for op in (COPY_OUT, COPY_BACK) if _op_definition(op) is None]
     made = tf.Graph()
@@ -52,15 +71,14 @@ def _op_definition(op: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """One node that ran, as TensorFlow reports it."""
+    """One run of a node."""
 
     name: str
     started_ns: int
-    ended_ns: int
     outputs: Mapping[int, tuple[int, int]]
-    """Per output, where its storage begins and how many bytes it takes."""
+    """Address and bytes of each output."""
     is_on_host: bool
-    """Whether it ran on the CPU that stands in for the host."""
+    """Whether it ran on the CPU that replaces the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +87,13 @@ class SessionRun:
 
     values: Sequence[Any]
     state: Sequence[Any]
-    """What was asked for after the run."""
+    """The outputs fetched after the run."""
     nodes: Sequence[NodeRun]
-    """In the order in which they started."""
+    """In the order of their start."""
 
 
 def open_session(graph: GraphDef, *, with_grappler: bool = False) -> Any:
-    """Return a session that runs a graph on one thread, with no optimizer on or with those that TensorFlow has on."""
+    """Return a session that runs a graph on one thread, with TensorFlow's optimizers or with none."""
     tf = tensorflow()
     return tf.compat.v1.Session(graph=imported_graph(graph), config=_config(tf, with_grappler))
 
@@ -90,11 +108,9 @@ def run_session(
     *,
     with_grappler: bool = False,
 ) -> SessionRun:
-    """Run a graph as `open_session` does; `starts` are nodes that run before it, with what they are fed.
+    """Run `starts` (node, feeds), then the graph, then fetch `ends`.
 
-    `ends` are outputs that are asked for in a second run, after it.
-
-    Raises MissingExtraError where TensorFlow is not installed, and whatever TensorFlow raises.
+    Raises MissingExtraError without TensorFlow, and the errors of TensorFlow.
     """
     tf = tensorflow()
     with open_session(graph, with_grappler=with_grappler) as session:
@@ -118,7 +134,7 @@ def _config(tf: Any, with_grappler: bool) -> Any:
     config.device_count["CPU"] = 2
     config.allow_soft_placement = True
     if with_grappler:
-        config.graph_options.rewrite_options.min_graph_nodes = -1  # graphs of a few nodes, too
+        config.graph_options.rewrite_options.min_graph_nodes = -1  # also for small graphs
     else:
         config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
         config.graph_options.rewrite_options.disable_meta_optimizer = True
@@ -133,6 +149,4 @@ def _node_run(stats: Any, *, is_on_host: bool) -> NodeRun:
         )
         for output in stats.output
     }
-    return NodeRun(
-        stats.node_name, stats.all_start_nanos, stats.all_start_nanos + stats.all_end_rel_nanos, outputs, is_on_host
-    )
+    return NodeRun(stats.node_name, stats.all_start_nanos, outputs, is_on_host)

@@ -1,6 +1,6 @@
 """What a user may say to the backend, checked before anything is traced."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -8,11 +8,11 @@ from typing import Any
 from lowtide.core.effort import EffortName, check_effort
 from lowtide.core.errors import UsageError
 from lowtide.core.files import path_of
-from lowtide.core.techniques import NEED_BUDGET, ROUNDING, Techniques, checked_techniques, refuse_without_budget
+from lowtide.core.techniques import ROUNDING, Techniques, checked_techniques
 from lowtide.engine.costs import PROFILES, Prices, check_profile, price
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.budget import GivenBudget, read_budget
-from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
 from lowtide.frameworks.torch.compile.defaults import default_options
 from lowtide.frameworks.torch.emit.transfers.link import check_host
 
@@ -32,19 +32,6 @@ rounding in any case."""
 def prices_before_fusion(graph: Graph, profile: str = "fused") -> Prices:
     """Return what ops cost by a profile, no more exact than is worth it where Inductor will fuse them."""
     return replace(price(graph, profile), precision=_PRECISION)
-
-
-def allowed_techniques(allow: Iterable[str] | None, budget: GivenBudget) -> Techniques:
-    """Return the techniques that a call allows; if it names none, those of `DEFAULTS` that the budget has a use for.
-
-    Raises UsageError for techniques that do not exist, or that would be ignored without a budget.
-    """
-    if allow is None:
-        return DEFAULTS.techniques - NEED_BUDGET if budget is None else DEFAULTS.techniques
-    techniques = checked_techniques(allow)
-    if budget is None:
-        refuse_without_budget(techniques)
-    return techniques
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

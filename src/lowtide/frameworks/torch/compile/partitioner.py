@@ -22,18 +22,19 @@ from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
 from lowtide.frameworks.torch.internals.sizes import hint
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking
-from lowtide.frameworks.torch.rewrites.concatenated_parts import CopyIntoConcatenations
-from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
-from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
-from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
+from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode
+from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
-from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
-from lowtide.frameworks.torch.rewrites.save_masks_as_bytes import SaveMasksAsBytes
-from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
+from lowtide.frameworks.torch.rewrites.saved_values import (
+    SaveInputsFlat,
+    SaveMasksAsBytes,
+    TakeInputsFlat,
+    TakeMasksAsBytes,
+)
+from lowtide.frameworks.torch.rewrites.split_ops import SplitDropout
+from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
 from lowtide.frameworks.torch.rewrites.table import CHECKPOINTED, JOINT, RUNS_AGAIN
-from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
-from lowtide.frameworks.torch.rewrites.take_masks_as_bytes import TakeMasksAsBytes
 
 
 class Partitioner:

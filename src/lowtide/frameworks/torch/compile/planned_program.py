@@ -16,7 +16,7 @@ from lowtide.frameworks.torch.compile.plan_program import Share, plan_program
 from lowtide.frameworks.torch.compile.program_forms import ProgramForms
 from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
 from lowtide.frameworks.torch.emit.emit import emit
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 
 _LOG = logging.getLogger("lowtide")
 MINOR_BYTES = 4096

@@ -18,11 +18,11 @@ from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_prog
 from lowtide.frameworks.torch.internals.fake_tensors import outside_of_fake_modes
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import (
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
+    ChunkedModule,
     Chunking,
-    SplitModule,
-    split_module,
-    split_module_again,
+    chunk_module,
+    chunk_module_in_two_passes,
 )
 
 
@@ -68,10 +68,10 @@ class ProgramForms(Program):
         finer = None
         if name == "in finest chunks":
             finer = self.form("in finer chunks", exact=exact)
-            if not chunking.allowed or finer is None:
+            if not chunking.budget_bytes or finer is None:
                 return None
-            chunking = replace(chunking, allowed=0)
-        split = self._split(split_module if name == "in chunks" else split_module_again, chunking)
+            chunking = replace(chunking, budget_bytes=0)
+        split = self._split(chunk_module if name == "in chunks" else chunk_module_in_two_passes, chunking)
         if split is not None:
             self._skipped[exact] = tuple(split.left_whole)
         if split is None or split.module is None:
@@ -93,7 +93,7 @@ class ProgramForms(Program):
         peaks = simulate(self.graph, Plan.baseline(self.graph)).peak_bytes
         budget = parse_budget(settings.budget, self.graph, peaks, transient=settings.transient)
         return replace(
-            self, chunking=replace(self.chunking, allowed=max(0, budget.allowed[self.graph.spaces[0].name] or 0))
+            self, chunking=replace(self.chunking, budget_bytes=max(0, budget.allowed[self.graph.spaces[0].name] or 0))
         )
 
     def program_for(self, plan: Plan) -> ReadProgram:
@@ -105,7 +105,7 @@ class ProgramForms(Program):
     def _skipped(self) -> dict[bool, tuple[str, ...]]:
         return {}
 
-    def _split(self, split: Callable[..., SplitModule | None], chunking: Chunking) -> SplitModule | None:
+    def _split(self, split: Callable[..., ChunkedModule | None], chunking: Chunking) -> ChunkedModule | None:
         module, inputs = self.written.module, self.written.inputs
         values = map(value_of, module.graph.find_nodes(op="placeholder"))
         if any(not isinstance(value, torch.Tensor) or is_symbolic(value) for value in values):

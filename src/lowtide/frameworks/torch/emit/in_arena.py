@@ -6,9 +6,8 @@ from typing import Any
 import torch
 
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.arena.addresses import Key
 from lowtide.frameworks.arena.allocator import Arena
-from lowtide.frameworks.arena.runs import PlannedRuns, RunsInArena
+from lowtide.frameworks.arena.runs import Key, PlannedRuns, RunsInArena
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.cpu_allocator import replace_cpu_allocator
 

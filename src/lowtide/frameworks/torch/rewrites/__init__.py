@@ -1,1 +1,9 @@
-"""Programs that compute the same in another way, one rewrite a file."""
+"""Rewrites: equivalent programs that leave a plan more freedom.
+
+Every change of a program is a rewrite: it splits an op, replaces one, or reads through a copy. Applying a plan (order,
+recomputation, copies) and splitting a joint graph into passes are not rewrites.
+
+A rewrite declares what it preserves (`Preserves`). Only `run_rewrites` calls it: it derives the values of new nodes,
+and raises RewriteError if a rewrite breaks its declaration. `table` lists all rewrites, and those of each kind of
+program.
+"""

@@ -1,4 +1,4 @@
-"""Where the forward pass ends, as an op: it takes the outputs and gives the gradients that the backward starts from."""
+"""The end of the forward pass of a joint graph as an op, which returns the tangents (`InsertBoundary`)."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -14,40 +14,37 @@ from lowtide.frameworks.torch.reading.lowering import HELD_ELSEWHERE, nodes_in
 from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
 
 TURN_BACK = define_operator("turn_back(Tensor[] outputs, Tensor(a!)[] overwritten) -> Tensor[]")
-"""Never runs: the program is cut in two here. It keeps its place among random draws and collectives.
+"""Never runs: the program is split here. It keeps its place among random draws and collectives.
 
-Between the two passes AOTAutograd overwrites the inputs that the program overwrites, where the graph does not."""
+Between the passes, AOTAutograd overwrites the inputs that the program overwrites, unless the graph does it."""
 
 _OF_BACKWARD = ("is_backward", "must_be_in_backward")
 
 
 def is_tangent(node: Node) -> bool:
-    """Tell whether a placeholder of a joint graph is a gradient that the backward pass starts from."""
+    """Return whether a node is a tangent, from which the backward pass of a joint graph starts."""
     return node.op == "placeholder" and "tangents" in str(node.target)
 
 
 @dataclass(frozen=True)
 class InsertBoundary(Rewrite[Node]):
-    """Let the tangents of a joint graph come from an op between its forward and its backward pass.
+    """Insert an op between the passes of a joint graph, which returns the tangents.
 
-    What was traced in the forward pass and needs no tangent comes before it, mutations of inputs included. The op reads
-    the forward's outputs and the inputs that the forward overwrites, and overwrites those that the runtime overwrites
-    then.
+    Nodes traced in the forward pass that need no tangent come before it. The op reads the outputs of the forward pass
+    and the inputs it overwrites, and overwrites those that the runtime overwrites.
     """
 
     name = "insert-boundary"
-    source = "AOTAutograd's contract: what its runtime does between the two passes, as an op."
-    preserves = Preserves("the tangents, which an op gives instead of the caller", inputs=False)
+    source = "The actions of AOTAutograd's runtime between the two passes, as an op."
+    preserves = Preserves("the tangents, which an op returns instead of the caller", inputs=False)
     n_outputs: int
-    """How many of the outputs are the forward pass's own."""
+    """Outputs of the forward pass."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the output of a graph that has no boundary yet."""
         ends = module.graph.find_nodes(op="output")
         return [] if module.graph.find_nodes(op="call_function", target=TURN_BACK) else list(ends)
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Return a copy with the op in it."""
         outputs = outputs_of(module)[: self.n_outputs]
         forward = _forward_nodes(module.graph, [leaf for leaf in outputs if isinstance(leaf, Node)])
         graph, made = Graph(), dict[Node, Node]()
@@ -65,17 +62,17 @@ class InsertBoundary(Rewrite[Node]):
 def turn_back(
     graph: Graph, source: GraphModule, n_forward_outputs: int, tangents: Sequence[Node], made: Mapping[Node, Node]
 ) -> dict[Node, Node]:
-    """Append the op to a graph that holds a copy of a forward pass, and return what stands for every tangent in it.
+    """Append the op to a copy of a forward pass, and return a node for each tangent.
 
-    `source` is what was copied, its first outputs are the forward's, and `made` holds the copies of its nodes. The
-    tangents are autograd's: hooks, other branches and the caller of `backward` may hold them too.
+    `made` maps the nodes of `source` to their copies. The first `n_forward_outputs` of its outputs are those of the
+    forward pass. Autograd owns the tangents: hooks and the caller of `backward` may read them too.
     """
     outputs = outputs_of(source)[:n_forward_outputs]
     ends = dict.fromkeys(made[leaf] for leaf in outputs if isinstance(leaf, Node))
     for node in graph.nodes:
         ends.update(dict.fromkeys(nodes_in(mutated_arguments(node))))
         if is_symbol(node):
-            ends[node] = None  # else the tensor that a size is taken from would be saved instead
+            ends[node] = None  # otherwise the tensor of the size would be saved
     overwritten = [made[node] for node in inputs_overwritten_later(source, n_forward_outputs)]
     boundary = graph.call_function(TURN_BACK, (list(ends), overwritten))
     boundary.meta |= {"val": [value_of(node) for node in tangents], HELD_ELSEWHERE: True}
@@ -87,7 +84,7 @@ def turn_back(
 
 
 def _forward_nodes(graph: Graph, outputs: list[Node]) -> dict[Node, None]:
-    """Return, in order, the nodes of the forward pass: all that its outputs need, what was traced in it, and sizes."""
+    """Return the nodes of the forward pass in order: those its outputs need, those traced in it, and sizes."""
     needed: set[Node] = set()
     waiting = list(outputs)
     while waiting:

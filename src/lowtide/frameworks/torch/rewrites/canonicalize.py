@@ -1,4 +1,4 @@
-"""Constructors that look at another tensor only for its form are given that form, so that they keep nothing alive."""
+"""Constructors like another tensor as constructors of a given shape (`Canonicalize`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.reading.effects import arguments_by_name
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
 
 aten = torch.ops.aten
@@ -21,23 +22,20 @@ _FILLED: dict[Any, float | None] = {
     aten.new_ones.default: 1,
     aten.new_full.default: None,
 }
-_FILL_ARGUMENT = {aten.full_like.default: 1, aten.new_full.default: 2}
 _EMPTY = {aten.empty_like.default, aten.new_empty.default, aten.new_empty_strided.default}
 
 
 @dataclass(frozen=True)
 class Canonicalize(Rewrite[Node]):
-    """Replace `*_like` and `new_*` constructors by constructors of the same dtype, shape and strides."""
+    """Replace `*_like` and `new_*` constructors by constructors that keep no other tensor alive."""
 
     name = "canonicalize"
-    source = "ATen's constructors of one form are one kernel; the tensor they are modeled on is not read."
+    source = "ATen's `*_like` and `new_*` constructors do not read the contents of their operand."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the constructors of dense tensors whose shapes hold no symbols."""
-        return [node for node in module.graph.nodes if _looks_for_form(node) and _is_plain(value_of(node))]
+        return [node for node in module.graph.nodes if _is_constructor_like(node) and _is_plain(value_of(node))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Put the constructor of the given form where the other was."""
         for node in sites:
             with module.graph.inserting_before(node):
                 replacement = _constructor(module.graph, node, value_of(node))
@@ -46,7 +44,7 @@ class Canonicalize(Rewrite[Node]):
         return module
 
 
-def _looks_for_form(node: Node) -> bool:
+def _is_constructor_like(node: Node) -> bool:
     return node.target in _FILLED or node.target in _EMPTY
 
 
@@ -75,7 +73,4 @@ def _constructor(graph: Graph, node: Node, value: torch.Tensor) -> Node:
 def _fill_of(node: Node) -> Any:
     target: Any = node.target
     fill: Any = _FILLED[target]
-    if fill is not None:
-        return fill
-    position = _FILL_ARGUMENT[target]
-    return node.args[position] if len(node.args) > position else node.kwargs["fill_value"]
+    return arguments_by_name(node)["fill_value"] if fill is None else fill

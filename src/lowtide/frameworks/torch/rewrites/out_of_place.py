@@ -1,7 +1,6 @@
-"""Operations that overwrite an intermediate become ones that may: what is overwritten cannot be rematerialized.
+"""In-place ops as out-of-place ops, since an overwritten value cannot be recomputed (`WriteOutOfPlace`).
 
-`relu_` on the result of a normalization becomes `relu`, whose result may take over that storage as an in-place pair of
-the plan, but need not.
+`relu_` becomes `relu`. A plan may still reuse the storage, by an in-place pair.
 """
 
 import operator
@@ -28,19 +27,18 @@ from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 @dataclass(frozen=True)
 class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
-    """Replace overwriting operations by their plain forms where nothing else looks at what they overwrite."""
+    """Replace in-place ops on intermediates, if no other value shares the storage."""
 
     name = "write-out-of-place"
-    source = "ATen's operators with a trailing underscore compute what their namesakes without it compute."
+    source = "ATen's operators with a trailing underscore compute the same as those without."
     last: str
-    """The name of the node up to which operations are replaced."""
+    """Name of the node at which to stop."""
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, Any]]:
-        """Return the operations to replace, each with its plain form."""
         found: list[tuple[Node, Any]] = []
         holders: dict[int, list[Node]] = {}
-        stands_for: dict[Node, Node] = {}
-        """Per node whose storage an operation takes over, the last one that did."""
+        overwritten_by: dict[Node, Node] = {}
+        """The last op that overwrote the storage of a node, by node."""
         for node in module.graph.nodes:
             for key in _storages(node):
                 holders.setdefault(key, []).append(node)
@@ -48,18 +46,17 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
                 break
             plain = _plain_form(node)
             overwritten: Any = node.args[0] if node.args else None
-            while overwritten in stands_for:
-                overwritten = stands_for[overwritten]
+            while overwritten in overwritten_by:
+                overwritten = overwritten_by[overwritten]
             if plain is None or not _is_alone(overwritten, node, holders):
                 continue
             (key,) = _storages(node)
             holders[key] = [node]
-            stands_for[overwritten] = node
+            overwritten_by[overwritten] = node
             found.append((node, plain))
         return found
 
     def apply(self, module: GraphModule, sites: Sequence[tuple[Node, Any]]) -> GraphModule:
-        """Return a copy in which what stands behind such an operation reads its result."""
         graph = Graph()
         copies: dict[Node, Node] = {}
         graph.output(graph.graph_copy(module.graph, copies))
@@ -80,10 +77,7 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
 
 
 def write_out_of_place(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], last: Node) -> GraphModule:
-    """Return the program in which operations up to a node may overwrite, but need not; see `WriteOutOfPlace`.
-
-    Where that would raise the program's own peak, the program is returned as it is.
-    """
+    """Return the program without in-place ops up to a node, or unchanged if that raises the baseline peak."""
     changed = run_rewrites(module, [WriteOutOfPlace(last.name)])
     if changed is module:
         return module
@@ -101,7 +95,7 @@ def _storages(node: Node) -> list[int]:
 
 
 def _plain_form(node: Node) -> Any:
-    """Return the operator that computes the same into a new tensor of the same form, None where there is none."""
+    """Return the out-of-place form of an op, or None if it has none with the same dtype, shape and strides."""
     target, value = overload_of(node.target), value_of(node)
     if target is None or not isinstance(value, torch.Tensor) or not is_dense(value) or is_random(node):
         return None
@@ -119,7 +113,7 @@ def _plain_form(node: Node) -> Any:
 
 
 def _is_alone(overwritten: Any, node: Node, holders: Mapping[int, list[Node]]) -> bool:
-    """Tell whether a node's storage was allocated for it alone and nothing else looks at it."""
+    """Return whether a node's storage was allocated for it, and no other value shares it."""
     if not isinstance(overwritten, Node) or overwritten.op != "call_function":
         return False
     allowed: list[Any] = [overwritten, node]

@@ -1,4 +1,7 @@
-"""What is done in chunks as one op, so that a compiler that fuses kernels cannot do all chunks at once again."""
+"""Chunks as calls of one op, so that Inductor cannot fuse all chunks again (`OutlineChunks`).
+
+Inductor would join the kernels of different chunks. The op runs its nodes by PyTorch's kernels instead.
+"""
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -12,33 +15,31 @@ from lowtide.frameworks.torch.internals.operators import is_view
 from lowtide.frameworks.torch.reading.effects import mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
 from lowtide.frameworks.torch.reading.outlined import outlined_op
-from lowtide.frameworks.torch.rewrites.chunks.by_rows import BY_WINDOWS, ProductsByRows
-from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
+from lowtide.frameworks.torch.rewrites.chunks.chunk_products import BY_WINDOWS, ChunkProducts
+from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates
 from lowtide.frameworks.torch.rewrites.rewrite import MADE_BY, Rewrite, origin_of
 
-_CHUNKS = (ProductsByRows.name, InChunks.name)
+_CHUNKS = (ChunkProducts.name, ChunkUpdates.name)
 Run = Sequence[Node]
-"""Nodes of chunks, in program order; they are called where the last one stood."""
+"""Nodes of chunks, replaced by one call in place of the last."""
 
 
 @dataclass(frozen=True)
 class OutlineChunks(Rewrite[Run]):
-    """Call what is done in chunks as one op, as far as nothing else has to come between.
+    """Replace each run of chunks by one call. A run ends at an op that needs its results.
 
-    The op is given what views look at, since PyTorch allows no op of one's own to overwrite views.
+    Operands of the call are no views, since PyTorch allows no custom op to overwrite views.
     """
 
     name = "outline-chunks"
-    source = "Compilers outline functions; Inductor fuses chunks across their order, and calls what it does not know."
+    source = "Inductor calls unknown ops, without reordering or fusing their nodes."
     hold: Callable[[GraphModule], str]
-    """Takes what is outlined, and returns the key by which the op finds it."""
+    """Registers an outlined program, and returns its key."""
 
     def sites(self, module: GraphModule) -> Sequence[Run]:
-        """Return all runs of chunks that compute something."""
         return [run for run in _runs(module.graph) if any(_computes(node) for node in run)]
 
     def apply(self, module: GraphModule, sites: Sequence[Run]) -> GraphModule:
-        """Return a copy with a call in the place of the last node of each run."""
         run_of = {node: run for run in sites for node in run}
         graph = Graph()
         made: dict[Node, Node] = {}
@@ -50,13 +51,13 @@ class OutlineChunks(Rewrite[Run]):
             elif run is None:
                 made[node] = graph.node_copy(node, made.__getitem__)
             elif node is run[-1]:
-                self._call(module, graph, run, made)
+                self._append_call(module, graph, run, made)
                 for view in waiting:
                     made[view] = graph.node_copy(view, made.__getitem__)
                 waiting.clear()
         return GraphModule(module, graph)
 
-    def _call(self, module: GraphModule, graph: Graph, run: Run, made: dict[Node, Node]) -> None:
+    def _append_call(self, module: GraphModule, graph: Graph, run: Run, made: dict[Node, Node]) -> None:
         outlined = _Outlined(run)
         given, overwritten, numbers = outlined.operands()
         body, results = outlined.body([*given, *overwritten, *numbers])
@@ -69,12 +70,12 @@ class OutlineChunks(Rewrite[Run]):
             if made[node] is not call:
                 made[node].meta = origin_of(node)
         for node in outlined.read_outside():
-            outlined.give_outside(node, graph, made)
+            outlined.append_outside(node, graph, made)
 
 
 @dataclass(frozen=True)
 class _Outlined:
-    """A run of chunks on its way to a program of its own."""
+    """A run of chunks as a program."""
 
     run: Run
     inside: set[Node] = field(init=False)
@@ -83,17 +84,17 @@ class _Outlined:
         object.__setattr__(self, "inside", set(self.run))
 
     def operands(self) -> tuple[list[Node], list[Node], list[Node]]:
-        """Return what is given: tensors, tensors that are overwritten, and numbers; no tensor is a view of another."""
+        """Return tensors to read, tensors to overwrite, and numbers. No tensor is a view of another."""
         sources = dict.fromkeys(source for node in self.run for source in node.all_input_nodes)
-        roots = [root for root in dict.fromkeys(_views(source)[-1] for source in sources) if root not in self.inside]
+        bases = [base for base in dict.fromkeys(_views(source)[-1] for source in sources) if base not in self.inside]
         written = storages_of(*(each for node in self.run for each in nodes_in(mutated_arguments(node))))
-        tensors = [root for root in roots if isinstance(value_of(root), torch.Tensor)]
-        overwritten = [root for root in tensors if storages_of(root) & written]
-        given = [root for root in tensors if root not in overwritten]
-        return given, overwritten, [root for root in roots if root not in tensors]
+        tensors = [base for base in bases if isinstance(value_of(base), torch.Tensor)]
+        overwritten = [base for base in tensors if storages_of(base) & written]
+        given = [base for base in tensors if base not in overwritten]
+        return given, overwritten, [base for base in bases if base not in tensors]
 
     def body(self, operands: Sequence[Node]) -> tuple[Graph, list[Node]]:
-        """Return the run as a graph of what it is given, and its results, which lie in no operand."""
+        """Return the run as a graph, and its results, which share no storage with operands."""
         graph = Graph()
         made: dict[Node, Node] = {}
         for node in operands:
@@ -105,57 +106,56 @@ class _Outlined:
                     if view not in made:
                         made[view] = graph.node_copy(view, made.__getitem__)
             made[node] = graph.node_copy(node, made.__getitem__)
-        whole = dict.fromkeys(root for node in self.read_outside() if (root := self._whole(node)) in self.inside)
-        graph.output([made[node] for node in whole])
-        return graph, list(whole)
+        results = dict.fromkeys(base for node in self.read_outside() if (base := self._base(node)) in self.inside)
+        graph.output([made[node] for node in results])
+        return graph, list(results)
 
     def read_outside(self) -> Iterator[Node]:
-        """Yield the nodes of the run that others read."""
         for node in self.run:
             if any(user not in self.inside for user in node.users):
                 yield node
 
-    def give_outside(self, node: Node, graph: Graph, made: dict[Node, Node]) -> Node:
-        """Return what stands for a node outside: a result, a view of one or of an operand, or what is overwritten."""
+    def append_outside(self, node: Node, graph: Graph, made: dict[Node, Node]) -> Node:
+        """Return a node of the run for users outside: a result, an overwritten operand, or a new view."""
         if node not in made:
-            source = self.give_outside(_looked_at(node), graph, made)
+            source = self.append_outside(_viewed(node), graph, made)
             if is_view(node.target):
-                made[node] = graph.node_copy(node, lambda each: source if each is _looked_at(node) else made[each])
+                made[node] = graph.node_copy(node, lambda each: source if each is _viewed(node) else made[each])
                 made[node].meta.pop(MADE_BY, None)
             else:
                 made[node] = source
         return made[node]
 
-    def _whole(self, node: Node) -> Node:
-        """Return what a node is a view of, or has overwritten: an operand, or what an op of the run has made."""
+    def _base(self, node: Node) -> Node:
+        """Return the tensor that a node views or overwrites: an operand, or a node of the run."""
         while node in self.inside and (is_view(node.target) or mutated_arguments(node)):
-            node = _looked_at(node)
+            node = _viewed(node)
         return _views(node)[-1] if node not in self.inside else node
 
 
-def _looked_at(node: Node) -> Node:
-    """Return what a view looks at, or what an op overwrites and returns."""
+def _viewed(node: Node) -> Node:
+    """Return the operand of a view, or the operand that an op overwrites and returns."""
     overwritten = nodes_in(mutated_arguments(node))
     return overwritten[0] if overwritten else node.all_input_nodes[0]
 
 
 def _views(node: Node) -> list[Node]:
-    """Return a node, what it is a view of, and so on, up to what has a storage of its own."""
+    """Return a node, the operand it is a view of, and so on."""
     views = [node]
     while is_view(views[-1].target):
-        views.append(_looked_at(views[-1]))
+        views.append(_viewed(views[-1]))
     return views
 
 
 def _runs(graph: Graph) -> Iterator[Run]:
-    """Yield what is called together: chunks wait for the next ones where nothing between has to do with them."""
+    """Yield the runs of chunks. A run ends at an op that depends on it."""
     run = _OpenRun()
     for node in graph.nodes:
         if node.meta.get(MADE_BY) in _CHUNKS:
             run.add(node)
         elif not _computes(node):
-            run.pass_by(node)
-        elif run.meets(node) and (needed := run.needed_by(node)):
+            run.add_view(node)
+        elif run.conflicts_with(node) and (needed := run.needed_by(node)):
             yield needed
             run = run.without(needed)
     if run.nodes:
@@ -164,50 +164,47 @@ def _runs(graph: Graph) -> Iterator[Run]:
 
 @dataclass
 class _OpenRun:
-    """Nodes of chunks that may wait for others, and what they touch."""
+    """A run to which later nodes can be added."""
 
     nodes: list[Node] = field(default_factory=list[Node])
-    behind: dict[Node, None] = field(default_factory=dict[Node, None])
-    """The nodes themselves, and views of what they make, in program order."""
+    with_views: dict[Node, None] = field(default_factory=dict[Node, None])
+    """With views of their results, in program order."""
     touched: set[int] = field(default_factory=set[int])
-    """Storages, by their keys."""
     written: set[int] = field(default_factory=set[int])
 
     def add(self, node: Node) -> None:
         self.nodes.append(node)
-        self.behind[node] = None
+        self.with_views[node] = None
         self.touched |= _touched(node)
         self.written |= _written(node)
 
-    def pass_by(self, node: Node) -> None:
-        """Note a view that stands among the nodes."""
-        if any(source in self.behind for source in node.all_input_nodes):
-            self.behind[node] = None
+    def add_view(self, node: Node) -> None:
+        if any(source in self.with_views for source in node.all_input_nodes):
+            self.with_views[node] = None
 
-    def meets(self, node: Node) -> bool:
-        """Tell whether a node needs what the run does, or overwrites what that reads."""
+    def conflicts_with(self, node: Node) -> bool:
+        """Return whether a node reads results of the run, or overwrites its operands."""
         return (
-            any(source in self.behind for source in node.all_input_nodes)
+            any(source in self.with_views for source in node.all_input_nodes)
             or not self.written.isdisjoint(_touched(node))
             or not self.touched.isdisjoint(_written(node))
         )
 
     def needed_by(self, node: Node) -> Run:
-        """Return what must come before a node: all of it, or all but the windows, which wait for what takes them."""
-        windows = {each: None for each in self.behind if each.meta.get(BY_WINDOWS)}
-        meet = any(source in windows for source in node.all_input_nodes) or any(
+        """Return the nodes that must run before a node: all, or all except windows that it does not depend on."""
+        windows = {each: None for each in self.with_views if each.meta.get(BY_WINDOWS)}
+        depends = any(source in windows for source in node.all_input_nodes) or any(
             _written(node) & _touched(each) or _written(each) & _touched(node) for each in windows
         )
-        return self.nodes if meet else [each for each in self.nodes if each not in windows]
+        return self.nodes if depends else [each for each in self.nodes if each not in windows]
 
     def without(self, needed: Run) -> "_OpenRun":
-        """Return what is left to wait."""
         gone, rest = set(needed), _OpenRun()
-        for node in self.behind:
+        for node in self.with_views:
             if node in self.nodes and node not in gone:
                 rest.add(node)
             elif node not in gone:
-                rest.pass_by(node)
+                rest.add_view(node)
         return rest
 
 

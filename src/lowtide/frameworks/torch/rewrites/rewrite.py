@@ -1,9 +1,4 @@
-"""What a rewrite is: a rule that turns a program into another one that computes the same, and says what it preserves.
-
-Every change that lowtide makes to a program itself is a rewrite, one a file: splitting an op, replacing one, reading
-through a copy, also what only Inductor needs to keep to a plan. What writes a plan down (its order, reruns and copies),
-what cuts a program in two or joins two, and marks for somebody else's partitioner are none.
-"""
+"""The interface of rewrites (`Rewrite`), and helpers for writing one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,66 +11,67 @@ from lowtide.frameworks.torch.internals.nodes import outputs_of
 
 SiteT = TypeVar("SiteT")
 MADE_BY = "lowtide_made_by"
-"""In the meta data of a node that a rewrite made: the name of that rewrite."""
+"""Meta key with the name of the rewrite that made a node."""
 HAD_NO_VALUE = "lowtide_had_no_value"
-"""In the meta data of a node that stood for nothing before a rewrite; a new node may have the name of an old one."""
+"""Meta key of nodes without a value before a rewrite. A new node may have the name of an old one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preserves:
-    """What stays of a program: every bit that it returns or writes into its inputs, but for what is said here."""
+    """Properties that a rewrite preserves; by default all bits of outputs and overwritten inputs."""
 
     up_to: str = ""
-    """How the two programs may differ all the same; empty where they may not."""
+    """How results may differ; empty if they are bit-equal."""
     inputs: bool = True
-    """Whether the program takes the same inputs, in the same forms."""
+    """Whether inputs keep their names, dtypes and shapes."""
     outputs: bool = True
-    """Whether every output has its form, and lies in the same inputs as before."""
-
-
-BITS = Preserves()
-"""Whoever runs the program can tell no difference."""
+    """Whether each output keeps its dtype and shape, and the inputs it is a view of."""
 
 
 class Rewrite(ABC, Generic[SiteT]):
-    """One rule; a frozen dataclass whose fields are its settings.
-
-    `run_rewrites` is the only caller of both methods. It gives the nodes that a rewrite makes their fake values, lets
-    views follow, and checks the result, so a rewrite does none of that.
-    """
+    """A frozen dataclass with the settings of a rewrite. Only `run_rewrites` calls `sites` and `apply`."""
 
     name: ClassVar[str]
-    """What the table of rewrites calls it."""
+    """The name in `REWRITES`."""
     source: ClassVar[str]
-    """Where the rule comes from, in one sentence."""
-    preserves: ClassVar[Preserves] = BITS
+    """Why the rewrite is correct, in one sentence."""
+    preserves: ClassVar[Preserves] = Preserves()
 
     @abstractmethod
     def sites(self, module: GraphModule) -> Sequence[SiteT]:
-        """Return what would be rewritten, in program order, and change nothing; empty where the rule does not apply."""
+        """Return the places to rewrite, in program order, without changing the program."""
 
     @abstractmethod
     def apply(self, module: GraphModule, sites: Sequence[SiteT]) -> GraphModule:
-        """Rewrite all sites; returns the module that was given, changed, or a new one.
+        """Rewrite all sites. Returns the given module, changed, or a new one.
 
-        The nodes that this makes carry no value, or the one that is theirs from now on. Others keep their names.
+        New nodes have no value, unless they are the tensor of another node. Other nodes keep their names.
         """
 
 
 def origin_of(node: Node) -> dict[str, Any]:
-    """Return a node's source lines and marks, all but its value or that it has none, for a node that is made of it."""
+    """Return the meta data for a replacement of a node: all except its value."""
     return {key: known for key, known in node.meta.items() if key not in ("val", HAD_NO_VALUE)}
 
 
 def call_like(node: Node, graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
-    """Append a call to a graph, for a node that it is made of."""
+    """Append a call with the meta data of the node it replaces."""
     made = graph.create_node("call_function", target, args, kwargs)
     made.meta = origin_of(node)
     return made
 
 
-def put_behind(node: Node, before: Node, make: Callable[[Node], Node]) -> None:
-    """Let whoever uses a node use what is made of it instead; that is inserted before another node."""
+def copy_module(module: GraphModule, append: Callable[[Graph, Node, dict[Node, Node]], bool]) -> GraphModule:
+    """Return a copy of a program. `append` may replace a node: it extends the graph and the map of nodes to copies."""
+    graph, made = Graph(), dict[Node, Node]()
+    for node in module.graph.nodes:
+        if node not in made and not append(graph, node, made):
+            made[node] = graph.node_copy(node, made.__getitem__)
+    return GraphModule(module, graph)
+
+
+def replace_uses(node: Node, before: Node, make: Callable[[Node], Node]) -> None:
+    """Insert `make(node)` before another node, for the users of `node`."""
     users = list(node.users)
     with node.graph.inserting_before(before):
         made = make(node)
@@ -84,7 +80,7 @@ def put_behind(node: Node, before: Node, make: Callable[[Node], Node]) -> None:
 
 
 def save_instead(module: GraphModule, n_outputs: int, made: Mapping[Node, Node]) -> None:
-    """Let a forward pass save what is made of some values instead of them; its own outputs come first, and stay."""
+    """Replace saved values of a forward pass, which follow its own `n_outputs` outputs, by those in `made`."""
     (end,) = module.graph.find_nodes(op="output")
     results = outputs_of(module)
     saved = [made.get(value, value) for value in results[n_outputs:]]

@@ -1,46 +1,140 @@
-"""Running rewrites: the one place that gives new nodes their values and refuses a program that a rewrite broke."""
+"""The runner of rewrites (`run_rewrites`): derives values of new nodes, and refuses a broken program."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from torch.fx import GraphModule
+import torch
+from torch.fx import GraphModule, Node
 
 from lowtide.core.collection import without_collection
 from lowtide.core.errors import RewriteError
-from lowtide.frameworks.torch.rewrites.face import Face
-from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
-from lowtide.frameworks.torch.rewrites.values import Values
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.fake_memo import FakeMemo
+from lowtide.frameworks.torch.internals.nodes import first_fake, outputs_of, storages_of, value_of
+from lowtide.frameworks.torch.internals.operators import overload_of, returns_anything
+from lowtide.frameworks.torch.reading.captured import attribute
+from lowtide.frameworks.torch.reading.effects import mutated_arguments
+from lowtide.frameworks.torch.reading.lowering import nodes_in
+from lowtide.frameworks.torch.rewrites.rewrite import HAD_NO_VALUE, MADE_BY, Preserves, Rewrite
 
 
 @without_collection()
 def run_rewrites(module: GraphModule, rewrites: Sequence[Rewrite[Any]]) -> GraphModule:
-    """Return the program after all rewrites, one after the other; may change the module that is given.
+    """Return the program after all rewrites, in order; may change the given module.
 
-    After each, new nodes get the fake values that their ops give, and views follow the storage that took the place of
-    theirs. Raises RewriteError where the program is broken then: if its nodes are not in order, an input is no longer
-    overwritten, or the rewrite does not preserve what it says. O(nodes and edges) per rewrite.
+    Derives the fake values of new nodes, and of views of a replaced storage. Raises RewriteError if nodes are out of
+    order, or a rewrite does not preserve its declaration. O(nodes and edges) per rewrite.
     """
     for rewrite in rewrites:
         sites = rewrite.sites(module)
         if not sites:
             continue
-        before, values = Face.of(module), Values(module)
+        before, values = _Interface.of(module), _Values(module)
         module = rewrite.apply(module, sites)
-        _lint(module, rewrite)
+        try:
+            module.graph.lint()
+        except RuntimeError as error:
+            raise _error(rewrite, str(error)) from error
         values.derive(module, rewrite.name)
-        broken = Face.of(module).differs_from(before, rewrite.preserves)
+        broken = _Interface.of(module).difference_from(before, rewrite.preserves)
         if broken is not None:
             raise _error(rewrite, broken)
     module.recompile()
     return module
 
 
-def _lint(module: GraphModule, rewrite: Rewrite[Any]) -> None:
-    try:
-        module.graph.lint()
-    except RuntimeError as error:
-        raise _error(rewrite, str(error)) from error
-
-
 def _error(rewrite: Rewrite[Any], broken: str) -> RewriteError:
-    return RewriteError(f"the rewrite '{rewrite.name}' broke the program: {broken}; this is a defect, please report it")
+    return RewriteError(f"the rewrite '{rewrite.name}' broke the program: {broken}; this is a bug, please report it")
+
+
+class _Values:
+    """The values of a program before a rewrite, by the names of its nodes."""
+
+    def __init__(self, module: GraphModule) -> None:
+        nodes = list(module.graph.nodes)
+        self._alive = [value_of(node) for node in nodes]  # storages are compared by address
+        for node in nodes:
+            if "val" not in node.meta:
+                node.meta[HAD_NO_VALUE] = True
+        self._shared = {node.name: storages_of(node) & storages_of(*node.all_input_nodes) for node in nodes}
+        self._fake = first_fake(self._alive)
+        self._memo = FakeMemo()
+
+    def derive(self, module: GraphModule, made_by: str) -> None:
+        """Set the values of new nodes, and of nodes that share a replaced storage. Marks new nodes."""
+
+        def operand(source: Node) -> Any:
+            value = value_of(source)
+            return attribute(module, str(source.target)) if value is None and source.op == "get_attr" else value
+
+        for node in module.graph.nodes:
+            is_new = not node.meta.pop(HAD_NO_VALUE, False) and "val" not in node.meta
+            if node.op == "call_function" and is_new:
+                node.meta[MADE_BY] = made_by
+            overload = overload_of(node.target)
+            has_result = overload is None or returns_anything(overload)
+            if node.op == "call_function" and ((is_new and has_result) or self._is_stale(node)):
+                node.meta["val"] = self._memo.value(node, operand, self._fake)
+
+    def _is_stale(self, node: Node) -> bool:
+        shared = self._shared.get(node.name)
+        return bool(shared and shared - storages_of(*node.all_input_nodes))
+
+
+Form = tuple[tuple[str, str, tuple[int | None, ...]], ...]
+"""Dtype, device and shape of each tensor. Symbolic sizes count as equal, so that no guard is added."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Interface:
+    """The inputs and outputs of a program."""
+
+    inputs: dict[str, Form]
+    overwritten: frozenset[str]
+    outputs: list[tuple[Form, frozenset[str]]]
+    """Each output, and the inputs that share its storage."""
+
+    @classmethod
+    def of(cls, module: GraphModule) -> "_Interface":
+        """Return the interface of a program with values."""
+        holders: dict[int, set[str]] = {}
+        inputs = module.graph.find_nodes(op="placeholder")
+        for node in inputs:
+            for key in storages_of(node):
+                holders.setdefault(key, set()).add(str(node.target))
+
+        def names_of(*nodes: Node) -> frozenset[str]:
+            return frozenset(name for key in storages_of(*nodes) for name in holders.get(key, ()))
+
+        written = (node for call in module.graph.nodes for node in nodes_in(mutated_arguments(call)))
+        outputs = [output for output in outputs_of(module) if isinstance(output, Node)]
+        return cls(
+            {str(node.target): _form_of(node) for node in inputs},
+            names_of(*dict.fromkeys(written)),
+            [(_form_of(node), names_of(node)) for node in outputs],
+        )
+
+    def difference_from(self, before: "_Interface", preserves: Preserves) -> str | None:
+        """Describe a change that `preserves` does not allow, or return None."""
+        if preserves.inputs and self.inputs != before.inputs:
+            return f"its inputs were {before.inputs} and are {self.inputs}"
+        gone = before.inputs.keys() - self.inputs.keys()
+        if not before.overwritten <= self.overwritten:
+            return f"it no longer overwrites {sorted(before.overwritten - self.overwritten)}"
+        if len(self.outputs) != len(before.outputs):
+            return f"it had {len(before.outputs)} outputs and has {len(self.outputs)}"
+        for place, (was, now) in enumerate(zip(before.outputs, self.outputs, strict=True)):
+            if preserves.outputs and (was[0], was[1] - gone) != now:
+                return f"output {place} was {was} and is {now}"
+        return None
+
+
+def _form_of(node: Node) -> Form:
+    leaves = pytree.tree_leaves(value_of(node))
+    return tuple(_form_of_tensor(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def _form_of_tensor(tensor: torch.Tensor) -> tuple[str, str, tuple[int | None, ...]]:
+    sizes = tuple(None if isinstance(size, torch.SymInt) else size for size in tensor.shape)
+    return str(tensor.dtype), str(tensor.device), sizes

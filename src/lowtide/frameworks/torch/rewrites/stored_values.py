@@ -1,4 +1,4 @@
-"""Values that Inductor must store where the plan computes them, rather than compute within whatever uses them."""
+"""Rewrites that make Inductor store values where the plan computes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,19 +6,19 @@ from operator import getitem
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import define_operator, is_element_wise, is_view
-from lowtide.frameworks.torch.internals.stored import store_in_inductor
+from lowtide.frameworks.torch.internals.stored import copy_in_inductor, store_in_inductor
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
-from lowtide.frameworks.torch.rewrites.kernel_places import kernel_places
-from lowtide.frameworks.torch.rewrites.mask_bytes import as_bytes, from_bytes, is_mask_for_kernels
-from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, put_behind
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, replace_uses
+from lowtide.frameworks.torch.rewrites.saved_values import as_bytes, from_bytes, is_mask_for_kernels
 
-_PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
-_LEAST_SAVING = 1 / 8
-"""The share of a value's bytes that storing it must save; a value less its mean is not worth a pass over memory."""
+aten = torch.ops.aten
+_PRODUCTS = (aten.mm.default, aten.bmm.default)
+_MIN_SAVING = 1 / 8
+"""The share of a value's bytes that storing it must save, to be worth a pass over memory."""
 
 
 def _stored_copy(value: Tensor) -> Tensor:
@@ -26,44 +26,42 @@ def _stored_copy(value: Tensor) -> Tensor:
 
 
 STORED = define_operator("stored(Tensor value) -> Tensor", _stored_copy)
-"""Its argument, in memory from here on. It copies nothing; Inductor's patterns do not see through it, fusion does."""
+"""Stores its argument in memory without a copy. Inductor's patterns do not see through it, fusion does."""
+COPIED = define_operator("copied(Tensor value) -> Tensor", torch.clone)
+"""A copy that Inductor computes within the kernel that uses it."""
 
 
 @dataclass(frozen=True)
 class StoreEarlyValues(Rewrite[Node]):
-    """Mark, in a planned graph, what must be stored so that memory follows the order of the plan.
+    """Mark the values of a planned graph that Inductor must store, so that memory follows the plan.
 
-    Inductor computes an element-wise value within the kernels that use it, so what it is made of stays alive until
-    then. If that is more than the value itself by an eighth, and something else runs meanwhile, the value is stored, a
-    mask as bytes. So is a matrix product that is added to something later: Inductor would run it with the sum. What
-    lies in the caller's memory, such as an updated parameter, is there already, and what is written to it later must go
-    there.
+    Inductor computes an element-wise value within the kernels that use it, so its operands are alive until then. The
+    value is stored if they are larger by an eighth and another kernel runs before. So is a matrix product that is added
+    to a later value, since Inductor would delay it. Masks are stored as bytes. Views of inputs are stored already.
     """
 
     name = "store-early-values"
     source = "Inductor inlines element-wise values into the kernels that use them, unless they are realized."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the values to store, last ones first."""
         graph = module.graph
         found: list[Node] = []
         callers = {storage_key(value) for node in graph.find_nodes(op="placeholder") for value in _tensors(node)}
-        places = kernel_places(graph, element_wise=True)
+        places = _kernels_before(graph, element_wise=True)
         ends = dict[Node, int]()
-        """The last kernel that computes with an element-wise value or a view."""
-        last_use = dict[int, int]()
-        """The last kernel that computes with a storage, among the nodes looked at."""
+        """The last kernel that reads the element-wise value or view."""
+        last_use = dict[int, int]()  # by storage
         for node in reversed(list(graph.nodes)):
             if node.users and node.op == "call_function":
                 end = max(ends.get(user, places[user]) for user in node.users)
                 waits = end > places[node] + 1
-                maker = _maker(node)
+                maker = node.all_input_nodes[0] if node.target is getitem else node
                 if is_view(node.target):
                     ends[node] = end
                 elif is_element_wise(maker.target):
                     kept = sum(bytes_ for key, bytes_ in _inputs(maker).items() if last_use.get(key, -1) < end)
                     own = {storage_key(value): storage_bytes(value) for value in _tensors(node)}
-                    is_worth_it = own and kept > (1 + _LEAST_SAVING) * sum(own.values())
+                    is_worth_it = own and kept > (1 + _MIN_SAVING) * sum(own.values())
                     if waits and is_worth_it and callers.isdisjoint(own):
                         found.append(node)
                     else:
@@ -75,31 +73,25 @@ class StoreEarlyValues(Rewrite[Node]):
         return found
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Put a mark behind each; it is the value itself, in the same storage, or a mask's bytes."""
         store_in_inductor(STORED)
         for node in sites:
-            put_behind(node, node.next, _as_bytes if is_mask_for_kernels(node) else _as_it_is)
+            replace_uses(node, node.next, _stored_bytes if is_mask_for_kernels(node) else _stored)
         return module
 
 
-def _as_it_is(node: Node) -> Node:
+def _stored(node: Node) -> Node:
     marked = node.graph.call_function(STORED, (node,))
     marked.meta = dict(node.meta)
     return marked
 
 
-def _as_bytes(node: Node) -> Node:
+def _stored_bytes(node: Node) -> Node:
     return from_bytes(call_like(node, node.graph, STORED, as_bytes(node)))
 
 
-def _maker(node: Node) -> Node:
-    """Return the node that computes a value, which may be one of several: a pooled image, and where it came from."""
-    return node.all_input_nodes[0] if node.target is getitem else node
-
-
 def _inputs(node: Node) -> dict[int, int]:
-    """Return the bytes of every storage that a node reads and that is not the caller's, by key."""
-    values = [value for part in node.all_input_nodes if not _is_callers(part) for value in _tensors(part)]
+    """Return the bytes of every storage that a node reads, except the caller's."""
+    values = [value for source in node.all_input_nodes if not _is_callers(source) for value in _tensors(source)]
     return {storage_key(value): storage_bytes(value) for value in values}
 
 
@@ -112,3 +104,60 @@ def _is_callers(node: Node) -> bool:
     while is_view(node.target) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node.op == "placeholder"
+
+
+@dataclass(frozen=True)
+class CopyIntoConcatenations(Rewrite[tuple[Node, Node]]):
+    """Copy operands of concatenations in a planned graph that the plan computes before, or reads after.
+
+    Inductor computes operands as views of the concatenation. Then the concatenation is alive from the first operand to
+    the last use of any, as where a U-Net concatenates its two sides.
+    """
+
+    name = "copy-into-concatenations"
+    source = "Inductor's ConcatKernel, which makes its operands views of its result on the CPU."
+
+    def sites(self, module: GraphModule) -> Sequence[tuple[Node, Node]]:
+        """Return pairs of a concatenation and an operand with another kernel between their computation or uses."""
+        places = _kernels_before(module.graph, element_wise=False)
+        ends = _last_uses(module.graph, places)
+        joined = module.graph.find_nodes(op="call_function", target=aten.cat.default)
+        return [
+            (join, operand)
+            for join in joined
+            for operand in dict.fromkeys(join.all_input_nodes)
+            if _may_be_view(operand) and (places[operand] < places[join] or ends[operand] > ends[join])
+        ]
+
+    def apply(self, module: GraphModule, sites: Sequence[tuple[Node, Node]]) -> GraphModule:
+        copy_in_inductor(COPIED)
+        for join, operand in sites:
+            with module.graph.inserting_before(join):
+                join.replace_input_with(operand, call_like(join, module.graph, COPIED, operand))
+        return module
+
+
+def _may_be_view(operand: Node) -> bool:
+    return operand.op == "call_function" and not is_view(operand.target) and isinstance(value_of(operand), Tensor)
+
+
+def _last_uses(graph: Graph, places: dict[Node, int]) -> dict[Node, int]:
+    """Return the last use of each value or of its views."""
+    ends = dict[Node, int]()
+    for node in reversed(list(graph.nodes)):
+        uses = (ends[user] if is_view(user.target) else places[user] for user in node.users)
+        ends[node] = max(uses, default=places[node])
+    return ends
+
+
+def _kernels_before(graph: Graph, *, element_wise: bool) -> dict[Node, int]:
+    """Return an upper bound on the kernels that run before each node.
+
+    Kernels that Inductor may fuse into others count only if `element_wise` is true.
+    """
+    places, kernels = dict[Node, int](), 0
+    for node in graph.nodes:
+        places[node] = kernels
+        is_kernel = node.op == "call_function" and not is_view(node.target)
+        kernels += is_kernel and (element_wise or not is_element_wise(node.target))
+    return places

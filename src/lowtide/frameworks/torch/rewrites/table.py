@@ -1,35 +1,27 @@
-"""All rewrites by name, and which of them each kind of program goes through, in which order."""
+"""All rewrites by name, and the rewrites of each kind of program, in order."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from lowtide.frameworks.torch.rewrites.batch_norm import SplitBatchNorm
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
 from lowtide.frameworks.torch.rewrites.canonicalize import Canonicalize
 from lowtide.frameworks.torch.rewrites.checkpoints import RepeatCheckpointed
-from lowtide.frameworks.torch.rewrites.chunks.by_rows import ProductsByRows
-from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
-from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
-from lowtide.frameworks.torch.rewrites.chunks.mean_losses import MeanLosses
-from lowtide.frameworks.torch.rewrites.chunks.pixel_losses import LossesOfPixels
-from lowtide.frameworks.torch.rewrites.chunks.row_losses import LossesOfRows
-from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
-from lowtide.frameworks.torch.rewrites.concatenated_parts import CopyIntoConcatenations
-from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
-from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
-from lowtide.frameworks.torch.rewrites.follow_views import FollowViews
-from lowtide.frameworks.torch.rewrites.merge_common import MergeCommonSubexpressions
-from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
+from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, RecomputeRows
+from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfPixels, LossesOfRows, LossGradientByRows, MeanLosses
+from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates
+from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode, FollowViews, MergeCommonSubexpressions
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
+from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents, SnapshotOverwrittenInputs
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
-from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
-from lowtide.frameworks.torch.rewrites.save_masks_as_bytes import SaveMasksAsBytes
-from lowtide.frameworks.torch.rewrites.snapshots import SnapshotOverwrittenInputs
-from lowtide.frameworks.torch.rewrites.split_foreach import SplitForeach
-from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
-from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
-from lowtide.frameworks.torch.rewrites.take_masks_as_bytes import TakeMasksAsBytes
+from lowtide.frameworks.torch.rewrites.saved_values import (
+    SaveInputsFlat,
+    SaveMasksAsBytes,
+    TakeInputsFlat,
+    TakeMasksAsBytes,
+)
+from lowtide.frameworks.torch.rewrites.split_ops import SplitBatchNorm, SplitDropout, SplitForeach
+from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
 
 Rewrites = Sequence[Rewrite[Any]]
 
@@ -41,10 +33,10 @@ REWRITES: dict[str, type[Rewrite[Any]]] = {
     "losses-of-rows": LossesOfRows,
     "losses-of-pixels": LossesOfPixels,
     "mean-losses": MeanLosses,
-    "rows-again": RowsAgain,
-    "products-by-rows": ProductsByRows,
+    "rows-again": RecomputeRows,
+    "products-by-rows": ChunkProducts,
     "loss-gradient-by-rows": LossGradientByRows,
-    "in-chunks": InChunks,
+    "in-chunks": ChunkUpdates,
     "outline-chunks": OutlineChunks,
     "drop-dead-code": DropDeadCode,
     "merge-common-subexpressions": MergeCommonSubexpressions,
@@ -63,10 +55,10 @@ REWRITES: dict[str, type[Rewrite[Any]]] = {
 }
 
 GIVEN: Rewrites = (FollowViews(), SplitForeach(), Canonicalize())
-"""For a graph that the user made."""
+"""For a graph from the user."""
 
 TRACED: Rewrites = (*GIVEN, SplitBatchNorm())
-"""For a program that lowtide traced; a training step then goes through `write_out_of_place`."""
+"""For a program traced by lowtide. A training step is then passed to `write_out_of_place`."""
 
 INFERENCE: Rewrites = (FollowViews(), Canonicalize(), DropDeadCode())
 """For a forward pass without gradients, from `torch.compile`."""
@@ -75,7 +67,7 @@ JOINT: Rewrites = (*INFERENCE, MergeCommonSubexpressions(), FollowViews())
 """For a joint graph, from `torch.compile`, before its boundary is inserted."""
 
 RUNS_AGAIN: Rewrites = (SnapshotOverwrittenInputs(), FollowViews())
-"""For a joint graph with its boundary, where the plan says what runs again."""
+"""For a joint graph with its boundary, with a plan that recomputes."""
 
 CHECKPOINTED: Rewrites = (RepeatCheckpointed(),)
-"""For a joint graph with its boundary, where the user alone says what runs again."""
+"""For a joint graph with its boundary, recomputed as the user chose."""

@@ -16,9 +16,8 @@ from lowtide.frameworks.torch.compile.missed_budgets import least_reached
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.model import TorchModel
-from lowtide.frameworks.torch.rewrites.concatenated_parts import CopyIntoConcatenations
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
-from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
+from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
 from lowtide.frameworks.torch.training.compile_step import compile_step
 from lowtide.reporting.shortfall import describe
 

@@ -23,7 +23,7 @@ from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.plan_best_form import plan_best_form, plan_in_chunks
 from lowtide.engine.planning.result import Result
-from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.training_step import (
     GradientHook,
@@ -37,7 +37,6 @@ from lowtide.frameworks.torch.compile.missed_budgets import missed_held_back, wa
 from lowtide.frameworks.torch.compile.options import (
     DEFAULTS,
     LEFT_TO_INDUCTOR,
-    allowed_techniques,
     prices_before_fusion,
 )
 from lowtide.frameworks.torch.emit.apply import Applied

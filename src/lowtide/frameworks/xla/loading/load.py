@@ -8,7 +8,7 @@ from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageErro
 from lowtide.core.files import read_bytes
 from lowtide.frameworks.buffer_assignment import Allocation, instruction_numbers, read_assignment
 from lowtide.frameworks.content import is_hlo_proto, is_hlo_text, is_mlir
-from lowtide.frameworks.cut_message import begun_fields
+from lowtide.frameworks.wire import begun_fields
 from lowtide.frameworks.xla.loading.apart import text_of_content
 from lowtide.frameworks.xla.loading.assignment_text import read_assignment_text
 from lowtide.frameworks.xla.loading.jaxlib import text_of_module

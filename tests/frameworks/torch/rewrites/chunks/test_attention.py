@@ -1,4 +1,4 @@
-"""Attention written by hand, in chunks of heads or sequences: no op needs all scores, and no bit changes."""
+"""Attention in chunks of heads or sequences: no op needs all scores, and bits are equal."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ SCORES = SEQUENCES * HEADS * LENGTH * LENGTH * 4
 
 
 class Attention(nn.Module):
-    """Softmax of masked scores, and what it weighs; the scores are as the sequence is long, squared."""
+    """Attention with masked scores, quadratic in the length of a sequence."""
 
     def __init__(self, mask: torch.Tensor) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ MASKS = {
     "causal": torch.ones(LENGTH, LENGTH).triu(1).bool(),
     "of each sequence": (torch.arange(LENGTH) >= torch.tensor([[200], [LENGTH]])).view(SEQUENCES, 1, 1, LENGTH),
 }
-"""What a token must not see."""
+"""Masks of the tokens that a token ignores."""
 
 
 def program(mask: str) -> Any:
@@ -47,7 +47,7 @@ def program(mask: str) -> Any:
 
 
 @pytest.mark.parametrize("mask", MASKS)
-def test_forward_and_backward_pass_compute_the_scores_of_a_chunk_alone(mask: str) -> None:
+def test_forward_and_backward_pass_compute_the_scores_of_one_chunk_at_a_time(mask: str) -> None:
     opened = lt.TorchModel(program(mask))
     assert opened.in_finer_chunks is not None
     buffers = (opened.in_finer_chunks.buffer(index) for index in range(opened.in_finer_chunks.n_buffers))
@@ -68,7 +68,7 @@ def test_without_a_backward_pass_nothing_is_computed_twice() -> None:
     assert measured.after_bytes < SCORES
 
 
-def test_rows_are_computed_twice_for_a_budget_that_needs_it_and_the_price_is_told() -> None:
+def test_rows_are_computed_twice_for_a_budget_and_the_cost_is_reported() -> None:
     opened = lt.TorchModel(program("causal"))
     assert plan_best_form(opened, PlanSettings()).graph is opened.in_chunks
     result = plan_best_form(opened, PlanSettings(budget=SCORES, transient=True))

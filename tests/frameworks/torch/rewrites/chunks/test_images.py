@@ -1,4 +1,4 @@
-"""Convolutions in chunks of images: no bit changes, and what sums over images is left whole."""
+"""Convolutions in chunks of images: bits are equal, and sums over images are not in chunks."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from torch.nn import functional
 
 import lowtide.torch as lt
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
+from tests.frameworks.torch.rewrites.examples import chunked
 
 IMAGES, SIZE, CHANNELS = 8, 64, 16
 
 
 class Unet(nn.Module):
-    """Two resolutions and what leads from one to the other; every norm knows its statistics or is of one image."""
+    """Two resolutions, with norms of given statistics or of single images."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Unet(nn.Module):
 
 
 class Residual(nn.Module):
-    """What overwrites its own results, as residual networks do."""
+    """A residual network with in-place ops."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Residual(nn.Module):
 
 
 class Style(nn.Module):
-    """Images that are learned, such that a network that is not finds in them what it found in others."""
+    """Trained images, with the loss of an untrained network."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Style(nn.Module):
 
 
 def check_chunks(program: Any) -> None:
-    """Check the bits of a program in chunks, and that it needs less than half."""
+    """Check that a program in chunks has equal bits and needs less than half."""
     opened = lt.TorchModel(program)
     assert opened.in_chunks is not None
     assert "the largest product in" in opened.in_chunks.name
@@ -82,18 +82,18 @@ def test_a_network_without_statistics_of_the_batch_computes_some_images_at_a_tim
     check_chunks((Unet().eval().requires_grad_(False), (torch.randn(IMAGES, 3, SIZE, SIZE),)))
 
 
-def test_so_does_one_whose_channels_stand_together() -> None:
+def test_so_does_a_network_in_channels_last_format() -> None:
     torch.manual_seed(0)
     images = torch.randn(IMAGES, 3, SIZE, SIZE).contiguous(memory_format=torch.channels_last)
     check_chunks((Unet().eval().requires_grad_(False).to(memory_format=torch.channels_last), (images,)))
 
 
-def test_what_overwrites_its_own_results_is_no_hindrance() -> None:
+def test_so_does_a_network_with_in_place_ops() -> None:
     torch.manual_seed(0)
     check_chunks((Residual().eval().requires_grad_(False), (torch.randn(IMAGES, 3, SIZE, SIZE),)))
 
 
-def test_so_does_the_backward_pass_where_no_weight_has_a_gradient() -> None:
+def test_so_does_a_backward_pass_without_gradients_of_weights() -> None:
     torch.manual_seed(0)
     check_chunks((Style(), (torch.ones(1),)))
 
@@ -105,13 +105,13 @@ def test_gradients_of_weights_sum_over_images_in_an_order_of_their_own() -> None
         lambda images: functional.avg_pool2d(layer(images), 4).square().mean(),
         (torch.randn(IMAGES, 3, SIZE, SIZE),),
     )
-    split = split_updates(lt.capture(program))
-    assert split.captured is None
+    split = chunked(lt.capture(program))
+    assert split.module is None
     (note,) = split.left_whole
-    assert "'convolution_backward' sums over all rows in an order of its own" in note
+    assert "'convolution_backward' sums over rows in its own order" in note
 
 
-def test_statistics_of_the_batch_are_left_whole() -> None:
+def test_batch_statistics_are_not_in_chunks() -> None:
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Conv2d(3, CHANNELS, 3, padding=1), nn.BatchNorm2d(CHANNELS)).train().requires_grad_(False)
-    assert split_updates(lt.capture((layers, (torch.randn(IMAGES, 3, SIZE, SIZE),)))).captured is None
+    assert chunked(lt.capture((layers, (torch.randn(IMAGES, 3, SIZE, SIZE),)))).module is None

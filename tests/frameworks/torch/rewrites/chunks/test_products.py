@@ -1,4 +1,4 @@
-"""Losses over many classes in chunks: whatever stands between logits and loss, no bit changes."""
+"""Losses over many classes in chunks: bits are equal for all ops between logits and loss."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,31 +11,31 @@ from torch.nn import functional
 import lowtide.torch as lt
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows, SlicedRows
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
+from lowtide.frameworks.torch.rewrites.chunks.rule import ProductRows, SlicedRows
+from tests.frameworks.torch.rewrites.examples import chunked
 
 CLASSES, WIDTH, LENGTH = 4099, 70, 384
-"""Three sequences have a multiple of as many tokens as any BLAS library is known to sum at a time."""
+"""Three sequences have a multiple of the tokens that any BLAS library sums at a time."""
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def plain(logits: torch.Tensor, wanted: torch.Tensor, **settings: Any) -> torch.Tensor:
-    """Return the mean cross entropy, some tokens ignored."""
+    """Return the mean cross entropy, with some tokens ignored."""
     return functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=3, **settings)
 
 
 def shifted(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Return the loss of telling the next token, by slices of every sequence."""
+    """Return the loss of predicting the next token, by slices of every sequence."""
     return plain(logits[:, :-1].contiguous(), wanted[:, 1:].contiguous())
 
 
 def answers(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Return the loss of what follows a prompt, by hand: targets are strided, and some tokens of a chunk left out."""
+    """Return the loss of the tokens after a prompt. Targets are strided, and slices end within chunks."""
     return -logits[:, 39:-1].log_softmax(-1).gather(-1, wanted[:, 40:, None]).mean()
 
 
 def masked(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Return the mean over the tokens of a mask, weighted afterwards."""
+    """Return the weighted mean over the tokens of a mask."""
     kept = (wanted != 3).to(logits.dtype).flatten()
     return (plain(logits, wanted, reduction="none") * kept).sum() / kept.sum()
 
@@ -53,11 +53,11 @@ LOSSES: dict[str, Loss] = {
     "temperature, scaled": lambda logits, wanted: plain(logits * 1.7, wanted) / 3,
     "mask of classes": lambda logits, wanted: plain(logits.masked_fill(torch.arange(CLASSES) % 7 == 2, -1e9), wanted),
 }
-"""What people make of logits."""
+"""Losses of logits."""
 
 
 class Head(nn.Module):
-    """A table of tokens and an output layer, which may be the same, or have a bias."""
+    """A token embedding and an output layer, with or without shared weights and bias."""
 
     def __init__(self, tied: bool, width: int, bias: bool) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Head(nn.Module):
 
 
 def program(loss: Loss, tied: bool = True, length: int = LENGTH, width: int = WIDTH, bias: bool = False) -> Any:
-    """Return a whole training step and its batch."""
+    """Return a training step and its batch."""
     torch.manual_seed(0)
     model = Head(tied, width, bias)
     tokens = torch.randint(0, CLASSES, (3, length))
@@ -90,7 +90,7 @@ def sizes_of(graph: Graph) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_bit_of_a_step_changes_and_no_op_needs_all_logits(name: str) -> None:
-    """With a bias, whose gradient sums up the rows of every class."""
+    """With a bias. Its gradient sums the rows of every class."""
     opened = lt.TorchModel(program(LOSSES[name], bias=True))
     assert opened.in_chunks is not None
     logits = 3 * LENGTH * CLASSES * 4
@@ -100,22 +100,22 @@ def test_no_bit_of_a_step_changes_and_no_op_needs_all_logits(name: str) -> None:
     assert measured.after_bytes < 0.7 * measured.before_bytes
 
 
-def test_the_gradient_of_the_head_is_never_whole_where_its_update_takes_it_row_by_row() -> None:
+def test_the_gradient_of_the_head_stays_in_windows_for_an_update_by_rows() -> None:
     opened = lt.TorchModel(program(plain, tied=False))
     assert opened.in_chunks is not None
     own = [size for name, size in sizes_of(opened.in_chunks).items() if name.startswith("mm")]
     assert max(own) < CLASSES * WIDTH * 4
 
 
-def test_a_head_that_is_larger_than_its_logits_is_found_by_their_product() -> None:
-    """The largest product is the head's gradient then: a sum over the rows of the one that counts."""
+def test_a_head_larger_than_its_logits_is_found_by_their_product() -> None:
+    """The largest product is the head's gradient, which sums over the rows of the logits."""
     opened = lt.TorchModel(program(plain, length=256, width=1000))
     assert opened.in_chunks is not None
     assert "largest product" in opened.in_chunks.name
     assert opened.measure(Plan.baseline(opened.in_chunks)).outputs_equal
 
 
-def test_what_is_counted_beside_a_loss_is_counted_chunk_by_chunk() -> None:
+def test_counts_of_a_metric_are_computed_chunk_by_chunk() -> None:
     step, (tokens,) = program(plain)
     model = step.model
 
@@ -147,32 +147,32 @@ def test_a_program_that_returns_its_logits_reads_them_chunk_by_chunk(cap: float 
     assert measured.after_bytes < (2.6 if cap else 1.4) * 3 * LENGTH * CLASSES * 4
 
 
-def test_logits_that_are_all_that_is_returned_are_left_whole_and_named() -> None:
+def test_returned_logits_are_not_in_chunks_and_reported() -> None:
     step, (tokens,) = program(plain)
     opened = lt.TorchModel((lambda tokens: step.model(tokens).softmax(-1), (tokens,)))
-    (note,) = split_updates(opened.captured).left_whole
+    (note,) = chunked(opened.captured).left_whole
     assert "is a result of the program" in note
 
 
-def test_what_mixes_rows_is_left_whole_and_named() -> None:
+def test_ops_that_mix_rows_are_not_in_chunks_and_reported() -> None:
     step = program(lambda logits, wanted: plain(logits, wanted) + logits.softmax(0).square().mean())
-    (note,) = split_updates(lt.capture(step)).left_whole
-    assert "is computed as a whole" in note
-    assert "does not treat every row alone" in note
+    (note,) = chunked(lt.capture(step)).left_whole
+    assert "is not in chunks" in note
+    assert "does not treat rows independently" in note
 
 
-def test_rows_are_computed_twice_where_a_loss_needs_something_of_all_rows_first() -> None:
+def test_rows_are_computed_twice_if_a_loss_needs_results_of_all_rows_first() -> None:
     opened = lt.TorchModel(program(lambda logits, wanted: plain(logits * plain(logits, wanted).detach(), wanted)))
-    assert any("needs what is computed of all" in note for note in split_updates(opened.captured).left_whole)
+    assert any("needs results of all rows first" in note for note in chunked(opened.captured).left_whole)
     assert opened.in_finer_chunks is not None
     measured = opened.measure(Plan.baseline(opened.in_finer_chunks))
     assert measured.outputs_equal
     assert measured.after_bytes < 0.7 * measured.before_bytes
 
 
-def test_rows_lie_where_shapes_say() -> None:
+def test_leading_dimensions_index_rows() -> None:
     rows = ProductRows(6)
-    assert [rows.leading(shape) for shape in ((6, 5), (2, 3, 5), (12, 5), (2, 3), (5,), (0, 6))] == [
+    assert [rows.leading_dims(shape) for shape in ((6, 5), (2, 3, 5), (12, 5), (2, 3), (5,), (0, 6))] == [
         1,
         2,
         1,
@@ -180,20 +180,20 @@ def test_rows_lie_where_shapes_say() -> None:
         None,
         None,
     ]
-    assert rows.of_chunk((2, 3, 5), 4) == [1, 4, 5]
-    assert rows.of_chunk((12, 5), 4) == [8, 5]
-    assert rows.lie_alike((2, 3, 1), (2, 3, 5))
-    assert not rows.lie_alike((3, 5), (2, 3, 5))
-    assert rows.are_shared((1, 1, 5), (2, 3, 5))
-    assert not rows.are_shared((3, 5), (2, 3, 5))
+    assert rows.chunk_shape((2, 3, 5), 4) == [1, 4, 5]
+    assert rows.chunk_shape((12, 5), 4) == [8, 5]
+    assert rows.match((2, 3, 1), (2, 3, 5))
+    assert not rows.match((3, 5), (2, 3, 5))
+    assert rows.are_broadcast((1, 1, 5), (2, 3, 5))
+    assert not rows.are_broadcast((3, 5), (2, 3, 5))
 
 
-def test_rows_of_a_slice_are_those_of_every_chunk_that_are_kept() -> None:
+def test_rows_of_a_slice_are_the_kept_rows_of_every_chunk() -> None:
     rows = SlicedRows(6, ProductRows(10), length=5, start=1, stop=4)
     kept = [row for row in range(10) if 1 <= row % 5 < 4]
     for first in range(10):
         for last in range(first + 1, 11):
-            begin, end = rows.among(first, last)
+            begin, end = rows.range_for(first, last)
             assert kept[begin:end] == [row for row in kept if first <= row < last]
             stretches = list(rows.stretches(first, last))
             assert [flag for count, flag in stretches for _ in range(count)] == [

@@ -1,4 +1,4 @@
-"""Chunks that equal a program to rounding: taken where that is allowed and helps, and said wherever they are."""
+"""Chunks equal up to rounding are used where allowed and useful, and reported."""
 
 import warnings
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ ROUNDED = (*EXACT, "rounding")
 
 
 class Head(nn.Module):
-    """A table of tokens that is the output layer, too: its gradient sums up numbers of half precision."""
+    """A token embedding with an output layer of the same weights, in half precision."""
 
     def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
         super().__init__()
@@ -47,13 +47,13 @@ def _fresh() -> Iterator[None]:
 
 
 def step_of(model: nn.Module) -> tuple[Any, tuple[torch.Tensor]]:
-    """Return a whole training step and its batch."""
+    """Return a training step and its batch."""
     step = lt.TrainingStep(model, None, torch.optim.SGD(model.parameters(), lr=10.0))
     return step, (torch.randint(0, CLASSES, (TOKENS,)),)
 
 
-def test_a_half_precision_step_needs_less_where_rounding_is_allowed_and_says_so() -> None:
-    """In half precision every part of a sum is rounded, so that no chunks of tokens give the bits of the whole."""
+def test_a_half_precision_step_needs_less_if_rounding_is_allowed_and_reports_it() -> None:
+    """In half precision every partial sum is rounded, so no chunks of tokens are bit-equal."""
     program = lt.TorchModel(step_of(Head()))
     exact, rounded = (lowtide.minimize(program, allow=allow, effort="fast") for allow in (EXACT, ROUNDED))
     assert not exact.to_rounding
@@ -67,24 +67,24 @@ def test_a_half_precision_step_needs_less_where_rounding_is_allowed_and_says_so(
     assert 0 < measured.largest_difference < 0.1
 
 
-def test_what_is_left_whole_says_that_rounding_would_help() -> None:
+def test_products_not_in_chunks_are_reported_with_advice() -> None:
     found = lowtide.minimize(lt.TorchModel(step_of(Head())), effort="fast")
-    assert any(sentence.endswith("where rounding is allowed, they need not") for sentence in found.left_whole)
+    assert any(sentence.endswith("allow 'rounding' to use chunks") for sentence in found.left_whole)
 
 
-def test_a_step_that_misses_its_budget_names_what_rounding_would_cut() -> None:
+def test_a_missed_budget_is_reported_with_advice() -> None:
     step, batch = step_of(Head())
-    with pytest.warns(UserWarning, match=r"does not fit its budget: .* is computed as a whole: .* where rounding is"):
+    with pytest.warns(UserWarning, match=r"does not fit its budget: .* is not in chunks: .* allow 'rounding'"):
         lt.training_step(step.model, None, step.optimizer, batch, budget="10%")
 
 
-def test_equal_bits_are_taken_where_they_need_as_little() -> None:
+def test_equal_bits_are_preferred_if_they_need_as_little() -> None:
     program = lt.TorchModel(step_of(Head(torch.float64)))
     found = lowtide.minimize(program, allow=ROUNDED, effort="fast")
     assert program.measure(found.plan).outputs_equal != found.to_rounding
 
 
-def test_a_plan_to_rounding_comes_back_from_its_file_as_one(tmp_path: Path) -> None:
+def test_a_plan_up_to_rounding_is_loaded_as_one(tmp_path: Path) -> None:
     given = step_of(Head())
     found = lowtide.minimize(given, allow=ROUNDED, effort="fast")
     program = lt.TorchModel(given)
@@ -94,7 +94,7 @@ def test_a_plan_to_rounding_comes_back_from_its_file_as_one(tmp_path: Path) -> N
     assert program.planned_form(Plan.baseline(program.graph)).is_exact
 
 
-def test_the_backend_takes_such_chunks_for_a_budget_and_gives_the_same_loss_to_rounding() -> None:
+def test_the_backend_uses_such_chunks_for_a_budget_with_equal_loss_up_to_rounding() -> None:
     (_, batch), peaks, losses = step_of(Head()), list[int](), list[float]()
     for allow in (EXACT, ROUNDED):
         torch.manual_seed(0)
@@ -121,25 +121,25 @@ def test_the_backend_takes_such_chunks_for_a_budget_and_gives_the_same_loss_to_r
     assert losses[1] == pytest.approx(losses[0], rel=2**-8)
 
 
-def test_where_chunks_give_equal_bits_in_any_case_rounding_is_refused() -> None:
+def test_rounding_is_refused_for_other_frameworks() -> None:
     builder = lowtide.GraphBuilder("one op")
     builder.add_op("op", "op", reads=[builder.add_buffer("x", 1, lowtide.Lifetime.INPUT)], writes=[])
     with pytest.raises(UsageError, match=r"'rounding' would be ignored: .* it is for programs of PyTorch"):
         lowtide.minimize(builder.build(), allow=ROUNDED)
 
 
-def test_what_is_on_another_device_is_cut_where_rounding_is_allowed_alone() -> None:
-    """On the device "meta", on which no trial can run."""
+def test_other_devices_have_chunks_only_if_rounding_is_allowed() -> None:
+    """On the device "meta", which cannot run a trial."""
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("meta"):
         program = lt.TorchModel(step_of(Head()))
     assert program.in_chunks is None
-    assert any("on a device 'meta' is not known" in sentence for sentence in program.left_whole())
+    assert any("is known to give equal bits on device 'meta'" in sentence for sentence in program.left_whole())
     found = program.form("in chunks", exact=False)
     assert found is not None
     assert "chunks" in found.graph.name
 
 
-def test_a_device_without_memory_for_a_trial_leaves_products_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memory_for_a_trial_there_are_no_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any, positive: bool) -> None:
         raise torch.OutOfMemoryError
 

@@ -1,4 +1,4 @@
-"""Training of convolutions some images at a time, where rounding is allowed: what is added up equals the whole."""
+"""Training of convolutions in chunks of images, equal up to rounding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +11,11 @@ from torch.nn import functional
 import lowtide
 import lowtide.torch as lt
 from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
-from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
+from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
 from lowtide.frameworks.torch.rewrites.chunks.rounding import difference_of
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking, split_updates
 from tests.frameworks.torch.reading.measured_scratch import one_thread
+from tests.frameworks.torch.rewrites.examples import chunked
 
 IMAGES, SIZE, CHANNELS, CLASSES = 8, 64, 16, 5
 EXACT = ("reorder", "share", "recompute")
@@ -23,7 +24,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Unet(nn.Module):
-    """Two resolutions, with norms of single images, weights of one number a channel, and attention between them."""
+    """Two resolutions, with norms of single images, weights per channel, and attention between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +46,7 @@ class Unet(nn.Module):
 
 
 class Classifier(nn.Module):
-    """One number a class of each image."""
+    """A classifier of images."""
 
     def __init__(self, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
@@ -96,14 +97,14 @@ def _fresh() -> None:
 
 
 def step_of(model: nn.Module, loss: Loss, batch: tuple[torch.Tensor, ...], optimizer: Any = None) -> lt.TorchModel:
-    """Return a whole step as a program; the loss takes what the model gives and the last of the batch."""
+    """Return a training step as a program. The last of the batch is the target of the loss."""
     kind = optimizer or torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     step = lt.TrainingStep(model, lambda model, *given: loss(model(*given[:-1]), given[-1]), kind)
     return lt.TorchModel((step, batch))
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_step_some_images_at_a_time_equals_the_whole_for_every_loss(name: str) -> None:
+def test_a_step_in_chunks_of_images_is_equal_for_every_loss(name: str) -> None:
     loss, wanted = LOSSES[name]
     batch = (torch.randn(IMAGES, 3, SIZE, SIZE), torch.randn(IMAGES, 4), wanted())
     program = step_of(Unet(), loss, batch)
@@ -117,7 +118,7 @@ def test_a_step_some_images_at_a_time_equals_the_whole_for_every_loss(name: str)
     assert measured.largest_difference < 1e-4
 
 
-def test_channels_may_stand_together() -> None:
+def test_channels_may_be_last() -> None:
     model = Unet().to(memory_format=torch.channels_last)
     images = torch.randn(IMAGES, 3, SIZE, SIZE).contiguous(memory_format=torch.channels_last)
     program = step_of(model, functional.mse_loss, (images, torch.randn(IMAGES, 4), _images()))
@@ -126,11 +127,11 @@ def test_channels_may_stand_together() -> None:
         measured = program.measure(found.plan)
     assert found.to_rounding
     assert measured.outputs_near
-    assert measured.after_bytes <= found.peak_bytes["cpu"] * 1.01  # by what oneDNN takes for a transposed convolution
+    assert measured.after_bytes <= found.peak_bytes["cpu"] * 1.01  # oneDNN's scratch
     assert measured.after_bytes < 0.3 * measured.before_bytes
 
 
-def test_a_classifier_whose_loss_is_small_is_done_by_images_too() -> None:
+def test_a_classifier_with_a_small_loss_is_in_chunks_of_images() -> None:
     program = step_of(Classifier(lambda channels: nn.GroupNorm(4, channels)), functional.cross_entropy, _classified())
     with one_thread():
         found = lowtide.minimize(program, allow=ROUNDED, budget="30%", effort="fast")
@@ -140,28 +141,28 @@ def test_a_classifier_whose_loss_is_small_is_done_by_images_too() -> None:
     assert measured.after_bytes < 0.3 * measured.before_bytes
 
 
-def test_without_rounding_the_step_stays_whole_and_says_that_it_need_not() -> None:
+def test_without_rounding_the_step_is_not_in_chunks_and_reports_advice() -> None:
     program = step_of(Classifier(lambda channels: nn.GroupNorm(4, channels)), functional.cross_entropy, _classified())
     assert program.in_chunks is None
-    assert any("an order of its own; where rounding is allowed, it need not" in note for note in program.left_whole())
+    assert any("in its own order; allow 'rounding' to use chunks" in note for note in program.left_whole())
 
 
-def test_under_inductor_it_stays_whole() -> None:
+def test_under_inductor_it_is_not_in_chunks() -> None:
     batch = (torch.randn(IMAGES, 3, SIZE, SIZE), torch.randn(IMAGES, 4), _images())
-    split = split_updates(step_of(Unet(), functional.mse_loss, batch).captured, Chunking.for_fusion())
-    assert not any("product" in done for done in (split.captured.name if split.captured else "",))
+    split = chunked(step_of(Unet(), functional.mse_loss, batch).captured, Chunking.for_fusion())
+    assert not any("product" in done for done in split.done)
 
 
-def test_statistics_of_the_batch_are_left_whole_where_rounding_is_allowed() -> None:
+def test_batch_statistics_are_not_in_chunks_if_rounding_is_allowed() -> None:
     program = step_of(Classifier(nn.BatchNorm2d), functional.cross_entropy, _classified())
     assert program.form("in chunks", exact=False) is None
-    _, (refusal, *_) = find_products(program.captured.graph_module.graph, adds=True)
+    _, (refusal, *_) = find_product_regions(program.captured.graph_module.graph, any_order=True)
     assert "batch_norm" in refusal.reason
-    assert "does not treat every row alone" in refusal.reason
+    assert "does not treat rows independently" in refusal.reason
 
 
 def test_the_backend_computes_the_network_twice_for_a_budget_and_gives_the_same_gradients() -> None:
-    """The forward pass ends before the backward pass begins, so that the latter makes what it reads once more."""
+    """The backward pass recomputes the network, since the forward pass ends before it."""
     model = Unet()
     batch = (torch.randn(IMAGES, 3, SIZE, SIZE), torch.randn(IMAGES, 4), _images())
 
@@ -185,8 +186,8 @@ def test_the_backend_computes_the_network_twice_for_a_budget_and_gives_the_same_
         assert difference_of(one, other).share < 1e-4
 
 
-def test_what_an_optimizer_makes_of_rounding_counts_as_rounding() -> None:
-    """A bias before a norm of single channels has a gradient of rounding alone, of which Adam makes a whole step."""
+def test_rounding_scaled_by_an_optimizer_counts_as_rounding() -> None:
+    """The gradient of a bias before a norm of single channels is rounding only. Adam scales it to a full step."""
     model = Classifier(lambda channels: nn.GroupNorm(channels, channels))
     first: Any = model.layers[0]
     nn.init.zeros_(first.bias)

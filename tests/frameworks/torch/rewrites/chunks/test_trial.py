@@ -1,43 +1,43 @@
-"""Chunks are tried on the real shapes: bit for bit, or to rounding where that is enough."""
+"""Trials on the real shapes compare bits, or compare up to rounding."""
 
 import pytest
 import torch
 from torch.nn import functional
 
-from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
-from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
-from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
+from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkSizes
+from lowtide.frameworks.torch.rewrites.chunks.product_region import ProductRegion
+from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
 from lowtide.frameworks.torch.rewrites.chunks.trial import Equal, Trial, Trials
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
 from tests.frameworks.torch.rewrites.examples import trace
 
 aten = torch.ops.aten
 OTHER_SUMS = ChunkSizes(7)
-"""So few rows that what is summed over them is summed in another order than as a whole."""
+"""So few rows that sums over them have another order."""
 
 
 def region() -> ProductRegion:
-    """Return a loss over many classes with the gradient of its head, a sum over rows."""
+    """Return a region with a softmax over many classes and a sum over its rows."""
 
     def step(rows: torch.Tensor, head: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         softmax = functional.softmax(rows @ head, -1)
         return softmax.amax(-1), rows.t() @ softmax
 
-    found, _ = find_products(trace(step, torch.randn(512, 16), torch.randn(16, 1024)).graph)
+    found, _ = find_product_regions(trace(step, torch.randn(512, 16), torch.randn(16, 1024)).graph)
     return found[0]
 
 
-def test_sums_in_another_order_are_equal_to_rounding_alone() -> None:
+def test_sums_in_another_order_are_equal_up_to_rounding_only() -> None:
     assert Trials().first_equal(region(), [OTHER_SUMS]) is None
     assert Trials(exact=False).first_equal(region(), [OTHER_SUMS]) == OTHER_SUMS
 
 
-def test_all_rows_at_once_are_equal_bit_for_bit() -> None:
+def test_all_rows_at_once_have_equal_bits() -> None:
     assert Trials().first_equal(region(), [OTHER_SUMS, ChunkSizes(512)]) == ChunkSizes(512)
 
 
 def loss_region() -> ProductRegion:
-    """Return a loss of one class a row with both gradients of its product."""
+    """Return a region with a loss of one class per row and both gradients of its product."""
 
     def step(rows: torch.Tensor, head: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, ...]:
         logarithms = aten._log_softmax(rows @ head.t(), 1, False)
@@ -47,18 +47,18 @@ def loss_region() -> ProductRegion:
         return losses, gradient @ head, gradient.t() @ rows
 
     wanted = torch.randint(0, 4100, (512,))
-    found, _ = find_products(trace(step, torch.randn(512, 16), torch.randn(4100, 16), wanted).graph)
+    found, _ = find_product_regions(trace(step, torch.randn(512, 16), torch.randn(4100, 16), wanted).graph)
     return found[0]
 
 
-def test_windows_that_sum_some_rows_at_a_time_make_the_sums_of_all_rows() -> None:
-    for in_pieces in (False, True):
-        uneven = ChunkSizes(64, Windows(1000, in_pieces, at_once=100))
+def test_windows_that_sum_some_rows_at_a_time_are_equal() -> None:
+    for separate in (False, True):
+        uneven = ChunkSizes(64, Windows(1000, separate, rows_at_once=100))
         assert Trials(exact=False).first_equal(loss_region(), [uneven]) == uneven
 
 
-def test_chunks_and_windows_that_gave_other_bits_are_not_tried_in_other_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are 1, 2 and 3, windows 10, 11 and 12 classes; only the last of both are said to be equal."""
+def test_unequal_chunks_and_windows_are_not_tried_in_other_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only chunks of 3 rows and windows of 12 classes are equal."""
     tried: list[tuple[int, int]] = []
 
     def run(trial: object, sizes: ChunkSizes, *, exact: bool) -> Equal:

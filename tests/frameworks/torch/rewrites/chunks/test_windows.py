@@ -1,4 +1,4 @@
-"""Sums over rows by windows of classes: only of what is made of one product element by element."""
+"""Windows only compute sums of tensors that depend on one product element by element."""
 
 import torch
 from torch import nn
@@ -7,14 +7,14 @@ from lowtide.frameworks.torch.compile.programs import forget_programs
 
 
 class Residual(nn.Sequential):
-    """Layers beside their input."""
+    """Layers with a residual connection."""
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         return value + super().forward(value)
 
 
-def test_sums_behind_another_product_are_not_made_by_windows() -> None:
-    """A chain of layers, whose backward pass is one region of products, is trained within a budget, bit for bit."""
+def test_sums_after_another_product_are_not_computed_by_windows() -> None:
+    """A chain of layers, with one region of products in its backward pass, trained within a budget with equal bits."""
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)) for _ in range(4)]
     batch = torch.randn(512, 256)

@@ -14,7 +14,7 @@ from lowtide.frameworks.torch.capture.step.raw_step import unwrapped_step
 from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.internals.optimizers import SYMBOLIC_CHOICES
 from lowtide.frameworks.torch.internals.symbolic_scalars import hint_of, symbol_name
-from lowtide.frameworks.torch.rewrites.split_foreach import FUSED_OPTIMIZERS
+from lowtide.frameworks.torch.rewrites.split_ops import FUSED_OPTIMIZERS
 
 _SYMBOLIC = (torch.SymFloat, torch.SymInt)
 

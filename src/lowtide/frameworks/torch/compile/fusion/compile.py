@@ -26,8 +26,8 @@ from lowtide.frameworks.torch.compile.programs import Remembered, put_back, reme
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
-from lowtide.frameworks.torch.rewrites.chunks.find_products import may_be_cut
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
+from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
 
 _Run = Callable[..., Any]
 
@@ -154,7 +154,7 @@ class _Compiler:
                 self._least = min(self._least, self._allowed + max(peaks.beyond_bytes, 0))
         put_back(before)
         devices = Chunking.for_fusion().trials.devices
-        self._has_products |= any(may_be_cut(each.source.graph, devices) for each in peaks.planned)
+        self._has_products |= any(has_chunkable_product(each.source.graph, devices) for each in peaks.planned)
         shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
         self._shortfall = next(iter(shortfalls), self._shortfall)
         results = [each.result for each in peaks.planned]

@@ -1,4 +1,4 @@
-"""Choosing what to do in chunks, and in how many: the fewest with which something else needs the most memory."""
+"""The choice of regions and chunk sizes: the fewest chunks with which other ops need most memory."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,121 +9,127 @@ from torch.fx import GraphModule, Node
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import lower
-from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
-from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices
-from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
-from lowtide.frameworks.torch.rewrites.chunks.needs import NeedsOfRegions, bytes_of
-from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
-from lowtide.frameworks.torch.rewrites.chunks.products import IN_ITS_OWN_ORDER, ProductRegion, Refusal, is_of_images
-from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
-from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowRole
+from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkSizes
+from lowtide.frameworks.torch.rewrites.chunks.needs import RegionNeeds
+from lowtide.frameworks.torch.rewrites.chunks.product_region import (
+    OWN_ORDER,
+    ChunkDevices,
+    ProductRegion,
+    Refusal,
+    bytes_of,
+    has_image_rows,
+)
+from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
+from lowtide.frameworks.torch.rewrites.chunks.rule import SUMS, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
+from lowtide.frameworks.torch.rewrites.chunks.updates import (
+    UpdateRegion,
+    concatenated_chunks,
+    find_update_regions,
+    view_chain,
+)
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows, sums_by_windows
 
-_CHUNKS = (2, 4, 8, 16)
-_CHUNKS_OF_ROWS = (*_CHUNKS, 32, 64)
-_PART_FOR_ROWS, _PART_FOR_WINDOWS = 8, 4
-"""Chunks of rows, and windows, are small enough where they need so small a part of what is held across the region,
-beside what they read."""
-_ELEMENTS = 64
-"""Chunks have a multiple of so many elements, whole vector registers for every kernel."""
+_UPDATE_CHUNKS = (2, 4, 8, 16)
+_PRODUCT_CHUNKS = (*_UPDATE_CHUNKS, 32, 64)
+_CHUNK_SHARE, _WINDOW_SHARE = 8, 4
+"""Chunks may need 1/8, windows 1/4 of the bytes alive across the region."""
+_VECTOR_ELEMENTS = 64
+"""Chunks of updates fill whole vector registers of every kernel."""
 _BLOCKS = (64, 192, 256, 384)
-"""Multiples of what BLAS libraries are known to sum at a time."""
-_SUMMED_AT_ONCE = (None, 384, 256, 192)
-"""How many rows windows sum at once: all, or what BLAS libraries are known to sum at a time in a large matrix."""
-_LEAST_ROWS = (8, 16, 64)
-"""Fewer rows may be multiplied by another kernel."""
-_AT_ONCE, _OF_AN_UPDATE = 2, 3
-"""How many tensors as large as a window, and as the part of a gradient, are needed at once."""
-_WORTH_A_WORD = 4
-"""Products that are left whole are named from so small a part of what the neediest op needs."""
-_MOST_GROWTH, _ALWAYS = 0.5, 500
-"""How many ops chunks may add, for each op of the program, and in any case: planning must not take notably longer."""
-_MOST_OPS_OF_ROWS = 4_000
-"""The same for products, whose regions may be whole networks: how many ops their chunks may have."""
-_OTHER_BITS = "no chunks that could be tried give equal bits; where rounding is allowed, they need not"
-_NEED_NOT = "; where rounding is allowed, it need not"
-_OTHER_RESULTS = "no chunks that could be tried give the same results"
-_OTHER_DEVICE = "which chunks give equal bits on a device {!r} is not known; where rounding is allowed, they need not"
+_ROWS_AT_ONCE = (None, 384, 256, 192)
+"""Rows that windows sum at once: all, or the block of a BLAS library."""
+_MIN_ROWS = (8, 16, 64)
+"""A BLAS library may multiply fewer rows with another kernel."""
+_WINDOW_TENSORS, _UPDATE_TENSORS = 2, 3
+"""Tensors as large as a window, and as its part of a gradient, alive at once."""
+_REPORTED_SHARE = 4
+"""Products are reported from 1/4 of the largest need of other ops."""
+_ADDED_OPS_SHARE, _ADDED_OPS = 0.5, 500
+"""Ops that updates may add, per op of the program and in any case, to limit the time of planning."""
+_PRODUCT_OPS = 4_000
+"""Ops of all chunks of one product region."""
+_ALLOW = "allow 'rounding' to use chunks"
+_OTHER_BITS = f"no chunk size gives equal bits; {_ALLOW}"
+_OTHER_RESULTS = "no chunk size gives equal results"
+_UNKNOWN_DEVICE = f"no chunk size is known to give equal bits on device {{!r}}; {_ALLOW}"
 
 
-def choose_chunks(
+def choose_update_chunks(
     module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], devices: ChunkDevices, *, fused: bool = False
-) -> dict[Region, int]:
-    """Return the regions that are worth doing in chunks, each with the rows of a chunk.
+) -> dict[UpdateRegion, int]:
+    """Return the update regions to compute in chunks, each with the rows of a chunk.
 
-    What counts is what an op needs for itself: its transient operands, results and scratch. If an op of a region needs
-    more than every op outside of regions, the region is cut into 2, 4, 8 or 16 chunks: the fewest with which it needs
-    no more than those. The neediest region comes first. Whether the peak falls is for planning to say. If kernels are
-    `fused`, regions need little for themselves, and only those are chosen that read something in pieces.
+    If an op of a region needs more than every op outside of regions, the region gets the fewest of 2, 4, 8 or 16 chunks
+    with which it needs no more, largest need first. If kernels are `fused`, only regions that read windows of a sum are
+    chosen.
     """
-    regions = [region for region in find_regions(module.graph) if devices.has(region.nodes[0])]
+    regions = [region for region in find_update_regions(module.graph) if devices.has(region.nodes[0])]
     if not regions:
         return {}
-    needs = NeedsOfRegions(lower(module, inputs), regions)
-    rows_of: dict[Region, int] = {}
-    room = max(_ALWAYS, int(needs.n_ops * _MOST_GROWTH))
-    for region in sorted(regions, key=lambda region: -needs.of(region, 1)):
-        chunks = next((n for n in (1, *_CHUNKS) if needs.of(region, n) <= needs.outside), _CHUNKS[-1])
+    needs = RegionNeeds(lower(module, inputs), regions)
+    rows_of: dict[UpdateRegion, int] = {}
+    room = max(_ADDED_OPS, int(needs.n_ops * _ADDED_OPS_SHARE))
+    for region in sorted(regions, key=lambda region: -needs.op_bytes(region, 1)):
+        counts = (1, *_UPDATE_CHUNKS)
+        chunks = next((n for n in counts if needs.op_bytes(region, n) <= needs.max_outside), counts[-1])
         added = chunks * len(region.nodes)
-        rows = _rows_of_a_piece(region)
+        rows = _concatenated_rows(region)
         if rows is not None:
             rows_of[region] = rows
         if rows is not None or fused:
             continue
-        rows = _rows_of_a_chunk(region, chunks)
-        if rows >= region.shape[0] or needs.of(region, chunks) >= needs.of(region, 1) or added > room:
+        rows = _rows_of_chunk(region, chunks)
+        is_no_use = rows >= region.shape[0] or needs.op_bytes(region, chunks) >= needs.op_bytes(region, 1)
+        if is_no_use or added > room:
             continue
         room -= added
         rows_of[region] = rows
     return rows_of
 
 
-def choose_rows(
-    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], trials: Trials, allowed: int = 0
+def choose_product_chunks(
+    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], trials: Trials, budget_bytes: int = 0
 ) -> tuple[dict[ProductRegion, ChunkSizes], list[Refusal]]:
-    """Return the products that are worth doing in chunks with equal bits, each with the sizes of its chunks.
+    """Return the product regions to compute in chunks, each with its sizes, and refusals of other large products.
 
-    The others that need more than every op outside of them come with the reason why they are left whole.
-
-    As in `choose_chunks`, with up to 64 chunks where the rest of the program holds little meanwhile; and a trial must
-    show that such chunks give the bits of the whole. Sums over rows that others then take row by row are made by
-    windows of classes, if that can be; so are others where chunks that add to them would need more than the rest of the
-    program does, beside what is held meanwhile. Windows can wait until less is held, so they may need more, but for
-    what they read. Where the program is `allowed` to need so many bytes, chunks are larger, and fewer.
+    Regions are chosen as in `choose_update_chunks`, with up to 64 chunks, and sizes with equal results in a trial.
+    Windows compute sums that updates read by rows, and sums whose chunks would need more than other ops and the bytes
+    alive across the region. Windows can be delayed, so they may need more. With `budget_bytes`, chunks are larger.
     """
-    products, refused = find_products(module.graph, adds=trials.adds)
-    if not products and not refused:
+    regions, refused = find_product_regions(module.graph, any_order=trials.any_order)
+    if not regions and not refused:
         return {}, []
-    updates = find_regions(module.graph)
-    dying = [region for region in products if _is_taken_by_rows(region, updates) and sums_by_windows(region)]
-    networks = [region for region in products if trials.adds and is_of_images(region.product)]
-    needs = NeedsOfRegions(lower(module, inputs), updates, products, dying, networks)
+    updates = find_update_regions(module.graph)
+    separate = [region for region in regions if _is_read_by_rows(region, updates) and sums_by_windows(region)]
+    networks = [region for region in regions if trials.any_order and has_image_rows(region.product)]
+    needs = RegionNeeds(lower(module, inputs), updates, regions, separate, networks)
     chosen: dict[ProductRegion, ChunkSizes] = {}
-    network = next((refusal for refusal in refused if _is_of_a_network(refusal, trials)), None)
+    network = next((refusal for refusal in refused if _may_be_network(refusal, trials)), None)
     left = [
-        _advised(refusal, trials) if trials.devices.has(refusal.product) else _unknown(refusal.product)
+        _with_advice(refusal, trials) if trials.devices.has(refusal.product) else _unknown_device(refusal.product)
         for refusal in refused
-        if bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside or refusal is network
+        if bytes_of(refusal.product) * _REPORTED_SHARE > needs.max_outside or refusal is network
     ]
-    for region in products:
-        standing = needs.standing(region)
-        if standing + needs.of(region, 1) <= needs.outside:
+    for region in regions:
+        operands = needs.operand_bytes(region)
+        if operands + needs.op_bytes(region, 1) <= needs.max_outside:
             continue
         if not trials.devices.has(region.product):
-            left.append(_unknown(region.product))
+            left.append(_unknown_device(region.product))
             continue
-        held = needs.held_across(region)
-        others = held - standing
-        room = max(needs.outside - held, others // _PART_FOR_ROWS, allowed - held)
-        most = max(_CHUNKS_OF_ROWS[0], _MOST_OPS_OF_ROWS // len(region.parts))
-        counts = [n for n in _CHUNKS_OF_ROWS if n <= most]
-        chunks = next((n for n in counts if needs.of(region, n) <= room), counts[-1])
-        for_windows = max(needs.outside - standing, others // _PART_FOR_WINDOWS, allowed - held)
-        by_windows = list(_by_windows(region, chunks, for_windows, region in dying))
-        by_rows = list(_by_rows(region, chunks))
-        small = [] if region in dying else [sizes for sizes in by_rows if needs.by(region, sizes) <= room]
-        sizes = trials.first_equal(region, dict.fromkeys([*small, *by_windows, *by_rows]))
+        alive = needs.alive_across(region)
+        others = alive - operands
+        room = max(needs.max_outside - alive, others // _CHUNK_SHARE, budget_bytes - alive)
+        most = max(_PRODUCT_CHUNKS[0], _PRODUCT_OPS // len(region.ops))
+        counts = [n for n in _PRODUCT_CHUNKS if n <= most]
+        chunks = next((n for n in counts if needs.op_bytes(region, n) <= room), counts[-1])
+        window_room = max(needs.max_outside - operands, others // _WINDOW_SHARE, budget_bytes - alive)
+        by_windows = list(_sizes_with_windows(region, chunks, window_room, region in separate))
+        by_rows = list(_sizes_without_windows(region, chunks))
+        small = [each for each in by_rows if needs.op_bytes(region, region.rows.count // each.rows) <= room]
+        first = [] if region in separate else small
+        sizes = trials.first_equal(region, dict.fromkeys([*first, *by_windows, *by_rows]))
         if sizes is None:
             left.append(Refusal(region.product, _OTHER_BITS if trials.exact else _OTHER_RESULTS))
         else:
@@ -131,69 +137,67 @@ def choose_rows(
     return chosen, left
 
 
-def _is_of_a_network(refusal: Refusal, trials: Trials) -> bool:
-    """Tell whether what is left whole may be a network, which keeps more than any of its ops needs."""
-    return trials.adds and refusal.passes is not None and is_of_images(refusal.product)
+def _may_be_network(refusal: Refusal, trials: Trials) -> bool:
+    """Return whether a region may be a network, which saves more bytes than an op needs."""
+    return trials.any_order and refusal.two_passes is not None and has_image_rows(refusal.product)
 
 
-def _advised(refusal: Refusal, trials: Trials) -> Refusal:
-    is_for_order = trials.exact and refusal.reason.endswith(IN_ITS_OWN_ORDER)
-    return replace(refusal, reason=f"{refusal.reason}{_NEED_NOT}") if is_for_order else refusal
+def _with_advice(refusal: Refusal, trials: Trials) -> Refusal:
+    has_partial_sum = trials.exact and refusal.reason.endswith(OWN_ORDER)
+    return replace(refusal, reason=f"{refusal.reason}; {_ALLOW}") if has_partial_sum else refusal
 
 
-def _unknown(product: Node) -> Refusal:
-    return Refusal(product, _OTHER_DEVICE.format(value_of(product).device.type))
+def _unknown_device(product: Node) -> Refusal:
+    return Refusal(product, _UNKNOWN_DEVICE.format(value_of(product).device.type))
 
 
-def _is_taken_by_rows(region: ProductRegion, updates: Sequence[Region]) -> bool:
-    """Tell whether all products that sum up a region go into updates that are done by rows."""
+def _is_read_by_rows(region: ProductRegion, updates: Sequence[UpdateRegion]) -> bool:
+    """Return whether update regions read all matrix products over the rows of a region."""
     sources = dict.fromkeys(source for update in updates for node in update.nodes for source in node.all_input_nodes)
-    taken = {looked_at(source)[-1] for source in sources}
-    return all(node in taken for node in region.having(RowRole.SUM))
+    read = {view_chain(source)[-1] for source in sources}
+    return all(node in read for node in region.with_role(RowRole.SUM))
 
 
-def _by_rows(region: ProductRegion, chunks: int) -> Iterator[ChunkSizes]:
-    """Yield the sizes of chunks that add to the sums, smallest first; some libraries sum a short row in two halves."""
+def _sizes_without_windows(region: ProductRegion, chunks: int) -> Iterator[ChunkSizes]:
+    """Yield sizes of chunks, smallest first. Some libraries sum a short row in two halves."""
     shortest = -(-region.rows.count // chunks)
     share = value_of(region.product).shape[0] // region.rows.count
     steps = (unit // math.gcd(unit, share) for unit in _BLOCKS)
     lengths = {shortest, *(-(-shortest // step) * step for step in steps), -(-region.rows.count // 2)}
-    if not region.having(*SUMS):
-        lengths |= {shortest * longer for longer in _CHUNKS}
+    if not region.with_role(*SUMS):
+        lengths |= {shortest * longer for longer in _UPDATE_CHUNKS}
     yield from (ChunkSizes(length) for length in sorted(lengths) if length < region.rows.count)
 
 
-def _by_windows(region: ProductRegion, chunks: int, room: int, dies: bool) -> Iterator[ChunkSizes]:
+def _sizes_with_windows(region: ProductRegion, chunks: int, room: int, separate: bool) -> Iterator[ChunkSizes]:
     if sums_by_windows(region) is None:
         return
-    classes = _classes_of_a_window(region, room if dies else room - _bytes_of_sums(region))
+    sum_bytes = sum(map(bytes_of, region.with_role(*SUMS)))
+    classes = _classes_of_window(region, room if separate else room - sum_bytes)
     shortest = -(-region.rows.count // chunks)
-    for rows in sorted({-(-shortest // unit) * unit for unit in (*_LEAST_ROWS, *_BLOCKS)}):
+    for rows in sorted({-(-shortest // unit) * unit for unit in (*_MIN_ROWS, *_BLOCKS)}):
         if rows < region.rows.count:
-            yield from (ChunkSizes(rows, Windows(classes, dies, at_once)) for at_once in _SUMMED_AT_ONCE)
+            yield from (ChunkSizes(rows, Windows(classes, separate, at_once)) for at_once in _ROWS_AT_ONCE)
 
 
-def _bytes_of_sums(region: ProductRegion) -> int:
-    return sum(map(bytes_of, region.having(*SUMS)))
-
-
-def _classes_of_a_window(region: ProductRegion, room: int) -> int:
-    """Return the classes of a window that needs no more than there is room for, or as few as may be."""
+def _classes_of_window(region: ProductRegion, room: int) -> int:
+    """Return the columns of the largest window within `room` bytes."""
     value = value_of(region.product)
-    width = sum(value_of(node).shape[1] for node in region.having(RowRole.SUM))
-    needed = value.shape[1] * value.element_size() * (_AT_ONCE * value.shape[0] + _OF_AN_UPDATE * width)
-    windows = next((n for n in _CHUNKS_OF_ROWS if needed // n <= room), _CHUNKS_OF_ROWS[-1])
-    return -(-value.shape[1] // (windows * _ELEMENTS)) * _ELEMENTS
+    width = sum(value_of(node).shape[1] for node in region.with_role(RowRole.SUM))
+    column_bytes = value.element_size() * (_WINDOW_TENSORS * value.shape[0] + _UPDATE_TENSORS * width)
+    needed = value.shape[1] * column_bytes
+    windows = next((n for n in _PRODUCT_CHUNKS if needed // n <= room), _PRODUCT_CHUNKS[-1])
+    return -(-value.shape[1] // (windows * _VECTOR_ELEMENTS)) * _VECTOR_ELEMENTS
 
 
-def _rows_of_a_chunk(region: Region, chunks: int) -> int:
-    unit = _ELEMENTS // math.gcd(_ELEMENTS, math.prod(region.shape[1:]))
+def _rows_of_chunk(region: UpdateRegion, chunks: int) -> int:
+    unit = _VECTOR_ELEMENTS // math.gcd(_VECTOR_ELEMENTS, math.prod(region.shape[1:]))
     return -(-region.shape[0] // (chunks * unit)) * unit
 
 
-def _rows_of_a_piece(region: Region) -> int | None:
-    """Return the rows of the pieces of which something is put together that a region reads, None without such."""
+def _concatenated_rows(region: UpdateRegion) -> int | None:
+    """Return the rows of the first operand of a concatenation that a region reads, or None."""
     sources = dict.fromkeys(source for node in region.nodes for source in node.all_input_nodes)
-    found = [pieces_of(source)[0] for source in sources if pieces_of(source)]
-    rows = [value_of(piece).shape[0] for piece in found if value_of(piece).shape[1:] == region.shape[1:]]
+    found = [concatenated_chunks(source)[0] for source in sources if concatenated_chunks(source)]
+    rows = [value_of(chunk).shape[0] for chunk in found if value_of(chunk).shape[1:] == region.shape[1:]]
     return min(rows, default=None)

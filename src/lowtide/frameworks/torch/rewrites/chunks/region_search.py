@@ -1,6 +1,6 @@
-"""The search for the region of one product: what is made of it by rows, up to where it is summed up."""
+"""The search for product regions (`find_product_regions`), largest products first."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -10,187 +10,255 @@ from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.reading.effects import keeps_order, mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
-from lowtide.frameworks.torch.rewrites.chunks.parts import part_of
-from lowtide.frameworks.torch.rewrites.chunks.products import (
-    IN_ITS_OWN_ORDER,
-    NEARLY,
+from lowtide.frameworks.torch.rewrites.chunks.op_rules import chunked_op
+from lowtide.frameworks.torch.rewrites.chunks.product_region import (
+    LARGE_SHARE,
+    OWN_ORDER,
     SECOND_PASS,
+    ChunkDevices,
     ProductRegion,
     Refusal,
     TwoPasses,
-    is_large,
-    is_of_images,
-    layout_of,
-    numbers_of,
-    rows_in,
+    elements_of,
+    has_image_rows,
+    is_large_product,
+    row_layout,
+    row_operand,
 )
-from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, Roles, RowPart, RowRole
-from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
+from lowtide.frameworks.torch.rewrites.chunks.rule import SUMS, ChunkedOp, ChunkedOps, ProductRows, RowRole
 
 aten = torch.ops.aten
+_MAX_REFUSALS = 8
+"""Products tried in vain; the largest may be sums over the rows of another."""
+
+
+def find_product_regions(graph: Graph, *, any_order: bool = False) -> tuple[list[ProductRegion], list[Refusal]]:
+    """Return the regions around the largest products of a program, and refusals of the other products.
+
+    A region has the tensors computed from its product that are about as large, all nodes between them, and their users:
+    by rows, or by a sum over rows. Large results of the program or its forward pass are outside. With `any_order`,
+    regions of images include the gradients of weights, to which chunks add in any order. O(nodes and edges) per
+    product.
+    """
+    found: list[ProductRegion] = []
+    refused: list[Refusal] = []
+    for product in _largest_first(graph, any_order=any_order):
+        in_vain = sum(refusal.two_passes is None for refusal in refused)
+        is_small = found and elements_of(product) * LARGE_SHARE < elements_of(found[0].product)
+        if in_vain == _MAX_REFUSALS or is_small:
+            break
+        if any(product in region.ops for region in found):
+            continue
+        made = [RegionSearch(graph, product, rows, any_order=any_order).region() for rows in _kinds_of_rows(product)]
+        regions = [region for region in made if isinstance(region, ProductRegion)]
+        if not regions:
+            refusals = [refusal for refusal in made if isinstance(refusal, Refusal)]
+            refused.append(min(refusals, key=lambda refusal: refusal.two_passes is None))
+            continue
+        passes = [regions[0], *_second_pass(graph, regions[0])]
+        taken = {node for region in found for node in region.ops}
+        found += [region for region in passes if not taken & region.ops.keys()]
+    return found, [refusal for refusal in refused if not any(refusal.product in region.ops for region in found)]
+
+
+def has_chunkable_product(graph: Graph, devices: ChunkDevices) -> bool:
+    """Return whether a large product can be computed in chunks, in one pass or two."""
+    found, refused = find_product_regions(graph)
+    products = [*(each.product for each in found), *(each.product for each in refused if each.two_passes is not None)]
+    return any(map(devices.has, products))
+
+
+def _largest_first(graph: Graph, *, any_order: bool) -> Sequence[Node]:
+    """Return the large products, largest first.
+
+    With `any_order`, the large convolutions come first in program order, since a region may be a whole network.
+    """
+    products = sorted(filter(is_large_product, graph.nodes), key=lambda node: -elements_of(node))
+    largest = elements_of(products[0]) if products else 0
+
+    def is_first(node: Node) -> bool:
+        return any_order and has_image_rows(node) and elements_of(node) * LARGE_SHARE >= largest
+
+    networks = [node for node in graph.nodes if node in products and is_first(node)]
+    return [*networks, *(node for node in products if node not in networks)]
+
+
+def _second_pass(graph: Graph, first: ProductRegion) -> Iterator[ProductRegion]:
+    """Yield the region of a second pass over the same product."""
+    is_marked = any(node.meta.get(SECOND_PASS) == first.product.name for node in graph.nodes)
+    if is_marked and first.product not in first.ops:
+        second = RegionSearch(graph, first.product, first.rows, second=True).region()
+        if isinstance(second, ProductRegion):
+            yield second
+
+
+def _kinds_of_rows(product: Node) -> Iterator[ProductRows]:
+    """Yield the kinds of rows of a product: its first dimension, or that of a view."""
+    value = value_of(product)
+    yield ProductRows(value.shape[0])
+    for user in product.users:
+        shape = value_of(user).shape if isinstance(value_of(user), torch.Tensor) else ()
+        if len(shape) > 2 and 1 < shape[0] < value.shape[0]:
+            yield ProductRows(shape[0])
 
 
 class RegionSearch:
-    """The search for the region of one product, or for that of a second pass over its rows."""
+    """The search for the region of one product, or of its second pass."""
 
     def __init__(
-        self, graph: Graph, product: Node, rows: ProductRows, *, second: bool = False, adds: bool = False
+        self, graph: Graph, product: Node, rows: ProductRows, *, second: bool = False, any_order: bool = False
     ) -> None:
         self._nodes = list(graph.nodes)
         self._order = {node: place for place, node in enumerate(self._nodes)}
         self._product, self._rows, self._is_second = product, rows, second
-        self._of_images = is_of_images(product)
-        self._adds = adds and self._of_images
+        self._has_images = has_image_rows(product)
+        self._any_order = any_order and self._has_images
         self._device: torch.device = value_of(product).device
-        self._roles: dict[Node, RowPart] = {}
+        self._large = elements_of(product) // LARGE_SHARE
+        self._ops: dict[Node, ChunkedOp] = {}
         self._in_own_order = set[Node]()
-        """What could be added up in another order than it does it itself."""
+        """Nodes refused for their partial sums."""
 
     def region(self) -> ProductRegion | Refusal:
-        part = self._part_of_product()
-        if part is None:
-            return self._refuse(self._product, "is no plain product of rows")
-        inside = self._inside(part)
+        """Return the region, or the reason why there is none."""
+        op = self._op_of_product()
+        if op is None:
+            return self._refuse(self._product, "is not a plain product of rows")
+        inside = self._inside(op)
         if isinstance(inside, Refusal):
             return inside
-        self._pull(inside)
+        self._add_sources(inside)
         ordered = sorted(inside, key=self._order.__getitem__)
-        region = ProductRegion(self._product, self._rows, {node: self._roles[node] for node in ordered})
+        region = ProductRegion(self._product, self._rows, {node: self._ops[node] for node in ordered})
         for node in ordered:
             if any(user not in inside for user in node.users) and value_of(node) is not None:
                 if not isinstance(value_of(node), torch.Tensor):
-                    return self._refuse(node, "has results that are no rows")
-                if self._roles[node].role is not RowRole.ADDED and not self._lies_in_rows(node):
+                    return self._refuse(node, "has results without rows")
+                if self._ops[node].role is not RowRole.PARTIAL_SUM and not self._has_adjacent_rows(node):
                     return self._refuse(node, "has a result that is not contiguous")
-                region.kept.append(node)
+                region.results.append(node)
         return self._placed(region)
 
-    def _part_of_product(self) -> RowPart | None:
-        left = rows_in(self._product)
-        if not self._lies_in_rows(self._product):
-            return None
-        if self._rows.leading(value_of(left).shape) != 1:
+    def _op_of_product(self) -> ChunkedOp | None:
+        left = row_operand(self._product)
+        if not self._has_adjacent_rows(self._product) or self._rows.leading_dims(value_of(left).shape) != 1:
             return None
         if self._product.target in (aten.bmm.default, aten.convolution.default):
-            return self._part_of(self._product, {})
-        return self._part_of(self._product, {left: RowPart(RowRole.ROWS, rows=self._rows)})
+            return self._chunked_op(self._product, {})
+        return self._chunked_op(self._product, {left: ChunkedOp(RowRole.ROWS, rows=self._rows)})
 
-    def _lies_in_rows(self, node: Node) -> bool:
-        """Tell whether rows lie one after the other in memory, each in one stretch; channels may be innermost."""
+    def _has_adjacent_rows(self, node: Node) -> bool:
+        """Return whether rows are adjacent in memory, in order; images may be channels last."""
         value = value_of(node)
-        return value.is_contiguous() or (self._of_images and layout_of(value) is not None)
+        return value.is_contiguous() or (self._has_images and row_layout(value) is not None)
 
-    def _inside(self, part: RowPart) -> set[Node] | Refusal:
-        roles = self._roles
-        roles[self._product] = part
-        least = numbers_of(self._product) // NEARLY
-        passing = self._passed_on({self._product: part}, second=False)
-        results = _made_for_results(passing, least)
+    def _inside(self, op: ChunkedOp) -> set[Node] | Refusal:
+        """Return the tensors about as large as the product, and all nodes between them."""
+        ops = self._ops
+        ops[self._product] = op
+        reached = self._reached({self._product: op}, second=False)
+        results = _needed_for_results(reached, self._large)
         if self._is_second:
-            passing = self._passed_on({node: passing[node] for node in results}, second=True)
-        passing = {node: part for node, part in passing.items() if node not in results}
-        large = {node for node in passing if numbers_of(node) >= least}
-        if not large or any(self._roles[node].role is not RowRole.ROWS for node in results):
+            reached = self._reached({node: reached[node] for node in results}, second=True)
+        reached = {node: op for node, op in reached.items() if node not in results}
+        large = {node for node in reached if elements_of(node) >= self._large}
+        if not large or any(ops[node].role is not RowRole.ROWS for node in results):
             return self._refuse(self._product, "is a result of the program")
         inside = set[Node]()
-        for node in reversed(list(passing)):
+        for node in reversed(list(reached)):
             if node in large or any(user in inside for user in node.users):
                 inside.add(node)
         for node in sorted(large, key=self._order.__getitem__):
             for user in node.users:
-                if user not in roles:
-                    return self._refuse(user, self._what_it_does(user))
+                if user not in ops:
+                    return self._refuse(user, self._reason(user))
                 inside.add(user)
         for node in [node for node in inside if not isinstance(value_of(node), torch.Tensor)]:
             inside |= node.users.keys()
-        missing = min((node for node in inside if node not in roles), key=self._order.__getitem__, default=None)
-        return inside if missing is None else self._refuse(missing, self._what_it_does(missing))
+        missing = min((node for node in inside if node not in ops), key=self._order.__getitem__, default=None)
+        return inside if missing is None else self._refuse(missing, self._reason(missing))
 
-    def _passed_on(self, passing: dict[Node, RowPart], *, second: bool) -> dict[Node, RowPart]:
-        """Return some nodes and what is made of them by rows, in one of the two passes."""
+    def _reached(self, reached: dict[Node, ChunkedOp], *, second: bool) -> dict[Node, ChunkedOp]:
+        """Add all nodes that depend on the given ones by rows, in one of the two passes."""
         for node in self._nodes[self._order[self._product] + 1 :]:
-            if node in passing or (node.meta.get(SECOND_PASS) == self._product.name) is not second:
+            if node in reached or (node.meta.get(SECOND_PASS) == self._product.name) is not second:
                 continue
-            if any(source in passing for source in node.all_input_nodes) and not self._begins_another(node):
-                found = self._part_of(node, passing)
+            if any(source in reached for source in node.all_input_nodes) and not self._begins_attention(node):
+                found = self._chunked_op(node, reached)
                 if found is not None:
-                    self._roles[node] = found
+                    self._ops[node] = found
                     if found.role not in SUMS:
-                        passing[node] = found
-        return passing
+                        reached[node] = found
+        return reached
 
-    def _part_of(self, node: Node, roles: Roles) -> RowPart | None:
-        part = part_of(node, roles, self._rows, self._device, images=self._of_images)
-        if part is None or self._adds or not part.adds_up:
-            return part
+    def _chunked_op(self, node: Node, ops: ChunkedOps) -> ChunkedOp | None:
+        op = chunked_op(node, ops, self._rows, self._device, images=self._has_images)
+        if op is None or self._any_order or not op.has_partial_sum:
+            return op
         self._in_own_order.add(node)
         return None
 
-    def _what_it_does(self, node: Node) -> str:
-        return IN_ITS_OWN_ORDER if node in self._in_own_order else "does not treat every row alone"
+    def _reason(self, node: Node) -> str:
+        return OWN_ORDER if node in self._in_own_order else "does not treat rows independently"
 
-    def _begins_another(self, node: Node) -> bool:
-        """Tell whether a node makes the scores of another attention: with a batch for rows, one leads to the next.
-
-        A network has all of them.
-        """
-        least = numbers_of(self._product) // NEARLY
+    def _begins_attention(self, node: Node) -> bool:
+        """Return whether a node computes the scores of another attention, which gets its own region."""
         return (
             node.target is aten.bmm.default
-            and not self._adds
-            and is_large(node)
-            and all(numbers_of(source) < least for source in node.all_input_nodes)
+            and not self._any_order
+            and is_large_product(node)
+            and all(elements_of(source) < self._large for source in node.all_input_nodes)
         )
 
-    def _pull(self, inside: set[Node]) -> None:
-        """Take in what is as large and is made for the region alone."""
-        least = numbers_of(self._product) // NEARLY
+    def _add_sources(self, inside: set[Node]) -> None:
+        """Add large operands that only the region reads."""
         waiting = sorted(inside, key=self._order.__getitem__)
         while waiting:
             node = waiting.pop()
-            for source in self._roles[node].by_rows:
-                if source in inside or numbers_of(source) < least:
+            for source in self._ops[node].by_rows:
+                if source in inside or elements_of(source) < self._large:
                     continue
-                taken = self._taken_with(source, self._roles[node].taken, inside)
-                self._roles |= taken
-                inside.update(taken)
-                waiting.extend(taken)
+                added = self._source_ops(source, self._ops[node].operand_rows, inside)
+                self._ops |= added
+                inside.update(added)
+                waiting.extend(added)
 
-    def _taken_with(self, source: Node, rows: ProductRows, inside: set[Node]) -> dict[Node, RowPart]:
-        """Return how to do a source for some rows, and what else is made of it for the region; empty if it cannot be.
+    def _source_ops(self, source: Node, rows: ProductRows, inside: set[Node]) -> dict[Node, ChunkedOp]:
+        """Return how to compute an operand and its other users by chunks; empty if impossible.
 
-        Such as the sum of every row of what is then scaled by it.
+        Such a user is the sum of each row of a tensor that is then scaled by it.
         """
-        found: dict[Node, RowPart] = {}
+        found: dict[Node, ChunkedOp] = {}
         waiting = [source]
         while waiting:
             node = min(waiting, key=self._order.__getitem__)
             waiting.remove(node)
-            part = part_of(node, found, rows, self._device, images=self._of_images)
+            op = chunked_op(node, found, rows, self._device, images=self._has_images)
             if (
-                part is None
-                or part.role is not RowRole.ROWS
-                or not all(each in part.by_rows for each in found if each in node.all_input_nodes)
+                op is None
+                or op.role is not RowRole.ROWS
+                or not all(each in op.by_rows for each in found if each in node.all_input_nodes)
             ):
                 return {}
-            found[node] = part
+            found[node] = op
             for user in node.users:
-                if user in inside and node not in self._roles[user].by_rows:
+                if user in inside and node not in self._ops[user].by_rows:
                     return {}
                 if user not in inside and user not in waiting:
                     waiting.append(user)
         return found
 
     def _placed(self, region: ProductRegion) -> ProductRegion | Refusal:
-        """Find what must wait for the chunks, which stand where the last node stood, and whether it can.
+        """Find the nodes to delay until after the chunks.
 
-        What must keep its place cannot, such as the end of a forward pass: what follows it is a second pass.
+        A node that keeps its place, such as the end of a forward pass, is not delayed: nodes after it are a second
+        pass.
         """
-        inside = region.parts
+        inside = region.ops
         touched, written, moved = set[int](), set[int](), dict[Node, None]()
         second: dict[Node, None] = {}
         stays = False
-        nodes = region.nodes
+        nodes = list(inside)
         for node in self._nodes[self._order[nodes[0]] : self._order[nodes[-1]] + 1]:
             overwritten = storages_of(*nodes_in(mutated_arguments(node)))
             everything = storages_of(node, *node.all_input_nodes)
@@ -199,7 +267,7 @@ class RegionSearch:
                 if stays or any(source in moved or source in second for source in sources):
                     second[node] = None
                 if written & everything:
-                    return self._refuse(node, "reads what is overwritten before")
+                    return self._refuse(node, "reads a tensor that is overwritten before")
                 touched |= everything
             elif any(source in inside or source in moved for source in sources):
                 stays = stays or keeps_order(node)
@@ -207,28 +275,28 @@ class RegionSearch:
                 touched |= everything
                 written |= overwritten
             elif everything & written or overwritten & touched:
-                return self._refuse(node, "overwrites what the rows are made of")
+                return self._refuse(node, "overwrites a tensor that the region reads")
         if second:
             return self._in_two_passes(region, second)
-        region.later.extend(moved)
+        region.delayed.extend(moved)
         return region
 
     def _in_two_passes(self, region: ProductRegion, second: Mapping[Node, None]) -> Refusal:
-        """Say what would be computed again: of a network all of it, since its small results are many."""
-        least = 0 if self._adds else numbers_of(self._product) // NEARLY
-        again = tuple(node for node in region.nodes if node not in second and numbers_of(node) >= least)
-        refusal = self._refuse(next(iter(second)), "needs what is computed of all rows before")
-        return replace(refusal, passes=TwoPasses(self._product, tuple(second), again))
+        """Refuse a region with the nodes to recompute. A network recomputes all: it has many small results."""
+        least = 0 if self._any_order else self._large
+        recomputed = tuple(node for node in region.ops if node not in second and elements_of(node) >= least)
+        refusal = self._refuse(next(iter(second)), "needs results of all rows first")
+        return replace(refusal, two_passes=TwoPasses(self._product, tuple(second), recomputed))
 
     def _refuse(self, node: Node, reason: str) -> Refusal:
         return Refusal(self._product, f"'{node.name}' {reason}")
 
 
-def _made_for_results(passing: dict[Node, RowPart], least: int) -> set[Node]:
-    """Return what the program returns of so many numbers, or its forward pass, and what that is made of."""
+def _needed_for_results(reached: dict[Node, ChunkedOp], large: int) -> set[Node]:
+    """Return the large results of the program or its forward pass, and all nodes they depend on."""
     found = set[Node]()
-    for node in reversed(passing):
+    for node in reversed(reached):
         is_result = any(user.op == "output" or user.target == TURN_BACK for user in node.users)
-        if any(user in found for user in node.users) or (is_result and numbers_of(node) >= least):
+        if any(user in found for user in node.users) or (is_result and elements_of(node) >= large):
             found.add(node)
     return found

@@ -1,4 +1,4 @@
-"""The gradient of a product's matrix for some classes at a time: their columns are made again from what rows keep."""
+"""Sums over rows by windows: columns of a product are recomputed from a few values of each row."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,147 +10,148 @@ from torch.fx import Graph, Node
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
-from lowtide.frameworks.torch.rewrites.chunks.parts import SAME, VIEWS
-from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
-from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowPart, RowRole
+from lowtide.frameworks.torch.rewrites.chunks.op_rules import ALIASES, VIEWS
+from lowtide.frameworks.torch.rewrites.chunks.product_region import ProductRegion
+from lowtide.frameworks.torch.rewrites.chunks.rule import SUMS, ChunkedOp, RowRole, argument_of, normalize_dims
 from lowtide.frameworks.torch.rewrites.rewrite import call_like
 
 aten = torch.ops.aten
-_ON_EITHER_SIDE = 16
-"""So many classes on either side of a window are computed with it: those next to it stand for all others."""
+_MARGIN = 16
+"""Extra columns on each side. The nearest ones get all targets outside of the window."""
 _IGNORED = -100
 _SLICES = ("slice", "slice_backward")
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How the sums over rows of a region are made."""
+    """Sizes of the windows of a product region."""
 
     classes: int
-    """The classes of a window."""
-    in_pieces: bool = False
-    """Whether sums stay in the pieces that windows make, for updates that take them one by one."""
-    at_once: int | None = None
-    """How many rows are summed at once, and added to the sum of those before; None for all rows.
+    separate: bool = False
+    """Whether windows stay separate tensors until the last, so that an update can read them one by one."""
+    rows_at_once: int | None = None
+    """Rows summed at once; None for all rows.
 
-    A BLAS sums many rows of a large matrix block by block, and where it has several threads, those of a small one in
-    other blocks.
-    """
+    A BLAS sums rows of a large matrix block by block, and with several threads, of a small one in other blocks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """The sums over rows of a region that are made by windows, and what is needed of every row for that."""
+class WindowSums:
+    """The sums that windows can compute."""
 
-    nodes: dict[Node, RowPart]
-    """The sums, and all that is for them alone."""
+    nodes: dict[Node, ChunkedOp]
+    """With all nodes that only they read."""
     rows: tuple[Node, ...]
-    """Small results of every row."""
+    """Small results with rows that windows read."""
     logarithms: tuple[Node, ...]
-    """The `log_softmax` of the region, of which a row keeps its maximum and the logarithm of its sum."""
+    """The `log_softmax`, by the maximum of each row and the logarithm of its sum."""
 
 
-def sums_by_windows(region: ProductRegion) -> Sums | None:
-    """Return how the sums of a region can be made by windows of classes; None where they cannot.
+@dataclass(frozen=True, slots=True)
+class RowValues:
+    """Values of each row that windows read, in the new graph."""
 
-    What the sums add up must be made of the product element by element, but for one `log_softmax` and the gradient of
-    a loss of one class a row.
+    rows: Mapping[Node, Node]
+    maxima: Mapping[Node, Node]
+    logarithms: Mapping[Node, Node]
+    """Logarithms of the sums of exponentials, less the maxima."""
+
+
+def sums_by_windows(region: ProductRegion) -> WindowSums | None:
+    """Return the sums that windows can compute, or None unless they can compute all.
+
+    Summands must depend on the product element by element, except for one `log_softmax` and a loss of one class per
+    row.
     """
-    sums = region.having(*SUMS)
-    found = _Needed(region)
-    if not sums or not all(found.can(node) for node in sums):
+    sums = region.with_role(*SUMS)
+    search = _ColumnSearch(region)
+    if not sums or not all(search.has_columns(node) for node in sums):
         return None
-    alone: dict[Node, RowPart] = {}
-    for node in reversed(region.nodes):
-        if node in sums or (node not in region.kept and all(user in alone for user in node.users)):
-            alone[node] = region.parts[node]
-    return Sums(alone, tuple(found.rows), tuple(found.logarithms))
+    nodes: dict[Node, ChunkedOp] = {}
+    for node in reversed(region.ops):
+        if node in sums or (node not in region.results and all(user in nodes for user in node.users)):
+            nodes[node] = region.ops[node]
+    return WindowSums(nodes, tuple(search.rows), tuple(search.logarithms))
 
 
 @dataclass(slots=True)
-class _Needed:
+class _ColumnSearch:
     region: ProductRegion
     rows: dict[Node, None] = field(default_factory=dict[Node, None])
     logarithms: dict[Node, None] = field(default_factory=dict[Node, None])
     seen: dict[Node, bool] = field(default_factory=dict[Node, bool])
 
-    def can(self, node: Node) -> bool:
-        """Tell whether some columns of what a node computes can be computed alone."""
+    def has_columns(self, node: Node) -> bool:
+        """Return whether columns of a result can be computed independently."""
         if node not in self.seen:
-            self.seen[node] = self._can(node)
+            self.seen[node] = self._has_columns(node)
         return self.seen[node]
 
-    def _can(self, node: Node) -> bool:
-        parts, product = self.region.parts, self.region.product
+    def _has_columns(self, node: Node) -> bool:
+        ops, product = self.region.ops, self.region.product
         if node is product:
             return node.target in (aten.mm.default, aten.addmm.default)
-        sources = [source for source in node.all_input_nodes if source in parts]
+        sources = [source for source in node.all_input_nodes if source in ops]
         target: Any = node.target
-        if parts[node].role is RowRole.SUM:
+        role = ops[node].role
+        if role is RowRole.SUM:
             left, right = node.args
-            return left in parts and right not in parts and self.can(left)
-        if parts[node].role is RowRole.COLUMN_SUM:
-            return all(map(self.can, sources))
-        if parts[node].role is RowRole.ADDED:
+            return left in ops and right not in ops and self.has_columns(left)
+        if role is RowRole.COLUMN_SUM:
+            return all(map(self.has_columns, sources))
+        if role is RowRole.PARTIAL_SUM:
             return False
         shape = value_of(node).shape if isinstance(value_of(node), torch.Tensor) else ()
-        if target is aten.t.default or op_name(target) in SAME:
-            return all(map(self.can, sources))
+        if target is aten.t.default or op_name(target) in ALIASES:
+            return all(map(self.has_columns, sources))
         if not shape or shape[-1] != value_of(product).shape[1]:
             self.rows[node] = None
-            return isinstance(value_of(node), torch.Tensor) and parts[node].role is RowRole.ROWS
+            return isinstance(value_of(node), torch.Tensor) and role is RowRole.ROWS
+        last = len(shape) - 1
         if op_name(target) in _SLICES:
-            return arguments_by_name(node)["dim"] % len(shape) < len(shape) - 1 and all(map(self.can, sources))
+            dims = normalize_dims(argument_of(node, "dim"), len(shape))
+            return dims is not None and dims[0] < last and all(map(self.has_columns, sources))
         if op_name(target) in VIEWS:
-            return value_of(_node(node.args[0])).shape[-1] == shape[-1] and all(map(self.can, sources))
+            return value_of(_node(node.args[0])).shape[-1] == shape[-1] and all(map(self.has_columns, sources))
         if target is aten._log_softmax.default:
             self.logarithms[node] = None
-            is_last = node.args[1] in (-1, len(shape) - 1) and node.args[2] is False
-            return is_last and len(shape) == 2 and all(map(self.can, sources))
+            is_last = normalize_dims(node.args[1], len(shape)) == (last,) and node.args[2] is False
+            return is_last and len(shape) == 2 and all(map(self.has_columns, sources))
         if target is aten.nll_loss_backward.default:
             given = arguments_by_name(node)
-            outside = given.get("weight") is None and (given["reduction"] == 0 or given["total_weight"] not in parts)
+            outside = given.get("weight") is None and (given["reduction"] == 0 or given["total_weight"] not in ops)
             incoming = given["grad_output"]
-            return outside and len(shape) == 2 and (incoming not in parts or self.can(incoming))
+            return outside and len(shape) == 2 and (incoming not in ops or self.has_columns(incoming))
         if target is aten._log_softmax_backward_data.default:
             gradient, logarithms = map(_source, node.args[:2])
-            is_loss = gradient.target is aten.nll_loss_backward.default and gradient in parts
-            return is_loss and logarithms in parts and self.can(gradient) and self.can(logarithms)
-        return torch.Tag.pointwise in target.tags and all(map(self.can, sources))
+            is_loss = gradient.target is aten.nll_loss_backward.default and gradient in ops
+            return is_loss and logarithms in ops and self.has_columns(gradient) and self.has_columns(logarithms)
+        return torch.Tag.pointwise in target.tags and all(map(self.has_columns, sources))
 
 
 def _source(node: Any) -> Node:
-    while op_name(node.target) in (*SAME, *VIEWS):
+    while op_name(node.target) in (*ALIASES, *VIEWS):
         node = node.args[0]
     return node
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What pass over the rows has kept, as nodes of the new graph."""
-
-    rows: Mapping[Node, Node]
-    maxima: Mapping[Node, Node]
-    sums: Mapping[Node, Node]
-    """The logarithms of the sums of exponentials, less the maxima."""
-
-
-def write_windows(
-    graph: Graph, region: ProductRegion, windows: Windows, made: Mapping[Node, Node], kept: Kept
+def append_windows(
+    graph: Graph, region: ProductRegion, windows: Windows, made: Mapping[Node, Node], values: RowValues
 ) -> Iterator[tuple[Node, Node]]:
-    """Append the sums of a region by windows of classes; yields each sum with its next part."""
+    """Append the sums of a region by windows. Yield each with its next window."""
     classes = value_of(region.product).shape[1]
-    targets = [_targets(graph, node, made) for node in region.parts if node.target is aten.nll_loss_backward.default]
+    losses = [node for node in region.ops if node.target is aten.nll_loss_backward.default]
+    ignored = {node: _ignored_targets(graph, node, made) for node in losses}
     for first in range(0, classes, windows.classes):
         last = min(first + windows.classes, classes)
-        window = _Window(graph, region, made, kept, dict(targets), first, last, windows.at_once)
-        for node in region.having(*SUMS):
-            yield node, window.of_sum(node)
+        window = _Window(graph, region, made, values, ignored, first, last, windows.rows_at_once)
+        for node in region.with_role(*SUMS):
+            yield node, window.sum(node)
 
 
-def _targets(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[Node, Node]:
+def _ignored_targets(graph: Graph, node: Node, made: Mapping[Node, Node]) -> Node:
     given = arguments_by_name(node)
-    return node, call_like(node, graph, aten.eq.Scalar, made[given["target"]], given["ignore_index"])
+    return call_like(node, graph, aten.eq.Scalar, made[given["target"]], given["ignore_index"])
 
 
 @dataclass(slots=True)
@@ -158,40 +159,37 @@ class _Window:
     graph: Graph
     region: ProductRegion
     made: Mapping[Node, Node]
-    kept: Kept
+    values: RowValues
     ignored: Mapping[Node, Node]
-    """Where targets are to be ignored, by the gradient of the loss."""
+    """Masks of ignored targets, by loss gradient."""
     first: int
     last: int
-    at_once: int | None
+    rows_at_once: int | None
     computed: dict[Node, Node] = field(default_factory=dict[Node, Node])
 
     @property
     def start(self) -> int:
-        """The first class that is computed."""
-        return max(0, self.first - _ON_EITHER_SIDE)
+        return max(0, self.first - _MARGIN)
 
     @property
     def end(self) -> int:
-        """The class after the last one that is computed."""
-        return min(value_of(self.region.product).shape[1], self.last + _ON_EITHER_SIDE)
+        return min(value_of(self.region.product).shape[1], self.last + _MARGIN)
 
-    def of_sum(self, node: Node) -> Node:
-        """Return the part of a sum that is for the classes of this window."""
+    def sum(self, node: Node) -> Node:
         source, *others = node.args
         place = self.first - self.start, self.last - self.start
-        if self.region.parts[node].role is RowRole.COLUMN_SUM:
-            columns = self._call(node, aten.slice.Tensor, self._of(source), -1, *place)
-            return self._call(node, node.target, columns, *others)
-        summed = self._summed(node, self._of(source), self.made[_node(others[0])])
+        if self.region.ops[node].role is RowRole.COLUMN_SUM:
+            columns = self._call(node, aten.slice.Tensor, self._computed(source), -1, *place)
+            return self._call(node, node.target, columns, *others, **node.kwargs)
+        summed = self._product(node, self._computed(source), self.made[_node(others[0])])
         return self._call(node, aten.slice.Tensor, summed, 0, *place)
 
-    def _summed(self, node: Node, left: Node, right: Node) -> Node:
-        """Multiply two matrices, as many rows of the right one at once as are summed at once."""
+    def _product(self, node: Node, left: Node, right: Node) -> Node:
+        """Append a product, as the sum of products of `rows_at_once` rows."""
         total = value_of(_node(node.args[1])).shape[0]
-        if self.at_once is None or self.at_once >= total:
+        if self.rows_at_once is None or self.rows_at_once >= total:
             return self._call(node, aten.mm.default, left, right)
-        places = [(first, min(first + self.at_once, total)) for first in range(0, total, self.at_once)]
+        places = [(first, min(first + self.rows_at_once, total)) for first in range(0, total, self.rows_at_once)]
         columns = [self._call(node, aten.slice.Tensor, left, 1, *place) for place in places]
         rows = [self._call(node, aten.slice.Tensor, right, 0, *place) for place in places]
         summed = self._call(node, aten.mm.default, columns[0], rows[0])
@@ -199,44 +197,44 @@ class _Window:
             self._call(node, aten.addmm_.default, summed, *factors)
         return summed
 
-    def _of(self, node: Any) -> Node:
+    def _computed(self, node: Any) -> Node:
         if node not in self.computed:
-            self.computed[node] = self._write(node)
+            self.computed[node] = self._append(node)
         return self.computed[node]
 
-    def _write(self, node: Node) -> Node:
+    def _append(self, node: Node) -> Node:
         classes = value_of(self.region.product).shape[1]
-        if node in self.kept.rows:
-            return self.kept.rows[node]
-        if node not in self.region.parts:
-            whole, made = value_of(node), self.made[node]
-            is_cut = isinstance(whole, torch.Tensor) and whole.dim() and whole.shape[-1] == classes
-            return self._call(node, aten.slice.Tensor, made, -1, self.start, self.end) if is_cut else made
+        if node in self.values.rows:
+            return self.values.rows[node]
+        if node not in self.region.ops:
+            value, made = value_of(node), self.made[node]
+            has_columns = isinstance(value, torch.Tensor) and value.dim() and value.shape[-1] == classes
+            return self._call(node, aten.slice.Tensor, made, -1, self.start, self.end) if has_columns else made
         if node is self.region.product:
-            *added, left, right = node.args
-            operands = *map(self._of, added), self.made[_node(left)], self._of(right)
+            *bias, left, right = node.args
+            operands = *map(self._computed, bias), self.made[_node(left)], self._computed(right)
             return self._call(node, node.target, *operands, **node.kwargs)
-        if node in self.kept.maxima:
-            centered = self._call(node, aten.sub.Tensor, self._of(node.args[0]), self.kept.maxima[node])
-            return self._call(node, aten.sub.Tensor, centered, self.kept.sums[node])
+        if node in self.values.maxima:
+            centered = self._call(node, aten.sub.Tensor, self._computed(node.args[0]), self.values.maxima[node])
+            return self._call(node, aten.sub.Tensor, centered, self.values.logarithms[node])
         if node in self.ignored:
             return self._gradient_of_loss(node)
-        args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._of)
+        args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._computed)
         if op_name(node.target) in (*VIEWS, "slice_backward"):
             args = (args[0], [*value_of(node).shape[:-1], self.end - self.start], *args[2:])
         return self._call(node, node.target, *args, **kwargs)
 
     def _gradient_of_loss(self, node: Node) -> Node:
-        """Let the classes next to the window stand for all others, so that the gradients of a row have their sum."""
+        """Move other targets to the columns next to the window, so that the gradients of a row keep their sum."""
         given = arguments_by_name(node)
         moved = self._call(node, aten.sub.Tensor, self.made[given["target"]], self.start)
         before = self.first - self.start - (1 if self.start else 0)
         after = self.last - self.start - (1 if self.end == self.last else 0)
         near = self._call(node, aten.clamp.default, moved, before, after)
         target = self._call(node, aten.masked_fill.Scalar, near, self.ignored[node], _IGNORED)
-        incoming, logarithms = self._of(given["grad_output"]), self._of(given["self"])
+        incoming, logarithms = self._computed(given["grad_output"]), self._computed(given["self"])
         weight = self.made.get(given["total_weight"])
-        if weight is None:  # losses of rows read none
+        if weight is None:  # losses of rows do not read it
             weight = self._call(node, aten.scalar_tensor.default, 0, dtype=value_of(node).dtype)
         settings = (None, given["reduction"], _IGNORED, weight)
         return self._call(node, aten.nll_loss_backward.default, incoming, logarithms, target, *settings)

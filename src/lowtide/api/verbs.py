@@ -1,0 +1,247 @@
+"""The verbs of the command line as functions, with the same names and defaults.
+
+Each verb takes a program in any form that `open_model` reads: a path, a graph, a framework's object, or a function or
+module followed by its example inputs.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from lowtide.api.opening import check_annotated, check_output, open_model, save_applied
+from lowtide.api.optimize import Job, Optimized, Target, optimize_model
+from lowtide.core.effort import DEFAULT_EFFORT, EffortName
+from lowtide.core.errors import UsageError
+from lowtide.core.files import check_writable, path_of, write_bytes
+from lowtide.core.progress import Report
+from lowtide.core.units import parse_bytes
+from lowtide.engine.costs import Prices
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import Plan, checked_plan
+from lowtide.engine.plan.summary import read_plan_summary
+from lowtide.engine.planning.budget import GivenBudget
+from lowtide.engine.planning.frontier import Frontier
+from lowtide.engine.planning.plan_best_form import plan_best_form, program_frontier
+from lowtide.engine.planning.plan_file import read_plan
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
+from lowtide.frameworks.model import Model
+from lowtide.reporting.comparison import Comparison, compare_orders
+from lowtide.reporting.difference import ProgramDifference, difference
+from lowtide.reporting.fitting import DeviceFit, fit_device
+from lowtide.reporting.inspection import Inspection
+from lowtide.reporting.page.facts import Facts
+from lowtide.reporting.page.write import page
+from lowtide.reporting.plan_difference import PlanDifference
+
+
+class ReadOptions(TypedDict, total=False):
+    """How a program is read; see `open_model`."""
+
+    host: Host | None
+    dims: Mapping[str, int] | None
+    trust: bool
+
+
+class PlanOptions(ReadOptions, total=False):
+    """How a program is planned; see `PlanSettings` for the sentence on each option and its default."""
+
+    budget: GivenBudget
+    transient: bool
+    allow: Iterable[str] | None
+    """The techniques; by default "reorder" and "share", and with a budget also "recompute"."""
+    in_place: bool
+    addresses: bool
+    scheduler: str | None
+    costs: str | Prices
+    effort: EffortName
+    progress: Report | None
+
+
+def plan(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Result:
+    """Find the plan with the least peak, or the cheapest one within a budget.
+
+    `program` is anything that `lowtide.open_model` takes; a function or module may be followed by its example
+    `inputs`. If computing its largest tensors in chunks lowers the peak, the plan may be for that form
+    (`Result.form`). The options are those of `lowtide plan`: `budget` is "8 GiB" with weights and state included, or
+    "70%" of the baseline's peak without them. `transient` excludes persistent buffers from a budget in bytes.
+    `allow` names techniques: "reorder", "share", "recompute", "offload", "rounding". Without it, "reorder" and "share"
+    are used, which cost no time, and with a budget also "recompute". `scheduler` restricts the search to one order.
+    `costs` are the graph's own ("given"), a profile ("eager", "fused"), or prices. `effort` limits the work of the
+    search: "fast", "balanced" or "max".
+
+    The plan is verified before it is returned, and a plan is returned in every case. `Result.shortfall` holds the
+    reason for a missed budget; `Result.claims` name the class of plans that each bound holds for. Ctrl-C returns the
+    best plan found. Raises UsageError for a bad call, and the errors of `open_model`.
+
+    >>> import lowtide
+    >>> builder = lowtide.GraphBuilder("two branches")
+    >>> x = builder.add_buffer("x", 10, lowtide.Lifetime.INPUT)
+    >>> large = [builder.add_buffer(f"large{k}", 100) for k in range(2)]
+    >>> small = [builder.add_buffer(f"small{k}", 1, lowtide.Lifetime.OUTPUT) for k in range(2)]
+    >>> grow = [builder.add_op(f"grow{k}", "grow", reads=[x], writes=[large[k]]) for k in range(2)]
+    >>> shrink = [builder.add_op(f"shrink{k}", "shrink", reads=[large[k]], writes=[small[k]]) for k in range(2)]
+    >>> result = lowtide.plan(builder.build())
+    >>> result
+    Result('two branches': optimal, peak 211 B -> 112 B)
+    >>> [step.op for step in result.plan.steps() if hasattr(step, "op")]
+    [0, 2, 1, 3]
+    """
+    return plan_best_form(_opened(program, inputs, options), _settings(options), options.get("progress"))
+
+
+minimize = plan
+"""The same as `plan`."""
+
+
+def optimize(
+    program: Any,
+    *inputs: Any,
+    output: str | Path | None = None,
+    measure: bool = False,
+    level: str | None = None,
+    target: Target = "any-runtime",
+    annotate: bool = False,
+    **options: Unpack[PlanOptions],
+) -> Optimized:
+    """Plan a program, write the program that follows the plan to `output`, and measure both if asked to.
+
+    `output` has the file ending of the program, or `.plan.json[.gz]` for the plan itself. `level` is a level of the
+    runtime's own optimizations (ONNX Runtime). The other options are those of `plan`. Raises the errors of `plan`,
+    UsageError for an output that cannot be used, UnsupportedError if the program cannot be applied or measured.
+    """
+    path = None if output is None else path_of(output)
+    model = _opened(program, inputs, options, path)
+    if annotate:
+        check_annotated(model, path)
+    job = Job(settings=_settings(options), output=path, measure=measure, level=level, target=target, annotate=annotate)
+    return optimize_model(model, job, options.get("progress"))
+
+
+def inspect(
+    program: Any,
+    *inputs: Any,
+    in_place: bool = True,
+    effort: EffortName = DEFAULT_EFFORT,
+    progress: Report | None = None,
+    **options: Unpack[ReadOptions],
+) -> Inspection:
+    """Return the peak of a program, the tensors alive at it, its lower bound, and all that is not modeled."""
+    graph = _opened(program, inputs, options).graph
+    return Inspection.of(graph, in_place=in_place, effort=effort, progress=progress)
+
+
+def fits(program: Any, *inputs: Any, device: str | int, **options: Unpack[PlanOptions]) -> DeviceFit:
+    """Return whether a program fits a device of a size, unmodified or with the cheapest techniques that make it fit.
+
+    `device` is a size such as "24 GiB". The techniques and the budget are not options here.
+    """
+    model, settings = _opened(program, inputs, options), _settings(options)
+    return fit_device(model, parse_bytes(device), settings, options.get("progress"))
+
+
+def compare(
+    program: Any,
+    *inputs: Any,
+    in_place: bool = True,
+    effort: EffortName = DEFAULT_EFFORT,
+    progress: Report | None = None,
+    **options: Unpack[ReadOptions],
+) -> Comparison:
+    """Return the peak of a program under every order, with the lower bound of all orders."""
+    model = _opened(program, inputs, options)
+    return compare_orders(model.graph, model.reserved(), in_place=in_place, effort=effort, progress=progress)
+
+
+def frontier(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Frontier:
+    """Plan a program for seven budgets, from the least peak of an order down to the floor.
+
+    Each budget is planned as by `plan` with recomputation, and every plan is verified. Raises UsageError for a budget
+    or a scheduler, which a frontier has no use for.
+    """
+    if options.get("budget") is not None or options.get("scheduler") is not None or options.get("transient"):
+        raise UsageError("a frontier has budgets and orders of its own; leave out budget, transient and scheduler")
+    return program_frontier(_opened(program, inputs, options), _settings(options), options.get("progress"))
+
+
+def report(
+    program: Any, *inputs: Any, output: str | Path, measure: bool = False, **options: Unpack[PlanOptions]
+) -> Path:
+    """Plan a program and write a page about the plan to `output` (.html); return the path.
+
+    The page is one file that needs no network. With `measure`, the program runs with and without the plan.
+    """
+    path = path_of(output)
+    if path.suffix not in (".html", ".htm"):
+        raise UsageError(f"cannot write a report to {path.name!r}; give a name that ends in .html")
+    check_writable(path)
+    model, settings = _opened(program, inputs, options), _settings(options)
+    if measure:
+        model.check_measurable()
+    result = plan_best_form(model, settings, options.get("progress"))
+    measured = model.measure(result.plan) if measure else None
+    prices = settings.prices(result.graph)
+    facts = Facts.of(result.graph, result.plan, prices=prices, result=result, measured=measured, unmodified=model.graph)
+    write_bytes(path, page(facts))
+    return path
+
+
+def diff(before: Any, after: Any, **options: Unpack[ReadOptions]) -> ProgramDifference | PlanDifference:
+    """Compare two programs, or two plan files, and return how their memory differs.
+
+    Programs are compared as they are, without a plan; ops and buffers are matched by name.
+    """
+    if is_plan_file(before) and is_plan_file(after):
+        summaries = read_plan_summary(before), read_plan_summary(after)
+        return PlanDifference.of((str(before), str(after)), *summaries)
+    first, second = (_opened(each, (), options).graph for each in (before, after))
+    return difference(first, Plan.baseline(first), second, Plan.baseline(second))
+
+
+def is_plan_file(source: Any) -> bool:
+    """Return whether a source is the name of a plan file."""
+    return isinstance(source, str | Path) and str(source).endswith((".plan.json", ".plan.json.gz"))
+
+
+def save_plan(plan: Plan, path: str | Path, program: Any, **options: Unpack[ReadOptions]) -> None:
+    """Write a plan for a program to a plan file (.plan.json[.gz]), which `load_plan` reads.
+
+    Raises UsageError for another file ending, WriteError if the file cannot be written, FingerprintError for a plan of
+    another program.
+
+    >>> import lowtide
+    >>> builder = lowtide.GraphBuilder("one op")
+    >>> y = builder.add_buffer("y", 1024, lowtide.Lifetime.OUTPUT)
+    >>> op = builder.add_op("make", "make", writes=[y])
+    >>> graph = builder.build()
+    >>> lowtide.save_plan(lowtide.plan(graph).plan, "one_op.plan.json", graph)
+    >>> lowtide.load_plan("one_op.plan.json", graph).peak_bytes
+    {'device': 1024}
+    """
+    target = path_of(path)
+    check_output(target)
+    save_applied(_opened(program, (), options), checked_plan(plan), target)
+
+
+def load_plan(path: str | Path, program: Any, *, over_budget: bool = False, **options: Unpack[ReadOptions]) -> Plan:
+    """Read a plan file that was written for a program and verify it for this program.
+
+    `lowtide.apply(plan, program)` applies it. Raises FingerprintError for a plan of another program or host,
+    VerificationError for a wrong plan and, unless `over_budget`, for one that is marked infeasible, and InputError and
+    its subclasses for a file that cannot be read.
+    """
+    return read_plan(path_of(path), _opened(program, (), options), over_budget=over_budget)[1]
+
+
+def _opened(
+    program: Any, inputs: tuple[Any, ...], options: ReadOptions | PlanOptions, output: Path | None = None
+) -> Model:
+    source = (program, inputs) if inputs else program
+    dims, host, trust = options.get("dims"), options.get("host"), options.get("trust", False)
+    return open_model(source, dims, host, trust=trust, output=output)
+
+
+def _settings(options: PlanOptions) -> PlanSettings:
+    names = ("budget", "transient", "in_place", "addresses", "scheduler", "costs", "effort", "host")
+    given: dict[str, Any] = {name: value for name, value in options.items() if name in names}
+    return PlanSettings(techniques=allowed_techniques(options.get("allow"), options.get("budget")), **given)

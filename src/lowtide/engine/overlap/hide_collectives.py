@@ -1,0 +1,155 @@
+"""Move collectives, and the frees that wait for them, so that computation continues meanwhile."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lowtide.core.index_spaces import BufferId, OpId, StepIndex
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.engine.overlap.steps import AFTER, BEFORE, Steps
+from lowtide.engine.overlap.wait_late import wait_late
+from lowtide.engine.plan import Plan, Run, StepKind
+from lowtide.engine.timeline import play_timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Communication:
+    """Seconds of a plan's collectives, 0 without any."""
+
+    seconds: float = 0.0
+    """Time of all collectives, recomputed ones included."""
+    exposed_seconds: float = 0.0
+    """Time that computation waits for them."""
+
+
+def communication_of(graph: Graph, plan: Plan, prices: Prices) -> Communication:
+    """Return the time of a plan's collectives on a stream of their own. O(steps + e)."""
+    if not (graph.ranks > 1).any():
+        return Communication()
+    timeline = play_timeline(graph, plan, prices, collectives_apart=True)
+    return Communication(seconds=timeline.collective_seconds, exposed_seconds=timeline.exposed_seconds)
+
+
+def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> Plan:
+    """Return a plan that waits less for its collectives, or the plan itself.
+
+    A collective starts as late as it still ends in time, or as soon after that as memory allows. Its operands are freed
+    when it is done, or when their bytes are needed. Steps that would wait move behind others (`wait_late`). Ordered ops
+    keep their order, so that all ranks agree. Plans with copies are unchanged. Source: the placement of prefetches in
+    `engine.offload`. O(steps + e), and the steps moved over. Never slower on the timeline, never above `allowed_bytes`.
+    """
+    copies = ~np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE))
+    if copies.any() or not (graph.ranks > 1).any():
+        return plan
+    best, seconds = plan, _seconds(graph, plan, prices)
+    for move in (_start_early, _free_late, wait_late):
+        moved = move(Steps.of(graph, best, prices, allowed_bytes))
+        moved = replace(moved, peak_bytes=simulate(graph, moved).peak_bytes)
+        is_allowed = all(moved.peak_bytes[space] <= most for space, most in allowed_bytes.items())
+        took = _seconds(graph, moved, prices)
+        if is_allowed and took < seconds:
+            best, seconds = moved, took
+    return best
+
+
+def _seconds(graph: Graph, plan: Plan, prices: Prices) -> float:
+    return play_timeline(graph, plan, prices, collectives_apart=True).seconds
+
+
+def _start_early(plan: Steps) -> Plan:
+    graph = plan.graph
+    latest = _latest_starts(plan)
+    touched: dict[BufferId, StepIndex] = {}
+    changed: dict[BufferId, StepIndex] = {}
+    ran: dict[OpId, StepIndex] = {}
+    places: dict[StepIndex, tuple[StepIndex, int]] = {}
+    earliest = 0  # first place after the ordered ops before
+    for step, this in enumerate(plan.steps):
+        position = step
+        if isinstance(this, Run):
+            if step in latest and not this.pairs:
+                after = [touched.get(buffer, -1) for buffer in plan.changes[this.op]]
+                after += [changed.get(buffer, -1) for buffer in plan.reads[this.op]]
+                after += [ran.get(op, -1) for op in graph.structure.predecessors[this.op].tolist()]
+                first = max(earliest, 1 + max(after, default=-1), bisect_right(plan.clock, latest[step]) - 1)
+                place = _with_room(plan, this, min(first, step), step)
+                if place < step:
+                    places[step] = (place, BEFORE)
+                    position = place - 1
+            if graph.ordered[this.op]:
+                earliest = position + 1
+            ran[this.op] = position
+        buffers = plan.buffers_of(this)
+        touched.update({buffer: max(position, touched.get(buffer, -1)) for buffer in buffers})
+        changed.update(dict.fromkeys(plan.changes[this.op] if isinstance(this, Run) else buffers, position))
+    return plan.moved(places)
+
+
+def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
+    """Return, by step, the latest start of each collective that makes no op wait."""
+    needed_at: dict[BufferId, float] = {}
+    latest: dict[StepIndex, float] = {}
+    before = plan.clock[-1]
+    for step in range(len(plan.steps) - 1, -1, -1):
+        this = plan.steps[step]
+        if isinstance(this, Run) and plan.is_collective[this.op]:
+            needed = (needed_at.get(buffer, before) for buffer in plan.changes[this.op])
+            before = latest[step] = min([before, *needed]) - plan.seconds[this.op]
+        needed_at.update(dict.fromkeys(plan.buffers_of(this), plan.clock[step]))
+    return latest
+
+
+def _with_room(plan: Steps, run: Run, place: StepIndex, step: StepIndex) -> StepIndex:
+    """Return the first place from which the results of a run fit, and reserve that room."""
+    graph, room = plan.graph, plan.room
+    made = np.zeros(room.shape[1], np.int64)
+    np.add.at(made, graph.buffer_spaces[graph.writes[run.op]], graph.sizes[graph.writes[run.op]])
+    short = np.flatnonzero((room[place:step] < made).any(axis=1))
+    place += int(short[-1]) + 1 if len(short) else 0
+    with_scratch = made + plan.transient[run.op]
+    while place < step and (room[place] < with_scratch).any():
+        place += 1
+    room[place:step] -= made
+    return place
+
+
+def _free_late(plan: Steps) -> Plan:
+    graph = plan.graph
+    done: dict[BufferId, float] = {}
+    places: dict[StepIndex, tuple[StepIndex, int]] = {}
+    next_touch = _next_touches(plan)
+    stream = 0.0
+    for step, this in enumerate(plan.steps):
+        if isinstance(this, Run):
+            if plan.is_collective[this.op]:
+                stream = max(stream, plan.clock[step]) + plan.seconds[this.op]
+                done.update(dict.fromkeys(plan.buffers_of(this), stream))
+            continue
+        end = done.pop(this.buffer, 0.0)
+        if end <= plan.clock[step]:
+            continue
+        place = min(bisect_left(plan.clock, end), next_touch[step]) - 1
+        space, size = int(graph.buffer_spaces[this.buffer]), int(graph.sizes[this.buffer])
+        short = np.flatnonzero(plan.room[step + 1 : place + 1, space] < size)
+        place = step + int(short[0]) if len(short) else place
+        if place > step:
+            plan.room[step + 1 : place + 1, space] -= size
+            places[step] = (place, AFTER)
+    return plan.moved(places)
+
+
+def _next_touches(plan: Steps) -> list[StepIndex]:
+    """Return, by step, the next touch of the buffer it frees, or the number of steps."""
+    coming: dict[BufferId, StepIndex] = {}
+    found = [len(plan.steps)] * len(plan.steps)
+    for step in range(len(plan.steps) - 1, -1, -1):
+        buffers = plan.buffers_of(plan.steps[step])
+        if not isinstance(plan.steps[step], Run):
+            found[step] = coming.get(buffers[0], len(plan.steps))
+        for buffer in buffers:
+            coming[buffer] = step
+    return found

@@ -1,0 +1,44 @@
+"""Plan files read without their program, to compare two of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lowtide.core.documents import read_document
+from lowtide.engine.plan.file_format import CopyInRow, CopyOutRow, PlanRecord, RunRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary:
+    """The figures and the runs of a plan file. Nothing is verified, because there is no program to verify it for."""
+
+    graph_fingerprint: str
+    status: str
+    peak_bytes: Mapping[str, int]
+    lower_bound_bytes: Mapping[str, int]
+    arena_bytes: Mapping[str, int]
+    runs: Sequence[int]
+    """Ops in the order of their runs, recomputed runs included."""
+    copies: int
+    """Number of copies to other memory spaces and back."""
+
+    @property
+    def first_runs(self) -> list[int]:
+        """Each op once, in the order of its first run."""
+        return list(dict.fromkeys(self.runs))
+
+
+def read_plan_summary(path: str | Path) -> PlanSummary:
+    """Read a plan file without its program; raises InputError, and MalformedInputError if it is not a plan file."""
+    record = read_document(Path(path), PlanRecord, "no valid plan file")
+    runs = [row.op for row in record.steps if isinstance(row, RunRow)]
+    copies = sum(isinstance(row, CopyOutRow | CopyInRow) for row in record.steps)
+    return PlanSummary(
+        graph_fingerprint=record.graph,
+        status=record.status,
+        peak_bytes=record.peak_bytes,
+        lower_bound_bytes=record.lower_bound_bytes,
+        arena_bytes=record.arena_bytes,
+        runs=runs,
+        copies=copies,
+    )

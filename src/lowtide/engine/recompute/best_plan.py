@@ -1,0 +1,115 @@
+"""The best plan found for one budget."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lowtide.core.index_spaces import Place
+from lowtide.engine.recompute.choose_drops import PlaceBound, drop_until_it_fits
+from lowtide.engine.recompute.exact_search import ExactResult
+from lowtide.engine.recompute.program import Drops, Execution, Program
+
+_LEAST_GAIN = 0.001
+"""Relative gain that counts as progress."""
+_TRIM_COST_RATIO = 1.25
+"""Plans within this multiple of the best extra cost are trimmed."""
+
+
+@dataclass(slots=True, eq=False)
+class BestPlan:
+    """The best plan found for one budget, bounds on its cost, and the work spent."""
+
+    budget: int
+    drops: Drops
+    drops_execution: Execution
+    bound: float = 0.0
+    peak_bound: int = 0
+    negligible: float = 0.0
+    """Extra cost above the bound that is accepted."""
+    may_improve: bool = False
+    """Whether other searches may find better plans."""
+    is_far_from_bound: bool = False
+    """Whether plans of drops are far from their bound, except those of repeated layers."""
+    layers_suffice: bool = False
+    """Whether repeated layers come near the bound of a large program, so that the search ends."""
+    is_exact: bool = False
+    """Whether the exact search ended, so that no better plan exists."""
+    solver_work: int = 0
+    play_work: int = 0
+    places: list[Place] = field(default_factory=list[int])
+    place_bounds: Sequence[PlaceBound] | None = None
+    """Bounds from single places, the highest first, or None if not computed."""
+    execution: Execution = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.execution = self.drops_execution
+
+    @property
+    def fits(self) -> bool:
+        return self.execution.peak_bytes <= self.budget
+
+    @property
+    def may_fit(self) -> bool:
+        return self.bound < float("inf")
+
+    @property
+    def max_cost_to_trim(self) -> float:
+        return _TRIM_COST_RATIO * self.execution.extra_cost if self.fits else float("inf")
+
+    def rank(self, execution: Execution) -> tuple[int, float, int]:
+        """Return the sort key of an execution: bytes over the budget, extra cost, peak."""
+        over = max(0, execution.peak_bytes - self.budget)
+        return over, execution.extra_cost, execution.peak_bytes
+
+    def raise_bound(self, program: Program, bound: float) -> None:
+        """Raise the cost bound, rounded up if all costs are multiples of the smallest one."""
+        positive = program.cost[program.cost > 0]
+        unit = float(positive.min(initial=np.inf))
+        if np.isfinite(unit + bound) and not (positive % unit).any():
+            bound = float(np.ceil(bound / unit)) * unit
+        self.bound = max(self.bound, bound)
+
+    def offer(self, execution: Execution, drops: Drops | None = None) -> None:
+        rank = self.rank(execution)
+        if drops is not None and rank < self.rank(self.drops_execution):
+            self.drops, self.drops_execution = drops, execution
+        if rank < self.rank(self.execution):
+            self.execution = execution
+
+    def add_exact_result(self, program: Program, searched: ExactResult) -> None:
+        """Accept the plan and bounds of an exact search with this base order."""
+        self.bound = max(self.bound, searched.cost_bound)
+        self.peak_bound = searched.peak_bound
+        self.is_exact = searched.is_exact
+        if searched.runs is not None:
+            self.offer(program.replay(searched.runs))
+            if self.fits and self.is_exact:
+                self.bound = self.execution.extra_cost
+
+    def share_bounds(self, other: "BestPlan") -> None:
+        """Accept the bounds of another search with the same order of first runs."""
+        if other.bound > self.bound:
+            self.bound, self.places = other.bound, other.places
+        self.peak_bound = max(self.peak_bound, other.peak_bound)
+
+    def progress(self) -> tuple[int, float, float]:
+        return max(0, self.execution.peak_bytes - self.budget), self.execution.extra_cost, self.bound
+
+    def has_improved_since(self, since: tuple[int, float, float]) -> bool:
+        over, cost, bound = since
+        now_over, now_cost, now_bound = self.progress()
+        return now_over < over or now_cost < cost * (1 - _LEAST_GAIN) or now_bound * (1 - _LEAST_GAIN) > bound
+
+    def is_within(self, gap: float) -> bool:
+        """Whether the budget is met within a relative gap of the bound, or negligibly above it."""
+        cost = self.execution.extra_cost
+        return self.fits and cost - self.bound <= max(gap * cost, self.negligible)
+
+
+def repair(program: Program, found: BestPlan, drops: Drops, max_work: int) -> None:
+    """Add drops until a plan fits, and offer it."""
+    before = program.native.work
+    _, drops = drop_until_it_fits(program, drops, found.budget, max_work)
+    found.offer(program.execute(drops), drops)
+    found.play_work += program.native.work - before

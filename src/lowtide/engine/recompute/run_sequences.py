@@ -1,0 +1,212 @@
+"""Plans as sequences of runs: settled until they fit, improved by windows, or built on demand."""
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from itertools import product
+from random import Random
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.engine.recompute.program import Execution, Ints, Program
+
+T = TypeVar("T")
+_RESERVES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45)
+"""Shares of the budget left free at a trade, for runs added later."""
+_MAX_RESTARTS = 6
+_MAX_COST_RATIO = 8.0
+"""Extra cost allowed at first, relative to running every op once."""
+_TRIM_COST_RATIO = 1.3
+"""Extra cost allowed before trimming, relative to the best plan."""
+_STAGE_WIDTHS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+"""Half the width of a window of stages, as a share of all ops."""
+_PLACE_WIDTHS = (0.002, 0.005, 0.01, 0.02, 0.05)
+"""The same for a window of recomputed ops."""
+_WINDOW_RESERVES = (0.0, 0.0, 0.03, 0.1)
+_PRICE_FACTORS = (0.5, 1.0, 1.0, 1.0, 2.0)
+"""Random factors on the costs."""
+_VARY_PROBABILITY = 0.7
+"""Share of tries with random factors."""
+_WINDOW_COST_RATIO = 1.25
+_WORK_PER_TRY = 100_000_000
+_MAX_FAILURES = 150
+"""Failed tries in a row that end the search, plus the number of ops."""
+_RULES = tuple(product((1.0, 0.5), (1.0, 0.0, 2.0), (False, True)))
+"""Exponents of size and distance, and whether the most expensive operand is made first."""
+_MAX_HALVINGS = 7
+
+
+class Pick(IntEnum):
+    """The run over the budget to trade at next, as numbered by the native kernel."""
+
+    WORST = 0
+    FIRST = 1
+    LAST = 2
+
+
+def settle_and_trim(
+    program: Program,
+    runs: Ints,
+    budget_bytes: int,
+    *,
+    weights: NDArray[np.float64],
+    pick: Pick,
+    reserve: float,
+    max_cost: float,
+    max_work: int,
+) -> tuple[bool, Execution]:
+    """Trade at one run over the budget after another until all fit, then remove unneeded recomputed runs.
+
+    At a run, idle buffers are kept or recomputed later, at the lowest cost by `weights`. `reserve` is the share of the
+    budget to leave free, `max_cost` the extra cost to give up at. Returns whether the runs fit, and their execution.
+    Native. `max_work` limits accesses and arcs of minimum cuts.
+    """
+    native = program.native
+    started = native.work
+    fits, runs = native.settle(runs, weights, budget_bytes, int(reserve * budget_bytes), pick, max_cost, max_work)
+    if fits:
+        runs = native.trim_runs(runs, budget_bytes, max(0, max_work - (native.work - started)))
+    return fits, program.replay(runs)
+
+
+def settle_from(
+    program: Program, starts: Sequence[Ints], budget_bytes: int, *, max_cost: float | None, max_work: int
+) -> Execution | None:
+    """Return the cheapest plan from settling given runs and the base order, or None if none fits.
+
+    If settling ends over the budget, the cost of the ops recomputed there is doubled for the next try. Stops after
+    `max_work`, or four times that while none fits.
+    """
+    native = program.native
+    started = native.work
+    best: Execution | None = None
+    most = _MAX_COST_RATIO * float(program.cost.sum()) if max_cost is None else max_cost
+    for runs, pick, reserve in _attempts(program, starts):
+        weights = program.cost
+        for _ in range(_MAX_RESTARTS):
+            left = (max_work if best else 4 * max_work) - (native.work - started)
+            if left <= 0:
+                return best
+            fits, execution = settle_and_trim(
+                program, runs, budget_bytes, weights=weights, pick=pick, reserve=reserve, max_cost=most, max_work=left
+            )
+            if fits:
+                if best is None or execution.extra_cost < best.extra_cost:
+                    best = execution
+                    most = min(most, _TRIM_COST_RATIO * execution.extra_cost)
+                break
+            again = _recomputed_over_budget(program, execution, budget_bytes)
+            if not len(again):
+                break
+            weights = weights.copy()
+            weights[again] *= 2
+    return best
+
+
+def _attempts(program: Program, starts: Sequence[Ints]) -> Iterator[tuple[Ints, Pick, float]]:
+    for runs in starts:
+        for pick in (Pick.LAST, Pick.WORST):
+            yield runs, pick, 0.0
+    for reserve in _RESERVES:
+        for pick in (Pick.LAST, Pick.WORST):
+            yield program.order, pick, reserve
+
+
+def _recomputed_over_budget(program: Program, execution: Execution, budget_bytes: int) -> Ints:
+    over = np.unique(execution.stages[execution.live > budget_bytes])
+    again = program.places[execution.runs] != execution.stages
+    return np.unique(execution.runs[again & np.isin(execution.stages, over)])
+
+
+def improve(program: Program, execution: Execution, budget_bytes: int, max_work: int) -> Execution:
+    """Return a plan that costs no more than a given one that fits, by large neighborhood search.
+
+    Each try removes the recomputed runs of a window, settles the rest with varied costs, and trims. Source: Shaw
+    (1998). Deterministic: random draws are seeded, and `max_work` limits accesses and arcs of minimum cuts.
+    """
+    random = Random(0)
+    native = program.native
+    started = native.work
+    failures, most_failures = 0, _MAX_FAILURES + len(program.order)
+    while failures < most_failures and (left := max_work - (native.work - started)) > 0:
+        kept = _runs_outside_window(program, execution, random)
+        if kept is None:
+            break
+        fits, found = settle_and_trim(
+            program,
+            execution.runs[kept],
+            budget_bytes,
+            weights=_prices(program, random),
+            pick=_draw(tuple(Pick), random),
+            reserve=_draw(_WINDOW_RESERVES, random),
+            max_cost=_WINDOW_COST_RATIO * execution.extra_cost,
+            max_work=min(left, _WORK_PER_TRY),
+        )
+        failures += 1
+        if fits and found.extra_cost <= execution.extra_cost:
+            if found.extra_cost < execution.extra_cost:
+                failures = 0
+            execution = found
+    return execution
+
+
+def _runs_outside_window(program: Program, execution: Execution, random: Random) -> NDArray[np.bool_] | None:
+    """Return a mask of the runs to keep, or None if no op is recomputed."""
+    places = program.places[execution.runs]
+    is_again = places != execution.stages
+    again = np.flatnonzero(is_again)
+    if not len(again):
+        return None
+    along, widths = _draw(((execution.stages, _STAGE_WIDTHS), (places, _PLACE_WIDTHS)), random)
+    center = int(along[_draw(again.tolist(), random)])
+    width = int(len(program.order) * _draw(widths, random)) + 1
+    return ~(is_again & (np.abs(along - center) <= width))
+
+
+def _prices(program: Program, random: Random) -> NDArray[np.float64]:
+    if random.random() >= _VARY_PROBABILITY:
+        return program.cost
+    return program.cost * np.asarray([_draw(_PRICE_FACTORS, random) for _ in range(len(program.cost))])
+
+
+def _draw(values: Sequence[T], random: Random) -> T:
+    return values[int(random.random() * len(values))]
+
+
+def on_demand(program: Program, budget_bytes: int, max_work: int) -> Execution | None:
+    """Return the cheapest plan within a budget by eviction and recomputation on demand, or None.
+
+    If an op does not fit, the buffer with the lowest recompute cost is evicted, weighted by size and distance to its
+    next use. After a contradiction, the missing buffer gets a higher cost and the run restarts. All ranking rules are
+    tried. Source: Kirisame et al. (2021). Native. `max_work` limits accesses and candidates.
+    """
+    return min(_plans(program, budget_bytes, max_work), key=lambda plan: plan.extra_cost, default=None)
+
+
+def lowest_on_demand(program: Program, floor_bytes: int, most_bytes: int, max_work: int) -> Execution | None:
+    """Return the plan of lowest peak found by bisection between a floor and a known peak, or None."""
+    best: Execution | None = None
+    low, high = floor_bytes, most_bytes
+    for _ in range(_MAX_HALVINGS):
+        if low >= high:
+            break
+        budget = (low + high) // 2
+        if (found := on_demand(program, budget, max_work // _MAX_HALVINGS)) is not None:
+            best, high = found, found.peak_bytes
+        else:
+            low = budget + 1
+    return best
+
+
+def _plans(program: Program, budget: int, max_work: int) -> Iterator[Execution]:
+    native = program.native
+    started = native.work
+    for size_power, distance_power, hardest_first in _RULES:
+        left = max_work - (native.work - started)
+        if left <= 0:
+            return
+        runs = native.on_demand(budget, size_power, distance_power, hardest_first, left // 4)
+        if len(runs):
+            left = max(0, max_work - (native.work - started))
+            yield program.replay(native.trim_runs(runs, budget, left // 4))

@@ -1,1 +1,0 @@
-"""Training steps of Keras: traced, planned, compiled, called like a function."""

@@ -1,0 +1,149 @@
+"""Programs with their largest products, loss gradient and updates in chunks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch.fx import GraphModule
+
+from lowtide.engine.graph import Lifetime
+from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_product_chunks, choose_update_chunks
+from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, ChunkSizes, RecomputeRows
+from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfPixels, LossesOfRows, LossGradientByRows, MeanLosses
+from lowtide.frameworks.torch.rewrites.chunks.product_region import (
+    PRODUCTS,
+    ChunkDevices,
+    ProductRegion,
+    Refusal,
+    TwoPasses,
+    can_run,
+)
+from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
+from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates
+from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
+from lowtide.frameworks.torch.rewrites.run import run_rewrites
+
+Inputs = Sequence[tuple[str, Lifetime]]
+"""Names and lifetimes of inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """Settings of a program in chunks."""
+
+    trials: Trials = field(default_factory=Trials)
+    fused: bool = False
+    """Whether kernels are fused, so that element-wise ops need no chunks."""
+    budget_bytes: int = 0
+    """Bytes that the program may need; 0 for as few as possible."""
+
+    def to_rounding(self) -> "Chunking":
+        """Return the settings for results equal up to rounding."""
+        return replace(self, trials=Trials(exact=False, devices=ChunkDevices.ALL, any_order=True))
+
+    @classmethod
+    def for_fusion(cls) -> "Chunking":
+        """Return the settings for a compiled program, which is equal up to rounding in any case.
+
+        Calls of chunks within Inductor's code are tested on the CPU only.
+        """
+        return cls(Trials(exact=False), fused=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedModule:
+    """A program in chunks."""
+
+    module: GraphModule | None
+    """None if chunks are of no use."""
+    done: tuple[str, ...]
+    left_whole: tuple[str, ...]
+    """A sentence for each large product not in chunks."""
+    untried: tuple[str, ...]
+    """A sentence for each device without a trial."""
+
+    def captured(self, program: Captured) -> Captured | None:
+        """Return a captured program in chunks, with descriptions of the chunks in its name."""
+        if self.module is None:
+            return None
+        name, unmodeled = ", ".join([program.name, *self.done]), (*program.unmodeled, *self.left_whole, *self.untried)
+        return replace(program, name=name, graph_module=self.module, unmodeled=unmodeled)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChosenProducts:
+    """A program before its product regions are computed in chunks."""
+
+    module: GraphModule
+    sizes: Mapping[ProductRegion, ChunkSizes]
+    refused: Sequence[Refusal]
+
+
+def chunk_module(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule:
+    """Return a program with its largest products, loss gradient and updates in chunks."""
+    return _chunked(module, inputs, _in_one_pass(module, inputs, chunking), chunking, [])
+
+
+def chunk_module_in_two_passes(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule | None:
+    """Return the same with rows of some products computed twice, or None if that is of no use.
+
+    Rows are recomputed only for a second pass in chunks.
+    """
+    one_pass = _in_one_pass(module, inputs, chunking)
+    useful: list[TwoPasses] = [refusal.two_passes for refusal in one_pass.refused if refusal.two_passes is not None]
+    while useful:
+        two_passes = _choose(one_pass.module, [RecomputeRows(tuple(useful))], inputs, chunking)
+        in_chunks = {node.name for region in two_passes.sizes for node in region.ops}
+        kept = [passes for passes in useful if in_chunks.issuperset(passes.reader_names)]
+        if len(kept) == len(useful):
+            return _chunked(module, inputs, two_passes, chunking, ["rows computed twice"])
+        useful = kept
+    return None
+
+
+def _in_one_pass(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _ChosenProducts:
+    """Choose product regions of a program that computes each row once, with as little memory as possible.
+
+    First replaces in-place ops up to the last product, and losses that need all rows.
+    """
+    products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
+    losses = LossesOfRows(chunking.trials.devices)
+    before: list[Rewrite[Any]] = [*map(WriteOutOfPlace, products[-1:]), losses]
+    if chunking.trials.any_order:
+        before[-1:] = [replace(losses, min_bytes=0), LossesOfPixels(), MeanLosses()]
+    return _choose(module, before, inputs, replace(chunking, budget_bytes=0))
+
+
+def _choose(
+    module: GraphModule, rewrites: Sequence[Rewrite[Any]], inputs: Inputs, chunking: Chunking
+) -> _ChosenProducts:
+    rewritten = run_rewrites(module, rewrites)
+    chosen = choose_product_chunks(rewritten, inputs, chunking.trials, chunking.budget_bytes)
+    return _ChosenProducts(rewritten, *chosen)
+
+
+def _chunked(
+    module: GraphModule, inputs: Inputs, products: _ChosenProducts, chunking: Chunking, done: list[str]
+) -> ChunkedModule:
+    sizes = products.sizes
+    if sizes:
+        module = run_rewrites(products.module, [ChunkProducts(tuple(sizes.items()))])
+        most = max(-(-region.rows.count // each.rows) for region, each in sizes.items())
+        done.append(f"{'the largest product' if len(sizes) == 1 else f'{len(sizes)} products'} in {most} chunks")
+    devices = chunking.trials.devices
+    loss = LossGradientByRows(devices)
+    if not chunking.fused and loss.sites(module):
+        module = run_rewrites(module, [loss])
+        done.append("the gradient of the loss by rows")
+    rows_of = choose_update_chunks(module, inputs, devices, fused=chunking.fused)
+    if rows_of:
+        module = run_rewrites(module, [ChunkUpdates(tuple(rows_of.items()))])
+        most = max(-(-region.shape[0] // rows) for region, rows in rows_of.items())
+        done.append(f"{'the largest update' if len(rows_of) == 1 else f'{len(rows_of)} updates'} in {most} chunks")
+    whole = tuple(f"'{each.product.name}' is not in chunks: {each.reason}" for each in products.refused)
+    absent = [device for device in {value_of(region.product).device: None for region in sizes} if not can_run(device)]
+    untried = (f"results of chunks were not compared: no device '{device}' on this machine" for device in absent)
+    return ChunkedModule(module if done else None, tuple(done), whole, tuple(untried))

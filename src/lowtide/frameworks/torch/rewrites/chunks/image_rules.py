@@ -1,0 +1,98 @@
+"""Rules of ops on batches of images or signals, which treat each image independently."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch.fx import Node
+
+from lowtide.frameworks.torch.rewrites.chunks.losses import NONE
+from lowtide.frameworks.torch.rewrites.chunks.rule import ChunkedOp, Rule, RuleCall, along
+
+OF_WEIGHTS = frozenset((1, 2))
+"""Gradients of weight and bias among the results of a backward op."""
+
+
+def _each(*images: str, sizes: str | None = None, sums: frozenset[int] = frozenset()) -> Rule:
+    """Return the rule of an op on images in some operands; results at `sums` are sums over images."""
+
+    def rule(call: RuleCall) -> ChunkedOp | None:
+        operands = [call.given[name] for name in images if isinstance(call.given.get(name), Node)]
+        is_batch = all(
+            call.rows.leading_dims(shape) == 1 and call.rows.entries_per_row(shape) == 1
+            for shape in map(call.shape, operands)
+        )
+        found = call.row_wise(*images, sizes=sizes) if is_batch else None
+        return found and replace(found, partial_sums=sums & _requested(call.given))
+
+    return rule
+
+
+def _requested(given: Mapping[str, Any]) -> frozenset[int]:
+    return frozenset(place for place, is_requested in enumerate(given.get("output_mask", ())) if is_requested)
+
+
+def _only_if(condition: Callable[[Mapping[str, Any]], bool], rule: Rule) -> Rule:
+    return lambda call: rule(call) if condition(call.given) else None
+
+
+def _gives_batch(rule: Rule) -> Rule:
+    return lambda call: rule(call) if call.result[:1] == (call.rows.count,) else None
+
+
+def _reads_statistics(given: Mapping[str, Any]) -> bool:
+    return not given.get("training", False)
+
+
+def _is_unreduced(given: Mapping[str, Any]) -> bool:
+    return given["reduction"] == NONE
+
+
+def _indexes_within_images(given: Mapping[str, Any]) -> bool:
+    """Return whether the same positions of each image are indexed, in adjacent dimensions.
+
+    Otherwise the indices would become the first dimension of the result.
+    """
+    taken = [dim for dim, index in enumerate(given["indices"]) if index is not None]
+    return bool(taken) and taken == list(range(max(1, taken[0]), taken[-1] + 1))
+
+
+def _has_no_mask(given: Mapping[str, Any]) -> bool:
+    return given.get("attn_mask") is None
+
+
+_DIMENSIONS = ("1d", "2d", "3d")
+_POOLED = ("avg_pool", "_adaptive_avg_pool", "adaptive_max_pool", "reflection_pad", "replication_pad")
+_UPSAMPLED = ("nearest1d", "nearest2d", "nearest3d", "linear1d", "bilinear2d", "bicubic2d", "trilinear3d")
+
+IMAGE_RULES: Mapping[str, Rule] = {
+    "convolution": _each("input"),
+    "convolution_backward": _each("grad_output", "input", sums=OF_WEIGHTS),
+    "nll_loss2d_forward": _only_if(_is_unreduced, _each("self", "target")),
+    "native_group_norm": _each("input", sizes="N"),
+    "native_group_norm_backward": _each("grad_out", "input", "mean", "rstd", sizes="N", sums=OF_WEIGHTS),
+    "native_batch_norm": _only_if(_reads_statistics, _each("input")),
+    "_native_batch_norm_legit_no_training": _each("input"),
+    "max_pool2d_with_indices": _each("self"),
+    "max_pool3d_with_indices": _each("self"),
+    "max_pool2d_with_indices_backward": _each("grad_output", "self", "indices"),
+    "avg_pool2d_backward": _each("grad_output", "self"),
+    "_adaptive_avg_pool2d_backward": _each("grad_output", "self"),
+    **{f"{name}{dimensions}": _each("self") for name in _POOLED for dimensions in _DIMENSIONS},
+    **{f"upsample_{kind}": _each("self", "input") for kind in _UPSAMPLED},
+    **{f"upsample_{kind}_backward": _each("grad_output", sizes="input_size") for kind in _UPSAMPLED},
+}
+"""By the name of the op."""
+
+NETWORK_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("split", "split_with_sizes"), along("self")),
+    "view": _gives_batch(_each("self", sizes="size")),
+    **dict.fromkeys(("index", "_unsafe_index"), _only_if(_indexes_within_images, _each("self"))),
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), _only_if(_indexes_within_images, _each("self", "values"))),
+    "native_layer_norm_backward": _each("grad_out", "input", "mean", "rstd", sums=OF_WEIGHTS),
+    "_scaled_dot_product_flash_attention_for_cpu": _only_if(_has_no_mask, _each("query", "key", "value")),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _only_if(
+        _has_no_mask, _each("grad_out", "query", "key", "value", "out", "logsumexp")
+    ),
+}
+"""Only for regions of images: rows of a product would extend through the whole network."""

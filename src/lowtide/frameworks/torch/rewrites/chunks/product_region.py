@@ -1,0 +1,132 @@
+"""Regions around large products (`ProductRegion`), and reasons why a product has none (`Refusal`)."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.rewrites.chunks.rule import ChunkedOp, ProductRows, RowRole
+
+aten = torch.ops.aten
+PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default)
+_MIN_BYTES = 1 << 20
+LARGE_SHARE = 2
+"""Tensors with at least `1 / LARGE_SHARE` of a product's elements count as large."""
+SECOND_PASS = "second_pass_of"
+"""Meta key of nodes of a second pass, with the name of the product."""
+
+
+class ChunkDevices(Enum):
+    """Devices on which chunks are allowed."""
+
+    CPU = "the CPU, whose kernels were tested for equal bits"
+    ALL = "all devices, for results equal up to rounding"
+
+    def has(self, node: Node) -> bool:
+        """Return whether a node and its operands are on these devices."""
+        if self is ChunkDevices.ALL:
+            return True
+        leaves = pytree.tree_leaves([value_of(each) for each in (node, *node.all_input_nodes)])
+        return all(leaf.device.type == "cpu" for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def can_run(device: torch.device) -> bool:
+    """Return whether this machine has a device."""
+    here = torch.accelerator.current_accelerator(check_available=True)
+    return device.type == "cpu" or (here is not None and here.type == device.type)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProductRegion:
+    """A product and the ops that consume it, up to small tensors and sums over rows."""
+
+    product: Node
+    """Not in the region if the program returns it or a tensor computed from it."""
+    rows: ProductRows
+    ops: dict[Node, ChunkedOp]
+    """In program order. The chunks replace the last one."""
+    results: list[Node] = field(default_factory=list[Node])
+    """Nodes that others read."""
+    delayed: list[Node] = field(default_factory=list[Node])
+    """Other nodes before the last, which need its results."""
+
+    @property
+    def sources(self) -> list[Node]:
+        """The nodes outside that the region reads."""
+        read = dict.fromkeys(source for node in self.ops for source in node.all_input_nodes)
+        return [source for source in read if source not in self.ops]
+
+    def with_role(self, *roles: RowRole) -> list[Node]:
+        """Return the nodes with some roles, in program order."""
+        return [node for node, op in self.ops.items() if op.role in roles]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TwoPasses:
+    """Two passes over the rows of a product. The second has the nodes that need results of all rows."""
+
+    product: Node
+    second: tuple[Node, ...]
+    recomputed: tuple[Node, ...]
+    """Nodes of the first pass that the second recomputes, in program order."""
+
+    @property
+    def reader_names(self) -> list[str]:
+        """The names of nodes that read recomputed nodes."""
+        recomputed = set(self.recomputed)
+        return [node.name for node in self.second if not recomputed.isdisjoint(node.all_input_nodes)]
+
+
+OWN_ORDER = "sums over rows in its own order"
+"""The reason for ops with partial sums."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A large product that is not in chunks."""
+
+    product: Node
+    reason: str
+    two_passes: TwoPasses | None = None
+
+
+def has_image_rows(product: Node) -> bool:
+    """Return whether the rows of a product are images."""
+    return product.target is aten.convolution.default
+
+
+def is_large_product(node: Node) -> bool:
+    """Return whether a node is a large product, larger than its row operand."""
+    value = value_of(node)
+    return (
+        node.target in PRODUCTS
+        and value.shape[0] > 1
+        and value.numel() > elements_of(row_operand(node))
+        and bytes_of(node) >= _MIN_BYTES
+    )
+
+
+def row_operand(product: Node) -> Node:
+    """Return the operand with the rows of a product."""
+    operand: Any = product.args[1 if product.target is aten.addmm.default else 0]
+    return operand
+
+
+def row_layout(value: torch.Tensor) -> torch.memory_format | None:
+    """Return the memory format of a tensor with one row after the other, else None."""
+    formats = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)
+    return next((each for each in formats if value.is_contiguous(memory_format=each)), None)
+
+
+def elements_of(node: Node) -> int:
+    """Return the elements of all tensors of a node."""
+    return sum(leaf.numel() for leaf in pytree.tree_leaves(value_of(node)) if isinstance(leaf, torch.Tensor))
+
+
+def bytes_of(node: Node) -> int:
+    value: Any = value_of(node)
+    return value.numel() * value.element_size()

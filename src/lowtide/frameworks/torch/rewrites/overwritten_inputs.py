@@ -1,0 +1,94 @@
+"""Rewrites that copy inputs before the program overwrites them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule, Node
+
+from lowtide.frameworks.torch.internals.aot_autograd import inputs_overwritten_later
+from lowtide.frameworks.torch.internals.nodes import outputs_of, storages_of, value_of
+from lowtide.frameworks.torch.internals.tensors import storage_bytes
+from lowtide.frameworks.torch.reading.effects import mutated_arguments
+from lowtide.frameworks.torch.reading.lowering import LASTS, nodes_in
+from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, origin_of
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
+    """Copy every small overwritten input, such as running statistics, for the ops that read it before.
+
+    An op can be recomputed only until its operands are overwritten; through a copy, at any time. The copies are never
+    freed, since recomputing one would copy the new contents.
+    """
+
+    name = "snapshot-overwritten-inputs"
+    source = "Copy on write, for inputs smaller than the ops that read them."
+    largest_bytes: int = 1 << 20
+    """Larger inputs stay unchanged."""
+
+    def sites(self, module: GraphModule) -> Sequence[tuple[Node, list[Node]]]:
+        """Return the small overwritten inputs, each with the ops that read it before."""
+        place = {node: index for index, node in enumerate(module.graph.nodes)}
+        first_write: dict[Node, int] = {}
+        for node in place:
+            for written in nodes_in(mutated_arguments(node)):
+                first_write.setdefault(written, place[node])
+        found: list[tuple[Node, list[Node]]] = []
+        for source in module.graph.find_nodes(op="placeholder"):
+            readers = [user for user in source.users if place[user] < first_write.get(source, 0)]
+            value = value_of(source)
+            if readers and isinstance(value, torch.Tensor) and storage_bytes(value) <= self.largest_bytes:
+                found.append((source, readers))
+        return found
+
+    def apply(self, module: GraphModule, sites: Sequence[tuple[Node, list[Node]]]) -> GraphModule:
+        last_input = _last_input(module)
+        for source, readers in sites:
+            with module.graph.inserting_after(last_input):
+                copied = module.graph.call_function(aten.clone.default, (source,))
+            copied.meta = {**origin_of(source), LASTS: True}
+            for reader in readers:
+                reader.replace_input_with(source, copied)
+        return module
+
+
+@dataclass(frozen=True)
+class SaveOldContents(Rewrite[int]):
+    """Let a forward pass save copies of inputs that are overwritten before the backward pass.
+
+    PyTorch's partitioner recomputes ops in the backward pass even from overwritten inputs. Gradients would be wrong, or
+    autograd would raise an error.
+    """
+
+    name = "save-old-contents"
+    source = "Copy on write, for tensors that the backward pass reads."
+    preserves = Preserves("saved values that the program overwrites after it read them", outputs=False)
+    n_outputs: int
+    """Outputs of the forward pass itself; the others are saved values."""
+
+    def sites(self, module: GraphModule) -> Sequence[int]:
+        written = [node for call in module.graph.nodes for node in nodes_in(mutated_arguments(call))]
+        written += inputs_overwritten_later(module, self.n_outputs)
+        overwritten = storages_of(*written) & storages_of(*module.graph.find_nodes(op="placeholder"))
+        results = outputs_of(module)
+        return [place for place in range(self.n_outputs, len(results)) if storages_of(results[place]) & overwritten]
+
+    def apply(self, module: GraphModule, sites: Sequence[int]) -> GraphModule:
+        graph = module.graph
+        last_input = _last_input(module)
+        (end,) = graph.find_nodes(op="output")
+        results = outputs_of(module)
+        for place in sites:
+            saved: Node = results[place]
+            with graph.inserting_after(last_input if saved.op == "placeholder" else saved):
+                results[place] = copied = graph.call_function(aten.clone.default, (saved,))
+            copied.meta = origin_of(saved)
+        end.args = (tuple(results),)
+        return module
+
+
+def _last_input(module: GraphModule) -> Node:
+    return list(module.graph.find_nodes(op="placeholder"))[-1]
