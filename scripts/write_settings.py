@@ -4,11 +4,11 @@ import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import click
 
-from lowtide import minimize
+from lowtide.api.verbs import PlanOptions
 from lowtide.cli.plan import command
 from lowtide.core.techniques import TECHNIQUES
 from lowtide.engine.planning.settings import SENTENCES, PlanSettings
@@ -27,7 +27,7 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """Parameter names of a setting that differ from its own name."""
 FACES: Mapping[str, Mapping[str, str]] = {
-    "`lowtide.minimize`": {name: name for name in inspect.signature(minimize).parameters},
+    "`lowtide.plan`": {name: name for name in get_type_hints(PlanOptions)},
     "command line": {str(option.name): _written(option) for option in command.params},
     '`backend="lowtide"`': {field.name: field.name for field in fields(Options)},
     "`training_step`": {name: name for name in inspect.signature(training_step).parameters},
@@ -37,7 +37,7 @@ OVERRIDES: Mapping[str, tuple[PlanSettings, PlanSettings, str]] = {
     "PyTorch": (
         DEFAULTS,
         PlanSettings(),
-        "a budget there asks for a program that fits, so recomputation is allowed; PyTorch places buffers itself",
+        "with a budget, as everywhere; PyTorch places buffers itself",
     ),
     '`backend="lowtide"`': (BACKEND_DEFAULTS, DEFAULTS, "planning should be short compared with compiling"),
 }
@@ -45,7 +45,8 @@ OVERRIDES: Mapping[str, tuple[PlanSettings, PlanSettings, str]] = {
 HEAD = """# Settings
 
 `PlanSettings` declares every setting of planning once. `scripts/write_settings.py` writes this page from it.
-A technique that would be ignored is refused, with the reason.
+By default techniques are those that cost no time, with a budget also `recompute`. A technique that would be ignored is
+refused, with the reason.
 """
 
 
