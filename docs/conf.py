@@ -1,4 +1,4 @@
-"""How Sphinx makes the site: `make docs`. Warnings are errors there."""
+"""Sphinx configuration of the site: `make docs`. Warnings are errors there."""
 
 import inspect
 import os
@@ -50,7 +50,7 @@ nitpick_ignore_regex = [
     ("py:class", r"(collections|contextlib|jax|numpy|onnx|os|pathlib|torch)\..*"),
     ("py:class", "ModelProto"),
 ]
-"""What other projects document; the site is made without a network, so that nothing can link there."""
+"""Types that other projects document. The site is built without a network, so nothing links there."""
 
 smartquotes = False
 myst_heading_anchors = 3
@@ -62,7 +62,7 @@ python_maximum_signature_line_length = 88
 
 
 class VerbHelp(Directive):
-    """What `lowtide VERB --help` prints, a section a verb, so that the page cannot lag behind the code."""
+    """The output of `lowtide VERB --help`, one section per verb."""
 
     def run(self) -> list[nodes.Node]:
         """Return the sections."""
@@ -110,7 +110,7 @@ def _help_section(group: click.Context, verb: str) -> nodes.section:
 
 
 def _lead_out(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Let links to files outside this folder lead to their pages, or to the repository."""
+    """Redirect links to files outside this folder to their pages, or to the repository."""
     folder = (Path(app.srcdir) / docname).parent
 
     def target(match: re.Match[str]) -> str:
@@ -126,7 +126,7 @@ def _lead_out(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def _mark_stability(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Say of every public name whether it is stable."""
+    """Mark every public name as stable or provisional."""
     if name in _STABILITY:
         lines[:0] = [f"*{_STABILITY[name].capitalize()}.*", ""]
 
@@ -134,14 +134,14 @@ def _mark_stability(app: Sphinx, what: str, name: str, obj: Any, options: Any, l
 def _hide_constructor(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str, None] | None:
-    """Show no constructor of what only lowtide makes: types behind the names, and what is made of private ones."""
+    """Hide constructors that only lowtide calls: those on the page of types, and those with private arguments."""
     if what == "class" and (app.env.docname == _TYPES or re.search(r"lowtide[\w.]*\._", signature or "")):
         return "", None
     return None
 
 
 def setup(app: Sphinx) -> None:
-    """Connect what is above; Sphinx calls it."""
+    """Register directives and handlers; Sphinx calls it."""
     app.add_directive("lowtide-verbs", VerbHelp)
     app.add_directive("lowtide-schedulers", SchedulerTable)
     app.add_directive("lowtide-orders", SchedulerClasses)

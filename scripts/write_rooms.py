@@ -1,10 +1,11 @@
 """Write the tables of rooms in docs/architecture.md from the import contracts; run it after changing either.
 
-A row's room is a layer of a contract in `pyproject.toml`, from the bottom up; what it holds is the first paragraph of
-its own docstring. So the page cannot say another order than the one that is checked, nor leave a room out.
+A table between `<!-- rooms of PACKAGE -->` and `<!-- end of PACKAGE -->` lists the layers of that package's contract in
+`pyproject.toml`, from the bottom up, with the first paragraph of each room's docstring.
 """
 
 import ast
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -12,10 +13,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 SOURCE = ROOT / "src"
+_TABLE = re.compile(r"(<!-- rooms of (\S+) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 
 
 def layer_contracts() -> dict[str, list[list[str]]]:
-    """Return, by package, its layers from the bottom up; each is a list of full module names."""
+    """Return the layers of each package from the bottom up. A layer is a list of full module names."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     found: dict[str, list[list[str]]] = {}
     for contract in settings["contracts"]:
@@ -30,13 +32,13 @@ def _names(package: str, layer: str) -> list[str]:
 
 
 def table(package: str, layers: list[list[str]]) -> str:
-    """Return the table of one package; rooms of one layer know nothing of one another and share a number."""
+    """Return the table of one package. Rooms of one layer never import each other and share a number."""
     rows = [
         f"| {floor} | `{name.removeprefix(package + '.')}` | {_first_paragraph(name)} |"
         for floor, layer in enumerate(layers, 1)
         for name in layer
     ]
-    return "\n".join(["| floor | room | what it holds |", "|--:|---|---|", *rows])
+    return "\n".join(["| floor | room | purpose |", "|--:|---|---|", *rows])
 
 
 def _first_paragraph(module: str) -> str:
@@ -47,14 +49,16 @@ def _first_paragraph(module: str) -> str:
 
 
 def page(text: str) -> str:
-    """Return the page with every table between its marks written anew."""
-    for package, layers in layer_contracts().items():
-        begin, end = f"<!-- rooms of {package} -->\n", f"<!-- end of {package} -->"
-        before, found, rest = text.partition(begin)
-        if not found:
-            sys.exit(f"{PAGE.name} has no place for the rooms of {package}; add the lines {begin.strip()} and {end}")
-        text = before + begin + "\n" + table(package, layers) + "\n\n" + end + rest.partition(end)[2]
-    return text
+    """Return the page with the table between each pair of marks rewritten; exits if a package has no contract."""
+    contracts = layer_contracts()
+
+    def rewritten(match: re.Match[str]) -> str:
+        package = match[2]
+        if package not in contracts:
+            sys.exit(f"{PAGE.name} has a table of {package}, but pyproject.toml has no layers contract for it")
+        return f"{match[1]}\n{table(package, contracts[package])}\n\n{match[3]}"
+
+    return _TABLE.sub(rewritten, text)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Write docs/settings.md from the record of settings and from the faces that take them; run it after a change."""
+"""Write docs/settings.md from `PlanSettings` and the interfaces that take its settings; run it after a change."""
 
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import click
 
-from lowtide import minimize
+from lowtide.api.verbs import PlanOptions
 from lowtide.cli.plan import command
 from lowtide.core.techniques import TECHNIQUES
 from lowtide.engine.planning.settings import SENTENCES, PlanSettings
@@ -26,38 +26,38 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "techniques": ("allow",),
     "host": ("host_bandwidth", "host_capacity"),
 }
-"""What faces call a setting, where that is not its name."""
+"""Parameter names of a setting that differ from its own name."""
 FACES: Mapping[str, Mapping[str, str]] = {
-    "`lowtide.minimize`": {name: name for name in inspect.signature(minimize).parameters},
+    "`lowtide.plan`": {name: name for name in get_type_hints(PlanOptions)},
     "command line": {str(option.name): _written(option) for option in command.params},
     '`backend="lowtide"`': {field.name: field.name for field in fields(Options)},
     "`training_step`": {name: name for name in inspect.signature(training_step).parameters},
 }
-"""Every face with its parameters, and how they are written there."""
+"""Every interface with its parameters, as they are written there."""
 OVERRIDES: Mapping[str, tuple[PlanSettings, PlanSettings, str]] = {
-    "PyTorch's faces": (
+    "PyTorch": (
         DEFAULTS,
         PlanSettings(),
-        "whoever gives a budget there wants the program to fit, so that ops may run again, and PyTorch places buffers",
+        "with a budget, as everywhere; PyTorch places buffers itself",
     ),
-    "the backend": (BACKEND_DEFAULTS, DEFAULTS, "planning is to stay short beside compiling"),
+    '`backend="lowtide"`': (BACKEND_DEFAULTS, DEFAULTS, "planning should be short compared with compiling"),
 }
-"""Defaults that differ: by face, the declared ones, those they start from, and the reason."""
+"""Different defaults of an interface: its settings, the settings that they are derived from, and the reason."""
 HEAD = """# Settings
 
-What planning takes, everywhere: `PlanSettings` declares each setting once, with its default
-and its sentence; this page is written by `scripts/write_settings.py`. A technique
-that would be ignored is refused, with the reason.
+`PlanSettings` declares every setting of planning once. `scripts/write_settings.py` writes this page from it.
+By default techniques are those that cost no time, with a budget also `recompute`. A technique that would be ignored is
+refused, with the reason.
 """
 
 
 def page() -> str:
     """Return the page."""
     rows = [_row(field.name) for field in fields(PlanSettings)]
-    head = ["setting", *FACES, "default", "what it is"]
+    head = ["setting", *FACES, "default", "meaning"]
     table = [_line(head), _line(["---"] * len(head)), *rows]
     others = [f"- {face}: {_differences(*declared)}." for face, declared in OVERRIDES.items()]
-    return "\n".join([HEAD, *table, "", "Other defaults, each declared at one place:", "", *others, ""])
+    return "\n".join([HEAD, *table, "", "Different defaults:", "", *others, ""])
 
 
 def _row(name: str) -> str:

@@ -17,6 +17,7 @@ PUBLIC = (
     "lowtide.mesh_tensorflow",
     "lowtide.onnx",
     "lowtide.core.stability",
+    "lowtide.errors",
     "lowtide.share",
     "lowtide.tensorflow",
     "lowtide.torch",

@@ -32,7 +32,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_FACES = ("caffe2", "inductor_export", "jax", "mesh_tensorflow", "onnx", "share", "tensorflow", "torch", "xla")
+_FACES = (
+    "caffe2",
+    "errors",
+    "inductor_export",
+    "jax",
+    "mesh_tensorflow",
+    "onnx",
+    "share",
+    "tensorflow",
+    "torch",
+    "xla",
+)
 _HOMES = {
     "Buffers": "lowtide.engine.packing",
     "Frontier": "lowtide.engine.planning.frontier",

@@ -13,8 +13,9 @@ Stability = Literal["stable", "provisional"]
 
 _STABLE: dict[str, str] = {
     "lowtide": (
-        "Buffers Graph GraphBuilder Holder Lifetime Measurement Packed Plan Result apply errors holders_at_peak "
-        "load_plan measure minimize open_model pack read read_graph_file read_plan_file save_plan verify "
+        "Buffers Graph GraphBuilder Holder Host Lifetime Measurement Packed Plan Prices Result Space apply errors "
+        "holders_at_peak load_plan measure minimize open_model optimize pack plan read read_graph_file read_plan_file "
+        "save_plan verify "
         "write_graph_file write_plan_file"
     ),
     "lowtide.caffe2": "Caffe2Model NetDef OperatorDef Argument DeviceOption apply load_net measure read save write_net",
@@ -29,7 +30,7 @@ _STABLE: dict[str, str] = {
     "lowtide.xla": "HloModule XlaModel apply load parse_module read save schedule",
 }
 _PROVISIONAL: dict[str, str] = {
-    "lowtide": "Frontier frontier",
+    "lowtide": "Frontier Optimized compare diff fits frontier inspect pack_spaces report",
     "lowtide.caffe2": "NetPlan NetRun plan run_once",
     "lowtide.inductor_export": "Export InductorExportModel load_export",
     "lowtide.jax": "Donation FunctionPeak MeasuredFunction measure_compiled suggest_donation",
