@@ -18,7 +18,7 @@ from lowtide.core.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
 from lowtide.engine.analysis import Problem
 from lowtide.engine.costs import carries_costs, price
 from lowtide.engine.graph import Graph
-from lowtide.engine.recompute import Drops, Program, compose, floor_of, least_bytes
+from lowtide.engine.recompute import Drops, OrderedProgram, compose, floor_of, least_bytes
 from lowtide.engine.recompute.choose_drops import drop_until_it_fits
 from lowtide.engine.schedule import make_candidate
 
@@ -37,17 +37,17 @@ def training_graphs(paths: list[Path]) -> Iterator[tuple[str, Graph]]:
             yield name, lowtide.read(path)
 
 
-def base_program(graph: Graph) -> Program:
+def base_program(graph: Graph) -> OrderedProgram:
     """Return the best order found quickly, priced by the graph's own costs or else the eager profile."""
     order = make_candidate("search", graph, in_place=True, effort="fast").plan.order()
     profile = "given" if carries_costs(graph) else "eager"
-    return Program(Problem(graph), order, price(graph, profile).seconds)
+    return OrderedProgram(Problem(graph), order, price(graph, profile).seconds)
 
 
 class Cell:
     """One graph at one budget: planned as `minimize` does, and by greedy choice of drops alone."""
 
-    def __init__(self, name: str, percent: int, program: Program, peak: int, effort: EffortName) -> None:
+    def __init__(self, name: str, percent: int, program: OrderedProgram, peak: int, effort: EffortName) -> None:
         self.name, self.percent = name, percent
         orders = [("given", program.problem.given_order()), ("search", program.order)]
         budget = peak * percent // 100
@@ -81,7 +81,7 @@ class Cell:
         return self.result.fits and self.result.extra_cost < self.greedy
 
 
-def greedy_cost(program: Program, budget: int) -> float:
+def greedy_cost(program: OrderedProgram, budget: int) -> float:
     """Return what greedy choice alone costs extra, infinite where it finds no plan."""
     fits, drops = drop_until_it_fits(program, Drops(), budget, RECOMPUTE_EFFORTS["fast"].play_work)
     return program.execute(drops).extra_cost if fits else float("inf")

@@ -9,7 +9,7 @@ from lowtide.core.effort import SEARCH_EFFORTS
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.graph.reorder import is_valid_order
-from lowtide.engine.recompute import Drops, Program
+from lowtide.engine.recompute import Drops, OrderedProgram
 from lowtide.engine.recompute.base_orders import lower_sections
 from tests.examples import examples
 from tests.strategies import graphs
@@ -33,14 +33,14 @@ def two_rises() -> Graph:
     return builder.build()
 
 
-def live_of(program: Program) -> NDArray[np.int64]:
+def live_of(program: OrderedProgram) -> NDArray[np.int64]:
     return program.execute(Drops()).live
 
 
 def test_an_avoidable_second_rise_is_removed():
     problem = Problem(two_rises())
-    program = Program(problem, problem.given_order(), problem.graph.cost)
-    lower = Program(problem, lower_sections(program, 60, FAST), problem.graph.cost)
+    program = OrderedProgram(problem, problem.given_order(), problem.graph.cost)
+    lower = OrderedProgram(problem, lower_sections(program, 60, FAST), problem.graph.cost)
     assert live_of(program).max() == live_of(lower).max() == 101
     assert (live_of(program) > 60).sum() > (live_of(lower) > 60).sum() == 2
 
@@ -49,7 +49,7 @@ def test_an_avoidable_second_rise_is_removed():
 @examples(60)
 def test_the_order_is_valid_and_its_peak_no_higher(graph: Graph, share: float):
     problem = Problem(graph)
-    program = Program(problem, problem.given_order(), graph.cost)
+    program = OrderedProgram(problem, problem.given_order(), graph.cost)
     peak = int(problem.evaluate(program.order).peaks.sum())
     order = lower_sections(program, int(share * peak), FAST)
     assert is_valid_order(graph, order)

@@ -13,7 +13,7 @@ import lowtide
 from lowtide.engine.analysis import Problem
 from lowtide.engine.costs import price
 from lowtide.engine.graph import Graph
-from lowtide.engine.recompute import Drops, Program, floor_of
+from lowtide.engine.recompute import Drops, OrderedProgram, floor_of
 from lowtide.engine.recompute.choose_drops import PlaceBound, bounds_by_place, drop_until_it_fits
 from lowtide.engine.recompute.floor import needs_by_place
 from lowtide.engine.recompute.place_model import PlaceModel
@@ -31,7 +31,7 @@ from tests.strategies import graphs, random_graph
 @given(graphs(24), st.integers(0, 100))
 def test_dropping_returns_whether_the_budget_is_met(graph: Graph, percent: int) -> None:
     problem = problem_of(graph)
-    program = Program(problem, problem.given_order(), graph.cost)
+    program = OrderedProgram(problem, problem.given_order(), graph.cost)
     budget = program.execute(Drops()).peak_bytes * percent // 100
     fits, drops = drop_until_it_fits(program, Drops(), budget, 10_000_000)
     assert fits == (program.execute(drops).peak_bytes <= budget)
@@ -39,7 +39,7 @@ def test_dropping_returns_whether_the_budget_is_met(graph: Graph, percent: int) 
 
 def test_nothing_is_dropped_without_work() -> None:
     problem = problem_of(residual_chain(12))
-    program = Program(problem, problem.given_order(), problem.graph.cost)
+    program = OrderedProgram(problem, problem.given_order(), problem.graph.cost)
     fits, drops = drop_until_it_fits(program, Drops(), 1, 0)
     assert not fits
     assert not len(drops.moments)
@@ -48,7 +48,7 @@ def test_nothing_is_dropped_without_work() -> None:
 def test_an_interrupt_is_heeded_while_dropping() -> None:
     """The kernel stops before it has done the work of a full run."""
     problem = problem_of(residual_chain(300))
-    program = Program(problem, problem.given_order(), problem.graph.cost)
+    program = OrderedProgram(problem, problem.given_order(), problem.graph.cost)
     impossible = floor_of(program).peak_bytes - 1
     drop_until_it_fits(program, Drops(), impossible, 10**9)
     full_work = program.native.work
@@ -66,17 +66,17 @@ def test_an_interrupt_is_heeded_while_dropping() -> None:
 GRAPHS = Path(__file__).parents[3] / "benchmarks" / "graphs"
 
 
-def reachable_budgets(*, in_place: bool) -> Iterator[tuple[Program, int]]:
+def reachable_budgets(*, in_place: bool) -> Iterator[tuple[OrderedProgram, int]]:
     """Yield programs with every budget from below their peak down to their floor."""
     graphs = [skipping_graph(seed) for seed in range(40)] + [random_graph(seed, 3 + seed % 3) for seed in range(20)]
     for graph in graphs:
         problem = problem_of(graph, in_place=in_place)
-        program = Program(problem, problem.given_order(), graph.cost)
+        program = OrderedProgram(problem, problem.given_order(), graph.cost)
         for budget in range(floor_of(program).peak_bytes, program.execute(Drops()).peak_bytes):
             yield program, budget
 
 
-def place_bounds(program: Program, budget: int) -> list[PlaceBound]:
+def place_bounds(program: OrderedProgram, budget: int) -> list[PlaceBound]:
     return bounds_by_place(program, needs_by_place(program), program.execute(Drops()).live, budget)
 
 
@@ -123,7 +123,7 @@ def test_the_strongest_place_of_a_residual_network_is_not_at_its_peak() -> None:
     """At half of its peak, the highest bound is three times that of the place at the peak."""
     graph = lowtide.read(GRAPHS / "remat_resnet50_b16.joint.graph.json.gz")
     problem = Problem(graph)
-    program = Program(problem, problem.given_order(), price(graph, "eager").seconds)
+    program = OrderedProgram(problem, problem.given_order(), price(graph, "eager").seconds)
     live = program.execute(Drops()).live
     found = place_bounds(program, int(live.max()) // 2)
     at_peak = next(each.bound for each in found if each.place == int(live.argmax()))

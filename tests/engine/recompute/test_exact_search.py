@@ -7,7 +7,7 @@ import pytest
 from lowtide import minimize
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import GraphBuilder, Lifetime
-from lowtide.engine.recompute import Program, compose, least_possible
+from lowtide.engine.recompute import OrderedProgram, compose, least_possible
 from lowtide.engine.recompute.exact_search import search_exactly
 from lowtide.engine.recompute.unrolled import first_runs
 from tests.oracles.least_extra_cost import least_extra_cost
@@ -44,7 +44,7 @@ def test_exact_results_cost_as_much_as_the_cheapest_of_all_plans(in_place: bool,
         if least < INFINITE:
             assert found.is_exact
             assert found.runs is not None
-            played = Program(problem, first_runs(found.runs.tolist()), problem.graph.cost).replay(found.runs)
+            played = OrderedProgram(problem, first_runs(found.runs.tolist()), problem.graph.cost).replay(found.runs)
             assert (played.extra_cost, played.peak_bytes <= budget) == (least, True)
             met += 1
     assert met > 50

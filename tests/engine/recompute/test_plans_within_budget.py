@@ -9,7 +9,7 @@ from lowtide.core.errors import UsageError, VerificationError
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import verify
-from lowtide.engine.recompute import Drops, Program, plan_within_budget
+from lowtide.engine.recompute import Drops, OrderedProgram, plan_within_budget
 from lowtide.engine.recompute.checkpointing.runs import plan_of_runs
 from tests.examples import examples
 from tests.oracles.plans import problem_of
@@ -43,7 +43,7 @@ def test_any_drops_give_a_correct_plan_with_the_live_bytes_of_the_simulator(
     graph: Graph, in_place: bool, random
 ) -> None:
     problem = problem_of(graph, in_place=in_place)
-    program = Program(problem, problem.given_order(), graph.cost)
+    program = OrderedProgram(problem, problem.given_order(), graph.cost)
     moments = sorted({random.randrange(2 * graph.n_ops + 2) for _ in range(random.randint(0, 4))})
     listed = [(m, b) for m in moments for b in range(graph.n_buffers) if random.random() < 0.4]
     drops = Drops(np.asarray(moments, np.int32), np.asarray(listed, np.int32).reshape(-1, 2))
@@ -59,7 +59,7 @@ def test_without_drops_a_program_runs_in_its_order() -> None:
     for_pairs = residual_chain(6, pairs=True)
     for in_place in (False, True):
         problem = problem_of(for_pairs, in_place=in_place)
-        execution = Program(problem, problem.given_order(), for_pairs.cost).execute(Drops())
+        execution = OrderedProgram(problem, problem.given_order(), for_pairs.cost).execute(Drops())
         assert execution.peak_bytes == problem.evaluate(problem.given_order()).peaks[0]
         assert execution.extra_cost == 0
 

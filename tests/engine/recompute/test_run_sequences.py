@@ -11,7 +11,7 @@ import lowtide
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import verify
-from lowtide.engine.recompute import Drops, Program, floor_of, plan_within_budget
+from lowtide.engine.recompute import Drops, OrderedProgram, floor_of, plan_within_budget
 from lowtide.engine.recompute.choose_drops import drop_until_it_fits
 from lowtide.engine.recompute.run_sequences import (
     Pick,
@@ -30,9 +30,9 @@ from tests.oracles.skipping_graphs import skipping_graph
 from tests.strategies import graphs, random_graph
 
 
-def program_of(graph: Graph, *, in_place: bool = False) -> Program:
+def program_of(graph: Graph, *, in_place: bool = False) -> OrderedProgram:
     problem = problem_of(graph, in_place=in_place)
-    return Program(problem, problem.given_order(), graph.cost)
+    return OrderedProgram(problem, problem.given_order(), graph.cost)
 
 
 @examples(200)
@@ -141,9 +141,9 @@ def test_nothing_is_traded_without_work() -> None:
 WORK = 10_000_000
 
 
-def _program(graph: Graph, *, in_place: bool = True) -> Program:
+def _program(graph: Graph, *, in_place: bool = True) -> OrderedProgram:
     problem = problem_of(graph, in_place=in_place)
-    return Program(problem, problem.given_order(), graph.cost)
+    return OrderedProgram(problem, problem.given_order(), graph.cost)
 
 
 @pytest.mark.parametrize("in_place", [False, True])
@@ -190,5 +190,5 @@ def test_the_same_work_gives_the_same_plan_and_none_gives_none() -> None:
 def test_a_budget_at_the_floor_of_a_chain_is_met_without_exact_search() -> None:
     problem = problem_of(residual_chain(20))
     order = problem.given_order()
-    floor = floor_of(Program(problem, order, problem.graph.cost)).peak_bytes
+    floor = floor_of(OrderedProgram(problem, order, problem.graph.cost)).peak_bytes
     assert plan_within_budget(problem, order, floor, effort="fast", exact=False).fits

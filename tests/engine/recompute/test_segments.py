@@ -6,7 +6,7 @@ import pytest
 from lowtide.core.effort import RECOMPUTE_EFFORTS
 from lowtide.engine.analysis import Problem
 from lowtide.engine.plan import verify
-from lowtide.engine.recompute import BudgetSearch, Drops, Program, budget_search, plan_within_budget
+from lowtide.engine.recompute import BudgetSearch, Drops, OrderedProgram, budget_search, plan_within_budget
 from lowtide.engine.recompute.segments import Stretch, checkpoint_drops, repeated_layers, repeated_stretch
 from tests.oracles.layered_step import layered_step
 from tests.strategies import random_graph
@@ -15,13 +15,13 @@ LAYERS, OPS_A_LAYER = 40, 5
 TURN = LAYERS * OPS_A_LAYER
 
 
-def _program(layers: int = LAYERS) -> Program:
+def _program(layers: int = LAYERS) -> OrderedProgram:
     graph = layered_step(layers)
     problem = Problem(graph)
-    return Program(problem, problem.given_order(), graph.cost)
+    return OrderedProgram(problem, problem.given_order(), graph.cost)
 
 
-def _at_peak(program: Program) -> int:
+def _at_peak(program: OrderedProgram) -> int:
     baseline = program.execute(Drops())
     return int(baseline.stages[int(baseline.live.argmax())])
 
@@ -33,7 +33,7 @@ def test_layers_are_found_as_the_shortest_period_of_the_longest_stretch() -> Non
 def test_a_program_without_layers_repeats_nothing() -> None:
     for seed in range(20):
         problem = Problem(random_graph(seed, 6))
-        program = Program(problem, problem.given_order(), problem.graph.cost)
+        program = OrderedProgram(problem, problem.given_order(), problem.graph.cost)
         found = repeated_stretch(program, 2)
         assert found is None
     assert repeated_layers(_program(2), 2 * OPS_A_LAYER) is None

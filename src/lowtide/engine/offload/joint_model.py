@@ -27,7 +27,7 @@ from lowtide.engine.offload.offloadable import offloadable_buffers
 from lowtide.engine.plan import StepKind
 from lowtide.engine.recompute import Drops, solver
 from lowtide.engine.recompute.place_model import BuiltModel, ModelBuilder, PlaceModel
-from lowtide.engine.recompute.program import Program
+from lowtide.engine.recompute.program import OrderedProgram
 
 _MAX_WINDOWS = 16
 _SLACK = 1e-7
@@ -44,7 +44,7 @@ _PROMISE_RATIO = 1.005
 class JointModel:
     """Builds the program of one base order and host for any places and budget."""
 
-    def __init__(self, program: Program, link: Link, seconds: NDArray[np.float64]) -> None:
+    def __init__(self, program: OrderedProgram, link: Link, seconds: NDArray[np.float64]) -> None:
         self.program, self.link = program, link
         self.capacity = program.problem.graph.spaces[link.host].capacity_bytes
         self.model = PlaceModel(program)

@@ -17,7 +17,7 @@ from lowtide.engine.offload.host_space import Link
 from lowtide.engine.offload.offloadable import offloadable_buffers, with_results_of_same_ops
 from lowtide.engine.offload.shadow import shadow_of
 from lowtide.engine.plan import Plan, Run, Step, StepKind
-from lowtide.engine.recompute import BudgetSearch, Program
+from lowtide.engine.recompute import BudgetSearch, OrderedProgram
 from lowtide.engine.timeline import Timeline, play_timeline
 
 _HEADROOMS = (0.0, 0.03, 0.08)
@@ -75,7 +75,7 @@ def rerun_seconds(prices: Prices, plan: Plan) -> float:
 class OffloadSearch:
     """Tries choices of buffers to offload and keeps the best plan."""
 
-    program: Program
+    program: OrderedProgram
     budget: int
     prices: Prices
     link: Link

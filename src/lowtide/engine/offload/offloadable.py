@@ -10,13 +10,13 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.graph.reruns import may_run_twice
 from lowtide.engine.offload.host_space import Link
 from lowtide.engine.recompute.floor import first_and_last_use
-from lowtide.engine.recompute.program import Execution, Program
+from lowtide.engine.recompute.program import Execution, OrderedProgram
 
 SHARES = (1.0, 0.75, 0.5, 0.3, 0.15)
 """Shares of the streams to fill. A full stream may stall in practice."""
 
 
-def offloadable_buffers(program: Program) -> NDArray[np.bool_]:
+def offloadable_buffers(program: OrderedProgram) -> NDArray[np.bool_]:
     """Return a mask of the buffers that a plan may copy to the host and back. O(n + e).
 
     Such a buffer is in the budget's space and written once, by an op that may run twice, calls no graph and has its
@@ -53,7 +53,7 @@ def with_results_of_same_ops(
 
 
 def greedy_choices(
-    program: Program, recomputed: Execution, baseline: Execution, link: Link, room_bytes: int
+    program: OrderedProgram, recomputed: Execution, baseline: Execution, link: Link, room_bytes: int
 ) -> Iterator[NDArray[np.bool_]]:
     """Yield masks of buffers to offload. O(n log n) each.
 
@@ -87,7 +87,7 @@ def greedy_choices(
         yield offloaded
 
 
-def idle_at_peak(program: Program, baseline: Execution) -> NDArray[np.int64]:
+def idle_at_peak(program: OrderedProgram, baseline: Execution) -> NDArray[np.int64]:
     """Return the offloadable buffers that are resident but unused at the peak of the unmodified program."""
     graph = program.problem.graph
     if not graph.n_ops:
@@ -99,7 +99,7 @@ def idle_at_peak(program: Program, baseline: Execution) -> NDArray[np.int64]:
     return np.flatnonzero(idle)
 
 
-def _max_cost_per_byte(program: Program, reruns: NDArray[np.int32]) -> float:
+def _max_cost_per_byte(program: OrderedProgram, reruns: NDArray[np.int32]) -> float:
     graph = program.problem.graph
     highest_cost = 0.0
     for op in np.unique(reruns).tolist():

@@ -16,7 +16,7 @@ from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph, Lifetime, Op
 from lowtide.engine.graph.op import op_columns
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, Step
-from lowtide.engine.recompute.program import Program
+from lowtide.engine.recompute.program import OrderedProgram
 
 _LOAD_PRICE = 1e-3
 """Cost of a prefetch that hides, relative to its transfer."""
@@ -28,7 +28,7 @@ _EXTRA_LOAD_PRICE = 1.0
 class Shadow:
     """A program with loads, and the original ops and buffers."""
 
-    program: Program
+    program: OrderedProgram
     ops: NDArray[np.int32]
     """Per op, the original op, -1 for a load."""
     loaded: NDArray[np.int32]
@@ -66,7 +66,7 @@ class Shadow:
 
 
 def shadow_of(
-    program: Program,
+    program: OrderedProgram,
     offloaded: NDArray[np.bool_],
     hidden: NDArray[np.bool_],
     host: SpaceId,
@@ -109,7 +109,7 @@ def shadow_of(
     order = [each for op in base for each in range(first[op], first[op + 1])]
     problem = Problem(shadow, program.problem.callees, program.problem.in_place)
     return Shadow(
-        Program(problem, np.asarray(order, np.int32), costs, program.space),
+        OrderedProgram(problem, np.asarray(order, np.int32), costs, program.space),
         np.asarray(ops, np.int32),
         np.asarray(loaded, np.int32),
         np.asarray(chosen, np.int32),

@@ -14,7 +14,7 @@ from lowtide.engine.offload.joint_model import JointResult, solve_jointly
 from lowtide.engine.offload.offload_search import OffloadSearch, TimedPlan, rerun_seconds, timed_plan
 from lowtide.engine.offload.offloadable import greedy_choices, offloadable_buffers
 from lowtide.engine.plan import StepKind, verify
-from lowtide.engine.recompute import BudgetSearch, Drops, Program, solver
+from lowtide.engine.recompute import BudgetSearch, Drops, OrderedProgram, solver
 from lowtide.engine.recompute.program import checked_cost
 from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
 
@@ -63,7 +63,7 @@ def plan_within_budget(
     if host is not None and (host == space or not 0 <= host < len(graph.spaces)):
         raise UsageError(f"memory space {host} cannot be the host of {space}; give one of {len(graph.spaces)}")
     prices = prices or given_prices(graph)
-    program = Program(problem, order, checked_cost(problem, prices.seconds), space)
+    program = OrderedProgram(problem, order, checked_cost(problem, prices.seconds), space)
     recomputed = recomputed or BudgetSearch(program).plan(budget_bytes, RECOMPUTE_EFFORTS[effort], exact=exact)
     link = find_link(graph, space, host) if "offload" in allow else None
     baseline = program.execute(Drops())
@@ -89,7 +89,7 @@ def plan_within_budget(
     return _result(program, recomputed, best, prices, link, joint)
 
 
-def _room_on_host(program: Program, best: TimedPlan, link: Link) -> int:
+def _room_on_host(program: OrderedProgram, best: TimedPlan, link: Link) -> int:
     graph = program.problem.graph
     host = graph.spaces[link.host]
     if host.capacity_bytes is None:
@@ -98,7 +98,7 @@ def _room_on_host(program: Program, best: TimedPlan, link: Link) -> int:
 
 
 def _result(
-    program: Program,
+    program: OrderedProgram,
     recomputed: RecomputeResult,
     best: TimedPlan,
     prices: Prices,

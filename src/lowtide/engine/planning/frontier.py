@@ -13,7 +13,7 @@ from lowtide.engine.planning.draft import Draft
 from lowtide.engine.planning.find_plan import baseline, order
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.planning.trade import with_reruns
-from lowtide.engine.recompute import Composed, Program, RecomputeResult, curve_of, default_budgets
+from lowtide.engine.recompute import Composed, OrderedProgram, RecomputeResult, curve_of, default_budgets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -67,7 +67,7 @@ def least_peak(graph: Graph, settings: PlanSettings, progress: Report | None = N
 
 def budgets_from(least: Draft) -> list[int]:
     """Return seven budgets from the peak of an order of least peak down to its floor."""
-    return default_budgets(Program(least.problem, least.plan.order(), least.prices.seconds))
+    return default_budgets(OrderedProgram(least.problem, least.plan.order(), least.prices.seconds))
 
 
 @without_collection()

@@ -14,7 +14,7 @@ from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.recompute import plan_curve
 from lowtide.engine.recompute.floor import floor_of
-from lowtide.engine.recompute.program import Program
+from lowtide.engine.recompute.program import OrderedProgram
 
 MOST_OPS = 5_000
 """Larger graphs get no offer, because planning it would take longer than planning the order."""
@@ -111,7 +111,7 @@ def _look_beyond(graph: Graph, result: Result, settings: PlanSettings, progress:
     prices = _prices(graph, settings)
     problem = Problem(graph, result.plan.callees, settings.takes_pairs)
     space, order = graph.spaces[0].name, result.plan.order()
-    peak, floor = result.peak_bytes[space], floor_of(Program(problem, order, prices.seconds, 0)).peak_bytes
+    peak, floor = result.peak_bytes[space], floor_of(OrderedProgram(problem, order, prices.seconds, 0)).peak_bytes
     budgets = sorted({peak - (peak - floor) * step // _STEPS for step in range(1, _STEPS + 1)})
     baseline = result.baseline_peak_bytes[space]
     if len(budgets) < _STEPS or not baseline:

@@ -13,7 +13,7 @@ from lowtide.engine.graph.reorder import is_valid_order
 from lowtide.engine.packing import Packing, pack_plan
 from lowtide.engine.plan import Plan, StepKind
 from lowtide.engine.planning.draft import Draft
-from lowtide.engine.recompute.program import Program
+from lowtide.engine.recompute.program import OrderedProgram
 from lowtide.engine.recompute.unrolled import first_runs, unroll
 
 _WORTH = 100
@@ -39,7 +39,7 @@ def tighten(draft: Draft, packing: Packing, effort: EffortName, report: Report) 
     if not may_move or packing.total_bytes - peak <= peak // _WORTH:
         return plan, packing
     report("moving what runs again")
-    program = Program(draft.problem, first, draft.prices.seconds)
+    program = OrderedProgram(draft.problem, first, draft.prices.seconds)
     tries, moved = _MOST_PACKINGS[effort], True
     while moved and packing.total_bytes > peak:
         moved = False

@@ -1,6 +1,7 @@
 """Rematerialization: choose which buffers to drop and ops to recompute within a budget, at low and bounded extra cost.
 
-A `Program` is a base order with recompute costs. `Drops` select buffers to drop, and any drops give a correct plan.
+An `OrderedProgram` is a base order with recompute costs. `Drops` select the buffers to drop; any drops give a correct
+plan.
 `BudgetSearch` combines fast plans (greedy, one place, segments), sequences of runs, and a solver over a few places.
 `compose` varies the base order too, because the best order depends on the recomputed ops. Graphs of some tens of ops
 are searched exactly.
@@ -14,7 +15,7 @@ from lowtide.engine.recompute.budget_search import BudgetSearch, plan_within_bud
 from lowtide.engine.recompute.composition import Composed, compose
 from lowtide.engine.recompute.curve import Curve, curve_of, default_budgets, knee_of, plan_curve
 from lowtide.engine.recompute.floor import Floor, floor_of, least_bytes, least_possible, least_to_gather
-from lowtide.engine.recompute.program import Drops, Execution, Program
+from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram
 from lowtide.engine.recompute.result import RecomputeResult
 
 __all__ = [
@@ -24,7 +25,7 @@ __all__ = [
     "Drops",
     "Execution",
     "Floor",
-    "Program",
+    "OrderedProgram",
     "RecomputeResult",
     "compose",
     "curve_of",

@@ -11,7 +11,7 @@ from lowtide.core.effort import SearchEffort
 from lowtide.core.index_spaces import BufferId, OpId, Place
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.engine.recompute.program import Drops, Program
+from lowtide.engine.recompute.program import Drops, OrderedProgram
 from lowtide.engine.search import solve
 
 _MAX_OPS = 32
@@ -115,7 +115,7 @@ class _EarlyFrees:
         return all(op in group or self.ran[op] for op in ops)
 
 
-def lower_sections(program: Program, budget: int, effort: SearchEffort) -> Order:
+def lower_sections(program: OrderedProgram, budget: int, effort: SearchEffort) -> Order:
     """Return the base order with every section above a budget in its order of lowest peak.
 
     An order of lowest peak may rise above the budget elsewhere, where another order would not. Sections end where

@@ -8,7 +8,7 @@ import numpy as np
 from lowtide.core.index_spaces import Place
 from lowtide.engine.recompute.choose_drops import PlaceBound, drop_until_it_fits
 from lowtide.engine.recompute.exact_search import ExactResult
-from lowtide.engine.recompute.program import Drops, Execution, Program
+from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram
 
 _LEAST_GAIN = 0.001
 """Relative gain that counts as progress."""
@@ -62,7 +62,7 @@ class BestPlan:
         over = max(0, execution.peak_bytes - self.budget)
         return over, execution.extra_cost, execution.peak_bytes
 
-    def raise_bound(self, program: Program, bound: float) -> None:
+    def raise_bound(self, program: OrderedProgram, bound: float) -> None:
         """Raise the cost bound, rounded up if all costs are multiples of the smallest one."""
         positive = program.cost[program.cost > 0]
         unit = float(positive.min(initial=np.inf))
@@ -77,7 +77,7 @@ class BestPlan:
         if rank < self.rank(self.execution):
             self.execution = execution
 
-    def add_exact_result(self, program: Program, searched: ExactResult) -> None:
+    def add_exact_result(self, program: OrderedProgram, searched: ExactResult) -> None:
         """Accept the plan and bounds of an exact search with this base order."""
         self.bound = max(self.bound, searched.cost_bound)
         self.peak_bound = searched.peak_bound
@@ -107,7 +107,7 @@ class BestPlan:
         return self.fits and cost - self.bound <= max(gap * cost, self.negligible)
 
 
-def repair(program: Program, found: BestPlan, drops: Drops, max_work: int) -> None:
+def repair(program: OrderedProgram, found: BestPlan, drops: Drops, max_work: int) -> None:
     """Add drops until a plan fits, and offer it."""
     before = program.native.work
     _, drops = drop_until_it_fits(program, drops, found.budget, max_work)

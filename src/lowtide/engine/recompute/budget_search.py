@@ -13,7 +13,7 @@ from lowtide.engine.recompute.best_plan import BestPlan, repair
 from lowtide.engine.recompute.choose_drops import bounds_by_place, trade_at, with_rising_costs
 from lowtide.engine.recompute.exact_search import search_exactly
 from lowtide.engine.recompute.floor import Floor, floor_of, least_bytes, needs_by_place
-from lowtide.engine.recompute.program import Drops, Execution, Ints, Program, checked_cost
+from lowtide.engine.recompute.program import Drops, Execution, Ints, OrderedProgram, checked_cost
 from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.engine.recompute.run_sequences import improve, lowest_on_demand, on_demand, settle_from
 from lowtide.engine.recompute.segments import MAX_EXCESS, checkpoint_drops, repeated_layers, segments_of, settle_layers
@@ -60,7 +60,7 @@ def plan_within_budget(
     persistent buffers. With `exact` and HiGHS (extra "exact"), a solver improves the plan and its bound. Deterministic:
     limits count work. Raises UsageError for a negative budget and for invalid costs.
     """
-    program = Program(problem, order, checked_cost(problem, cost), space)
+    program = OrderedProgram(problem, order, checked_cost(problem, cost), space)
     result = BudgetSearch(program).plan(budget_bytes, RECOMPUTE_EFFORTS[effort], exact=exact)
     verify(problem.graph, result.plan, check_capacity=False)
     return result
@@ -72,7 +72,7 @@ class BudgetSearch:
     An extra cost within `negligible` of its bound is accepted, as a share of the base cost.
     """
 
-    def __init__(self, program: Program, negligible: float = 0.0) -> None:
+    def __init__(self, program: OrderedProgram, negligible: float = 0.0) -> None:
         self.program = program
         self._negligible = negligible * float(program.cost.sum())
         self.floor: Floor = floor_of(program)

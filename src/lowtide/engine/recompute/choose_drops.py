@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from lowtide.core.index_spaces import OpId, Place
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.recompute.floor import Needs, possible_pairs
-from lowtide.engine.recompute.program import Drops, Program, first_run_at
+from lowtide.engine.recompute.program import Drops, OrderedProgram, first_run_at
 
 _THERE, _KEEP_OR_RERUN, _KEEP_ONLY = 0, 1, 2  # values of the native kernel
 _MAX_MINIMUM_CUTS = 40
@@ -18,7 +18,7 @@ _MAX_WEIGHED = 600_000
 """Limit on ops times places, about 1,000,000 per second."""
 
 
-def drop_until_it_fits(program: Program, drops: Drops, budget_bytes: int, max_work: int) -> tuple[bool, Drops]:
+def drop_until_it_fits(program: OrderedProgram, drops: Drops, budget_bytes: int, max_work: int) -> tuple[bool, Drops]:
     """Add drops until the peak is within the budget, then remove unneeded ones. Return whether it is met, and the
     drops.
 
@@ -40,7 +40,7 @@ class PlaceTrade:
 
 
 def trade_at(
-    program: Program, needs: Needs, place: Place, budget_bytes: int, staying: NDArray[np.bool_] | None = None
+    program: OrderedProgram, needs: Needs, place: Place, budget_bytes: int, staying: NDArray[np.bool_] | None = None
 ) -> PlaceTrade:
     """Weigh bytes kept at a place against the cost of recomputing the missing buffers after it.
 
@@ -77,17 +77,17 @@ def trade_at(
     return PlaceTrade(max(0.0, bound), tuple(choices))
 
 
-def with_rising_costs(program: Program) -> Program:
+def with_rising_costs(program: OrderedProgram) -> OrderedProgram:
     """Return the program with costs that rise slightly along its order, for choices only.
 
     Repeated blocks cost the same, so that all of them drop a buffer or none does. With rising costs only as many blocks
     drop as needed, the first ones first.
     """
     rising = 1 + _COST_RISE * program.places / max(1, len(program.order))
-    return Program(program.problem, program.order, program.cost * rising, program.space)
+    return OrderedProgram(program.problem, program.order, program.cost * rising, program.space)
 
 
-def _used_after(program: Program, place: Place) -> NDArray[np.bool_]:
+def _used_after(program: OrderedProgram, place: Place) -> NDArray[np.bool_]:
     graph = program.problem.graph
     used = graph.lifetimes == Lifetime.OUTPUT
     users = graph.structure.users
@@ -95,7 +95,7 @@ def _used_after(program: Program, place: Place) -> NDArray[np.bool_]:
     return used
 
 
-def _needed_for_pairs(program: Program, needs: Needs, op: OpId) -> NDArray[np.bool_]:
+def _needed_for_pairs(program: OrderedProgram, needs: Needs, op: OpId) -> NDArray[np.bool_]:
     """Return a mask of the buffers read by in-place pairs of an op without a substitute."""
     taken = np.zeros(program.problem.graph.n_buffers, np.bool_)
     pairs = possible_pairs(program, op, needs.pinned_until)
@@ -113,7 +113,9 @@ class PlaceBound:
     bound: float
 
 
-def bounds_by_place(program: Program, needs: Needs, live: NDArray[np.int64], budget_bytes: int) -> list[PlaceBound]:
+def bounds_by_place(
+    program: OrderedProgram, needs: Needs, live: NDArray[np.int64], budget_bytes: int
+) -> list[PlaceBound]:
     """Return bounds from places where the unmodified program exceeds a budget, the highest first.
 
     `live` are its bytes by place. If they are too many, places with the largest share of idle bytes to drop come first.

@@ -18,7 +18,7 @@ from lowtide.engine.recompute.base_orders import frees_early, lower_sections
 from lowtide.engine.recompute.best_plan import BestPlan
 from lowtide.engine.recompute.budget_search import BudgetSearch
 from lowtide.engine.recompute.exact_search import ExactResult, search_exactly
-from lowtide.engine.recompute.program import Drops, Ints, Program, checked_cost
+from lowtide.engine.recompute.program import Drops, Ints, OrderedProgram, checked_cost
 from lowtide.engine.recompute.result import RecomputeResult
 from lowtide.engine.recompute.unrolled import first_runs, unroll
 from lowtide.engine.search import solve
@@ -80,7 +80,7 @@ def compose(
 
 def _exact_plan(problem: Problem, runs: Ints, budget: int, cost: NDArray[np.float64], space: SpaceId) -> Composed:
     order = first_runs(runs.tolist())
-    program = Program(problem, order, cost, space)
+    program = OrderedProgram(problem, order, cost, space)
     search = BudgetSearch(program)
     found = BestPlan(budget, Drops(), search.baseline)
     found.offer(program.replay(runs))
@@ -169,7 +169,7 @@ class _OrderSearch:
     def _with_lower_sections(self, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
         lower: list[tuple[str, Order]] = []
         for name, order in orders:
-            program = Program(self.problem, order, self.cost, self.space)
+            program = OrderedProgram(self.problem, order, self.cost, self.space)
             lower.append((f"{name} + lower sections", lower_sections(program, self.budget, SEARCH_EFFORTS["fast"])))
         return list(_distinct([*orders, *lower]))
 
@@ -201,7 +201,7 @@ class _OrderSearch:
         return best if known is None or best.rank < known.rank else known
 
     def _attempt(self, name: str, order: Order, limits: RecomputeEffort) -> _Attempt:
-        search = BudgetSearch(Program(self.problem, order, self.cost, self.space), self.negligible)
+        search = BudgetSearch(OrderedProgram(self.problem, order, self.cost, self.space), self.negligible)
         return _Attempt(name, search, search.begin(self.budget, limits, exact=self.exact))
 
     def _keep_if_better(self, attempt: _Attempt) -> None:

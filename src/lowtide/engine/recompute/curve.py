@@ -14,7 +14,7 @@ from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.plan import verify
 from lowtide.engine.recompute.composition import Composed, compose
 from lowtide.engine.recompute.floor import floor_of, least_bytes
-from lowtide.engine.recompute.program import Program, checked_cost
+from lowtide.engine.recompute.program import OrderedProgram, checked_cost
 from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
 
 FEWEST, MOST = 2, 50
@@ -49,7 +49,7 @@ def plan_curve(
     budgets hold for smaller ones with the same base order. Raises UsageError for fewer than 2 or more than 50 budgets,
     and as `compose` does.
     """
-    program = Program(problem, orders[-1][1], checked_cost(problem, cost), space)
+    program = OrderedProgram(problem, orders[-1][1], checked_cost(problem, cost), space)
     composed = [
         compose(
             problem,
@@ -67,7 +67,7 @@ def plan_curve(
     return curve_of(composed, program.cost, space)
 
 
-def default_budgets(program: Program) -> list[int]:
+def default_budgets(program: OrderedProgram) -> list[int]:
     """Return seven evenly spaced budgets from the peak of a base order down to `least_bytes`."""
     most = int(program.problem.evaluate(program.order).peaks[program.space])
     least = least_bytes(program, floor_of(program))
@@ -133,7 +133,7 @@ def _share_plans(
             shortfall=None,
         )
         if not fits:
-            program = Program(found.problem, found.order, cost, space)
+            program = OrderedProgram(found.problem, found.order, cost, space)
             reason = explain_shortfall(program, own.floor, budget, plan.peak_bytes, own.extra_cost_bound)
             point = replace(point, shortfall=reason)
         points.append((point, best))

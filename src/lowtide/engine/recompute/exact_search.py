@@ -13,7 +13,7 @@ from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.graph.reruns import may_run_twice
 from lowtide.engine.plan.versions import ABSENT, program_versions
-from lowtide.engine.recompute.program import Ints, Program
+from lowtide.engine.recompute.program import Ints, OrderedProgram
 from lowtide.engine.recompute.unrolled import first_runs
 
 _Item = tuple[BufferId, int]
@@ -78,7 +78,7 @@ def search_exactly(
             impossible = middle
         elif end == _End.FOUND:
             least = runs
-            possible = Program(problem, first_runs(runs.tolist()), cost, space).replay(runs).peak_bytes
+            possible = OrderedProgram(problem, first_runs(runs.tolist()), cost, space).replay(runs).peak_bytes
     is_exact = least is not None and possible - impossible == 1
     return ExactResult(least, float("inf"), impossible + 1, is_exact)
 

@@ -10,7 +10,7 @@ from lowtide.engine.analysis.lower_bounds import LowerBound, with_callee_floors
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.graph.reruns import may_run_twice
-from lowtide.engine.recompute.program import Program
+from lowtide.engine.recompute.program import OrderedProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Floor:
     """Bytes that in-place pairs save."""
 
 
-def floor_of(program: Program) -> Floor:
+def floor_of(program: OrderedProgram) -> Floor:
     """Return the largest need of any single moment of a base order. O(n + e).
 
     The start needs all inputs, the end all outputs. A running op needs its own buffers, callees by their bounds, and
@@ -98,7 +98,7 @@ class Needs:
     recomputable: NDArray[np.bool_]
 
 
-def needs_by_place(program: Program) -> Needs:
+def needs_by_place(program: OrderedProgram) -> Needs:
     graph, places, sizes = program.problem.graph, program.places, program.counted_sizes
     n, structure = graph.n_ops, graph.structure
     own = np.zeros(n, np.int64)
@@ -125,7 +125,7 @@ def needs_by_place(program: Program) -> Needs:
     return Needs(total - shared, scratch, shared, pinned_from, pinned_until, first, last, recomputable)
 
 
-def first_and_last_use(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def first_and_last_use(program: OrderedProgram) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return, per buffer, the places of its allocation (-1: the start) and last use (n: the end)."""
     graph, places = program.problem.graph, program.places
     producers, users = graph.structure.producers, graph.structure.users
@@ -145,7 +145,7 @@ def is_recomputable(graph: Graph) -> NDArray[np.bool_]:
     return recomputable & ~graph.persistent
 
 
-def _max_in_place_savings(program: Program, pinned_until: NDArray[np.int64]) -> NDArray[np.int64]:
+def _max_in_place_savings(program: OrderedProgram, pinned_until: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return, per place, the most bytes that in-place pairs can save."""
     graph, places = program.problem.graph, program.places
     shared = np.zeros(graph.n_ops, np.int64)
@@ -156,7 +156,7 @@ def _max_in_place_savings(program: Program, pinned_until: NDArray[np.int64]) -> 
     return shared
 
 
-def possible_pairs(program: Program, op: OpId, pinned_until: NDArray[np.int64]) -> list[tuple[int, int]]:
+def possible_pairs(program: OrderedProgram, op: OpId, pinned_until: NDArray[np.int64]) -> list[tuple[int, int]]:
     if not program.problem.in_place:
         return []
     graph, place = program.problem.graph, program.places[op]
@@ -172,13 +172,13 @@ def possible_pairs(program: Program, op: OpId, pinned_until: NDArray[np.int64]) 
     ]
 
 
-def _largest(program: Program, buffers: NDArray[np.int64]) -> tuple[int, ...]:
+def _largest(program: OrderedProgram, buffers: NDArray[np.int64]) -> tuple[int, ...]:
     sizes = program.counted_sizes[buffers]
     kept = buffers[sizes > 0]
     return tuple(kept[np.lexsort((kept, -sizes[sizes > 0]))].tolist())
 
 
-def least_bytes(program: Program, floor: Floor) -> int:
+def least_bytes(program: OrderedProgram, floor: Floor) -> int:
     """Return a lower bound on the peak of plans for a base order: its floor or `least_to_gather`."""
     return max(floor.peak_bytes, least_to_gather(program.problem, program.space).peak_bytes)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lowtide.core.index_spaces import BufferId, Place
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.recompute.floor import Needs, needs_by_place, possible_pairs
-from lowtide.engine.recompute.program import Drops, Execution, Program, first_run_at, rerun_until_at_most
+from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram, first_run_at, rerun_until_at_most
 from lowtide.engine.recompute.solver import MixedIntegerProgram, ModelRows
 
 _ALWAYS = -1
@@ -27,7 +27,7 @@ _SLACK = 1e-7
 class PlaceModel:
     """Builds the program of one base order for any places and budget."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: OrderedProgram) -> None:
         self.program = program
         graph = program.problem.graph
         self.needs: Needs = needs_by_place(program)
@@ -64,7 +64,7 @@ class BuiltModel:
     shared: Sequence[dict[tuple[int, int], int]]
     """In-place pair -> column: used by the op there."""
 
-    def drops(self, program: Program, solution: NDArray[np.float64]) -> Drops:
+    def drops(self, program: OrderedProgram, solution: NDArray[np.float64]) -> Drops:
         last_use = program.native.last_use
         listed: list[tuple[int, int]] = []
         for place, columns in zip(self.places, self.kept, strict=True):
@@ -75,7 +75,7 @@ class BuiltModel:
         moments = np.asarray([first_run_at(place) for place in self.places], np.int32)
         return Drops(moments, np.asarray(listed, np.int32).reshape(-1, 2))
 
-    def solution(self, program: Program, execution: Execution) -> NDArray[np.float64]:
+    def solution(self, program: OrderedProgram, execution: Execution) -> NDArray[np.float64]:
         """Return the solution that matches an execution."""
         values = np.zeros(len(self.milp.cost))
         graph, places = program.problem.graph, program.places
@@ -260,7 +260,7 @@ class ModelBuilder:
         self.rows.add([(column, size / unit) for column, size in terms], -np.inf, (self.budget - fixed) / unit + _SLACK)
 
 
-def _rerun_needs(program: Program) -> list[int]:
+def _rerun_needs(program: OrderedProgram) -> list[int]:
     """Return, per op, bytes resident when it is recomputed, minus possible in-place savings."""
     graph, sizes = program.problem.graph, program.counted_sizes
     stays = np.where(graph.lifetimes == Lifetime.INPUT, sizes, 0)

@@ -91,7 +91,7 @@ class Execution:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class OrderedProgram:
     """A base order of a problem, with recompute costs and the memory space to plan for."""
 
     problem: Problem

@@ -9,7 +9,7 @@ from lowtide.engine.analysis.own_bytes import own_bytes
 from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.plan import Plan
 from lowtide.engine.recompute.floor import Floor, least_to_gather
-from lowtide.engine.recompute.program import Drops, Program
+from lowtide.engine.recompute.program import Drops, OrderedProgram
 
 Method = Literal["greedy", "exact"]
 
@@ -67,7 +67,7 @@ class RecomputeResult:
         return "optimal" if self.extra_cost <= self.extra_cost_bound else "feasible"
 
 
-def explain_shortfall(program: Program, floor: Floor, budget: int, lowest_peak: int, bound: float) -> Shortfall:
+def explain_shortfall(program: OrderedProgram, floor: Floor, budget: int, lowest_peak: int, bound: float) -> Shortfall:
     """Return why the lowest peak found for a base order misses the budget.
 
     The cause is the op whose tensors alone exceed the budget, the op whose operands do while they are made, or none if

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.engine.recompute.program import Execution, Ints, Program
+from lowtide.engine.recompute.program import Execution, Ints, OrderedProgram
 
 T = TypeVar("T")
 _RESERVES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45)
@@ -46,7 +46,7 @@ class Pick(IntEnum):
 
 
 def settle_and_trim(
-    program: Program,
+    program: OrderedProgram,
     runs: Ints,
     budget_bytes: int,
     *,
@@ -71,7 +71,7 @@ def settle_and_trim(
 
 
 def settle_from(
-    program: Program, starts: Sequence[Ints], budget_bytes: int, *, max_cost: float | None, max_work: int
+    program: OrderedProgram, starts: Sequence[Ints], budget_bytes: int, *, max_cost: float | None, max_work: int
 ) -> Execution | None:
     """Return the cheapest plan from settling given runs and the base order, or None if none fits.
 
@@ -104,7 +104,7 @@ def settle_from(
     return best
 
 
-def _attempts(program: Program, starts: Sequence[Ints]) -> Iterator[tuple[Ints, Pick, float]]:
+def _attempts(program: OrderedProgram, starts: Sequence[Ints]) -> Iterator[tuple[Ints, Pick, float]]:
     for runs in starts:
         for pick in (Pick.LAST, Pick.WORST):
             yield runs, pick, 0.0
@@ -113,13 +113,13 @@ def _attempts(program: Program, starts: Sequence[Ints]) -> Iterator[tuple[Ints, 
             yield program.order, pick, reserve
 
 
-def _recomputed_over_budget(program: Program, execution: Execution, budget_bytes: int) -> Ints:
+def _recomputed_over_budget(program: OrderedProgram, execution: Execution, budget_bytes: int) -> Ints:
     over = np.unique(execution.stages[execution.live > budget_bytes])
     again = program.places[execution.runs] != execution.stages
     return np.unique(execution.runs[again & np.isin(execution.stages, over)])
 
 
-def improve(program: Program, execution: Execution, budget_bytes: int, max_work: int) -> Execution:
+def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, max_work: int) -> Execution:
     """Return a plan that costs no more than a given one that fits, by large neighborhood search.
 
     Each try removes the recomputed runs of a window, settles the rest with varied costs, and trims. Source: Shaw
@@ -151,7 +151,7 @@ def improve(program: Program, execution: Execution, budget_bytes: int, max_work:
     return execution
 
 
-def _runs_outside_window(program: Program, execution: Execution, random: Random) -> NDArray[np.bool_] | None:
+def _runs_outside_window(program: OrderedProgram, execution: Execution, random: Random) -> NDArray[np.bool_] | None:
     """Return a mask of the runs to keep, or None if no op is recomputed."""
     places = program.places[execution.runs]
     is_again = places != execution.stages
@@ -164,7 +164,7 @@ def _runs_outside_window(program: Program, execution: Execution, random: Random)
     return ~(is_again & (np.abs(along - center) <= width))
 
 
-def _prices(program: Program, random: Random) -> NDArray[np.float64]:
+def _prices(program: OrderedProgram, random: Random) -> NDArray[np.float64]:
     if random.random() >= _VARY_PROBABILITY:
         return program.cost
     return program.cost * np.asarray([_draw(_PRICE_FACTORS, random) for _ in range(len(program.cost))])
@@ -174,7 +174,7 @@ def _draw(values: Sequence[T], random: Random) -> T:
     return values[int(random.random() * len(values))]
 
 
-def on_demand(program: Program, budget_bytes: int, max_work: int) -> Execution | None:
+def on_demand(program: OrderedProgram, budget_bytes: int, max_work: int) -> Execution | None:
     """Return the cheapest plan within a budget by eviction and recomputation on demand, or None.
 
     If an op does not fit, the buffer with the lowest recompute cost is evicted, weighted by size and distance to its
@@ -184,7 +184,7 @@ def on_demand(program: Program, budget_bytes: int, max_work: int) -> Execution |
     return min(_plans(program, budget_bytes, max_work), key=lambda plan: plan.extra_cost, default=None)
 
 
-def lowest_on_demand(program: Program, floor_bytes: int, most_bytes: int, max_work: int) -> Execution | None:
+def lowest_on_demand(program: OrderedProgram, floor_bytes: int, most_bytes: int, max_work: int) -> Execution | None:
     """Return the plan of lowest peak found by bisection between a floor and a known peak, or None."""
     best: Execution | None = None
     low, high = floor_bytes, most_bytes
@@ -199,7 +199,7 @@ def lowest_on_demand(program: Program, floor_bytes: int, most_bytes: int, max_wo
     return best
 
 
-def _plans(program: Program, budget: int, max_work: int) -> Iterator[Execution]:
+def _plans(program: OrderedProgram, budget: int, max_work: int) -> Iterator[Execution]:
     native = program.native
     started = native.work
     for size_power, distance_power, hardest_first in _RULES:

@@ -11,7 +11,7 @@ from lowtide.core.index_spaces import Place
 from lowtide.engine.recompute.best_plan import BestPlan
 from lowtide.engine.recompute.choose_drops import trade_at
 from lowtide.engine.recompute.floor import Needs, first_and_last_use, is_recomputable
-from lowtide.engine.recompute.program import Drops, Execution, Ints, Program, first_run_at
+from lowtide.engine.recompute.program import Drops, Execution, Ints, OrderedProgram, first_run_at
 from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 
 Buffers = NDArray[np.bool_]
@@ -45,7 +45,7 @@ class CrossingBuffers:
         return self.crosses & (np.searchsorted(cuts, self.last) > np.searchsorted(cuts, self.first))
 
 
-def crossing_buffers(program: Program, turn: Place) -> CrossingBuffers:
+def crossing_buffers(program: OrderedProgram, turn: Place) -> CrossingBuffers:
     """Return the buffers that cross places before the turn, in O(n + e)."""
     users, sizes = program.problem.graph.structure.users, program.counted_sizes
     first, _ = first_and_last_use(program)
@@ -60,7 +60,7 @@ def crossing_buffers(program: Program, turn: Place) -> CrossingBuffers:
     return CrossingBuffers(first, last, crosses, np.cumsum(change)[:turn])
 
 
-def checkpoint_drops(program: Program, turn: Place) -> Iterator[Drops]:
+def checkpoint_drops(program: OrderedProgram, turn: Place) -> Iterator[Drops]:
     """Yield drops of textbook checkpointing before the turn, from one segment to very many.
 
     Segments hold about equal bytes and end where the fewest bytes cross, so that block-by-block checkpointing and about
@@ -115,7 +115,7 @@ class Stretch:
     period: int
 
 
-def repeated_stretch(program: Program, before: Place) -> Stretch | None:
+def repeated_stretch(program: OrderedProgram, before: Place) -> Stretch | None:
     """Return the longest stretch before a place that repeats a period at least three times, or None.
 
     Ops match if their kinds and buffer sizes do. Ties go to the shortest period, then the first stretch. O(ops *
@@ -137,7 +137,7 @@ def repeated_stretch(program: Program, before: Place) -> Stretch | None:
     return None if best is None else Stretch(-best[2], -best[2] + best[0], -best[1])
 
 
-def _op_classes(program: Program, before: Place) -> Ints:
+def _op_classes(program: OrderedProgram, before: Place) -> Ints:
     graph = program.problem.graph
     sizes: list[int] = graph.sizes.tolist()
     reads: list[list[int]] = list(graph.reads)
@@ -172,7 +172,7 @@ class Layers:
         return self._crossing.over(self._boundaries[ends[::-1]]) & self._remade
 
 
-def repeated_layers(program: Program, turn: Place) -> Layers | None:
+def repeated_layers(program: OrderedProgram, turn: Place) -> Layers | None:
     """Return the layers that a program repeats before the turn, or None. One layer's best choice is then the best for
     all."""
     stretch = repeated_stretch(program, turn)
@@ -187,7 +187,7 @@ def repeated_layers(program: Program, turn: Place) -> Layers | None:
 
 
 def segments_of(
-    program: Program, needs: Needs, layers: Layers, turn: Place, budget_bytes: int
+    program: OrderedProgram, needs: Needs, layers: Layers, turn: Place, budget_bytes: int
 ) -> Iterator[tuple[float, Buffers]]:
     """Yield a lower bound on the extra cost and the kept buffers per segment length. O(minimum cuts) each."""
     for at_turn, growth in product(_LAYERS_AT_TURN, _GROWTHS):
@@ -196,7 +196,13 @@ def segments_of(
 
 
 def settle_layers(
-    program: Program, rising: Program, needs: Needs, layers: Layers, turn: Place, found: BestPlan, max_work: int
+    program: OrderedProgram,
+    rising: OrderedProgram,
+    needs: Needs,
+    layers: Layers,
+    turn: Place,
+    found: BestPlan,
+    max_work: int,
 ) -> None:
     """Offer plans that are best for one layer at the turn, settled where they exceed the budget elsewhere.
 

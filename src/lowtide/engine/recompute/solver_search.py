@@ -12,7 +12,7 @@ from lowtide.engine.recompute import solver
 from lowtide.engine.recompute.best_plan import BestPlan, repair
 from lowtide.engine.recompute.choose_drops import PlaceBound
 from lowtide.engine.recompute.place_model import BuiltModel, PlaceModel
-from lowtide.engine.recompute.program import Execution, Program
+from lowtide.engine.recompute.program import Execution, OrderedProgram
 from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 
 _ROUGH_GAP = 0.03
@@ -38,7 +38,7 @@ _SPACING = 60
 class SolverSearch:
     """Closes the gap between a plan and its bound with a solver, for any budget."""
 
-    def __init__(self, program: Program, baseline: Execution) -> None:
+    def __init__(self, program: OrderedProgram, baseline: Execution) -> None:
         self.program = program
         self._baseline = baseline
         self._model: PlaceModel | None = None

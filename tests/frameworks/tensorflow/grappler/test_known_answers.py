@@ -9,7 +9,7 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
 from lowtide.engine.timeline import play_timeline
-from lowtide.frameworks.tensorflow.grappler import Hints, LevelName, Optimized, optimize_memory
+from lowtide.frameworks.tensorflow.grappler import Hints, LevelName, LevelPlan, optimize_memory
 
 MEBIBYTE = 2**20
 HALF = MEBIBYTE // 2
@@ -34,7 +34,7 @@ def _graph(
     return builder.build()
 
 
-def _swaps(done: Optimized) -> list[tuple[str, int]]:
+def _swaps(done: LevelPlan) -> list[tuple[str, int]]:
     return [(done.graph.op_names[swap.op], swap.read) for swap in done.swapped]
 
 

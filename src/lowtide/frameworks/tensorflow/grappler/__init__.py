@@ -5,7 +5,7 @@ Recomputed runs and copies run at their place in the plan, since Grappler's trig
 convolution networks.
 """
 
-from lowtide.frameworks.tensorflow.grappler.levels import LEVELS, LevelName, Optimized, optimize_memory
+from lowtide.frameworks.tensorflow.grappler.levels import LEVELS, LevelName, LevelPlan, optimize_memory
 from lowtide.frameworks.tensorflow.grappler.nodes import Hints
 from lowtide.frameworks.tensorflow.grappler.pressure import estimated_pressure, virtual_order
 from lowtide.frameworks.tensorflow.grappler.recompute import DEFAULT_SCOPE
@@ -15,7 +15,7 @@ __all__ = [
     "LEVELS",
     "Hints",
     "LevelName",
-    "Optimized",
+    "LevelPlan",
     "estimated_pressure",
     "optimize_memory",
     "virtual_order",

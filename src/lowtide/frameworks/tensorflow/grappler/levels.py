@@ -39,7 +39,7 @@ MOST_ROUNDS = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimized:
+class LevelPlan:
     """The result of a level; ops by name."""
 
     graph: Graph
@@ -64,7 +64,7 @@ def optimize_memory(
     scope: str = DEFAULT_SCOPE,
     cheap_kinds: Collection[str] = CHEAP_KINDS_TODAY,
     bytes_per_second: float = PCIE_BYTES_PER_SECOND,
-) -> Optimized:
+) -> LevelPlan:
     """Run a level of Grappler's memory optimizer on the first memory space; swaps use the second.
 
     Levels: no; default (scheduling and swapping); manual (hints only); swapping; recomputation; scheduling; heuristics
@@ -107,7 +107,7 @@ def optimize_memory(
             break
         swaps += new
     verify(graph, plan, check_capacity=False)
-    return Optimized(
+    return LevelPlan(
         graph=graph,
         plan=replace(plan, peak_bytes=simulate(graph, plan).peak_bytes),
         recomputed=tuple(graph.op_names[op] for group in groups for op in group.ops),
