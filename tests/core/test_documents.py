@@ -73,7 +73,7 @@ def test_whatever_the_bytes_nothing_outside_them_is_read(content: bytes) -> None
 def test_a_repeated_key_is_named_whatever_the_document(tmp_path: Path) -> None:
     path = tmp_path / "twice.json"
     path.write_text('{"a": {"x": 1, "y": 2, "\\u0078": 3}}')
-    with pytest.raises(MalformedInputError, match=r"no table: key '\\\\u0078' stands twice in one object"):
+    with pytest.raises(MalformedInputError, match=r"no table: key '\\\\u0078' occurs twice in one object"):
         read_document(path, dict[str, dict[str, int]], "no table")
 
 

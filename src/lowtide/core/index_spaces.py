@@ -1,6 +1,6 @@
-"""What an integer counts: a name for every kind of position, so that a signature says which one it takes.
+"""Names for integer positions, so that a signature shows which kind of position it takes.
 
-All of them are plain ints that count from 0; a type checker does not tell them apart, a reader does.
+All are plain ints counted from 0; a type checker does not distinguish them.
 """
 
 from typing import TypeAlias
@@ -12,10 +12,10 @@ BufferId: TypeAlias = int
 SpaceId: TypeAlias = int
 """A memory space of a graph: its position in `Graph.spaces`."""
 StepIndex: TypeAlias = int
-"""A step of a plan: its position among the plan's steps; -1 where something holds before the first step."""
+"""A step of a plan: its position among the steps, or -1 for the time before the first step."""
 Place: TypeAlias = int
 """A position in an order of ops."""
 Moment: TypeAlias = int
-"""An instant of a base order: 2i lies right before what runs again for the op at place i, 2i + 1 is its first run."""
+"""An instant of a base order: 2i is just before the ops recomputed for place i, 2i + 1 is the first run at place i."""
 Section: TypeAlias = int
-"""An interval of time in which nothing that is packed starts or ends; sections are numbered over time."""
+"""A time interval in which no packed item starts or ends; sections are numbered over time."""

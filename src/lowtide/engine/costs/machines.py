@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from lowtide.core.errors import UsageError
-from lowtide.core.suggestions import unknown
+from lowtide.core.errors import UsageError, unknown
 from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine
 
 

@@ -7,8 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.core.errors import UsageError
-from lowtide.core.suggestions import unknown
+from lowtide.core.errors import UsageError, unknown
 from lowtide.engine.costs.estimates import arithmetic_seconds, eager_seconds, fused_seconds
 from lowtide.engine.costs.file_format import read_costs_file
 from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine

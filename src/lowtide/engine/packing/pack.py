@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from lowtide.core.effort import DEFAULT_EFFORT, PACKING_EFFORTS, EffortName, PackingEffort, check_effort
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import UsageError, unknown
 from lowtide.core.progress import Report, silent
-from lowtide.core.suggestions import unknown
 from lowtide.engine.packing.buffers import Buffers
 from lowtide.engine.packing.conflict import Conflict, find_conflict
 from lowtide.engine.packing.contradictions import refuse_contradictions

@@ -3,8 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from lowtide.core.errors import MissingExtraError, UsageError, one_line
-from lowtide.core.suggestions import unknown
+from lowtide.core.errors import MissingExtraError, UsageError, one_line, unknown
 from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over_time, runs_per_column
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan

@@ -6,8 +6,7 @@ from itertools import groupby
 
 import numpy as np
 
-from lowtide.core.errors import UsageError
-from lowtide.core.suggestions import unknown
+from lowtide.core.errors import UsageError, unknown
 from lowtide.frameworks.caffe2.sharing.blob_ranges import BlobRange, settled
 from lowtide.frameworks.caffe2.sharing.slot_arrays import Intervals
 from lowtide.frameworks.caffe2.sharing.slot_search import FoundSlots, search
