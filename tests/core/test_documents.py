@@ -88,7 +88,7 @@ def test_what_is_no_document_is_malformed(tmp_path: Path, content: bytes) -> Non
 def test_a_document_of_another_kind_is_named_as_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "some.json"
     path.write_text('{"lowtide_plan": 1, "steps": []}')
-    with pytest.raises(MalformedInputError, match=r"no valid graph file: it is a plan file; check the order"):
+    with pytest.raises(MalformedInputError, match=r"not a valid graph file: it is a plan file; check the order"):
         read_graph_file(path)
 
 

@@ -22,8 +22,9 @@ PIECE = 2**13
 def read_document(path: Path, kind: type[Record], refusal: str) -> Record:
     """Return the JSON document in a file, gzipped or not, as a record of type `kind`. O(bytes).
 
-    `refusal` starts the error messages, such as "no valid plan file". Raises MalformedInputError if the document does
-    not match `kind` or repeats a key in one object, and InputError if the file is unreadable or has too many values.
+    `refusal` starts the error messages, such as "not a valid plan file". Raises MalformedInputError if the document
+    does not match `kind` or repeats a key in one object, and InputError if the file is unreadable or has too many
+    values.
     """
     content = _read_limited(path)
     try:

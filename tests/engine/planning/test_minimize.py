@@ -182,7 +182,7 @@ def test_inputs_and_outputs_and_persistent_buffers_are_named_when_they_alone_are
     assert inputs.status == weights.status == "infeasible"
     assert inputs.shortfall == (
         "inputs and outputs alone need 50 B in device, 30 B more than the 20 B that the budget leaves beside "
-        "persistent buffers (no order of the program as it stands can do with less); the least reached is 50 B, "
+        "persistent buffers (no order of the unmodified program needs less); the least reached is 50 B, "
         "100.00% of the untouched peak"
     )
     assert weights.shortfall == (
@@ -204,7 +204,7 @@ def test_a_capacity_acts_as_a_budget_and_the_tighter_one_is_named() -> None:
     assert (too_small.status, too_small.shortfall) == (
         "infeasible",
         "inputs and outputs alone need 100 B in sram, 1 B more than the 99 B that its capacity leaves beside "
-        "persistent buffers (no order of the program as it stands can do with less); the least reached is 100 B, "
+        "persistent buffers (no order of the unmodified program needs less); the least reached is 100 B, "
         "100.00% of the untouched peak",
     )
     assert "the budget" in str(minimize(chain(99), budget=98).shortfall)

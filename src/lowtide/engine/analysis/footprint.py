@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lowtide.core.index_spaces import StepIndex
 from lowtide.engine.analysis.live_ranges import LiveRanges, live_ranges
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.transient import transient_bytes
+from lowtide.engine.graph.execution import transient_bytes
 from lowtide.engine.plan import Plan, StepKind
 
 _KnownPeaks = dict[tuple[int, int], dict[str, int]]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lowtide import _native
 from lowtide.engine.analysis.footprint import callee_peaks
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.transient import transient_bytes
+from lowtide.engine.graph.execution import transient_bytes
 from lowtide.engine.plan import Plan
 
 Order = NDArray[np.int32]

@@ -36,7 +36,7 @@ def read_costs_file(path: str | Path, graph: Graph) -> Prices:
     cannot be read.
     """
     path = Path(path)
-    record = read_document(path, CostsRecord, "no valid costs file")
+    record = read_document(path, CostsRecord, "not a valid costs file")
     for name in record.callees:
         if name not in graph.subgraphs:
             raise MalformedInputError(f"{path}: prices callee {name!r}, which graph {graph.name!r} does not have")

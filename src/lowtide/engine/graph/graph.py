@@ -1,26 +1,68 @@
-"""The graph: an immutable program over buffers, stored in flat arrays."""
+"""The graph: an immutable program over buffers, stored in flat arrays; its memory spaces and lifetime classes."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import BufferId, SpaceId
-from lowtide.engine.graph.lifetime import Lifetime
 from lowtide.engine.graph.op import OpColumns
 from lowtide.engine.graph.rows import Ids
-from lowtide.engine.graph.space import Space
 from lowtide.engine.graph.structure import Structure, derive_structure
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """A memory space, such as device memory, host memory or an SRAM bank."""
+
+    name: str
+    capacity_bytes: int | None = None
+    """None means unlimited."""
+    alignment: int = 1
+    """Every address in this space is a multiple of this many bytes."""
+    bandwidth_bytes_per_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Speed of copies to other spaces, by name of the other space."""
+
+
+class Lifetime(IntEnum):
+    """The lifetime class of a buffer, independent of the order. Native kernels use the same numbers."""
+
+    PERSISTENT = 0
+    """Exists before, during and after the program, such as weights and optimizer state. Not part of the peak."""
+    INPUT = 1
+    """Exists from the start to the end: the caller owns it."""
+    DONATED = 2
+    """Exists from the start and is freed after its last use: the caller gave it up."""
+    INTERMEDIATE = 3
+    """Allocated by its first writer, freed after its last use."""
+    OUTPUT = 4
+    """Allocated by its first writer, exists to the end."""
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the buffer exists throughout and is not part of the peak."""
+        return self is Lifetime.PERSISTENT
+
+    @property
+    def exists_at_start(self) -> bool:
+        """Whether the buffer exists before the first op runs."""
+        return self <= Lifetime.DONATED
+
+    @property
+    def freeable(self) -> bool:
+        """Whether a plan may free the buffer after its last use."""
+        return self in (Lifetime.DONATED, Lifetime.INTERMEDIATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """One buffer, as people look at it."""
+    """One buffer of a graph as an object."""
 
     id: BufferId
     name: str
@@ -31,10 +73,10 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Graph(OpColumns):
-    """A program: ops in a valid order, the buffers they touch, the memory spaces those live in.
+    """A program: ops in a valid order, the buffers they touch, and the memory spaces of the buffers.
 
-    Ids are positions. Every array is read-only and has one entry per buffer or per op; `Rows` hold one list per op.
-    Build one with `GraphBuilder`, which checks it; views are contracted to their base buffer before they get here.
+    Ids are positions. Every array is read-only and has one entry per buffer or per op; `Rows` have one list per op.
+    Build a graph with `GraphBuilder`, which checks it. A view is part of its base buffer.
     """
 
     name: str
@@ -47,9 +89,9 @@ class Graph(OpColumns):
     buffer_spaces: NDArray[np.int16]
     """Position in `spaces` of every buffer."""
     subgraphs: Mapping[str, "Graph"] = field(default_factory=dict[str, "Graph"])
-    """Graphs that ops call, by name; a subgraph finds its own callees here too."""
+    """Graphs that ops call, by name. Callees of these graphs are included."""
     unmodeled: tuple[str, ...] = ()
-    """What the reader could not model, one sentence each."""
+    """Parts of the program that the reader could not model, one sentence each."""
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -72,32 +114,32 @@ class Graph(OpColumns):
 
     @cached_property
     def persistent(self) -> Mask:
-        """Per buffer, whether it is persistent: no peak counts it."""
+        """Mask of the persistent buffers, which are not part of any peak."""
         return self._in_classes(lambda lifetime: lifetime.persistent)
 
     @cached_property
     def exists_at_start(self) -> Mask:
-        """Per buffer, whether it is there before the first op runs."""
+        """Mask of the buffers that exist before the first op runs."""
         return self._in_classes(lambda lifetime: lifetime.exists_at_start)
 
     @cached_property
     def exists_at_end(self) -> Mask:
-        """Per buffer, whether every plan must leave it there after the last op."""
+        """Mask of the buffers that must exist after the last op."""
         return self._in_classes(lambda lifetime: not lifetime.freeable)
 
     @cached_property
     def counted_at_start(self) -> Mask:
-        """Per buffer, whether the peak counts it before the first op runs."""
+        """Mask of the buffers that exist before the first op and are part of the peak."""
         return self._in_classes(lambda lifetime: lifetime.exists_at_start and not lifetime.persistent)
 
     @cached_property
     def counted_at_end(self) -> Mask:
-        """Per buffer, whether every plan leaves it there after the last op and the peak counts it."""
+        """Mask of the buffers that exist after the last op and are part of the peak."""
         return self._in_classes(lambda lifetime: not lifetime.freeable and not lifetime.persistent)
 
     @cached_property
     def freeable(self) -> Mask:
-        """Per buffer, whether a plan may free it after its last use."""
+        """Mask of the buffers that a plan may free after their last use."""
         return self._in_classes(lambda lifetime: lifetime.freeable)
 
     def _in_classes(self, chosen: Callable[[Lifetime], bool]) -> Mask:
@@ -107,17 +149,17 @@ class Graph(OpColumns):
 
     @cached_property
     def called(self) -> tuple[str, ...]:
-        """Names of the graphs that ops call, in the order of the first call; what those call is not among them."""
+        """Names of the graphs that ops of this graph call directly, in order of the first call."""
         return tuple(dict.fromkeys(name for names in self.callees for name in names))
 
     @cached_property
     def structure(self) -> Structure:
-        """Dependencies between ops and the users of every buffer, derived once."""
+        """Dependences between ops and the users of every buffer, computed once."""
         return derive_structure(self.lifetimes, self.reads, self.writes, self.mutates, self.after, self.ordered)
 
     @cached_property
     def scratch_spaces(self) -> Ids:
-        """Memory space of every op's scratch: the one its device names, else the first."""
+        """Memory space of every op's scratch: the space named like its device, else the first space."""
         by_name = {space.name: position for position, space in enumerate(self.spaces)}
         return np.fromiter(
             (0 if device is None else by_name.get(device, 0) for device in self.devices), np.int32, self.n_ops
@@ -125,15 +167,15 @@ class Graph(OpColumns):
 
     @cached_property
     def call_depth(self) -> int:
-        """How deep calls nest: 1 where no op calls a graph."""
+        """Depth of nested calls: 1 if no op calls a graph."""
         return 1 + max((self.subgraphs[name].call_depth for name in self.called), default=0)
 
     @cached_property
     def most_bytes(self) -> int:
-        """Bytes that no plan can exceed, a loose bound.
+        """A loose upper bound on the bytes of any plan.
 
-        It is every buffer twice, since a rerun writes beside the old copy, plus the most that an op's scratch and
-        callees take.
+        It counts every buffer twice, since a recomputed run allocates while the old copy exists, and adds the largest
+        scratch and callees of an op.
         """
         transient = int(self.scratch.max(initial=0))
         for op, names in enumerate(self.callees):
@@ -144,7 +186,7 @@ class Graph(OpColumns):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over everything a plan depends on, as hex; the graph's own name and remarks are left out."""
+        """SHA-256 in hex of all data that a plan depends on. Its own name, notes and sources are excluded."""
         digest = hashlib.sha256(b"lowtide graph 1\n")
         for space in self.spaces:
             links = sorted((other, float(speed)) for other, speed in space.bandwidth_bytes_per_s.items())
@@ -178,11 +220,11 @@ class Graph(OpColumns):
         )
 
     def persistent_bytes(self) -> dict[str, int]:
-        """Bytes of persistent buffers, by memory space name."""
+        """Return the bytes of persistent buffers by memory space name."""
         return self.bytes_by_space(self.persistent)
 
     def bytes_by_space(self, chosen: Mask) -> dict[str, int]:
-        """Bytes of the chosen buffers (a mask over all), by memory space name."""
+        """Return the bytes of the buffers in a mask by memory space name."""
         return {
             space.name: int(self.sizes[chosen & (self.buffer_spaces == position)].sum())
             for position, space in enumerate(self.spaces)

@@ -1,4 +1,4 @@
-"""What follows from the program order: dependencies, producers and users."""
+"""Dependences between ops, producers and users of buffers, derived from the program order."""
 
 from dataclasses import dataclass
 
@@ -12,25 +12,25 @@ from lowtide.engine.graph.rows import Ids, Rows
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Structure:
-    """What follows from a graph's program order; every list is ascending and without repeats."""
+    """The structure of a program. Every list is ascending and without repeats."""
 
     allocates: Rows
-    """Per op, the buffers it writes first."""
+    """Per op, the buffers of which it is the first writer."""
     touches: Rows
-    """Per op, the buffers it needs resident beforehand: read, mutated or written again."""
+    """Per op, the buffers that must be resident before it runs: read, mutated or written again."""
     predecessors: Rows
-    """Per op, the ops that must run before it: data, anti-dependence, control and effect order."""
+    """Per op, the ops that must run before it: data and anti-dependences, control edges, order of effects."""
     successors: Rows
     """Per op, the ops that must run after it."""
     users: Rows
-    """Per buffer, the ops that touch it, its allocator not among them."""
+    """Per buffer, the ops that touch it, except its allocator."""
     producers: Ids
     """Per buffer, the op that allocates it, or -1."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBeforeWriteError(Exception):
-    """An op touches a buffer that nothing has written yet."""
+    """An op touches a buffer that no op has written yet."""
 
     op: OpId
     buffer: BufferId
@@ -44,10 +44,10 @@ def derive_structure(
     after: Rows,
     ordered: NDArray[np.bool_],
 ) -> Structure:
-    """Derive the structure of a program in O(n + e).
+    """Return the structure of a program. O(n + e); raises ReadBeforeWriteError.
 
-    A reader waits for the last writer before it; a writer of an existing buffer waits for the last writer and for all
-    readers since (anti-dependence); ordered ops wait for one another. Raises ReadBeforeWriteError.
+    A reader depends on the last writer. A writer of an existing buffer depends on the last writer and on all readers
+    since (anti-dependence). Ordered ops depend on one another.
     """
     derived = _native.derive_structure(
         lifetimes,

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from lowtide.engine.analysis.problem import Order
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.reruns import may_run_twice
+from lowtide.engine.graph.execution import may_run_twice
 
 
 def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.engine.search.fit import find_fit
 from lowtide.engine.search.moves import bring_nearer
 from lowtide.engine.search.solve import Solution

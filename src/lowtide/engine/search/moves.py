@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 
 
 def moved_ops(order: Order, given: Order) -> list[int]:

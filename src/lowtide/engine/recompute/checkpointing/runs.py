@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import BufferId, OpId, Place
 from lowtide.engine.graph import Graph, Lifetime
-from lowtide.engine.graph.reruns import may_run_twice
+from lowtide.engine.graph.execution import may_run_twice
 from lowtide.engine.plan import Free, Plan, Run, Step
 
 

@@ -11,7 +11,7 @@ from lowtide.engine.analysis import Problem
 from lowtide.engine.analysis.live_ranges import live_ranges
 from lowtide.engine.analysis.storage_blocks import storage_blocks
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.frameworks.caffe2.sharing.slot_arrays import Intervals
 from lowtide.frameworks.caffe2.sharing.slot_search import search
 from lowtide.frameworks.caffe2.sharing.slots import WORK_LIMIT
