@@ -283,7 +283,7 @@ def test_an_address_beyond_all_memory_is_refused() -> None:
     graph = _pair_graph()
     plan = claim(graph, Plan.baseline(graph))
     rows = (replace(plan.addresses[0], offset=2**63), *plan.addresses[1:])
-    with pytest.raises(VerificationError, match="is out of range|ends above"):
+    with pytest.raises(VerificationError, match="is out of range"):
         verify(graph, replace(plan, addresses=rows, arena_bytes={}))
 
 

@@ -147,7 +147,10 @@ def test_a_budget_below_the_bound_is_infeasible_with_the_op_and_the_missing_byte
         assert (result.status, result.plan.status) == ("infeasible", "infeasible")
         assert result.peak_bytes == {"device": 1211}
         assert result.shortfall is not None
-        assert "op's own, is at least 1,211 B in device, 1 B more than the 1,210 B that the budget" in result.shortfall
+        assert (
+            "other live tensors need at least 1,211 B in device, 1 B more than the 1,210 B that the budget"
+            in result.shortfall
+        )
         assert (
             "; live then: big1 (1,100 B), small1 (101 B), x (10 B); the least reached is 1,211 B, 55.05%"
             in result.shortfall

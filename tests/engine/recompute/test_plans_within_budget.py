@@ -79,7 +79,7 @@ def test_what_must_not_run_twice_makes_a_budget_infeasible_and_is_named() -> Non
     result = plan_within_budget(problem, problem.given_order(), untouched - 1)
     assert result.status == "infeasible"
     assert result.shortfall is not None
-    assert "what must be held while op" in result.shortfall
+    assert "and other live tensors need at least" in result.shortfall
     assert "live then: f x 12 (96 B)" in result.shortfall
 
 

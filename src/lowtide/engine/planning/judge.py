@@ -5,10 +5,8 @@ from dataclasses import replace
 from lowtide.core.progress import Report
 from lowtide.core.techniques import NEED_BUDGET
 from lowtide.core.units import ByteUnit
-from lowtide.engine.analysis.bound_holders import bound_holders
 from lowtide.engine.analysis.folding import named_largest
-from lowtide.engine.analysis.lower_bounds import LowerBound, lower_bounds
-from lowtide.engine.analysis.own_bytes import what_needs
+from lowtide.engine.analysis.lower_bounds import LowerBound, bound_holders, describe_need, lower_bounds
 from lowtide.engine.plan import Status
 from lowtide.engine.planning.claims import claims_of_peaks
 from lowtide.engine.planning.draft import Draft, stage
@@ -70,7 +68,7 @@ def _verdict(draft: Draft) -> tuple[Status, str | None]:
                 needed, who = bound.peak_bytes, "inputs and outputs alone need"
             else:
                 needed = cuts[space]
-                who = what_needs(graph, bound.op, place, needed)
+                who = describe_need(graph, bound.op, place, needed)
                 forced = [holder for holder in bound_holders(problem, bounds) if holder.space == space]
                 names = f"; live then: {named_largest(forced, unit)}" if forced else ""
             reason = (

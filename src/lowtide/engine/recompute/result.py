@@ -5,9 +5,8 @@ from typing import Literal
 
 from lowtide.core.index_spaces import Place
 from lowtide.core.units import ByteUnit
-from lowtide.engine.analysis.bound_holders import BoundHolder, holder_of
 from lowtide.engine.analysis.folding import named_largest
-from lowtide.engine.analysis.own_bytes import what_needs
+from lowtide.engine.analysis.lower_bounds import BoundHolder, describe_need, holder_of
 from lowtide.engine.plan import Plan
 from lowtide.engine.recompute.floor import Floor
 from lowtide.engine.recompute.gathering import least_to_gather
@@ -93,7 +92,7 @@ def explain_shortfall(program: Program, floor: Floor, budget: int, least_peak: i
     if floor.op is None:
         who = "inputs or outputs alone need"
     else:
-        who = what_needs(graph, floor.op, program.space, floor.peak_bytes)
+        who = describe_need(graph, floor.op, program.space, floor.peak_bytes)
     held = [
         replace(holder_of(graph, where, buffer), size_bytes=int(program.counted_sizes[buffer]))
         for buffer in floor.buffers

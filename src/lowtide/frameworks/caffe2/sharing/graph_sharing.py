@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from lowtide.core.errors import UsageError, VerificationError
 from lowtide.engine.analysis import Problem
-from lowtide.engine.analysis.live_ranges import live_ranges
-from lowtide.engine.analysis.storage_blocks import storage_blocks
+from lowtide.engine.analysis.live_ranges import live_ranges, storage_blocks
 from lowtide.engine.graph import Graph
 from lowtide.engine.graph.execution import is_valid_order
 from lowtide.frameworks.caffe2.sharing.slot_arrays import Intervals
