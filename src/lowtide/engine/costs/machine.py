@@ -1,41 +1,42 @@
-"""The machine that prices are estimated for."""
+"""Machines that costs are estimated for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import UsageError, unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A roofline: an op takes its start plus the larger of its memory traffic and its arithmetic.
+    """A roofline model: an op takes its start plus the larger of memory traffic and arithmetic.
 
-    Raises UsageError for a figure that is not positive.
+    Raises UsageError if a figure is not positive.
     """
 
     bytes_per_second: float
     flops_per_second: float
     start_seconds: float
-    """What starting one op takes, however small it is."""
+    """Time to start an op."""
     link_bytes_per_second: float = 1.25e9
-    """What every device sends to the others of its node, all of them at once."""
+    """Total bandwidth of a device to other devices of its node."""
     network_bytes_per_second: float = 1.25e9
-    """What every device sends to other nodes, all of them at once."""
+    """Total bandwidth of a device to other nodes."""
     devices_per_node: int = 1
 
     def __post_init__(self) -> None:
         for entry in fields(self):
             value = getattr(self, entry.name)
             if not 0 < value < float("inf"):
-                raise UsageError(f"a machine with {entry.name} {value} prices nothing; give a positive number")
+                raise UsageError(f"machine with {entry.name} {value}; give a positive number")
 
     def seconds(self, traffic_bytes: float, flops: float) -> float:
-        """Return how long an op takes that moves so many bytes and does so many floating-point operations."""
+        """Return the time of an op."""
         return self.start_seconds + max(traffic_bytes / self.bytes_per_second, flops / self.flops_per_second)
 
     def collective_seconds(self, sent_bytes: float, rank_span: int) -> float:
-        """Return how long a collective takes in which every rank sends so many bytes to others of a group.
+        """Return the time of a collective in which every rank sends `sent_bytes`.
 
-        The group has `rank_span` ranks from its first to its last: more than a node has cross the network.
+        It uses the network if `rank_span` consecutive ranks exceed a node.
         """
         within = rank_span <= self.devices_per_node
         speed = self.link_bytes_per_second if within else self.network_bytes_per_second
@@ -43,5 +44,36 @@ class Machine:
 
 
 PLAIN_MACHINE = Machine(bytes_per_second=1e10, flops_per_second=1e11, start_seconds=2e-6)
-"""A plain machine of 100 GFLOP/s and 10 GB/s, on a network of 10 Gbit/s. Plans depend only on ratios: ten operations a
-byte are common."""
+"""100 GFLOP/s, 10 GB/s and a network of 10 Gbit/s. Plans depend only on ratios; ten operations per byte are typical."""
+
+
+def _accelerator(teraflops: float, terabytes: float, link_gigabytes: float, network_gigabytes: float) -> Machine:
+    """Return one of eight devices of a node, with dense bfloat16 FLOPs."""
+    return Machine(
+        bytes_per_second=terabytes * 1e12,
+        flops_per_second=teraflops * 1e12,
+        start_seconds=3e-6,
+        link_bytes_per_second=link_gigabytes * 1e9,
+        network_bytes_per_second=network_gigabytes * 1e9,
+        devices_per_node=8,
+    )
+
+
+MACHINES: Mapping[str, Machine] = {
+    "plain": PLAIN_MACHINE,
+    "laptop-cpu": Machine(bytes_per_second=8e10, flops_per_second=1e12, start_seconds=2e-6),
+    "a100": _accelerator(312, 2.039, 300, 25),
+    "h100": _accelerator(989.4, 3.35, 450, 50),
+    "h200": _accelerator(989.4, 4.8, 450, 50),
+    "b200": _accelerator(2250, 8, 900, 50),
+    "mi300x": _accelerator(1307.4, 5.3, 448, 50),
+}
+"""Peak figures of the makers: accelerators on boards of eight, each with a network adapter of 200 (a100) or 400 Gbit/s,
+and a laptop with eight cores of 32 single-precision operations per cycle and two channels of DDR5."""
+
+
+def machine_named(name: str) -> Machine:
+    """Return a machine by name; raises UsageError for an unknown name."""
+    if name not in MACHINES:
+        raise UsageError(unknown("machine", name, MACHINES))
+    return MACHINES[name]
