@@ -1,5 +1,1 @@
-"""Errors, units, files, settings and other basics that every other room uses.
-
-These modules import nothing from other rooms. Effort levels and technique names belong here because searches, packing
-and planning all need them.
-"""
+"""Errors, units, files, effort levels and other basics that every other room uses."""

@@ -1,4 +1,4 @@
-"""Pausing Python's cyclic garbage collector while millions of objects without cycles are created."""
+"""Pausing Python's cyclic garbage collector."""
 
 import gc
 from collections.abc import Generator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collection() -> Generator[None]:
-    """Pause the collector, which would scan all live objects again and again. Also works as a decorator.
+    """Pause the collector while millions of objects are created. Also works as a decorator.
 
     Only the outermost of nested pauses has an effect.
     """

@@ -1,4 +1,4 @@
-"""Reading and writing JSON documents: graph, plan, costs and proof files, checked against their record types."""
+"""Reading and writing JSON documents: graph, plan, costs and proof files."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,17 +14,16 @@ from lowtide.core.files import read_blocks
 
 Record = TypeVar("Record")
 MOST_VALUES = 2**25
-"""The most values allowed in a document: about two million ops. Guards against small gzip files of huge content."""
+"""The most values allowed in a document: about two million ops."""
 PIECE = 2**13
-"""How many records of a long list exist at once during reading and writing."""
+"""Records of a long list that are read or written at once."""
 
 
 def read_document(path: Path, kind: type[Record], refusal: str) -> Record:
-    """Return the JSON document in a file, gzipped or not, as a record of type `kind`. O(bytes).
+    """Return the JSON document in a file as a record of type `kind`. O(bytes).
 
-    `refusal` starts the error messages, such as "not a valid plan file". Raises MalformedInputError if the document
-    does not match `kind` or repeats a key in one object, and InputError if the file is unreadable or has too many
-    values.
+    Raises MalformedInputError, starting with `refusal`, if the document does not match `kind` or repeats a key, and
+    InputError if the file is unreadable or has too many values.
     """
     content = _read_limited(path)
     try:
@@ -41,7 +40,7 @@ def read_document(path: Path, kind: type[Record], refusal: str) -> Record:
 
 
 def document_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield a JSON document in pieces. A value that is an iterator yields the pieces of one long list."""
+    """Yield a JSON document in pieces. An iterator as a value gives a long list."""
     between = b"{"
     for key, value in document.items():
         yield between + msgspec.json.encode(key) + b":"
@@ -66,10 +65,9 @@ def _list_pieces(lists: Iterator[list[Any]]) -> Iterator[bytes]:
 def in_pieces(
     rows: msgspec.Raw, kind: type[list[Record]], path: Path, refusal: str, name: str
 ) -> Iterator[list[Record]]:
-    """Yield a long list of records in pieces of `PIECE`, so that only one piece exists at a time. O(bytes).
+    """Yield a long list of records in pieces. O(bytes).
 
-    `rows` is the undecoded list under key `name` of the document at `path`, and `kind` its type. Raises
-    MalformedInputError if the list does not match the type.
+    `rows` is the undecoded list of type `kind` under key `name`. Raises MalformedInputError if it has another type.
     """
     first = 0
     try:
@@ -82,7 +80,7 @@ def in_pieces(
 
 
 def _with_document_path(message: str, name: str, first: int) -> str:
-    """Return an error message with the position in a piece replaced by the position in the document."""
+    """Return an error message about a piece with the position in the document."""
     if "$" not in message:
         return f"{message} - at `$.{name}`"
     return re.sub(r"\$\[(\d+)\]", lambda place: f"$.{name}[{first + int(place[1])}]", message, count=1)
@@ -91,7 +89,7 @@ def _with_document_path(message: str, name: str, first: int) -> str:
 def _read_limited(path: Path) -> bytearray:
     content, values = bytearray(), 0
     for block in read_blocks(path):
-        values += sum(map(block.count, (b",", b"[", b"{")))  # each precedes a value; those in strings count too
+        values += sum(map(block.count, (b",", b"[", b"{")))  # each precedes a value
         if values > MOST_VALUES:
             raise InputError(f"{path}: more than {MOST_VALUES} values; larger documents are not supported")
         content += block

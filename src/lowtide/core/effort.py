@@ -1,4 +1,4 @@
-"""Effort levels "fast", "balanced" and "max": work limits of every search.
+"""Effort levels: work limits of every search.
 
 Work is counted, not timed, so that results are the same on every machine.
 """
@@ -22,14 +22,12 @@ def check_effort(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEffort:
-    """Work limits of one search for an order, in flow arcs and ready ops visited: about 10^9 per second."""
+    """Work limits of a search for an order, in flow arcs and ready ops: 10^9 per second."""
 
     cut_work: int
-    """Work for the minimum cuts that bound the peak and for the moves derived from them."""
     fit_work: int
-    """Work for the exact search, summed over all budgets tried."""
+    """For the exact search, over all budgets."""
     fit_ops: int
-    """The largest graph for the exact search, in ops."""
 
 
 SEARCH_EFFORTS: dict[EffortName, SearchEffort] = {
@@ -41,28 +39,28 @@ SEARCH_EFFORTS: dict[EffortName, SearchEffort] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecomputeEffort:
-    """Work limits of planning for one budget with recomputation or offload."""
+    """Work limits of recomputation or offload for one budget."""
 
     play_work: int
-    """Accesses simulated for plans of drops: about 10^8 per second. More are allowed while no plan fits."""
+    """Accesses simulated for plans of drops: 10^8 per second, more while no plan fits."""
     state_work: int
-    """Successors and frees tried by the exact search over all runs of small graphs: about 10^6 per second."""
+    """Steps tried by the exact search over runs: 10^6 per second."""
     run_work: int
-    """Accesses simulated and arcs visited for plans of runs: about 3 * 10^8 per second.
+    """Accesses and arcs visited for plans of runs: 3 * 10^8 per second.
 
-    Spent once if plans of drops are far from their bound, and once more if the solver leaves a gap."""
+    Spent if plans of drops are far from their bound, and again if the solver leaves a gap."""
     solver_work: int
-    """Work of the solver over all its calls, as in `recompute.solver.Solved`: about 700,000 per second."""
+    """As in `recompute.solver.Solved`: 700,000 per second."""
     rounds: int
-    """Calls of the solver, each with memory constraints at more places than the previous one."""
+    """Calls of the solver."""
     relative_gap: float
-    """The search ends when the extra cost is within this share of its bound."""
+    """The search ends when the extra cost is this close to its bound."""
     near_gap: float | None
-    """Within this share of the bound, less work is done: the solver gets only the last base order and half of its work,
-    and more expensive orders are skipped. None: always do all work."""
+    """If this close, the solver gets half of its work for the last base order, and more expensive orders are skipped.
+    """
 
     def part(self, parts: int) -> "RecomputeEffort":
-        """Return the limits of one of `parts` searches that share all work except the solver's."""
+        """Return the limits of one of `parts` searches, with the full solver work."""
         played, states, runs = (work // parts for work in (self.play_work, self.state_work, self.run_work))
         return replace(self, play_work=played, state_work=states, run_work=runs)
 
@@ -100,14 +98,13 @@ RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackingEffort:
-    """Work limits of one packing, in items visited: about 10^9 per second."""
+    """Work limits of one packing, in items: 10^9 per second."""
 
     priority_work: int
-    """Work for the penalty loop, per part."""
+    """For the penalty loop, per part."""
     exact_work: int
-    """Work for both exact searches, per part, summed over all heights tried."""
+    """For both exact searches, per part."""
     exact_items: int
-    """The largest part for the exact searches, in items."""
 
 
 PACKING_EFFORTS: dict[EffortName, PackingEffort] = {

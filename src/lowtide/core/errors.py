@@ -1,20 +1,20 @@
 """The exceptions of lowtide and helpers for their messages.
 
     LowtideError                 base of all errors that lowtide raises on purpose
-    ├── UsageError               a wrong call: unknown scheduler, bad unit, contradicting options
-    │   └── WriteError           a result cannot be written to its path
-    ├── InputError               the input is unsupported or malformed
+    ├── UsageError               a wrong call: unknown name, bad unit, contradicting options
+    │   └── WriteError           a result cannot be written
+    ├── InputError               unsupported or malformed input
     │   ├── MalformedInputError  a file or object violates its format
     │   ├── GraphError           an invalid graph: a cycle, a dangling reference, a bad size
     │   └── UnsupportedError     valid input that lowtide cannot handle
     │       └── MissingExtraError    an optional dependency cannot be imported (also an ImportError)
     ├── PlanError                a plan or proof is wrong for its graph
     │   ├── FingerprintError     the plan was made for another graph
-    │   ├── VerificationError    a step of the plan violates a rule of execution
-    │   └── ProofError           a proof does not show the bound it claims
+    │   ├── VerificationError    a step violates a rule of execution
+    │   └── ProofError           a proof does not show its bound
     └── RewriteError             lowtide broke a program while rewriting it: a bug to report
 
-Every message is one line: what happened, where, and how to fix it.
+Every message is one line: the problem, the place, and the remedy.
 """
 
 import re
@@ -23,18 +23,18 @@ from difflib import get_close_matches
 
 _LONGEST_MESSAGE = 4000
 _QUOTED = re.compile(r"""(?<!\w)(['"`])(.*?)\1(?!\w)""", re.DOTALL)
-"""Quoted text, such as a name. An apostrophe does not open a quotation."""
+"""A quoted name. An apostrophe does not open a quotation."""
 _LONGEST_NAME = 200
 
 
 class LowtideError(Exception):
-    """Base of all errors that lowtide raises on purpose."""
+    """Base of all errors of lowtide."""
 
     exit_code: int = 1
-    """Exit code of the command line after this error."""
+    """Exit code of the command line."""
 
     def __init__(self, message: str) -> None:
-        """Store the message as one printable line of bounded length. Long quoted names are cut in the middle."""
+        """Store the message as one printable line of bounded length."""
         message = _QUOTED.sub(lambda name: _cut(name[0], _LONGEST_NAME), _cut(message, _LONGEST_MESSAGE))
         super().__init__("".join(letter if letter.isprintable() else " " for letter in message))
 
@@ -44,12 +44,12 @@ def _cut(text: str, most: int) -> str:
 
 
 def one_line(error: BaseException, most: int = 300) -> str:
-    """Return the text of any exception as one non-empty line of at most `most` characters."""
+    """Return the text of an exception as one non-empty line."""
     return " ".join(str(error).split())[:most] or "no message"
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """Return the message for an unknown name of some kind: the closest known name, if any, and all known names."""
+    """Return the message for an unknown name, with the closest known name and all others."""
     names = list(known)
     near = get_close_matches(str(name).lower(), names, n=1)
     meant = f"; did you mean {near[0]!r}?" if near else ";"
@@ -57,13 +57,13 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 
 
 class UsageError(LowtideError):
-    """The call is wrong, independent of the input."""
+    """The call is wrong."""
 
     exit_code = 2
 
 
 class WriteError(UsageError):
-    """A result cannot be written to its path."""
+    """A result cannot be written."""
 
     exit_code = 4
 
@@ -83,14 +83,14 @@ class GraphError(InputError):
 
 
 class UnsupportedError(InputError):
-    """The input is valid, but lowtide cannot handle it."""
+    """Valid input that lowtide cannot handle."""
 
 
 class MissingExtraError(UnsupportedError, ImportError):
-    """An optional dependency of lowtide, installed by an extra, cannot be imported."""
+    """An optional dependency cannot be imported."""
 
     def __init__(self, extra: str, reason: str) -> None:
-        """Build the message from the name of the extra and the reason why its packages cannot be imported."""
+        """Build the message from the extra and the reason."""
         super().__init__(
             f"this needs lowtide[{extra}], which cannot be imported ({reason}); "
             f"install it with: pip install 'lowtide[{extra}]'"
@@ -108,11 +108,11 @@ class FingerprintError(PlanError):
 
 
 class VerificationError(PlanError):
-    """A step of a plan violates a rule of execution."""
+    """A step violates a rule of execution."""
 
 
 class ProofError(PlanError):
-    """A proof does not show the bound it claims."""
+    """A proof does not show its bound."""
 
 
 class RewriteError(LowtideError):

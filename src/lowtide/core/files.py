@@ -1,4 +1,4 @@
-"""Reading files up to a size limit, gzipped or not, and writing files atomically."""
+"""Reading files up to a size limit, and writing files atomically."""
 
 import gzip
 import os
@@ -15,28 +15,28 @@ from typing import Any, cast
 from lowtide.core.errors import InputError, MalformedInputError, UsageError, WriteError
 
 MOST_BYTES = 2**30
-"""The largest file that can be read, in decompressed bytes."""
+"""The largest readable file, in decompressed bytes."""
 _BLOCK_BYTES = 2**20
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""Do not block on pipes, and do not convert line ends on Windows."""
+"""Do not block on pipes, and keep line ends on Windows."""
 
 
 def path_of(given: object) -> Path:
-    """Return a user's argument as a path; raises UsageError if it is not a path."""
+    """Return the argument as a path; raises UsageError if it is not a path."""
     if not isinstance(given, str | os.PathLike):
         raise UsageError(f"a {type(given).__name__} is not a path; give the name of a file or folder")
     return Path(os.fsdecode(cast("str | os.PathLike[str]", given)))
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, decompressed if gzipped; raises the errors of `read_blocks`."""
+    """Return the content of a file; see `read_blocks`."""
     return b"".join(read_blocks(path))
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
     """Yield the content of a file in blocks, decompressed if gzipped.
 
-    Raises MalformedInputError for broken gzip data, and InputError for a missing, unreadable or oversized file.
+    Raises MalformedInputError for broken gzip data, InputError for a missing, unreadable or oversized file.
     """
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > MOST_BYTES:
@@ -45,7 +45,7 @@ def read_blocks(path: Path) -> Iterator[bytes]:
 
 
 def read_stdin() -> bytes:
-    """Return all of stdin, decompressed if gzipped; raises the errors of `read_blocks`."""
+    """Return all of stdin; see `read_blocks`."""
     file: Any = sys.stdin.buffer
     return b"".join(_decompressed(file, "stdin"))
 
@@ -67,7 +67,7 @@ def _decompressed(file: BufferedReader, where: Path | str) -> Iterator[bytes]:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading; raises InputError for pipes and devices, which could block forever."""
+    """Open a file for reading; raises InputError for pipes and devices."""
     try:
         handle = os.open(path, _READ)
         if stat.S_ISREG(os.fstat(handle).st_mode):
@@ -79,7 +79,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def check_writable(path: Path) -> None:
-    """Raise UsageError if a path cannot be written: a folder or device, a missing parent folder, no permission."""
+    """Raise UsageError if a path cannot be written."""
     try:
         is_special = not stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
@@ -95,10 +95,9 @@ def check_writable(path: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically: write a temporary file in the same folder, then rename it.
+    """Write a file atomically, gzipped if the name ends in .gz; raises WriteError.
 
-    A name ending in .gz is compressed without a time stamp, so that equal content gives equal files. A symbolic link
-    is kept and its target replaced. Raises WriteError if the path cannot be written.
+    Equal content gives equal files. A symbolic link is kept and its target replaced.
     """
     write_long(path, [content])
 
@@ -109,7 +108,7 @@ def write_long(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a file from pieces, like `write_bytes`, but never compress."""
+    """Write a file from pieces, like `write_bytes`, but uncompressed."""
     try:
         check_writable(path)
     except UsageError as error:

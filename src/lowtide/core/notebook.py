@@ -1,4 +1,4 @@
-"""HTML tables that notebooks show for an object."""
+"""HTML tables for notebooks."""
 
 from collections.abc import Iterable
 from html import escape
@@ -7,6 +7,6 @@ _LEFT = "style='text-align:left'"
 
 
 def html_table(caption: str, rows: Iterable[tuple[str, str]]) -> str:
-    """Return an HTML table with a name and a value in each row. All texts are escaped."""
+    """Return an HTML table of names and values, with all texts escaped."""
     body = "".join(f"<tr><th {_LEFT}>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
     return f"<table><caption {_LEFT}><b>{escape(caption)}</b></caption><tbody>{body}</tbody></table>"

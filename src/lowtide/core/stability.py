@@ -1,7 +1,4 @@
-"""Stability of the public names: "stable" names change only after a warning, "provisional" names with a note.
-
-`docs/stability.md` defines both. Its tables and the marks in the API reference are generated from this module.
-"""
+"""Stability of the public names, as defined in `docs/stability.md`."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -44,7 +41,7 @@ _PROVISIONAL: dict[str, str] = {
 
 
 def stability_of(name: str) -> Stability:
-    """Return the stability of a public name, such as "lowtide.minimize"; raises UsageError for other names.
+    """Return the stability of a public name; raises UsageError for other names.
 
     >>> stability_of("lowtide.minimize"), stability_of("lowtide.jax.suggest_donation")
     ('stable', 'provisional')
@@ -56,7 +53,7 @@ def stability_of(name: str) -> Stability:
 
 
 def public_names() -> Iterator[tuple[str, Stability]]:
-    """Yield every public name, prefixed with its module, and its stability, in order of modules."""
+    """Yield every public name, prefixed with its module, and its stability."""
     for module in _STABLE:
         provisional = _PROVISIONAL.get(module, "").split()
         for name in sorted([*_STABLE[module].split(), *provisional], key=str.lower):

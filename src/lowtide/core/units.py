@@ -26,7 +26,7 @@ _SHARE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", re.ASCII)
 def parse_bytes(text: str | SupportsIndex) -> int:
     """Convert "8 GiB", "512kB" or 1024 to a number of bytes, rounded down.
 
-    Units are B, kB, MB, GB, TB (powers of 1000) and KiB to TiB (powers of 1024). Raises UsageError for anything else.
+    Units are B, kB to TB and KiB to TiB. Raises UsageError for anything else.
     """
     if isinstance(text, SupportsIndex) and not isinstance(text, bool):  # also NumPy integers
         size = index(text)
@@ -42,7 +42,7 @@ def parse_bytes(text: str | SupportsIndex) -> int:
 
 
 def parse_bandwidth(text: object) -> int:
-    """Convert "12 GB/s" or "800MiB/s" to bytes per second; raises UsageError for anything else."""
+    """Convert "12 GB/s" to bytes per second; raises UsageError for anything else."""
     amount, slash, second = text.rpartition("/") if isinstance(text, str) else ("", "", "")
     if not slash or second.strip().lower() != "s":
         raise UsageError(f"cannot read {text!r} as a bandwidth; write it like 12GB/s or 800MiB/s")
@@ -50,7 +50,7 @@ def parse_bandwidth(text: object) -> int:
 
 
 def parse_share(text: str | float) -> float:
-    """Convert "1%" or 0.01 to 0.01; raises UsageError unless it is a share of 0 or more."""
+    """Convert "1%" or 0.01 to 0.01; raises UsageError for anything else."""
     match = _SHARE.fullmatch(str(text))
     if match is None or isinstance(text, bool):
         raise UsageError(f"cannot read {text!r} as a share; write it like 1% or 0.01")
@@ -58,10 +58,10 @@ def parse_share(text: str | float) -> float:
 
 
 class ByteUnit:
-    """The one unit for all figures of a page: MiB if the largest figure reaches one, else bytes."""
+    """One unit for all figures of a page: MiB if any figure reaches one, else bytes."""
 
     def __init__(self, *figures: int | Mapping[str, int]) -> None:
-        """Choose the unit for these figures, which are byte counts or byte counts by memory space."""
+        """Choose the unit for byte counts, also by memory space."""
         counts = (each for figure in figures for each in ((figure,) if isinstance(figure, int) else figure.values()))
         self._in_mebibytes = max(map(abs, counts), default=0) >= 2**20
 
@@ -74,17 +74,17 @@ class ByteUnit:
         return f"{count / 2**20:,.1f} MiB"
 
     def by_space(self, figures: Mapping[str, int]) -> str:
-        """Return {space: bytes} as text, without the name of the space if there is only one."""
+        """Return {space: bytes} as text; an only space is not named."""
         if len(figures) == 1:
             return self.write(next(iter(figures.values())))
         return ", ".join(f"{space} {self.write(count)}" for space, count in figures.items())
 
 
 def format_bytes(count: int) -> str:
-    """Return one byte count as text in its own unit: 299.4 MiB, or 2,048 B below 1 MiB."""
+    """Return a byte count as text in its own unit."""
     return ByteUnit(count).write(count)
 
 
 def format_by_space(figures: Mapping[str, int]) -> str:
-    """Return {space: bytes} as text in their own unit, without the name of the space if there is only one."""
+    """Return {space: bytes} as text in their own unit."""
     return ByteUnit(figures).by_space(figures)

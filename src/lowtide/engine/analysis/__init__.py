@@ -1,7 +1,6 @@
 """Analysis of a graph and a plan: memory at every step, lower bounds, tensors alive at the peak.
 
-`live_ranges` is the only walk over the steps of a plan here; the simulator, the holders at the peak and packing use its
-residencies.
+The simulator, the tensors at the peak and packing all use `live_ranges`, the only walk over the steps of a plan.
 """
 
 from lowtide.engine.analysis.footprint import Footprint, simulate

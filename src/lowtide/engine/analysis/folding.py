@@ -1,4 +1,4 @@
-"""Folding of buffers that repeat in every layer into one row: "gelu x 12"."""
+"""Folding of buffers that repeat in every layer: "gelu x 12"."""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ _LAYER = re.compile(r"(?<![^.])\d+(?![^. ])")
 
 
 class Held(Protocol):
-    """A live buffer and the op that made it; see `BoundHolder` for the attributes."""
+    """A live buffer and the op that made it, like `BoundHolder`."""
 
     @property
     def space(self) -> str:
@@ -57,7 +57,7 @@ class Fold(Generic[HeldT]):
     label: str
     holders: tuple[HeldT, ...]
     made_at: str | None
-    """Their place in the user's program, with "*" for the layers, None if unknown."""
+    """Place in the user's program, with "*" for layers."""
 
     @property
     def size_bytes(self) -> int:
@@ -71,12 +71,12 @@ class Fold(Generic[HeldT]):
 
 
 def stem(name: str) -> str:
-    """Return a name without the numbers of layers, or the name if it has only numbers."""
+    """Return a name without numbers, unless it has only numbers."""
     return _NUMBER.sub("", name) or name
 
 
 def fold(holders: Iterable[HeldT]) -> list[Fold[HeldT]]:
-    """Fold buffers of the same class, op kind and source line, in modules with paths that differ only in numbers.
+    """Fold buffers of the same class, op kind and source line, in modules that differ only in numbers.
 
     Without a source line, fold buffers of equal size with names that differ only in numbers. Largest sum first.
     """
@@ -91,7 +91,7 @@ def fold(holders: Iterable[HeldT]) -> list[Fold[HeldT]]:
 
 
 def named_largest(holders: Iterable[HeldT], unit: ByteUnit) -> str:
-    """Return one line with the largest buffers and their bytes, layers folded, and the count of the others."""
+    """Return one line with the largest folds, their bytes, and the count of the others."""
     rows = fold(holders)
     parts = [f"{row.label} ({unit.write(row.size_bytes)})" for row in rows[:_MOST_NAMED]]
     rest = rows[_MOST_NAMED:]

@@ -13,7 +13,7 @@ from lowtide.engine.graph.execution import transient_bytes
 from lowtide.engine.plan import Plan, StepKind
 
 _KnownPeaks = dict[tuple[int, int], dict[str, int]]
-"""Peaks of callees by the identity of their graph and plan."""
+"""Peaks of callees by id of graph and plan."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,8 +22,7 @@ class Footprint:
 
     spaces: tuple[str, ...]
     live: NDArray[np.int64]
-    """Shape (steps + 1, spaces). Row 0 is the time before the first step; row s + 1 is step s with its allocations and
-    scratch, before it frees buffers."""
+    """Shape (steps + 1, spaces). Row 0 is before the first step; row s + 1 is step s before it frees."""
     ranges: LiveRanges
 
     @property
@@ -33,14 +32,14 @@ class Footprint:
 
     @property
     def peak_steps(self) -> dict[str, StepIndex]:
-        """First step that reaches the peak by space name, -1 for the time before the first step."""
+        """First step at the peak by space name, -1 before the first step."""
         return dict(zip(self.spaces, (self.live.argmax(axis=0) - 1).tolist(), strict=True))
 
 
 def simulate(graph: Graph, plan: Plan) -> Footprint:
-    """Return the live bytes at every step of a plan, which must be valid (`verify`). O(steps + e).
+    """Return the live bytes at every step of a valid plan. O(steps + e).
 
-    A callee counts with the peak of its plan, or of its program order if it has no plan.
+    A callee counts with the peak of its plan, else of its program order.
     """
     return _simulate(graph, plan, {})
 
@@ -62,14 +61,13 @@ def _simulate(graph: Graph, plan: Plan, known: _KnownPeaks) -> Footprint:
 def callee_peaks(
     graph: Graph, plans: Mapping[str, Plan], settled: Mapping[str, Mapping[str, int]] | None = None
 ) -> dict[str, Mapping[str, int]]:
-    """Return the peak of every callee: as in `settled`, else of its plan, else of its program order."""
+    """Return the peak of every callee, in `settled` or else of its plan."""
     return _callee_peaks(graph, plans, settled or {}, {})
 
 
 def _callee_peaks(
     graph: Graph, plans: Mapping[str, Plan], settled: Mapping[str, Mapping[str, int]], known: _KnownPeaks
 ) -> dict[str, Mapping[str, int]]:
-    """Simulate each callee once, even if many graphs call it."""
     peaks: dict[str, Mapping[str, int]] = dict(settled)
     for name in graph.called:
         if name not in peaks:

@@ -17,25 +17,22 @@ _MOST_READERS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A buffer that is resident at the peak of a memory space."""
+    """A buffer that is alive at the peak of a memory space."""
 
     space: str
     name: str
     size_bytes: int
     lifetime: str
     op: str | None
-    """The op that allocated it, None for inputs and scratch."""
+    """The op that allocated it, None for inputs."""
     first_use: str | None
-    """The op that makes it resident, None if it exists from the start or is copied here."""
+    """The op that makes it resident, None for inputs and copies."""
     last_use: str | None
-    """The last op that touches it before it is freed, if any."""
     kept_alive_by: tuple[str, ...]
-    """Up to three ops that read it next and the number of others, then "output" or "the caller" if it stays to the end.
-    Otherwise the op that touched it last."""
+    """Up to three ops that read it next and the number of others, then "output" or "the caller"; else the last op."""
     kind: str | None = None
-    """Kind of the op that allocated it."""
     made_at: str | None = None
-    """Place of this op, or of the op with the scratch, in the user's program, None if unknown."""
+    """Place of this op in the user's program."""
 
 
 def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
@@ -89,16 +86,15 @@ def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A run that allocates or touches a buffer."""
+    """A run that uses a buffer."""
 
     step: StepIndex
     reads: bool
     until: StepIndex
-    """The earliest end of the residency: the step itself if the run hands over the storage, else the next step."""
+    """The earliest end of the residency: earlier if the run hands over the storage."""
 
 
 def _resident_at(graph: Graph, ranges: LiveRanges, space: SpaceId, step: StepIndex) -> NDArray[np.intp]:
-    """Return the residencies with bytes in a space at a step, -1 for the time before the first step."""
     resident = (ranges.first_steps <= max(step, 0)) & (ranges.last_steps > step) & (ranges.spaces == space)
     if step < 0:
         resident &= ranges.first_steps == 0
@@ -138,7 +134,7 @@ def _holder(
         kept.append("the caller")
     elif not kept and uses:
         kept.append(name_at(uses[-1].step))
-    from_the_start = lifetime.exists_at_start and first == 0  # also for a plan without steps
+    from_the_start = lifetime.exists_at_start and first == 0
     return Holder(
         space=space,
         name=graph.buffer_names[buffer],

@@ -1,4 +1,4 @@
-"""Live ranges: the steps during which each copy of a buffer is resident, and blocks of storage."""
+"""Live ranges: the steps during which each copy of a buffer is resident."""
 
 from dataclasses import dataclass
 
@@ -11,25 +11,24 @@ from lowtide.engine.plan import HOME, Plan, StepKind
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveRanges:
-    """One row per residency, ordered by first step, without persistent buffers. Steps are half-open."""
+    """Residencies ordered by first step, without persistent buffers. Steps are half-open."""
 
     buffers: NDArray[np.int32]
     spaces: NDArray[np.int16]
     first_steps: NDArray[np.int64]
     last_steps: NDArray[np.int64]
     continues: NDArray[np.int64]
-    """The residency that hands over its storage to this one through an in-place pair, or -1."""
+    """The residency that hands over its storage to this one, or -1."""
 
     def __len__(self) -> int:
         return len(self.buffers)
 
 
 def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
-    """Return the residencies of a plan, which must be valid (`verify`). O(e log e).
+    """Return the residencies of a valid plan. O(e log e).
 
-    A residency starts at the step that allocates it (0 for inputs). It ends at the step that frees it, at the run that
-    hands its storage to another buffer, or at the number of steps. If a recomputed run allocates a buffer that is still
-    resident, the old residency ends one step after the new one starts.
+    A residency ends at the step that frees it, at the run that hands over its storage, or at the number of steps. If a
+    recomputed run allocates a resident buffer, the old residency ends one step after the new one starts.
     """
     # Every buffer b has one slot per space: b * n_spaces + space. A residency lasts until the next event of its slot.
     n_spaces, n_steps = len(graph.spaces), plan.n_steps
@@ -44,7 +43,7 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
     ends, end_steps = np.concatenate([ends, read]), np.concatenate([end_steps, handed_at])
 
     def moments(slots: NDArray[np.int64], steps: NDArray[np.int64], *, begin: bool) -> NDArray[np.int64]:
-        """Return keys that sort events by slot, then step; a step ends a residency before it begins another."""
+        """Return keys that sort events by slot, then step."""
         return slots * (2 * n_steps + 2) + 2 * steps + 1 + begin
 
     begin_moments = moments(begins, begin_steps, begin=True)
@@ -72,7 +71,7 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
 
 
 def _begins(graph: Graph, plan: Plan, homes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the slot and step of each begin: first inputs, then runs and copies by step."""
+    """Return the slot and step of each begin: inputs, then runs and copies by step."""
     inputs = homes[graph.counted_at_start]
     runs = np.flatnonzero(plan.kinds == StepKind.RUN)
     made = graph.structure.allocates.take(plan.targets[runs])
@@ -87,7 +86,7 @@ def _begins(graph: Graph, plan: Plan, homes: NDArray[np.int64]) -> tuple[NDArray
 def _slots(
     graph: Graph, plan: Plan, steps: NDArray[np.int64], homes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the slots and steps of frees or copies, without those of persistent buffers at home."""
+    """Return the slots and steps of frees or copies."""
     targets, spaces = plan.targets[steps], plan.spaces[steps]
     at_home = (spaces == HOME) | (plan.kinds[steps] == StepKind.COPY_IN)
     slots = np.where(at_home, homes[targets], targets.astype(np.int64) * len(graph.spaces) + spaces)
@@ -97,25 +96,21 @@ def _slots(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageBlocks:
-    """Blocks of storage: residencies joined by in-place pairs. Ordered by first step; steps are half-open."""
+    """Residencies joined by in-place pairs, ordered by first step. Steps are half-open."""
 
     spaces: NDArray[np.int64]
     first_steps: NDArray[np.int64]
-    """-1 if the block exists before the first step."""
+    """-1 for blocks before the first step."""
     last_steps: NDArray[np.int64]
     sizes: NDArray[np.int64]
     of_residency: NDArray[np.int64]
-    """The block of each residency."""
 
     def __len__(self) -> int:
         return len(self.spaces)
 
 
 def storage_blocks(graph: Graph, ranges: LiveRanges) -> StorageBlocks:
-    """Join residencies that hand over their storage. O(residencies).
-
-    Inputs exist before the first step in their home space, also those that the first step frees.
-    """
+    """Join residencies that hand over their storage. O(residencies)."""
     homes = graph.buffer_spaces[ranges.buffers]
     at_start = (ranges.first_steps == 0) & (ranges.spaces == homes) & graph.exists_at_start[ranges.buffers]
     of_residency = np.empty(len(ranges), np.int64)

@@ -1,4 +1,4 @@
-"""Lower bounds of the peak of all orders, with the op and the tensors that set them."""
+"""Lower bounds of the peak over all orders, with the op and the tensors that set them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Graph, Lifetime
 
 MOST_WORK = 200_000_000
-"""Work limit of the flows of one bound, in arcs: a few seconds."""
+"""Work limit of one bound in flow arcs, a few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,18 +23,18 @@ class LowerBound:
     space: str
     peak_bytes: int
     op: OpId | None
-    """The op that sets the bound, None if the inputs or the outputs set it."""
+    """None if inputs or outputs set the bound."""
     before: NDArray[np.bool_] | None = field(default=None, compare=False, repr=False)
-    """Mask of the ops that run before this op in the case that needs the fewest bytes."""
+    """Ops that run before this op in the best case."""
 
 
 class CalleeBounds:
-    """The bounds of callees, computed once each. Otherwise n levels of calls could take 2^n steps."""
+    """The bounds of callees, computed once each."""
 
     def __init__(self, *, in_place: bool) -> None:
         self._in_place = in_place
         self._known: dict[int, tuple[Graph, list[LowerBound]]] = {}
-        """By id of the graph, which is kept alive here."""
+        """By id of the graph, which is kept alive."""
 
     def of(self, graph: Graph) -> list[LowerBound]:
         """Return the bounds of a callee."""
@@ -47,11 +47,10 @@ class CalleeBounds:
 def lower_bounds(problem: Problem, orders: Iterable[Order], callees: CalleeBounds | None = None) -> list[LowerBound]:
     """Return, per memory space, the largest number of bytes that a single op needs in every order.
 
-    The ops that run before an op are closed under predecessors, with its ancestors and without its descendants. Live
-    bytes are submodular over such sets, so their minimum is a minimum cut: one flow over the ops incomparable with it.
-    Ops are tried in descending order of their need in the given orders, until an op needs no more than the bound; one
-    flow is usually enough. All inputs exist before the first op, all outputs after the last. If an op has a choice of
-    in-place pairs, the best case is assumed. Stops after `MOST_WORK` arcs with a weaker bound.
+    Sets of ops that may run before an op are closed under predecessors. Live bytes are submodular over such sets, so
+    their minimum is a minimum cut: one flow over the ops incomparable with the op. Ops are tried by their need in the
+    given orders, until an op needs no more than the bound; one flow is usually enough. Stops after `MOST_WORK` arcs
+    with a weaker bound.
     """
     problem = with_callee_floors(problem, callees)
     profiles = [_profile_by_op(problem, order) for order in orders]
@@ -73,7 +72,7 @@ def lower_bounds(problem: Problem, orders: Iterable[Order], callees: CalleeBound
 
 
 def with_callee_floors(problem: Problem, callees: CalleeBounds | None = None) -> Problem:
-    """Return the problem with the lower bound of each callee as its peak."""
+    """Return the problem with lower bounds as the peaks of callees."""
     callees = callees or CalleeBounds(in_place=problem.in_place)
     floors = {
         name: {bound.space: bound.peak_bytes for bound in callees.of(problem.graph.subgraphs[name])}
@@ -89,31 +88,29 @@ def _profile_by_op(problem: Problem, order: Order) -> np.ndarray[tuple[int, int]
 
 
 def bytes_at_the_edges(graph: Graph, space: SpaceId) -> int:
-    """Return the live bytes of a space before the first op or after the last op, whichever is more."""
+    """Return the live bytes before the first or after the last op, whichever is more."""
     here = graph.buffer_spaces == space
     return max(int(graph.sizes[here & counted].sum()) for counted in (graph.counted_at_start, graph.counted_at_end))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundHolder:
-    """A buffer that is live at the lower bound in every order."""
+    """A buffer that is live at the lower bound."""
 
     space: str
     name: str
     size_bytes: int
     lifetime: str = "scratch"
     kind: str | None = None
-    """Kind of the op that allocates it."""
     made_at: str | None = None
-    """Place of this op, or of the op with the scratch, in the user's program, None if unknown."""
+    """Place of its op in the user's program."""
 
 
 def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundHolder]:
-    """Return the tensors that are live at the bound of each memory space, largest first. O(n + e) per space.
+    """Return the tensors that are live at the bounds, largest first. O(n + e) per space.
 
-    They are live while the op that sets the bound runs right after its minimum cut, and add up to the bound. Outputs
-    that can take over the storage of an operand are excluded. Transient bytes are listed as "scratch of" the op. If no
-    op sets the bound, the tensors before the first or after the last op are listed.
+    They are live while the op that sets a bound runs right after its minimum cut, and add up to the bound. Outputs that
+    take over the storage of an operand are excluded.
     """
     problem = with_callee_floors(problem)
     graph = problem.graph
@@ -139,7 +136,7 @@ def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundH
 
 
 def holder_of(graph: Graph, space: str, buffer: BufferId) -> BoundHolder:
-    """Return a buffer with the facts about its producer."""
+    """Return a buffer and its producer."""
     maker = int(graph.structure.producers[buffer])
     return BoundHolder(
         space=space,
@@ -157,7 +154,7 @@ def _at_the_edges(graph: Graph, space: SpaceId) -> NDArray[np.bool_]:
 
 
 def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask of the buffers that are live while an op runs after exactly the ops in `ran`."""
+    """Return a mask of the buffers that are live while an op runs after the ops in `ran`."""
     graph, structure = problem.graph, problem.graph.structure
     exists = (structure.producers >= 0) & ran[structure.producers]
     exists |= (structure.producers < 0) & (graph.lifetimes == Lifetime.DONATED)
@@ -173,7 +170,7 @@ def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.boo
 
 
 def _is_taken_over(graph: Graph, op: OpId, written: BufferId, ran: NDArray[np.bool_]) -> bool:
-    """Return whether a written buffer takes over the storage of an operand in the best case of the bound."""
+    """Return whether an output takes over the storage of an operand in the best case."""
     candidates = [
         read
         for read, target in graph.in_place_pairs(op)
@@ -189,7 +186,7 @@ def _is_taken_over(graph: Graph, op: OpId, written: BufferId, ran: NDArray[np.bo
 
 
 def describe_need(graph: Graph, op: OpId, space: SpaceId, needed: int) -> str:
-    """Return the subject and verb of a sentence that ends with the bytes needed while an op runs."""
+    """Return subject and verb of a sentence about the bytes an op needs."""
     touched = np.unique(np.concatenate([rows[op] for rows in (graph.reads, graph.writes, graph.mutates)]))
     here = touched[(graph.buffer_spaces[touched] == space) & ~graph.persistent[touched]]
     scratch = int(graph.scratch[op]) if graph.scratch_spaces[op] == space else 0

@@ -1,4 +1,4 @@
-"""The memory of a plan over its runs, by role of the buffers, in a limited number of columns."""
+"""The memory of a plan over its runs, by role of the buffers."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,18 +14,15 @@ from lowtide.engine.plan.addresses import Addresses
 
 
 class Role(IntEnum):
-    """The role of a buffer, in the order of charts from the bottom up."""
+    """The role of a buffer, from the bottom of a chart up."""
 
     INPUT = 0
-    """Exists from the start."""
     OUTPUT = 1
-    """Exists to the end."""
     ACTIVATION = 2
-    """A temporary of a training step that is saved for backward."""
+    """A temporary that is saved for backward."""
     UPDATE = 3
-    """A temporary read by updates of persistent buffers: a gradient or a temporary of the optimizer."""
+    """A temporary read by updates: a gradient or a temporary of the optimizer."""
     TEMPORARY = 4
-    """Any other temporary."""
 
     @property
     def caption(self) -> str:
@@ -34,20 +31,20 @@ class Role(IntEnum):
 
 
 PARTS = (*(role.caption for role in Role), "scratch", "padding", "fragmentation")
-"""The parts of memory from the bottom up; the last two only for plans with addresses."""
+"""From the bottom up; the last two need addresses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MemoryOverTime:
-    """Bytes in one memory space. A column shows the step with the most bytes among `runs_per_column` runs."""
+    """Bytes in one memory space. A column shows the step with the most bytes of some runs."""
 
     space: str
     n_runs: int
     runs_per_column: int
     steps: NDArray[np.int64]
-    """The step shown in each column, -1 for the time before the first step."""
+    """-1 is before the first step."""
     parts: NDArray[np.int64]
-    """Bytes, shape (len(PARTS), columns). All except the last two add up to the live bytes."""
+    """Shape (len(PARTS), columns); all but the last two add up to the live bytes."""
 
     @property
     def live(self) -> NDArray[np.int64]:
@@ -58,9 +55,8 @@ class MemoryOverTime:
 def roles_of(graph: Graph) -> NDArray[np.uint8]:
     """Return the `Role` of every buffer. O(n + e).
 
-    An update is an op that mutates or writes a persistent buffer, or that reads one and writes nothing. Weights are the
-    persistent buffers that are read before any update. The forward pass ends when all weights have been read once;
-    temporaries written until then and read later are activations, if the program has updates.
+    An update mutates or writes a persistent buffer, or reads one and writes nothing. Weights are read before any
+    update. The forward pass ends when all weights have been read.
     """
     roles = np.full(graph.n_buffers, Role.TEMPORARY, np.uint8)
     updates = _updates(graph)
@@ -77,7 +73,6 @@ def roles_of(graph: Graph) -> NDArray[np.uint8]:
 
 
 def _updates(graph: Graph) -> NDArray[np.bool_]:
-    """Return a mask of the ops that update persistent buffers."""
     persistent = graph.persistent
     updates = np.zeros(graph.n_ops, np.bool_)
     for rows in (graph.mutates, graph.writes):
@@ -89,7 +84,6 @@ def _updates(graph: Graph) -> NDArray[np.bool_]:
 
 
 def _end_of_forward(graph: Graph, updates: NDArray[np.bool_]) -> OpId | None:
-    """Return the first op after which every weight has been read, None if the program updates no weight."""
     first_read = np.full(graph.n_buffers, graph.n_ops)
     first_update = first_read.copy()
     readers = graph.reads.owners()
@@ -103,21 +97,21 @@ def _end_of_forward(graph: Graph, updates: NDArray[np.bool_]) -> OpId | None:
 
 
 def runs_per_column(n_runs: int, most_columns: int) -> int:
-    """Return how many runs share a column to get at most `most_columns` columns."""
+    """Return the number of runs per column."""
     return max(1, -(-n_runs // max(1, most_columns)))
 
 
 def memory_over_time(graph: Graph, plan: Plan, space: SpaceId, grain: int) -> MemoryOverTime:
-    """Return the memory of one space over a valid plan, with one column for every `grain` runs.
+    """Return the memory of a space over a valid plan, with a column for every `grain` runs.
 
-    The largest live bytes are the peak of `simulate`. O(steps + e) plus the columns that each residency spans.
+    O(steps + e) plus the columns that each residency spans.
     """
     footprint = simulate(graph, plan)
     live = footprint.live[:, space]
     ranges = footprint.ranges
     is_run = plan.kinds == StepKind.RUN
     n_runs = int(is_run.sum())
-    # Row r of `live` is step r - 1. Steps until the next run count as the run; steps before the first run as the first.
+    # Row r of `live` is step r - 1. Other steps count as the run before them, or as the first run.
     run_of = np.concatenate([[0], np.maximum(np.cumsum(is_run) - 1, 0)])
     starts = np.flatnonzero(np.diff(run_of // grain, prepend=-1))
     lengths = np.diff(np.append(starts, len(live)))
@@ -149,7 +143,6 @@ def memory_over_time(graph: Graph, plan: Plan, space: SpaceId, grain: int) -> Me
 def _begins(
     graph: Graph, space: SpaceId, buffers: NDArray[np.int32], first_steps: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the first steps of residencies in a space, -1 for those that exist before the first step."""
     at_start = graph.counted_at_start[buffers] & (graph.buffer_spaces[buffers] == space) & (first_steps <= 0)
     return np.where(at_start, -1, first_steps)
 
@@ -157,10 +150,7 @@ def _begins(
 def _beyond(
     graph: Graph, plan: Plan, space: SpaceId, steps: NDArray[np.int64], live: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the padding and fragmentation of the addresses at some steps, 0 for a plan without addresses.
-
-    Scratch has no address and fills holes first.
-    """
+    """Return the padding and fragmentation at some steps. Scratch fills holes first."""
     nothing = np.zeros(len(steps), np.int64)
     if not len(plan.addresses):
         return nothing, nothing

@@ -1,4 +1,4 @@
-"""The problem of ordering a graph: its arrays for native kernels, and the peak of an order."""
+"""The problem of ordering a graph."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,11 +21,11 @@ class Evaluation:
     """The memory of an order."""
 
     peaks: NDArray[np.int64]
-    """Peak bytes per memory space, without persistent buffers."""
+    """Peak bytes per memory space."""
     peak_places: NDArray[np.int32]
-    """First position in the order that reaches the peak of each space, -1 if the inputs do."""
+    """First position at the peak, -1 for the inputs."""
     pairs: NDArray[np.int32]
-    """In-place pairs used, rows of (op, read buffer, written buffer), shape (k, 3)."""
+    """Rows of (op, read buffer, written buffer)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,22 +34,21 @@ class Problem:
 
     graph: Graph
     callees: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
-    """Plans of callees, which count with their claimed `peak_bytes`. Other callees run in program order."""
+    """Plans that count with their claimed `peak_bytes`."""
     in_place: bool = True
-    """Whether optional in-place pairs may be used."""
     callee_peaks: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
-    """Peaks by callee and space name that replace those of the plans, for bounds."""
+    """Peaks that replace those of plans."""
 
     @cached_property
     def transient(self) -> NDArray[np.int64]:
-        """Bytes that an op needs only while it runs, shape (ops, spaces)."""
+        """Bytes needed only while ops run, shape (ops, spaces)."""
         claimed = {name: plan.peak_bytes for name, plan in self.callees.items() if plan.peak_bytes}
         unclaimed = {name: plan for name, plan in self.callees.items() if name not in claimed}
         return transient_bytes(self.graph, callee_peaks(self.graph, unclaimed, {**claimed, **self.callee_peaks}))
 
     @cached_property
     def native(self) -> _native.GraphView:
-        """The arrays of the graph for native kernels, without copies."""
+        """The graph for native kernels."""
         graph = self.graph
         return _native.GraphView(graph, graph.structure, np.ravel(self.transient), len(graph.spaces))
 
@@ -58,7 +57,7 @@ class Problem:
         return np.arange(self.graph.n_ops, dtype=np.int32)
 
     def evaluate(self, order: Order) -> Evaluation:
-        """Return the peaks of an order with frees at last use and in-place pairs if allowed. O(n + e), native."""
+        """Return the peaks of an order with frees at last use. O(n + e), native."""
         peaks, places, pairs = _native.evaluate(self.native, order, self.in_place)
         return Evaluation(peaks, places, pairs.reshape(-1, 3))
 

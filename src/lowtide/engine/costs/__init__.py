@@ -1,7 +1,7 @@
 """Costs of ops: profiles that estimate or read the run time of every op in seconds.
 
-Prices are separate from the graph. The costs of a graph are part of its fingerprint, and a plan must fit the graph
-whichever profile priced it. Readers that know shapes count FLOPs and bytes, which can be priced for any machine.
+Prices are separate from the graph, since its costs are part of its fingerprint and a plan must fit the graph whichever
+profile priced it.
 """
 
 from lowtide.engine.costs.estimates import sent_bytes

@@ -1,4 +1,4 @@
-"""Estimated seconds of every op: with a kernel per op, with pointwise ops fused, or for arithmetic only."""
+"""Estimated seconds of every op, with or without fusion, or for arithmetic only."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -19,16 +19,14 @@ from lowtide.engine.costs.prices import carries_costs
 from lowtide.engine.graph import Graph
 
 ELEMENT_BYTES = 4
-"""A graph has only sizes; elements are assumed to be single precision."""
+"""Elements are assumed to be single precision."""
 _KERNEL_AREA = 9
 
 
 def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
     """Return the seconds of every op with one kernel per op. O(n + e).
 
-    Work counted by the reader of the graph is priced for the machine. Ops with a cost but without counts keep their
-    cost. On the plain machine all ops do, since readers price for it. In a graph without costs, work is estimated from
-    sizes.
+    Counted work is priced for the machine; other ops keep their cost. In a graph without costs, work is estimated.
     """
     priced = carries_costs(graph)
     if priced and machine is PLAIN_MACHINE:
@@ -45,10 +43,10 @@ def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 
 
 def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
-    """Return the seconds of every op if a compiler fuses pointwise ops with their neighbors. O(n + e).
+    """Return the seconds of every op if pointwise ops are fused. O(n + e).
 
-    A pointwise op keeps the share of its arithmetic, or of writing results that matrix products and convolutions read,
-    whichever is larger. Other ops keep their eager price. Shares are computed for `machine`.
+    A pointwise op keeps the share of its arithmetic, or of writing results for matrix products and convolutions, if
+    larger.
     """
     seconds = eager_seconds(graph, machine).copy()
     kinds = [plain_kind(kind) for kind in graph.op_kinds]
@@ -66,10 +64,9 @@ def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 
 
 def arithmetic_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
-    """Return the seconds of the floating-point operations of every op, without memory traffic and starts. O(n + e).
+    """Return the seconds of the floating-point operations of every op. O(n + e).
 
-    Operations are those counted by the reader of the graph, else estimated from sizes. An op of unknown kind counts as
-    one operation per four bytes written, so that recomputing it is not free.
+    An op of unknown kind counts as one operation per four bytes written, so that recomputing it is not free.
     """
     counted: list[float] = graph.flops.tolist()
     for op, (read, written) in enumerate(operand_sizes(graph)):
@@ -79,11 +76,10 @@ def arithmetic_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 
 
 def estimate_flops(kind: str, reads: Sequence[int], writes: Sequence[int]) -> float:
-    """Estimate the floating-point operations of an op from the bytes of its operands and results, in argument order.
+    """Estimate floating-point operations from the bytes of operands and results, in argument order.
 
-    Exact for a product of two matrices and for a convolution with a bias. A convolution without a bias is assumed to
-    have a 3 x 3 kernel and stride 1. A batched product is overestimated by the square root of the batch. Ops of unknown
-    kind have 0 operations.
+    Exact for a product of two matrices and for a convolution with a bias. Without a bias, a 3 x 3 kernel with stride 1
+    is assumed. A batched product is overestimated by the square root of the batch. Ops of unknown kind have 0.
     """
     name = plain_kind(kind)
     results = [size / ELEMENT_BYTES for size in writes if size]
@@ -103,17 +99,14 @@ def estimate_flops(kind: str, reads: Sequence[int], writes: Sequence[int]) -> fl
 
 
 def _convolution(source: float, weight: float, result: float, channels: float) -> float:
-    """Return 2 * elements of the result * elements of one filter, the weight of one output channel."""
+    """Return 2 * elements of the result * elements of one filter."""
     if not channels:
         channels = math.sqrt(weight * result / (_KERNEL_AREA * source)) if source else 1.0
     return 2.0 * result * weight / max(1.0, channels)
 
 
 def work_of_ops(graph: Graph) -> Iterator[tuple[int, float]]:
-    """Iterate over (bytes moved, floating-point operations) of all ops, counted by the reader or else estimated.
-
-    The estimate moves each buffer of an op once.
-    """
+    """Iterate over (bytes moved, floating-point operations) of all ops, counted or estimated."""
     counted = zip(graph.traffic.tolist(), graph.flops.tolist(), strict=True)
     for kind, (read, written), (traffic, flops) in zip(graph.op_kinds, operand_sizes(graph), counted, strict=True):
         yield (
@@ -123,7 +116,7 @@ def work_of_ops(graph: Graph) -> Iterator[tuple[int, float]]:
 
 
 def operand_sizes(graph: Graph) -> Iterator[tuple[list[int], list[int]]]:
-    """Iterate over (bytes of read buffers, bytes of written or mutated buffers) of all ops, each buffer once."""
+    """Iterate over (bytes of read buffers, bytes of written or mutated buffers) of all ops."""
     sizes: list[int] = graph.sizes.tolist()
     for reads, writes, mutates in zip(graph.reads, graph.writes, graph.mutates, strict=True):
         read = [sizes[buffer] for buffer in dict.fromkeys(reads)]
@@ -131,11 +124,11 @@ def operand_sizes(graph: Graph) -> Iterator[tuple[list[int], list[int]]]:
 
 
 def sent_bytes(kind: str, traffic_bytes: float, ranks: int) -> float:
-    """Return the bytes that every rank sends in a collective; `traffic_bytes` are those of operand and result together.
+    """Return the bytes that every rank sends in a collective.
 
-    In a ring of r ranks, a gather or a scatter sends (r - 1) / r of the full tensor, which is r / (r + 1) of operand and
-    result. An all-reduce does both. An exchange sends (r - 1) / r of its operand. Source: Patarasuk and Yuan 2009,
-    Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations.
+    In a ring of r ranks, a gather or scatter sends (r - 1) / r of the full tensor, which is r / (r + 1) of the traffic.
+    An all-reduce does both. Source: Patarasuk and Yuan 2009, Bandwidth Optimal All-reduce Algorithms for Clusters of
+    Workstations.
     """
     name = plain_kind(kind)
     if name.startswith(("all_gather", "reduce_scatter")):

@@ -22,18 +22,17 @@ class CostsRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
     device: str
     """The measured device, in words."""
     seconds: dict[str, _Seconds]
-    """Run time of every op, by op name."""
+    """Run time by op name."""
     callees: dict[str, dict[str, _Seconds]] = {}
-    """Run times of the ops of subgraphs, by the subgraph's name."""
+    """Run times by subgraph and op name."""
     estimated: list[str] = []
-    """Names of ops that could not be measured and keep an estimate."""
+    """Names of ops that were not measured."""
 
 
 def read_costs_file(path: str | Path, graph: Graph) -> Prices:
-    """Read a costs file (`*.costs.json`, `*.costs.json.gz`) that prices every op of a graph, as profile "measured".
+    """Read a costs file (`*.costs.json`, `*.costs.json.gz`) of a graph.
 
-    Raises MalformedInputError if it is not a costs file or has other ops than the graph, and InputError if it cannot be
-    read.
+    Raises MalformedInputError if it is not a costs file or has other ops, and InputError if it cannot be read.
     """
     path = Path(path)
     record = read_document(path, CostsRecord, "not a valid costs file")
@@ -51,7 +50,7 @@ def read_costs_file(path: str | Path, graph: Graph) -> Prices:
 
 
 def write_costs_file(graph: Graph, prices: Prices, path: str | Path) -> None:
-    """Write the prices of a graph's ops atomically, gzipped if the name ends in .gz."""
+    """Write the prices of a graph atomically, gzipped if the name ends in .gz."""
     record = CostsRecord(
         lowtide_costs=1,
         device=prices.device,

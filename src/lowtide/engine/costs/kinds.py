@@ -23,7 +23,7 @@ _ONNX_AND_TENSORFLOW_POINTWISE = """
 """
 
 POINTWISE = frozenset(_ATEN_POINTWISE.split() + _ONNX_AND_TENSORFLOW_POINTWISE.split())
-"""Element-wise ops, which a compiler fuses with their neighbors."""
+"""Element-wise ops, which compilers fuse."""
 
 MATRIX_PRODUCT = frozenset(
     {"addmm", "baddbmm", "bmm", "linear", "matmul", "mm", "mv"}
@@ -35,13 +35,13 @@ CONVOLUTION = frozenset({"conv1d", "conv2d", "conv3d", "convolution", "Conv", "C
 """Convolutions that read (input, weight, optional bias)."""
 
 CONVOLUTION_BACKWARD = frozenset({"convolution_backward"})
-"""Gradients of convolutions that read (gradient of the output, input, weight)."""
+"""Gradients of convolutions that read (output gradient, input, weight)."""
 
 NEVER_FUSED = MATRIX_PRODUCT | CONVOLUTION | CONVOLUTION_BACKWARD
-"""Ops with kernels that read their operands from memory."""
+"""Ops that read their operands from memory."""
 
 
 def plain_kind(kind: str) -> str:
-    """Return an op kind without framework, domain and overload: "aten.add.Tensor" is "add"."""
+    """Return an op kind without framework and overload: "aten.add.Tensor" is "add"."""
     parts = kind.split(".")
     return parts[1] if len(parts) > 1 and parts[0] in ("aten", "prims") else parts[-1]

@@ -1,4 +1,4 @@
-"""Machines that costs are estimated for."""
+"""Machines for cost estimates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -8,19 +8,15 @@ from lowtide.core.errors import UsageError, unknown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A roofline model: an op takes its start plus the larger of memory traffic and arithmetic.
-
-    Raises UsageError if a figure is not positive.
-    """
+    """A roofline model. Raises UsageError if a figure is not positive."""
 
     bytes_per_second: float
     flops_per_second: float
     start_seconds: float
-    """Time to start an op."""
     link_bytes_per_second: float = 1.25e9
-    """Total bandwidth of a device to other devices of its node."""
+    """Bandwidth of a device within its node."""
     network_bytes_per_second: float = 1.25e9
-    """Total bandwidth of a device to other nodes."""
+    """Bandwidth of a device to other nodes."""
     devices_per_node: int = 1
 
     def __post_init__(self) -> None:
@@ -30,25 +26,22 @@ class Machine:
                 raise UsageError(f"machine with {entry.name} {value}; give a positive number")
 
     def seconds(self, traffic_bytes: float, flops: float) -> float:
-        """Return the time of an op."""
+        """Return the time of an op: its start plus the larger of memory traffic and arithmetic."""
         return self.start_seconds + max(traffic_bytes / self.bytes_per_second, flops / self.flops_per_second)
 
     def collective_seconds(self, sent_bytes: float, rank_span: int) -> float:
-        """Return the time of a collective in which every rank sends `sent_bytes`.
-
-        It uses the network if `rank_span` consecutive ranks exceed a node.
-        """
+        """Return the time of a collective, over the network if `rank_span` ranks exceed a node."""
         within = rank_span <= self.devices_per_node
         speed = self.link_bytes_per_second if within else self.network_bytes_per_second
         return self.start_seconds + sent_bytes / speed
 
 
 PLAIN_MACHINE = Machine(bytes_per_second=1e10, flops_per_second=1e11, start_seconds=2e-6)
-"""100 GFLOP/s, 10 GB/s and a network of 10 Gbit/s. Plans depend only on ratios; ten operations per byte are typical."""
+"""100 GFLOP/s, 10 GB/s and a network of 10 Gbit/s. Plans depend only on ratios."""
 
 
 def _accelerator(teraflops: float, terabytes: float, link_gigabytes: float, network_gigabytes: float) -> Machine:
-    """Return one of eight devices of a node, with dense bfloat16 FLOPs."""
+    """Return one of eight devices of a node."""
     return Machine(
         bytes_per_second=terabytes * 1e12,
         flops_per_second=teraflops * 1e12,
@@ -68,8 +61,8 @@ MACHINES: Mapping[str, Machine] = {
     "b200": _accelerator(2250, 8, 900, 50),
     "mi300x": _accelerator(1307.4, 5.3, 448, 50),
 }
-"""Peak figures of the makers: accelerators on boards of eight, each with a network adapter of 200 (a100) or 400 Gbit/s,
-and a laptop with eight cores of 32 single-precision operations per cycle and two channels of DDR5."""
+"""Published peak figures: accelerators on boards of eight with dense bfloat16 FLOPs and network adapters of 200 (a100)
+or 400 Gbit/s; a laptop with eight cores and two channels of DDR5."""
 
 
 def machine_named(name: str) -> Machine:

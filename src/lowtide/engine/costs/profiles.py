@@ -16,8 +16,7 @@ from lowtide.engine.graph import Graph
 
 ProfileName = Literal["given", "eager", "fused", "flops", "measured"]
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
-"""given: costs of the graph. eager: a kernel per op. fused: pointwise ops nearly free. flops: arithmetic only. measured:
-from a file."""
+"""given: costs of the graph. eager: a kernel per op. fused: pointwise ops nearly free. flops: arithmetic only."""
 
 _ESTIMATES: Mapping[str, Callable[[Graph, Machine], NDArray[np.float64]]] = {
     "eager": eager_seconds,
@@ -35,9 +34,9 @@ def price(
 ) -> Prices:
     """Price every op of a graph by a profile, in seconds.
 
-    "measured" reads the costs file `costs_path`. Estimates are for `machine`, by default the machine in the profile
-    ("eager@h100", see `MACHINES`) or a plain one. Raises UsageError for an unknown profile or machine and for a missing
-    or superfluous path, and MalformedInputError for a file of another graph.
+    "measured" reads `costs_path`. Estimates are for `machine`, by default the machine in the profile ("eager@h100") or
+    a plain one. Raises UsageError for an unknown profile or machine or a wrong path, and MalformedInputError for a file
+    of another graph.
     """
     check_profile(profile)
     given, _, named = profile.partition("@")
@@ -52,7 +51,7 @@ def price(
 
 
 def check_profile(profile: str) -> None:
-    """Raise UsageError for an unknown profile, such as "eager", or machine, as in "eager@h100"."""
+    """Raise UsageError for an unknown profile or machine."""
     given, at, named = profile.partition("@")
     if given not in PROFILES:
         raise UsageError(unknown("cost profile", given, PROFILES))
@@ -63,7 +62,7 @@ def check_profile(profile: str) -> None:
 
 
 def read_costs(name: str, graph: Graph) -> Prices:
-    """Price a graph by the name of a profile or the path of a costs file."""
+    """Price a graph by a profile or the path of a costs file."""
     if name != "measured" and name.partition("@")[0] in PROFILES:
         return price(graph, name)
     if "." not in name and not Path(name).exists():
@@ -72,7 +71,7 @@ def read_costs(name: str, graph: Graph) -> Prices:
 
 
 def _estimated(graph: Graph, profile: str, machine: Machine, known: dict[str, Prices]) -> Prices:
-    """Price callees first: an op takes at least one run of its callees, a conditional one run of the longest."""
+    """Price callees first: an op takes at least one run of them, a conditional of the longest."""
     for name, subgraph in graph.subgraphs.items():
         if name not in known:
             known[name] = _estimated(subgraph, profile, machine, known)

@@ -1,4 +1,4 @@
-"""Build a graph step by step, in program order."""
+"""Builds a graph step by step, in program order."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,10 +14,9 @@ from lowtide.engine.graph.rows import exact_sizes, exact_spaces
 
 
 class GraphBuilder:
-    """Collects spaces, buffers and ops in program order, then checks them and builds a graph.
+    """Collects spaces, buffers and ops in program order, then builds a checked graph.
 
-    A view is neither an op nor a buffer: use the buffer id of its base, so that a reader of the view reads the base. An
-    op that only uses metadata (a shape, `*_like`) does not read the buffer.
+    Use the buffer of its base for a view. An op that only uses metadata (a shape, `*_like`) does not read the buffer.
 
     >>> from lowtide import GraphBuilder, Lifetime
     >>> builder = GraphBuilder("one layer")
@@ -37,7 +36,7 @@ class GraphBuilder:
         self._buffer_spaces: list[SpaceId] = []
         self._ops: list[Op] = []
         self._columns: list[dict[str, Any]] = []
-        """Columns of the ops added by `add_ops`, which come before those in `_ops`."""
+        """Columns of the ops added before those in `_ops`."""
         self._n_ops = 0
         self._subgraphs: dict[str, Graph] = {}
         self._notes: list[str] = []
@@ -50,7 +49,7 @@ class GraphBuilder:
         alignment: int = 1,
         bandwidth_bytes_per_s: Mapping[str, float] | None = None,
     ) -> SpaceId:
-        """Add a memory space and return its id. Without any space, the graph has one named "device"."""
+        """Add a memory space and return its id. The default is one space named "device"."""
         self._spaces.append(
             Space(
                 name=name,
@@ -78,14 +77,14 @@ class GraphBuilder:
         lifetimes: Iterable[Lifetime],
         spaces: Iterable[SpaceId],
     ) -> None:
-        """Add many buffers with consecutive ids, several times faster than one by one."""
+        """Add many buffers with consecutive ids, faster than one by one."""
         self._buffer_names.extend(names)
         self._sizes.extend(sizes)
         self._lifetimes.extend(lifetimes)
         self._buffer_spaces.extend(spaces)
 
     def copy_storage(self, graph: Graph) -> None:
-        """Add the memory spaces and buffers of a graph. They keep their ids if the builder is empty."""
+        """Add the memory spaces and buffers of a graph."""
         self._spaces.extend(graph.spaces)
         self.add_buffers(
             graph.buffer_names, graph.sizes.tolist(), graph.lifetimes.tolist(), graph.buffer_spaces.tolist()
@@ -120,10 +119,9 @@ class GraphBuilder:
         """Add an op at the end of the program and return its id.
 
         `mutates` are existing buffers that the op writes into. `in_place` are optional pairs (read buffer, written
-        buffer) of equal size: the written buffer may take over the storage of the read one if that dies at the op.
-        `cost` is in seconds, 1.0 if unknown. Profiles use `flops`, the floating-point operations, and `traffic_bytes`,
-        the bytes of operands and results; None means unknown. An op with `ranks` above 1 is a collective of that many
-        processes among `rank_span` consecutive ranks. `source` is the place of the op in the user's program.
+        buffer) of equal size: the written one may take over the storage of the read one. `cost` is in seconds, 1.0 if
+        unknown. Cost profiles use `flops` and `traffic_bytes`, the bytes of operands and results. A collective runs on
+        `ranks` processes among `rank_span` consecutive ranks. `source` is the place in the user's program.
         """
         return self.add(
             Op(
@@ -155,10 +153,7 @@ class GraphBuilder:
         return self._n_ops - 1
 
     def add_ops(self, ops: Iterable[Op]) -> None:
-        """Add ops at the end of the program and store them in arrays, at a fraction of their size as objects.
-
-        Raises GraphError for ids and sizes out of range.
-        """
+        """Add ops in arrays, which need less memory; raises GraphError for ids out of range."""
         before = len(self._ops)
         self._ops.extend(ops)
         self._n_ops += len(self._ops) - before
@@ -166,21 +161,18 @@ class GraphBuilder:
         self._ops = []
 
     def add_subgraph(self, name: str, graph: Graph) -> None:
-        """Add a graph that ops may call by this name, and its own callees.
-
-        Raises GraphError if another graph has this name already.
-        """
+        """Add a graph that ops may call; raises GraphError if the name is in use."""
         for key, subgraph in {**graph.subgraphs, name: graph}.items():
             known = self._subgraphs.setdefault(key, subgraph)
             if known is not subgraph and known.fingerprint != subgraph.fingerprint:
                 raise GraphError(f"two different subgraphs are named {key!r}; names must be unique")
 
     def note(self, sentence: str) -> None:
-        """Record a fact that the graph does not model. It is shown with every result."""
+        """Record a fact that the graph does not model."""
         self._notes.append(sentence)
 
     def build(self) -> Graph:
-        """Check and return the graph; raises GraphError for the first violation."""
+        """Return the graph; raises GraphError for the first violation."""
         graph = Graph(
             name=self._name,
             spaces=tuple(self._spaces) or (Space(name="device"),),

@@ -1,4 +1,4 @@
-"""Checks that a graph is a valid program. Every message names the place and the remedy."""
+"""Checks that a graph is a valid program."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,11 +14,11 @@ from lowtide.engine.graph.structure import ReadBeforeWriteError
 _MOST_SUBGRAPHS = 4096
 _DEEPEST_CALL = 64
 _MOST_AT_ONCE = 2**62
-"""Below 2^63, so that the alignment of all buffers cannot overflow."""
+"""Below 2^63, so that alignment cannot overflow."""
 
 
 def check_graph(graph: Graph) -> None:
-    """Raise GraphError for the first violation in a graph that is not a valid program. O(n + e)."""
+    """Raise GraphError for the first violation in an invalid graph. O(n + e)."""
     _check_names("memory space", [space.name for space in graph.spaces])
     _check_names("buffer", graph.buffer_names)
     _check_names("op", graph.op_names)
@@ -100,7 +100,7 @@ def _check_ops(graph: Graph) -> None:
         late,
         lambda i: (
             f"op {graph.op_names[owners[i]]!r} waits for op {_name(graph, int(graph.after.values[i]))}, which does not "
-            "come before it: a cycle or an invalid order; list the ops in a valid order"
+            "come before it; list the ops in a valid order"
         ),
         graph,
     )

@@ -1,4 +1,4 @@
-"""Rules for running the ops of a graph: valid orders, recomputation, versions of buffers, scratch bytes."""
+"""Rules for running ops: valid orders, recomputation, versions of buffers, transient bytes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ from lowtide.engine.graph.graph import Graph, Lifetime
 from lowtide.engine.graph.rows import Rows
 
 RESULT_IS_BODY_ROOT = frozenset({"while", "call", "conditional"})
-"""Op kinds whose result is the root of the body they call, so that its bytes are part of the callee's peak."""
+"""Op kinds with the root of their body as result."""
 ABSENT = -1
-"""The version of a buffer that is not resident, or not written yet."""
+"""The version of a buffer that is not resident."""
 
 
 def is_valid_order(graph: Graph, order: NDArray[np.integer]) -> bool:
-    """Return whether an order contains every op once, each after its predecessors. O(n + e)."""
+    """Return whether an order has every op once, after its predecessors. O(n + e)."""
     if order.shape != (graph.n_ops,) or (graph.n_ops and not 0 <= order.min() <= order.max() < graph.n_ops):
         return False
     place = np.full(graph.n_ops, -1, np.int64)
@@ -28,9 +28,9 @@ def is_valid_order(graph: Graph, order: NDArray[np.integer]) -> bool:
 
 
 def reorder_graph(graph: Graph, order: NDArray[np.int32]) -> Graph:
-    """Return the graph with its ops in `order`, a permutation that respects all dependences. Buffers keep their ids.
+    """Return the graph in another order, with the same buffer ids. O(n + e).
 
-    Raises GraphError if the order violates a control edge or reads a buffer before it is written. O(n + e).
+    Raises GraphError for an invalid order.
     """
     place = np.empty(graph.n_ops, np.int32)
     place[order] = np.arange(graph.n_ops, dtype=np.int32)
@@ -43,15 +43,14 @@ def reorder_graph(graph: Graph, order: NDArray[np.int32]) -> Graph:
 def may_run_twice(graph: Graph) -> NDArray[np.bool_]:
     """Return a mask of the ops that may be recomputed. O(n + e).
 
-    Such an op is pure, mutates no buffer, writes only buffers that it allocates, and is unordered or a collective.
-    Random draws, opaque ops and mutations run once. First runs of ordered ops keep their order. A collective may be
-    recomputed anywhere, because all ranks follow the same plan. Planners, bounds and the verifier share this rule.
+    Such an op is pure, mutates no buffer, writes only buffers that it allocates, and is unordered or a collective. All
+    ranks follow the same plan, so a collective may be recomputed anywhere.
     """
     return graph.pure & (~graph.ordered | (graph.ranks > 1)) & ~_changes_existing_buffer(graph)
 
 
 def why_not_twice(graph: Graph, op: OpId) -> str:
-    """Return the reason, in a few words, why `may_run_twice` excludes an op."""
+    """Return why `may_run_twice` excludes an op, in a few words."""
     if not graph.pure[op]:
         return "is not pure"
     if graph.ordered[op] and graph.ranks[op] == 1:
@@ -60,7 +59,6 @@ def why_not_twice(graph: Graph, op: OpId) -> str:
 
 
 def _changes_existing_buffer(graph: Graph) -> NDArray[np.bool_]:
-    """Return a mask of the ops that mutate a buffer or write a buffer that another op allocates."""
     changes = np.zeros(graph.n_ops, np.bool_)
     changes[graph.mutates.owners()] = True
     foreign = graph.structure.producers[graph.writes.values] != graph.writes.owners()
@@ -70,10 +68,10 @@ def _changes_existing_buffer(graph: Graph) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Versions:
-    """Versions of buffers that the accesses of all ops find in program order. Every write makes a new version.
+    """Versions of buffers in program order. Every write makes a new version.
 
-    Accesses are flat: op i has the positions `first[i]` to `first[i + 1]`. Those from `writes_from[i]` on are writes,
-    which leave version `seen + 1`. A write that finds ABSENT allocates.
+    Op i has the accesses `first[i]` to `first[i + 1]`. Those from `writes_from[i]` on are writes, which leave version
+    `seen + 1`. A write that finds ABSENT allocates.
     """
 
     first: Sequence[int]
@@ -81,7 +79,7 @@ class Versions:
     buffers: Sequence[BufferId]
     seen: Sequence[int]
     final: Sequence[int]
-    """The version of every buffer after the program."""
+    """Versions after the program."""
 
     def allocated_by(self, op: OpId) -> list[BufferId]:
         """Return the buffers that an op allocates."""
@@ -90,10 +88,7 @@ class Versions:
 
 
 def program_versions(graph: Graph) -> Versions:
-    """Return the versions of all buffers in program order. O(n + e).
-
-    Version 0 exists at the start, or is made by the first write.
-    """
+    """Return the versions of all buffers, starting at 0. O(n + e)."""
     current = [0 if lifetime <= Lifetime.DONATED else ABSENT for lifetime in graph.lifetimes.tolist()]
     first, writes_from = [0], list[int]()
     buffers, seen = list[int](), list[int]()
@@ -111,11 +106,10 @@ def program_versions(graph: Graph) -> Versions:
 
 
 def transient_bytes(graph: Graph, callee_peaks: Mapping[str, Mapping[str, int]]) -> NDArray[np.int64]:
-    """Return the bytes that every op needs only while it runs, shape (ops, spaces): its scratch and its callees.
+    """Return the bytes that ops need only while they run, shape (ops, spaces).
 
-    `callee_peaks` maps a callee to its peak by space name. If an op has several callees, the largest peak counts. For a
-    while, call or conditional, the peak of the callee includes the result of the op: the buffers that it allocates or
-    mutates, such as the state of a loop. Their bytes are subtracted, except for persistent buffers.
+    These are scratch and the largest of the `callee_peaks`, by callee and space name. The peak of a while, call or
+    conditional includes its result, the buffers that it allocates or mutates; these bytes are subtracted.
     """
     result = np.zeros((graph.n_ops, len(graph.spaces)), np.int64)
     result[np.arange(graph.n_ops), graph.scratch_spaces] = graph.scratch

@@ -20,7 +20,7 @@ _LIFETIMES: dict[str, Lifetime] = {lifetime.name.lower(): lifetime for lifetime 
 
 
 class _GraphFileRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Base of all records: unknown keys are errors, defaults are not written."""
+    """Base of all records. Unknown keys are errors."""
 
 
 class SpaceRecord(_GraphFileRecord):
@@ -41,7 +41,7 @@ class BufferRecord(_GraphFileRecord, rename={"lifetime": "class"}):
     space: str | None = None
 
     def __post_init__(self) -> None:
-        """Let Python handle signals, so that Ctrl-C works while millions of records are decoded."""
+        """Let Python handle Ctrl-C while millions of records are decoded."""
 
 
 class GraphRecord(_GraphFileRecord):
@@ -57,7 +57,7 @@ class GraphRecord(_GraphFileRecord):
 
 
 class _GraphInPieces(GraphRecord):
-    """A graph file with its long lists not decoded yet."""
+    """A graph file with undecoded long lists."""
 
     buffers: msgspec.Raw  # pyright: ignore[reportIncompatibleVariableOverride]
     ops: msgspec.Raw  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -67,8 +67,7 @@ class _GraphInPieces(GraphRecord):
 def read_graph_file(path: str | Path) -> Graph:
     """Read a graph file (`*.graph.json`, `*.graph.json.gz`).
 
-    Raises MalformedInputError if it is not a graph file, GraphError if the program is invalid, and InputError if the
-    file cannot be read.
+    Raises MalformedInputError, GraphError for an invalid program, and InputError for an unreadable file.
     """
     path, refusal = Path(path), "not a valid graph file"
     record = read_document(path, _GraphInPieces, refusal)
@@ -101,13 +100,11 @@ def graph_document(graph: Graph) -> bytes:
 
 def graph_schema() -> dict[str, Any]:
     """Return the JSON Schema of the graph file."""
-    return msgspec.json.decode(
-        msgspec.json.encode(msgspec.json.schema(GraphRecord))
-    )  # lists instead of tuples, as read from a file
+    return msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(GraphRecord)))  # lists, not tuples
 
 
 def _graph_from_record(record: GraphRecord, buffers: Iterable[list[BufferRecord]], ops: Iterable[list[Op]]) -> Graph:
-    """Build the graph of a record, callees first; `buffers` and `ops` are its own, in pieces. Raises GraphError."""
+    """Build the graph of a record, callees first. Raises GraphError."""
     if any(inner.graphs for inner in record.graphs.values()):
         raise GraphError("a graph under 'graphs' has its own 'graphs'; list all graphs at the top level")
     calls = {
@@ -128,7 +125,6 @@ def _builder(
     buffers: Iterable[list[BufferRecord]],
     ops: Iterable[list[Op]],
 ) -> GraphBuilder:
-    """Return a builder with the content of a record."""
     builder = GraphBuilder(record.name)
     for name, subgraph in subgraphs.items():
         builder.add_subgraph(name, subgraph)

@@ -1,4 +1,4 @@
-"""The graph: an immutable program over buffers, stored in flat arrays; its memory spaces and lifetime classes."""
+"""The graph: an immutable program over buffers, stored in flat arrays."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -19,26 +19,26 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A memory space, such as device memory, host memory or an SRAM bank."""
+    """A memory space, such as device memory or an SRAM bank."""
 
     name: str
     capacity_bytes: int | None = None
-    """None means unlimited."""
+    """None is unlimited."""
     alignment: int = 1
-    """Every address in this space is a multiple of this many bytes."""
+    """Every address is a multiple of this many bytes."""
     bandwidth_bytes_per_s: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Speed of copies to other spaces, by name of the other space."""
+    """Speed of copies, by name of the other space."""
 
 
 class Lifetime(IntEnum):
-    """The lifetime class of a buffer, independent of the order. Native kernels use the same numbers."""
+    """The lifetime class of a buffer, with the numbers of native kernels."""
 
     PERSISTENT = 0
-    """Exists before, during and after the program, such as weights and optimizer state. Not part of the peak."""
+    """Exists throughout and is not part of the peak: weights, optimizer state."""
     INPUT = 1
-    """Exists from the start to the end: the caller owns it."""
+    """Exists from start to end."""
     DONATED = 2
-    """Exists from the start and is freed after its last use: the caller gave it up."""
+    """Exists from the start, freed after its last use."""
     INTERMEDIATE = 3
     """Allocated by its first writer, freed after its last use."""
     OUTPUT = 4
@@ -46,23 +46,23 @@ class Lifetime(IntEnum):
 
     @property
     def persistent(self) -> bool:
-        """Whether the buffer exists throughout and is not part of the peak."""
+        """Whether it is persistent."""
         return self is Lifetime.PERSISTENT
 
     @property
     def exists_at_start(self) -> bool:
-        """Whether the buffer exists before the first op runs."""
+        """Whether it exists before the first op."""
         return self <= Lifetime.DONATED
 
     @property
     def freeable(self) -> bool:
-        """Whether a plan may free the buffer after its last use."""
+        """Whether a plan may free it."""
         return self in (Lifetime.DONATED, Lifetime.INTERMEDIATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """One buffer of a graph as an object."""
+    """A buffer as an object."""
 
     id: BufferId
     name: str
@@ -73,25 +73,21 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Graph(OpColumns):
-    """A program: ops in a valid order, the buffers they touch, and the memory spaces of the buffers.
+    """A program: ops in a valid order, their buffers, and memory spaces.
 
-    Ids are positions. Every array is read-only and has one entry per buffer or per op; `Rows` have one list per op.
-    Build a graph with `GraphBuilder`, which checks it. A view is part of its base buffer.
+    Ids are positions. Arrays are read-only and have one entry per buffer or per op; `Rows` have one list per op.
     """
 
     name: str
     spaces: tuple[Space, ...]
     buffer_names: Sequence[str]
     sizes: NDArray[np.int64]
-    """Bytes of every buffer."""
     lifetimes: NDArray[np.uint8]
-    """`Lifetime` of every buffer."""
     buffer_spaces: NDArray[np.int16]
-    """Position in `spaces` of every buffer."""
     subgraphs: Mapping[str, "Graph"] = field(default_factory=dict[str, "Graph"])
-    """Graphs that ops call, by name. Callees of these graphs are included."""
+    """All callees, also nested ones."""
     unmodeled: tuple[str, ...] = ()
-    """Parts of the program that the reader could not model, one sentence each."""
+    """Facts that the reader could not model."""
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -114,32 +110,32 @@ class Graph(OpColumns):
 
     @cached_property
     def persistent(self) -> Mask:
-        """Mask of the persistent buffers, which are not part of any peak."""
+        """Mask of persistent buffers."""
         return self._in_classes(lambda lifetime: lifetime.persistent)
 
     @cached_property
     def exists_at_start(self) -> Mask:
-        """Mask of the buffers that exist before the first op runs."""
+        """Mask of buffers that exist before the first op."""
         return self._in_classes(lambda lifetime: lifetime.exists_at_start)
 
     @cached_property
     def exists_at_end(self) -> Mask:
-        """Mask of the buffers that must exist after the last op."""
+        """Mask of buffers that exist after the last op."""
         return self._in_classes(lambda lifetime: not lifetime.freeable)
 
     @cached_property
     def counted_at_start(self) -> Mask:
-        """Mask of the buffers that exist before the first op and are part of the peak."""
+        """Mask of buffers that the peak counts before the first op."""
         return self._in_classes(lambda lifetime: lifetime.exists_at_start and not lifetime.persistent)
 
     @cached_property
     def counted_at_end(self) -> Mask:
-        """Mask of the buffers that exist after the last op and are part of the peak."""
+        """Mask of buffers that the peak counts after the last op."""
         return self._in_classes(lambda lifetime: not lifetime.freeable and not lifetime.persistent)
 
     @cached_property
     def freeable(self) -> Mask:
-        """Mask of the buffers that a plan may free after their last use."""
+        """Mask of buffers that a plan may free."""
         return self._in_classes(lambda lifetime: lifetime.freeable)
 
     def _in_classes(self, chosen: Callable[[Lifetime], bool]) -> Mask:
@@ -149,17 +145,17 @@ class Graph(OpColumns):
 
     @cached_property
     def called(self) -> tuple[str, ...]:
-        """Names of the graphs that ops of this graph call directly, in order of the first call."""
+        """Names of called graphs, in order of the first call."""
         return tuple(dict.fromkeys(name for names in self.callees for name in names))
 
     @cached_property
     def structure(self) -> Structure:
-        """Dependences between ops and the users of every buffer, computed once."""
+        """Dependences, and users of buffers."""
         return derive_structure(self.lifetimes, self.reads, self.writes, self.mutates, self.after, self.ordered)
 
     @cached_property
     def scratch_spaces(self) -> Ids:
-        """Memory space of every op's scratch: the space named like its device, else the first space."""
+        """Memory space of the scratch of every op: named like its device, or the first space."""
         by_name = {space.name: position for position, space in enumerate(self.spaces)}
         return np.fromiter(
             (0 if device is None else by_name.get(device, 0) for device in self.devices), np.int32, self.n_ops
@@ -167,15 +163,14 @@ class Graph(OpColumns):
 
     @cached_property
     def call_depth(self) -> int:
-        """Depth of nested calls: 1 if no op calls a graph."""
+        """Depth of nested calls."""
         return 1 + max((self.subgraphs[name].call_depth for name in self.called), default=0)
 
     @cached_property
     def most_bytes(self) -> int:
         """A loose upper bound on the bytes of any plan.
 
-        It counts every buffer twice, since a recomputed run allocates while the old copy exists, and adds the largest
-        scratch and callees of an op.
+        It counts every buffer twice, for recomputed runs, and the largest transient bytes.
         """
         transient = int(self.scratch.max(initial=0))
         for op, names in enumerate(self.callees):
@@ -186,7 +181,7 @@ class Graph(OpColumns):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 in hex of all data that a plan depends on. Its own name, notes and sources are excluded."""
+        """SHA-256 of all data that plans depend on, as hex."""
         digest = hashlib.sha256(b"lowtide graph 1\n")
         for space in self.spaces:
             links = sorted((other, float(speed)) for other, speed in space.bandwidth_bytes_per_s.items())
@@ -220,11 +215,11 @@ class Graph(OpColumns):
         )
 
     def persistent_bytes(self) -> dict[str, int]:
-        """Return the bytes of persistent buffers by memory space name."""
+        """Return persistent bytes by memory space name."""
         return self.bytes_by_space(self.persistent)
 
     def bytes_by_space(self, chosen: Mask) -> dict[str, int]:
-        """Return the bytes of the buffers in a mask by memory space name."""
+        """Return the bytes of masked buffers by memory space name."""
         return {
             space.name: int(self.sizes[chosen & (self.buffer_spaces == position)].sum())
             for position, space in enumerate(self.spaces)

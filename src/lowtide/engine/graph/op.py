@@ -1,4 +1,4 @@
-"""One op as a record, and all ops of a program as columns."""
+"""An op as a record, and all ops of a program as columns."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ OpColumnsT = TypeVar("OpColumnsT", bound="OpColumns")
 
 
 class Op(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """An op. Buffers and ops are given by position."""
+    """An op. Buffers and ops are positions."""
 
     name: str
     kind: str
@@ -41,49 +41,46 @@ class Op(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_def
     source: str | None = None
 
     def __post_init__(self) -> None:
-        """Let Python handle signals, so that Ctrl-C works while millions of records are decoded."""
+        """Let Python handle Ctrl-C while millions of records are decoded."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OpColumns:
-    """The ops of a program: one array or list per attribute, with one entry per op."""
+    """The ops of a program, one array or list per attribute."""
 
     op_names: Sequence[str]
     op_kinds: Sequence[str]
     reads: Rows
     writes: Rows
     mutates: Rows
-    """Existing buffers that the op writes into."""
+    """Existing buffers that are written."""
     after: Rows
-    """Control predecessors: they constrain the order, but keep no buffer alive."""
+    """Control predecessors, which keep no buffer alive."""
     in_place: Rows
     """Optional in-place pairs, flat: read buffer, written buffer, read buffer, ..."""
     scratch: NDArray[np.int64]
-    """Bytes the op needs only while it runs, without callees."""
+    """Bytes needed only while the op runs, without callees."""
     pure: NDArray[np.bool_]
-    """Whether equal inputs give equal results. `may_run_twice` decides which ops may be recomputed."""
+    """Whether equal inputs give equal results."""
     ordered: NDArray[np.bool_]
-    """Whether the op keeps its position among all ordered ops."""
+    """Whether the op keeps its place among ordered ops."""
     cost: NDArray[np.float64]
     """Run time in seconds, 1.0 if unknown."""
     flops: NDArray[np.float64]
-    """Floating-point operations without callees, NaN if unknown."""
+    """Floating-point operations, NaN if unknown."""
     traffic: NDArray[np.float64]
-    """Bytes of the operands and results by their shapes, NaN if unknown."""
+    """Bytes of operands and results, NaN if unknown."""
     ranks: NDArray[np.int32]
-    """Number of processes that run the op together: 1 except for collectives."""
+    """Number of processes of a collective, else 1."""
     rank_spans: NDArray[np.int32]
-    """Number of consecutive ranks that contain the processes of a collective; decides whether they share a node."""
+    """Number of consecutive ranks that contain all of these processes."""
     callees: Sequence[tuple[str, ...]]
-    """Names of the graphs the op calls."""
     devices: Sequence[str | None]
-    """Name of the device that runs the op, None if unknown."""
     sources: Sequence[str | None]
-    """Place of the op in the user's program, such as "blocks.3.mlp.act at model.py:41", None if unknown. Plans do not
-    depend on it."""
+    """Place in the user's program, such as "blocks.3.mlp.act at model.py:41"."""
 
     def described(self, op: OpId) -> str:
-        """Return the name of an op for messages, with its place in the user's program if known."""
+        """Return the name of an op, with its source if known."""
         source = self.sources[op]
         return repr(self.op_names[op]) if source is None else f"{self.op_names[op]!r} ({source})"
 
@@ -92,7 +89,7 @@ class OpColumns:
         return next(self._between(op, op + 1))
 
     def ops(self) -> Iterator[Op]:
-        """Iterate over all ops in program order, several times faster than one by one."""
+        """Iterate over all ops, several times faster than one by one."""
         return self._between(0, len(self.op_names))
 
     def _between(self, first: OpId, last: OpId) -> Iterator[Op]:
@@ -120,12 +117,12 @@ class OpColumns:
             yield Op(**dict(zip(Op.__struct_fields__, values, strict=True)))
 
     def in_place_pairs(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
-        """Return the optional in-place pairs of one op: (read buffer, written buffer)."""
+        """Return the in-place pairs (read buffer, written buffer) of an op."""
         flat = self.in_place[op].tolist()
         return list(zip(flat[::2], flat[1::2], strict=True))
 
     def take_ops(self: OpColumnsT, order: Ids) -> OpColumnsT:
-        """Return the given ops in the given order. `after` keeps their old ids."""
+        """Return the given ops in this order. `after` keeps their old ids."""
         columns: dict[str, Any] = {}
         for column in fields(OpColumns):
             values = getattr(self, column.name)
@@ -139,10 +136,7 @@ class OpColumns:
 
 
 def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
-    """Return the fields of `OpColumns` for a list of ops.
-
-    Raises GraphError for ids and sizes out of range.
-    """
+    """Return the fields of `OpColumns`; raises GraphError for ids and sizes out of range."""
     column: dict[str, tuple[Any, ...]] = {name: tuple(map(attrgetter(name), ops)) for name in Op.__struct_fields__}
     names: tuple[str, ...] = column["name"]
     flat_pairs = [tuple(chain.from_iterable(pairs)) for pairs in column["in_place"]]
@@ -169,7 +163,7 @@ def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
 
 
 def joined_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Concatenate the results of `op_columns` for consecutive parts of a program."""
+    """Concatenate results of `op_columns`."""
     joined: dict[str, Any] = {}
     for column, first in parts[0].items():
         pieces = [part[column] for part in parts]
@@ -184,6 +178,6 @@ def joined_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _deduplicated(texts: Iterable[T]) -> tuple[T, ...]:
-    """Return the texts with one object for all equal texts, to save memory."""
+    """Return the texts with one object per distinct text."""
     known: dict[T, T] = {}
     return tuple([known.setdefault(text, text) for text in texts])

@@ -1,4 +1,4 @@
-"""Compressed rows: many short lists of ids in two flat arrays; and checked conversion of Python numbers to arrays."""
+"""Compressed rows of ids, and checked conversion of Python numbers to arrays."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,18 +35,18 @@ class Rows:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Iterate over the rows as lists, several times faster than slicing arrays."""
+        """Iterate over rows as lists, several times faster than slicing."""
         return self.lists(0, len(self))
 
     def lists(self, first: int, last: int) -> Iterator[list[int]]:
-        """Iterate over the rows of a half-open range as lists."""
+        """Iterate over a half-open range of rows as lists."""
         here = self.offsets[first : last + 1]
         values: list[int] = self.values[here[0] : here[-1]].tolist()
         offsets: list[int] = (here - here[0]).tolist()
         return iter([values[start:stop] for start, stop in pairwise(offsets)])
 
     def take(self, rows: Ids) -> "Rows":
-        """Return the given rows in the given order."""
+        """Return the given rows in this order."""
         lengths = np.diff(self.offsets)[rows]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -54,12 +54,12 @@ class Rows:
         return Rows(offsets, self.values[places])
 
     def owners(self) -> Ids:
-        """Return the row number of every value, as int32."""
+        """Return the row number of every value."""
         return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.offsets))
 
     @classmethod
     def from_flat(cls, lengths: Iterable[int], values: Iterable[int]) -> "Rows":
-        """Build rows from their lengths and their concatenated values."""
+        """Build rows from lengths and concatenated values."""
         sizes = np.fromiter(lengths, np.int64)
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
@@ -67,12 +67,12 @@ class Rows:
 
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]]) -> "Rows":
-        """Build rows from a list of lists."""
+        """Build rows from lists."""
         return cls.from_flat(map(len, rows), chain.from_iterable(rows))
 
     @classmethod
     def joined(cls, parts: Sequence["Rows"]) -> "Rows":
-        """Concatenate the rows of all parts; there must be at least one part."""
+        """Concatenate one or more parts."""
         before, offsets = 0, [np.zeros(1, np.int64)]
         for part in parts:
             offsets.append(part.offsets[1:] + before)
@@ -81,7 +81,7 @@ class Rows:
 
 
 def exact_sizes(values: Sequence[int], label: str, names: Sequence[str]) -> NDArray[np.int64]:
-    """Convert sizes to an array; raises GraphError for a negative size or a total above 2^63 - 1."""
+    """Convert sizes to an array; raises GraphError if out of range."""
     if values and not (min(values) >= 0 and max(values) <= LARGEST):
         position = next(place for place, value in enumerate(values) if not 0 <= value <= LARGEST)
         raise GraphError(f"{label} {names[position]!r} has {values[position]} bytes; sizes must be from 0 to 2^63 - 1")
@@ -91,13 +91,13 @@ def exact_sizes(values: Sequence[int], label: str, names: Sequence[str]) -> NDAr
 
 
 def check_total(sizes: NDArray[np.int64], label: str, names: Sequence[str]) -> None:
-    """Raise GraphError if the sum of the sizes exceeds 2^63 - 1."""
+    """Raise GraphError if the total exceeds 2^63 - 1."""
     if not sizes.max(initial=0) <= LARGEST // max(len(sizes), 1) and sum(sizes.tolist()) > LARGEST:
         raise GraphError(f"the sizes ({label} {names[0]!r} and following) exceed 2^63 - 1 bytes in total; check units")
 
 
 def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.int16]:
-    """Convert memory space ids to an array; raises GraphError for an id that no space can have."""
+    """Convert memory space ids to an array; raises GraphError if out of range."""
     if values and not (min(values) >= 0 and max(values) < MOST_SPACES):
         position = next(place for place, value in enumerate(values) if not 0 <= value < MOST_SPACES)
         raise GraphError(
@@ -107,7 +107,7 @@ def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.
 
 
 def exact_counts(values: Sequence[int], label: str, names: Sequence[str]) -> NDArray[np.int32]:
-    """Convert counts to an array; raises GraphError for a count below 1 or above 2^31 - 1."""
+    """Convert counts to an array; raises GraphError if out of range."""
     if values and not (min(values) >= 1 and max(values) <= MOST_IDS):
         position = next(place for place, value in enumerate(values) if not 1 <= value <= MOST_IDS)
         raise GraphError(f"op {names[position]!r} has {label} {values[position]}; it must be from 1 to 2^31 - 1")
@@ -115,7 +115,7 @@ def exact_counts(values: Sequence[int], label: str, names: Sequence[str]) -> NDA
 
 
 def exact_rows(lists: Sequence[Sequence[int]], label: str, op_names: Sequence[str]) -> Rows:
-    """Convert lists of ids to rows; raises GraphError for an id below 0 or above 2^31 - 1."""
+    """Convert lists of ids to rows; raises GraphError if out of range."""
     flat = list(chain.from_iterable(lists))
     if flat and not (min(flat) >= 0 and max(flat) <= MOST_IDS):
         for name, ids in zip(op_names, lists, strict=True):

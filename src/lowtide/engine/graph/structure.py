@@ -1,4 +1,4 @@
-"""Dependences between ops, producers and users of buffers, derived from the program order."""
+"""Dependences between ops, producers and users of buffers."""
 
 from dataclasses import dataclass
 
@@ -12,25 +12,24 @@ from lowtide.engine.graph.rows import Ids, Rows
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Structure:
-    """The structure of a program. Every list is ascending and without repeats."""
+    """The structure of a program. Every list is ascending, without repeats."""
 
     allocates: Rows
-    """Per op, the buffers of which it is the first writer."""
+    """Buffers that an op writes first."""
     touches: Rows
-    """Per op, the buffers that must be resident before it runs: read, mutated or written again."""
+    """Buffers that must be resident before an op."""
     predecessors: Rows
-    """Per op, the ops that must run before it: data and anti-dependences, control edges, order of effects."""
+    """Ops that must run before an op."""
     successors: Rows
-    """Per op, the ops that must run after it."""
     users: Rows
-    """Per buffer, the ops that touch it, except its allocator."""
+    """Ops that touch a buffer, without its allocator."""
     producers: Ids
-    """Per buffer, the op that allocates it, or -1."""
+    """The allocator of each buffer, or -1."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBeforeWriteError(Exception):
-    """An op touches a buffer that no op has written yet."""
+    """An op touches a buffer before any write."""
 
     op: OpId
     buffer: BufferId
@@ -46,8 +45,8 @@ def derive_structure(
 ) -> Structure:
     """Return the structure of a program. O(n + e); raises ReadBeforeWriteError.
 
-    A reader depends on the last writer. A writer of an existing buffer depends on the last writer and on all readers
-    since (anti-dependence). Ordered ops depend on one another.
+    A reader depends on the last writer, a writer on the last writer and all readers since. Ordered ops depend on one
+    another.
     """
     derived = _native.derive_structure(
         lifetimes,

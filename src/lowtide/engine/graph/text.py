@@ -8,9 +8,9 @@ from lowtide.engine.graph.op import Op
 
 
 def format_graph(graph: Graph) -> str:
-    """Return one line per space, buffer and op in graph order, then the subgraphs. Equal graphs give equal text."""
+    """Return one line per space, buffer and op, then the subgraphs. Equal graphs give equal text."""
     lines = _format_own(graph)
-    for name, inner in graph.subgraphs.items():  # includes callees of callees
+    for name, inner in graph.subgraphs.items():
         lines.append(f"subgraph {name}:")
         lines.extend(_format_own(inner))
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Addresses of the residencies of a plan: a table with rows as objects."""
+"""A table of the addresses of a plan, with rows as objects."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from lowtide.core.errors import VerificationError
 from lowtide.core.index_spaces import BufferId, SpaceId, StepIndex
 
 BEFORE_THE_FIRST_STEP = -1
-"""The first step in an address of an input that step 0 frees."""
+"""The first step of an input that step 0 frees."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of one residency of a buffer: a half-open range of steps and an offset in bytes.
+    """The address of one residency: half-open steps and an offset in bytes.
 
     Inputs start at step 0, or at `BEFORE_THE_FIRST_STEP` if step 0 frees them.
     """
@@ -29,7 +29,7 @@ class Address:
 
 
 class Addresses(Sequence[Address]):
-    """A table of addresses, 40 bytes each, shape (n, 5). Its columns are the fields of `Address`."""
+    """A table of addresses, shape (n, 5), with the fields of `Address` as columns."""
 
     __slots__ = ("table",)
 
@@ -69,7 +69,7 @@ class Addresses(Sequence[Address]):
 
     @classmethod
     def of_rows(cls, rows: Sequence[tuple[int, int, int, int, int]]) -> "Addresses":
-        """Build a table from tuples with the fields of `Address`; raises VerificationError like `of`."""
+        """Build a table from tuples; raises VerificationError for a number out of range."""
         try:
             return cls(np.array(rows, np.int64))
         except OverflowError:

@@ -33,21 +33,21 @@ _TAGS: dict[int, str] = {
 
 
 class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Base of records written as short lists. Too many entries are an error."""
+    """Base of records written as lists. Too many entries are an error."""
 
     def __post_init__(self) -> None:
-        """Let Python handle signals, so that Ctrl-C works while millions of records are decoded."""
+        """Let Python handle Ctrl-C while millions of records are decoded."""
 
 
 class RunRow(_Row, tag="run"):
-    """Run an op, with in-place pairs [read buffer, written buffer]."""
+    """Run an op with in-place pairs [read buffer, written buffer]."""
 
     op: _Id
     pairs: list[tuple[_Id, _Id]] = []
 
 
 class FreeRow(_Row, tag="free"):
-    """Free the copy of a buffer in the named memory space, by default its home space."""
+    """Free a buffer in the named memory space, by default its home space."""
 
     buffer: _Id
     space: str | None = None
@@ -68,10 +68,7 @@ class CopyInRow(_Row, tag="copy_in"):
 
 
 class AddressRow(_Row):
-    """The address of one residency: half-open steps, memory space by name, offset in bytes.
-
-    The first step is -1 for an input that the first step of the plan frees.
-    """
+    """The address of one residency; its first step is -1 if step 0 frees an input."""
 
     buffer: _Id
     first_step: _FirstStep
@@ -101,7 +98,7 @@ class CalleeRecord(_PlanFileRecord):
 
 
 class ClaimRecord(_PlanFileRecord):
-    """A lower bound for a class of plans; see `lowtide.engine.plan.claim`."""
+    """A lower bound for a class of plans."""
 
     figure: Figure
     space: str | None
@@ -129,7 +126,7 @@ class PlanRecord(_PlanFileRecord):
 
 
 class _PlanInPieces(PlanRecord):
-    """A plan file with its long lists not decoded yet."""
+    """A plan file with undecoded long lists."""
 
     steps: msgspec.Raw  # pyright: ignore[reportIncompatibleVariableOverride]
     addresses: msgspec.Raw = msgspec.Raw(b"[]")  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -137,11 +134,10 @@ class _PlanInPieces(PlanRecord):
 
 @without_collection()
 def read_plan_file(path: str | Path, graph: Graph) -> Plan:
-    """Read a plan file (`*.plan.json`, `*.plan.json.gz`) and verify the plan for a graph.
+    """Read a plan file (`*.plan.json`, `*.plan.json.gz`) and verify the plan.
 
-    Raises MalformedInputError if it is not a plan file, FingerprintError if it was made for another graph,
-    VerificationError if a step, claim or address is wrong, and InputError if it cannot be read. Capacities are not
-    checked for a plan with status "infeasible".
+    Raises MalformedInputError, FingerprintError for another graph, VerificationError for a wrong plan, and InputError
+    for an unreadable file. Capacities are not checked if the status is "infeasible".
     """
     path, refusal = Path(path), "not a valid plan file"
     record = read_document(path, _PlanInPieces, refusal)
@@ -150,7 +146,7 @@ def read_plan_file(path: str | Path, graph: Graph) -> Plan:
     try:
         _check_fingerprint(record, graph)
         plan = _from_record(record, steps, addresses, graph)
-        del record, steps, addresses  # they are larger than the plan
+        del record, steps, addresses  # larger than the plan
         verify(graph, plan, check_capacity=plan.status != "infeasible")
     except (MalformedInputError, FingerprintError, VerificationError) as error:
         raise type(error)(f"{path}: {error}") from None
@@ -161,7 +157,7 @@ def read_plan_file(path: str | Path, graph: Graph) -> Plan:
 def write_plan_file(plan: Plan, path: str | Path, graph: Graph) -> None:
     """Write a plan file atomically, gzipped if the name ends in .gz. Equal plans give equal files.
 
-    Raises UsageError if the path cannot be written, or if there are two plans for one callee.
+    Raises UsageError if the path cannot be written or a callee has two plans.
     """
     spaces = [space.name for space in graph.spaces]
     claims: dict[str, Mapping[str, int]] = {
@@ -187,7 +183,7 @@ def plan_schema() -> dict[str, Any]:
 
 
 def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
-    """Say first that a plan is for another graph: everything else in it would look wrong, too."""
+    """Raise FingerprintError before other errors, which a plan for another graph would have too."""
     if record.graph != graph.fingerprint:
         raise FingerprintError(f"the plan was made for another graph than {graph.name!r}; make a new plan for it")
 
@@ -195,7 +191,6 @@ def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
 def _from_record(
     record: PlanRecord, steps: Iterable[list[StepRow]], addresses: Iterable[list[AddressRow]], graph: Graph
 ) -> Plan:
-    """Build the plan of a record; `steps` and `addresses` are its own, in pieces."""
     built: dict[str, Plan] = {}
     plan = _plan_of_steps(steps, graph, record.callees, built)
     uncalled = [name for name in record.callees if name not in built]
@@ -225,7 +220,6 @@ def _addresses(pieces: Iterable[list[AddressRow]], graph: Graph) -> Addresses:
 def _plan_of_steps(
     pieces: Iterable[list[StepRow]], graph: Graph, records: Mapping[str, CalleeRecord], built: dict[str, Plan]
 ) -> Plan:
-    """Build a plan and the plans of its callees, each of them once."""
     callees: dict[str, Plan] = {}
     for name in graph.called:
         if name not in records:
@@ -264,7 +258,6 @@ def _space_id(name: str, spaces: Mapping[str, SpaceId]) -> SpaceId:
 
 
 def _step_pieces(plan: Plan, spaces: Sequence[str]) -> Iterator[list[list[Any]]]:
-    """Yield the steps as rows of the file, in pieces of `PIECE`."""
     for first in range(0, plan.n_steps, PIECE):
         part = slice(first, first + PIECE)
         kinds: list[int] = plan.kinds[part].tolist()
@@ -286,9 +279,9 @@ def _address_pieces(plan: Plan, spaces: Sequence[str]) -> Iterator[list[list[Any
 
 
 def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]], added: set[tuple[str, int]]) -> None:
-    """Add the plans of all callees, also nested ones, to one table by name, each plan once."""
+    """Add the plans of all nested callees to a table, each once."""
     for name, inner in plan.callees.items():
-        if (name, id(inner)) in added:  # ids are unique: the plan keeps all of them alive
+        if (name, id(inner)) in added:  # unique while the plan is alive
             continue
         added.add((name, id(inner)))
         callee = graph.subgraphs[name]

@@ -1,4 +1,4 @@
-"""The plan: a small program over a graph, which can be verified, applied, saved and measured."""
+"""The plan: a program over a graph."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from lowtide.engine.plan.claim import Claim
 
 Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "interrupted"]
 HOME = -1
-"""Stored as the space of a step that uses the home space of the buffer."""
+"""Stored for the home space of the buffer."""
 
 
 class StepKind(IntEnum):
@@ -32,16 +32,16 @@ class StepKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Allocate the outputs of an op and run it. A second run of the same op is a recomputed run."""
+    """Allocate the outputs of an op and run it."""
 
     op: OpId
     pairs: tuple[tuple[BufferId, BufferId], ...] = ()
-    """In-place pairs used: the read buffer dies here and hands its storage to the written buffer."""
+    """The read buffer of a pair dies and hands its storage to the written buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Free the copy of a buffer in a memory space; None is its home space."""
+    """Free the copy of a buffer in a memory space, None for its home space."""
 
     buffer: BufferId
     space: SpaceId | None = None
@@ -49,7 +49,7 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class CopyOut:
-    """Copy a buffer from its home space to another space."""
+    """Copy a buffer from its home space."""
 
     buffer: BufferId
     space: SpaceId
@@ -57,7 +57,7 @@ class CopyOut:
 
 @dataclass(frozen=True, slots=True)
 class CopyIn:
-    """Copy a buffer from another space back to its home space."""
+    """Copy a buffer back to its home space."""
 
     buffer: BufferId
     space: SpaceId
@@ -70,25 +70,24 @@ Step = Run | Free | CopyOut | CopyIn
 class Plan:
     """Steps over a graph, with addresses and claims.
 
-    Steps are stored as arrays (kind, target, space, pairs); `steps()` returns objects. Byte figures are by memory space
-    name, without persistent buffers. `callees` has the plans of subgraphs; others run in program order.
+    Steps are stored as arrays. Byte figures are by memory space name, without persistent buffers. Callees without a
+    plan run in program order.
     """
 
     graph_fingerprint: str
     kinds: NDArray[np.uint8]
     targets: NDArray[np.int32]
-    """The op of a run, the buffer of other steps."""
+    """The op of a run, else a buffer."""
     spaces: NDArray[np.int16]
     pairs: Rows
-    """In-place pairs of every step, flat: read, written, read, written, ..."""
+    """In-place pairs of every step, flat: read, written, read, ..."""
     status: Status = "feasible"
     peak_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     lower_bound_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     arena_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     addresses: Sequence[Address] = ()
-    """One address per residency, as a table `Addresses` if the plan was packed or read."""
+    """Usually a table `Addresses`."""
     claims: tuple[Claim, ...] = ()
-    """Bounds that hold for all plans of some class."""
     callees: Mapping[str, "Plan"] = field(default_factory=dict[str, "Plan"])
 
     def __repr__(self) -> str:
@@ -110,11 +109,11 @@ class Plan:
         return len(self.kinds)
 
     def order(self) -> NDArray[np.int32]:
-        """Return the ops in run order, recomputed runs included."""
+        """Return the ops in run order."""
         return self.targets[self.kinds == StepKind.RUN]
 
     def taken_pairs(self) -> Iterator[tuple[Place, OpId, tuple[tuple[BufferId, BufferId], ...]]]:
-        """Iterate over (position among the runs, op, in-place pairs) of the runs that use pairs."""
+        """Iterate over (position among the runs, op, in-place pairs) of runs with pairs."""
         runs = np.cumsum(self.kinds == StepKind.RUN) - 1
         for step in np.flatnonzero(np.diff(self.pairs.offsets)).tolist():
             yield int(runs[step]), int(self.targets[step]), _as_pairs(self.pairs[step].tolist())
@@ -143,7 +142,7 @@ class Plan:
         addresses: Sequence[Address],
         claims: tuple[Claim, ...] = (),
     ) -> "Plan":
-        """Return the plan with these figures, addresses and claims."""
+        """Return the plan with these claims."""
         return replace(
             self,
             status=status,
@@ -156,7 +155,7 @@ class Plan:
 
     @classmethod
     def from_steps(cls, graph: Graph, steps: Iterable[Step]) -> "Plan":
-        """Build a plan from step objects without checking it; use `verify`."""
+        """Build a plan from step objects, without checks."""
         kinds: list[int] = []
         targets: list[int] = []
         spaces: list[SpaceId] = []
@@ -193,9 +192,9 @@ class Plan:
         pairs: NDArray[np.int32] | None = None,
         callees: Mapping[str, "Plan"] | None = None,
     ) -> "Plan":
-        """Build the plan that runs `order` and frees every freeable buffer right after its last use. O(n + e).
+        """Build the plan that runs `order` and frees buffers right after their last use. O(n + e).
 
-        `pairs` has the in-place pairs to use as rows (op, read buffer, written buffer), in run order.
+        `pairs` has rows (op, read buffer, written buffer) in run order.
         """
         used = np.zeros((0, 3), np.int32) if pairs is None else pairs.reshape(-1, 3)
         last = _last_use(graph, order)
@@ -227,7 +226,7 @@ class Plan:
 
     @classmethod
     def baseline(cls, graph: Graph) -> "Plan":
-        """Build the baseline: program order, frees at last use, no optional in-place pairs."""
+        """Build the baseline plan."""
         return cls.from_order(graph, np.arange(graph.n_ops, dtype=np.int32))
 
 
@@ -236,7 +235,7 @@ def _as_pairs(flat: Sequence[BufferId]) -> tuple[tuple[BufferId, BufferId], ...]
 
 
 def _last_use(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return per buffer the position in `order` of its last user or producer, -1 if there is none."""
+    """Return the position in `order` of the last op that uses or allocates each buffer, -1 if there is none."""
     position = np.empty(graph.n_ops, np.int64)
     position[order] = np.arange(len(order))
     last = np.full(graph.n_buffers, -1, np.int64)
@@ -248,7 +247,7 @@ def _last_use(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def checked_plan(given: object) -> Plan:
-    """Return a user's argument as a plan; raises UsageError if it is not a plan."""
+    """Return the argument; raises UsageError if it is not a plan."""
     if not isinstance(given, Plan):
         instead = "its .plan" if isinstance(getattr(given, "plan", None), Plan) else "a plan, or result.plan"
         raise UsageError(f"{type(given).__name__} is not a plan; give {instead}")

@@ -1,4 +1,4 @@
-"""The verifier: checks that a plan is correct for a graph, independent of the algorithm that made the plan."""
+"""The verifier, which checks a plan independent of the algorithm that made it."""
 
 from collections.abc import Mapping
 
@@ -20,11 +20,11 @@ _Verified = dict[tuple[int, int], dict[str, int]]
 
 @without_collection()
 def verify(graph: Graph, plan: Plan, *, check_capacity: bool = True) -> None:
-    """Check that a plan executes the program of a graph exactly, with the memory it claims, callees included.
+    """Check that a plan executes the program of a graph exactly, with the memory it claims.
 
-    Raises FingerprintError if the plan was made for another graph, and VerificationError for the first rule that a
-    step, a claim or an address violates. With `check_capacity`, the sum of persistent and live bytes must fit every
-    memory space that has a capacity. O((steps + e) log e), and O(k log k) for k addresses.
+    Raises FingerprintError for another graph, VerificationError for the first violated rule. Includes callees. With
+    `check_capacity`, persistent and live bytes must fit every memory space. O((steps + e) log e) plus O(k log k) for k
+    addresses.
 
     >>> import lowtide
     >>> empty, builder = lowtide.GraphBuilder("empty").build(), lowtide.GraphBuilder("a buffer")
@@ -39,7 +39,7 @@ def verify(graph: Graph, plan: Plan, *, check_capacity: bool = True) -> None:
 
 
 def _verify(graph: Graph, plan: Plan, check_capacity: bool, verified: _Verified) -> dict[str, int]:
-    """Verify one plan after the plans of its callees; return its peak bytes by memory space name."""
+    """Verify a plan and its callees; return its peak by memory space name."""
     if plan.graph_fingerprint != graph.fingerprint:
         raise FingerprintError(
             f"the plan was made for a graph with fingerprint {plan.graph_fingerprint[:12]!r}, but graph {graph.name!r} "
@@ -59,7 +59,7 @@ def _verify(graph: Graph, plan: Plan, check_capacity: bool, verified: _Verified)
 
 
 def _check_arrays(graph: Graph, plan: Plan) -> None:
-    """Check that all arrays have the same length and all ids are in range; raises VerificationError. O(steps)."""
+    """Check lengths and ids. O(steps)."""
     lengths = {len(plan.kinds), len(plan.targets), len(plan.spaces), len(plan.pairs)}
     if len(lengths) != 1:
         raise VerificationError(f"the plan's arrays have lengths {sorted(lengths)}; every step needs one entry in each")
@@ -98,14 +98,14 @@ def _reject(wrong: NDArray[np.bool_], reason: str) -> None:
 
 
 def _verify_callees(graph: Graph, plan: Plan, verified: _Verified) -> dict[str, dict[str, int]]:
-    """Verify the plans of callees, by default their program order; return their peaks by name."""
+    """Return the peaks of callees by name."""
     for name in plan.callees:
         if name not in graph.subgraphs:
             raise VerificationError(f"there is a plan for callee {name!r}, which graph {graph.name!r} does not have")
     peaks: dict[str, dict[str, int]] = {}
     for name in dict.fromkeys([*graph.called, *plan.callees]):
         callee, callee_plan = graph.subgraphs[name], plan.callees.get(name)
-        key = (id(callee), id(callee_plan))  # ids are unique: graph and plan keep both alive
+        key = (id(callee), id(callee_plan))  # unique while both are alive
         if key not in verified:
             try:
                 verified[key] = _verify(callee, callee_plan or Plan.baseline(callee), False, verified)
@@ -137,11 +137,10 @@ def _where(graph: Graph, plan: Plan, step: StepIndex) -> str:
 
 
 def _check_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None:
-    """Check that the claims of a plan agree with its peak, which is `peak_bytes`, and with one another.
+    """Check that the claims agree with the peak and with one another.
 
-    The claimed peak must be exact. If the plan is in the class of a claim, its figure must not be below the bound. The
-    lower bounds of the plan must be those of its claims. A plan with status "optimal" must meet bounds of its class, or
-    claim a bound of its extra cost, which is not checked here. Raises VerificationError. O(steps + claims).
+    A plan with status "optimal" must meet bounds of its class, or claim a bound of its extra cost, which is not checked
+    here. O(steps + claims).
     """
     _check_figures(plan, peak_bytes)
     for claim in plan.claims:
@@ -158,7 +157,7 @@ def _check_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None
             if bound != peak:
                 raise VerificationError(
                     f"the plan has status optimal, but needs {peak} bytes in memory space {space!r}, and its claims "
-                    f"only show that plans of its class need {bound}; set the status to feasible"
+                    f"show only {bound}; set the status to feasible"
                 )
 
 

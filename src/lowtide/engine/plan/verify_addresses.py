@@ -1,4 +1,4 @@
-"""Checks that every residency has one address and that no two residencies overlap in time and bytes."""
+"""Checks that every residency has an address and that no two overlap in time and bytes."""
 
 from collections.abc import Callable
 from typing import NoReturn
@@ -14,14 +14,11 @@ from lowtide.engine.plan.plan import Plan
 _LAST_ADDRESS = 2**62
 _Table = NDArray[np.int64]
 _KEY = (0, 3, 1)
-"""The columns that identify a residency: buffer, memory space, first step."""
+"""Columns that identify a residency: buffer, memory space, first step."""
 
 
 class SortedRanks:
-    """A set of integers below a limit n. Adding, removing and finding neighbors touch O(sqrt n) bits each.
-
-    Integers are bits of words of about sqrt(n) bits. One more word marks the words that are not empty.
-    """
+    """A set of integers below n, in words of about sqrt(n) bits. Every operation takes O(sqrt n) bits."""
 
     def __init__(self, limit: int) -> None:
         self._width = 1 << ((max(limit, 1).bit_length() + 1) // 2)
@@ -35,14 +32,14 @@ class SortedRanks:
         self._used |= 1 << word
 
     def remove(self, rank: int) -> None:
-        """Remove a rank, which must be in the set."""
+        """Remove a rank of the set."""
         word, bit = divmod(rank, self._width)
         self._words[word] ^= 1 << bit
         if not self._words[word]:
             self._used ^= 1 << word
 
     def below(self, rank: int) -> int | None:
-        """Return the largest rank in the set below `rank`, or None."""
+        """Return the largest rank below `rank`, or None."""
         word, bit = divmod(rank, self._width)
         lower = self._words[word] & ((1 << bit) - 1)
         if not lower:
@@ -54,7 +51,7 @@ class SortedRanks:
         return word * self._width + lower.bit_length() - 1
 
     def above(self, rank: int) -> int | None:
-        """Return the smallest rank in the set above `rank`, or None."""
+        """Return the smallest rank above `rank`, or None."""
         word, bit = divmod(rank, self._width)
         higher = self._words[word] >> (bit + 1) << (bit + 1)
         if not higher:
@@ -67,13 +64,9 @@ class SortedRanks:
 
 
 def verify_addresses(graph: Graph, plan: Plan, residencies: NDArray[np.int64]) -> None:
-    """Raise VerificationError unless the addresses of an executable plan are complete, aligned and without overlaps.
+    """Check that the addresses of an executable plan are complete, aligned and without overlaps.
 
-    Every residency that has bytes and is part of the peak needs exactly one address. It starts at the step that
-    allocates the buffer; inputs start at step 0, or at `BEFORE_THE_FIRST_STEP` if step 0 frees them. It ends at the
-    step that frees the buffer, at the run that takes over its storage, or at the number of steps. If a recomputed run
-    allocates a buffer that is still resident, the old residency ends one step after the new one starts. `residencies`
-    is the table of `verify_execution`. O(k log k) for k addresses.
+    Addresses must match the table of `verify_execution`. Raises VerificationError. O(k log k) for k addresses.
     """
     given = Addresses.of(plan.addresses).table
     _check_ids(graph, given)
@@ -87,7 +80,6 @@ def verify_addresses(graph: Graph, plan: Plan, residencies: NDArray[np.int64]) -
 
 
 def _by_key(table: _Table) -> NDArray[np.int64]:
-    """Return the order of rows by the columns that identify them."""
     return np.lexsort([table[:, column] for column in reversed(_KEY)])
 
 
@@ -100,7 +92,6 @@ def _check_ids(graph: Graph, given: _Table) -> None:
 
 
 def _check_residencies(graph: Graph, given: _Table, residencies: _Table) -> None:
-    """Compare addresses, sorted by key, with residencies."""
     by_key = _by_key(residencies)
     wanted = residencies[by_key]
     if len(given) != len(wanted) or any((given[:, column] != wanted[:, column]).any() for column in _KEY):
@@ -126,7 +117,6 @@ def _check_residencies(graph: Graph, given: _Table, residencies: _Table) -> None
 
 
 def _explain_difference(graph: Graph, given: _Table, wanted: _Table) -> NoReturn:
-    """Raise VerificationError for the first residency without an address, or address without a residency."""
     addresses: list[list[int]] = given.tolist()
     residencies: list[list[int]] = wanted.tolist()
     addressed = {(row[0], row[1], row[3]) for row in addresses}
@@ -168,7 +158,7 @@ def _check_offsets(graph: Graph, plan: Plan, given: _Table) -> None:
 
 
 def _check_overlaps(graph: Graph, given: _Table, rows: NDArray[np.int64]) -> None:
-    """Sweep over the steps of one memory space: among live residencies, only neighbors by offset can overlap."""
+    """Sweep over steps: among live residencies, only neighbors by offset can overlap."""
     buffers, firsts, lasts, spaces, offsets = given[rows].T
     # All inputs exist before the first step, also those that step 0 frees.
     at_start = (firsts == 0) & (spaces == graph.buffer_spaces[buffers]) & (graph.lifetimes[buffers] <= Lifetime.DONATED)
@@ -177,7 +167,7 @@ def _check_overlaps(graph: Graph, given: _Table, rows: NDArray[np.int64]) -> Non
     ranks = np.argsort(by_offset)
     order = np.lexsort((offsets, firsts))
     ending = np.argsort(lasts, kind="stable")
-    # Memoryviews give Python ints one at a time, with a fourth of the memory of lists.
+    # Memoryviews need a fourth of the memory of lists.
     starts, ends = offsets[by_offset].data, (offsets + graph.sizes[buffers])[by_offset].data
     leaving, left_at, gone = ranks[ending].data, lasts[ending].data, 0
     live = SortedRanks(len(rows))
@@ -194,7 +184,6 @@ def _check_overlaps(graph: Graph, given: _Table, rows: NDArray[np.int64]) -> Non
 
 
 def _reject(graph: Graph, given: _Table, wrong: NDArray[np.bool_], describe: Callable[[int], str]) -> None:
-    """Raise VerificationError for the first wrong row."""
     if wrong.any():
         row = int(wrong.argmax())
         raise VerificationError(f"{_describe(graph, given[row].tolist())} {describe(row)}")

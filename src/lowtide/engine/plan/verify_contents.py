@@ -1,12 +1,7 @@
-"""Checks the contents of buffers: every access, free and copy of a plan must find the version it needs.
-
-Contents have versions. In program order every write makes a new version. An op may run only if every buffer that it
-touches is resident with the version that the op finds in program order. This covers data, anti- and output dependences,
-mutation, recomputation and offload.
+"""Checks that every access, free and copy of a plan finds the version of the buffer it needs.
 
 All steps are checked together, on arrays. A buffer has one slot in its home space and one slot per space for copies.
-The events of all slots are sorted by time, so that each event finds the version that the previous event of its slot
-left.
+Events are sorted by slot and time, so that each event finds the version that the previous event left.
 """
 
 from collections.abc import Callable
@@ -26,11 +21,11 @@ _Ints = NDArray[np.int64]
 _READ, _WRITE, _COPY_SOURCE, _COPY_TARGET, _FREE, _HAND_OVER, _START = range(7)
 """Kinds of events. Events of one step are sorted in this order; `_START` has step -1."""
 _BUFFERS_PER_PART = 2**15
-"""Bounds the memory for sorting events."""
+"""Limits the memory for sorting."""
 
 
 class Violations:
-    """The first violated rule of a plan: by step, then by the order of the rules within a step."""
+    """The first violated rule of a plan, by step, then by rule."""
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         self.graph = graph
@@ -39,7 +34,7 @@ class Violations:
         self._message = ""
 
     def add(self, steps: _Ints, wrong: NDArray[np.bool_], rule: int, describe: Callable[[int], str]) -> None:
-        """Record the first of some violations of one rule; `steps`, `wrong` and `describe` have one row per check."""
+        """Record the first violation of a rule; all arguments have one row per check."""
         rows = np.flatnonzero(wrong)
         if not len(rows):
             return
@@ -51,60 +46,52 @@ class Violations:
             self._message = f"{place}: {describe(row)}"
 
     def raise_first(self) -> None:
-        """Raise VerificationError for the first violation, if there is any."""
+        """Raise VerificationError for the first violation, if any."""
         if self._first is not None:
             raise VerificationError(self._message)
 
-    def op_at(self, step: int) -> str:
-        """Return the quoted name of the op that a step runs."""
-        return self.op(int(self.plan.targets[step]))
-
     def op(self, op: OpId) -> str:
-        """Return the quoted name of an op."""
+        """Return an op name."""
         return repr(self.graph.op_names[op])
 
     def buffer(self, buffer: BufferId) -> str:
-        """Return the quoted name of a buffer."""
+        """Return a buffer name."""
         return repr(self.graph.buffer_names[buffer])
 
     def space(self, space: SpaceId) -> str:
-        """Return a memory space with its quoted name."""
+        """Return a memory space."""
         return f"memory space {self.graph.spaces[space].name!r}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accesses:
-    """All accesses of a program. An op writes a buffer once, mutations included."""
+    """All accesses of a program."""
 
     ops: NDArray[np.int32]
     buffers: NDArray[np.int32]
     kinds: NDArray[np.int8]
-    """`_READ` or `_WRITE`."""
     allocators: NDArray[np.int32]
-    """Per buffer, the op that allocates it, or -1."""
+    """The op that allocates each buffer, or -1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Events:
-    """Events of some buffers, sorted by slot, then by time."""
+class _SlotEvents:
+    """Events of some buffers."""
 
     buffers: _Ints
     slots: _Ints
-    """0 is the slot in the home space, 1 + s the slot for a copy in space s."""
+    """0 for the home space, 1 + s for a copy in space s."""
     steps: _Ints
     kinds: _Ints
     versions: _Ints
-    """The version that an access finds in program order, ABSENT for an allocation; for a start the version there."""
+    """In program order; ABSENT for an allocation."""
     found: _Ints
-    """The version in the slot before the event."""
     at_end: _Ints
-    """Per buffer, the version in its home space after the last step."""
     final: _Ints
-    """Per buffer, the version after the program."""
 
 
 def program_accesses(graph: Graph) -> Accesses:
-    """Return all accesses of a program. O(e log e)."""
+    """Return all accesses. O(e log e)."""
     written = np.unique(np.concatenate([_op_buffer_keys(graph.mutates), _op_buffer_keys(graph.writes)]))
     ops, buffers = (written >> 32).astype(np.int32), (written & (2**32 - 1)).astype(np.int32)
     allocators = np.full(graph.n_buffers, graph.n_ops, np.int32)
@@ -125,8 +112,8 @@ def _op_buffer_keys(rows: Rows) -> _Ints:
 def verify_contents(accesses: Accesses, runs: Rows, violations: Violations) -> tuple[_Ints, _Ints]:
     """Check every access, free and copy of a plan. O((steps + e) log e).
 
-    `runs` has the steps that run each op. Returns the residencies with a size that the peak counts, rows of (buffer,
-    first step, last step, space), and rows of (step, buffer) for allocations while an older copy is resident.
+    `runs` has the steps of each op. Returns residencies, rows of (buffer, first step, last step, space), and
+    allocations while an older copy is resident, rows of (step, buffer).
     """
     residencies, replaced = [np.zeros((0, 4), np.int64)], [np.zeros((0, 2), np.int64)]
     for first in range(0, violations.graph.n_buffers, _BUFFERS_PER_PART):
@@ -139,8 +126,8 @@ def verify_contents(accesses: Accesses, runs: Rows, violations: Violations) -> t
     return np.concatenate(residencies), np.concatenate(replaced)
 
 
-def _events(graph: Graph, plan: Plan, accesses: Accesses, runs: Rows, first: BufferId) -> _Events:
-    """Return the events of the buffers from `first` on, at most `_BUFFERS_PER_PART`."""
+def _events(graph: Graph, plan: Plan, accesses: Accesses, runs: Rows, first: BufferId) -> _SlotEvents:
+    """Return the events of at most `_BUFFERS_PER_PART` buffers."""
     n_buffers = min(_BUFFERS_PER_PART, graph.n_buffers - first)
     at_start = np.where(graph.exists_at_start[first : first + n_buffers], 0, ABSENT)
     buffers, ops, kinds, versions, n_writes = _accesses_in_program_order(accesses, first, at_start)
@@ -182,7 +169,7 @@ def _events(graph: Graph, plan: Plan, accesses: Accesses, runs: Rows, first: Buf
     sources, targets = np.split(position[len(order) - 2 * len(copies) :], 2)
     left, changed_by = _versions_left(kind, version, sources, targets)
     ends = np.searchsorted(slot, at_home, side="right") - 1
-    return _Events(
+    return _SlotEvents(
         buffers=slot // width + first,
         slots=slot % width,
         steps=step,
@@ -197,7 +184,7 @@ def _events(graph: Graph, plan: Plan, accesses: Accesses, runs: Rows, first: Buf
 def _accesses_in_program_order(
     accesses: Accesses, first: BufferId, at_start: _Ints
 ) -> tuple[_Ints, NDArray[np.int32], NDArray[np.int8], _Ints, _Ints]:
-    """Return buffer, op, kind and version of the accesses to some buffers, and the number of writes per buffer."""
+    """Return buffer, op, kind and version of accesses, and writes per buffer."""
     n_buffers = len(at_start)
     chosen = np.flatnonzero((accesses.buffers >= first) & (accesses.buffers < first + n_buffers))
     buffers, ops, kinds = (
@@ -215,9 +202,9 @@ def _accesses_in_program_order(
 
 
 def _versions_left(kinds: _Ints, versions: _Ints, sources: _Ints, targets: _Ints) -> tuple[_Ints, _Ints]:
-    """Return the version that each changing event leaves, and per event the last changing event of its slot up to it.
+    """Return the version left by each event, and the last changing event up to it.
 
-    A copy leaves the version of its source, which another copy may have left: such chains are followed by doubling.
+    A copy leaves the version of its source. Chains of copies are followed by doubling.
     """
     rows = np.arange(len(kinds))
     changed_by = np.maximum.accumulate(np.where((kinds == _READ) | (kinds == _COPY_SOURCE), 0, rows))
@@ -228,7 +215,7 @@ def _versions_left(kinds: _Ints, versions: _Ints, sources: _Ints, targets: _Ints
     return (versions + (kinds == _WRITE))[origins], changed_by
 
 
-def _check(events: _Events, first: BufferId, violations: Violations) -> None:
+def _check(events: _SlotEvents, first: BufferId, violations: Violations) -> None:
     graph, plan = violations.graph, violations.plan
     kinds, steps, found = events.kinds, events.steps, events.found
     is_absent = found == ABSENT
@@ -238,7 +225,8 @@ def _check(events: _Events, first: BufferId, violations: Violations) -> None:
         touches & (found != events.versions),
         3,
         lambda row: (
-            f"op {violations.op_at(steps[row])} touches buffer {violations.buffer(events.buffers[row])}, which "
+            f"op {violations.op(int(plan.targets[steps[row]]))} touches buffer "
+            f"{violations.buffer(events.buffers[row])}, which "
             f"{_difference(graph, events.buffers[row], events.versions[row], found[row])}"
         ),
     )
@@ -269,8 +257,8 @@ def _check(events: _Events, first: BufferId, violations: Violations) -> None:
     )
 
 
-def _complaint(events: _Events, violations: Violations, text: str) -> Callable[[int], str]:
-    """Return a function from an event to a message about its buffer and the memory space of its slot."""
+def _complaint(events: _SlotEvents, violations: Violations, text: str) -> Callable[[int], str]:
+    """Return a function that describes an event."""
 
     def describe(row: int) -> str:
         buffer, slot = int(events.buffers[row]), int(events.slots[row])
@@ -289,7 +277,6 @@ def _difference(graph: Graph, buffer: BufferId, wanted: int, found: int) -> str:
 
 
 def _describe_version(graph: Graph, buffer: BufferId, version: int) -> str:
-    """Return which write made a version of a buffer, such as "as op 'x' wrote it"."""
     writers = np.unique(
         np.concatenate([rows.owners()[rows.values == buffer] for rows in (graph.mutates, graph.writes)])
     )
@@ -297,11 +284,8 @@ def _describe_version(graph: Graph, buffer: BufferId, version: int) -> str:
     return f"as op {graph.op_names[writers[write]]!r} wrote it" if write >= 0 else "as it was at the start"
 
 
-def _residencies(graph: Graph, plan: Plan, events: _Events, allocates: NDArray[np.bool_]) -> _Ints:
-    """Return rows of (buffer, first step, last step, space) for residencies with a size that the peak counts.
-
-    A replaced residency ends one step after its replacement starts, because both exist during that run.
-    """
+def _residencies(graph: Graph, plan: Plan, events: _SlotEvents, allocates: NDArray[np.bool_]) -> _Ints:
+    """Return residencies; replaced ones end one step after their replacement starts."""
     begins = allocates | (events.kinds == _COPY_TARGET) | ((events.kinds == _START) & (events.versions != ABSENT))
     changes = np.flatnonzero(begins | (events.kinds == _FREE) | (events.kinds == _HAND_OVER))
     slot = events.buffers * (len(graph.spaces) + 1) + events.slots

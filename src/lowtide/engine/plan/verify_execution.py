@@ -1,4 +1,4 @@
-"""Checks the rules of execution of a plan, for all steps at once on arrays, and computes its peak and residencies."""
+"""Checks the rules of execution on arrays and computes the peak and residencies of a plan."""
 
 from dataclasses import dataclass
 
@@ -15,20 +15,18 @@ from lowtide.engine.plan.verify_contents import Violations, program_accesses, ve
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The largest number of live bytes in a memory space, persistent buffers excluded."""
+    """The peak of a memory space, without persistent buffers."""
 
     bytes: int
     step: StepIndex
-    """The first step that reaches the peak, or -1 for the time before the first step."""
+    """The first step at the peak, -1 for the time before the first step."""
 
 
 def verify_execution(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> tuple[list[Peak], NDArray[np.int64]]:
     """Check the execution of a plan with ids in range. O((steps + e) log e).
 
-    `transient` has the bytes that every op needs only while it runs, shape (ops, spaces). Returns the peak per memory
-    space and a table of all residencies with a size that the peak counts. Its columns are those of `Addresses`, but in
-    place of the offset it has the row of the residency that hands over its storage, or -1. Raises VerificationError for
-    the first step that violates a rule.
+    Returns the peak per memory space and a table of residencies: the columns of `Addresses`, but with the residency
+    that hands over its storage, or -1, instead of the offset. Raises VerificationError for the first violated rule.
     """
     violations = Violations(graph, plan)
     steps = np.flatnonzero(plan.kinds == StepKind.RUN)
@@ -44,7 +42,7 @@ def verify_execution(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> 
 
 
 def _check_order(runs: Rows, violations: Violations) -> None:
-    """Check that every op runs, again only if it may, after its control predecessors, ordered ops in program order."""
+    """Check that every op runs, after its control predecessors and in order if ordered."""
     graph, n_steps = violations.graph, violations.plan.n_steps
     counts = np.diff(runs.offsets)
     ran, again = np.flatnonzero(counts > 0), np.flatnonzero(counts > 1)
@@ -90,7 +88,7 @@ def _check_order(runs: Rows, violations: Violations) -> None:
 
 
 def _check_pairs(allocators: NDArray[np.int32], replaced: NDArray[np.int64], violations: Violations) -> None:
-    """Check that the op offers every in-place pair, and that the read buffer can hand over its storage."""
+    """Check that ops offer their in-place pairs and that storage can be handed over."""
     graph, plan = violations.graph, violations.plan
     if not len(plan.pairs.values):
         return
@@ -103,7 +101,8 @@ def _check_pairs(allocators: NDArray[np.int32], replaced: NDArray[np.int64], vio
         counts[where] > 1,
         4,
         lambda row: (
-            f"op {violations.op_at(owners[row])} uses in-place pairs that share a buffer; use each buffer in one pair"
+            f"op {violations.op(int(plan.targets[int(owners[row])]))} uses in-place pairs that share a buffer; "
+            "use each buffer in one pair"
         ),
     )
     lifetimes, offered = graph.lifetimes[reads], graph.in_place
@@ -137,7 +136,7 @@ def _check_pairs(allocators: NDArray[np.int32], replaced: NDArray[np.int64], vio
 
 
 def _peaks(graph: Graph, plan: Plan, residencies: NDArray[np.int64], transient: NDArray[np.int64]) -> list[Peak]:
-    """Return the first peak per memory space of an executable plan: row 0 is the time before the first step."""
+    """Return the first peak per memory space of an executable plan."""
     buffers, firsts, lasts, spaces = residencies.T
     at_start = (firsts == 0) & (spaces == graph.buffer_spaces[buffers]) & graph.exists_at_start[buffers]
     live = np.zeros((plan.n_steps + 2, len(graph.spaces)), np.int64)
@@ -151,7 +150,7 @@ def _peaks(graph: Graph, plan: Plan, residencies: NDArray[np.int64], transient: 
 
 
 def _with_hand_overs(graph: Graph, plan: Plan, residencies: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Add the column of hand-overs to the residencies of an executable plan."""
+    """Add the column of hand-overs."""
     table = np.column_stack([residencies, np.full(len(residencies), -1)])
     steps, reads, writes = plan.pairs.owners()[::2], plan.pairs.values[::2], plan.pairs.values[1::2]
     has_size = graph.sizes[reads] > 0

@@ -1,7 +1,4 @@
-"""Gradient checkpointing by fixed rules: plans from sequences of runs, and Chen's sqrt(n) segments.
-
-Grappler's memory optimizer recomputes by such rules; benchmarks compare lowtide's own choice with them.
-"""
+"""Gradient checkpointing by fixed rules, as in Grappler, and Chen's sqrt(n) segments for comparison."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,10 +15,7 @@ from lowtide.engine.plan import Free, Plan, Run, Step, verify
 
 
 def rerunnable_ops(graph: Graph) -> NDArray[np.bool_]:
-    """Return a mask of the ops that can be recomputed whenever their operands are resident. O(n + e).
-
-    The op must be allowed to run twice (`may_run_twice`), and no later op may write the buffers it touches or writes.
-    """
+    """Return a mask of the ops that can be recomputed whenever their operands are resident. O(n + e)."""
     last_writer = np.full(graph.n_buffers, -1, np.int64)
     for rows in (graph.writes, graph.mutates):
         np.maximum.at(last_writer, rows.values, rows.owners())
@@ -39,11 +33,9 @@ def plan_of_runs(
     before: Mapping[Place, Sequence[Step]] | None = None,
     after: Mapping[Place, Sequence[Step]] | None = None,
 ) -> Plan:
-    """Return the plan that runs ops in this sequence and frees each residency of a buffer after its last use.
+    """Return the plan that runs ops in this sequence and frees every buffer after its last use.
 
-    Buffers of a recomputed op are freed from the last use of the old contents until the recomputed run. `before` and
-    `after` add steps before the run and after the frees at a place in `runs`. The plan is not checked; use `verify`.
-    O(runs + e).
+    `before` and `after` add steps at places in `runs`. The plan is not verified. O(runs + e).
     """
     frees = _frees(graph, runs)
     steps: list[Step] = [Free(buffer) for buffer in _never_used(graph)]
@@ -56,7 +48,7 @@ def plan_of_runs(
 
 
 def _frees(graph: Graph, runs: Sequence[OpId]) -> list[list[BufferId]]:
-    """Return per place in `runs` the buffers with contents that no later run reads."""
+    """Return per place in `runs` the buffers that no later run reads."""
     allocates, touches = list(graph.structure.allocates), list(graph.structure.touches)
     freeable = graph.freeable.tolist()
     needed = [False] * graph.n_buffers
@@ -80,15 +72,14 @@ def _never_used(graph: Graph) -> list[BufferId]:
 
 
 def segment_plan(graph: Graph, *, backward_from: OpId | None = None, n_segments: int | None = None) -> Plan:
-    """Return the verified plan that saves only the tensors between segments of the forward pass and recomputes the rest.
+    """Return the verified plan that saves the tensors between segments and recomputes the others.
 
-    `backward_from` is the first op of the backward pass, by default the op at the peak. The ops before it are divided
-    into `n_segments` of equal length, by default the square root of their number, rounded up. A segment is recomputed
-    when the backward pass first reads one of its dropped tensors; the last segment drops nothing. Results of ops that
-    cannot run twice are saved. Raises UsageError for numbers out of range.
+    The ops before `backward_from`, by default the op at the peak, are divided into `n_segments`, by default the square
+    root of their number. A segment is recomputed when the backward pass first reads one of its tensors; the last
+    segment drops nothing. Raises UsageError for numbers out of range.
 
     Source: Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost. O(n + e). On a chain of n equal ops, the
-    peak is in O(sqrt(n)) for one more forward pass; there is no guarantee for other graphs.
+    peak is in O(sqrt(n)) for one more forward pass.
     """
     turn = _turn(graph) if backward_from is None else backward_from
     if not 0 <= turn <= graph.n_ops:
@@ -104,7 +95,7 @@ def segment_plan(graph: Graph, *, backward_from: OpId | None = None, n_segments:
 
 
 def _turn(graph: Graph) -> OpId:
-    """Return the op at the peak of the first memory space, or the number of ops if the inputs are the peak."""
+    """Return the op at the peak of the first memory space, or the number of ops."""
     plan = Plan.baseline(graph)
     footprint = simulate(graph, plan)
     step = footprint.peak_steps[footprint.spaces[0]]
@@ -112,7 +103,6 @@ def _turn(graph: Graph) -> OpId:
 
 
 def _runs(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[OpId]:
-    """Return the program with each segment recomputed before the backward pass first reads it."""
     recomputed = _dropped_by_segment(graph, turn, segment_of)
     producers: list[OpId] = graph.structure.producers.tolist()
     rerun = {op: segment for segment, ops in enumerate(recomputed) for op in ops}
@@ -130,7 +120,7 @@ def _runs(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[OpId]
 
 
 def _dropped_by_segment(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[list[OpId]]:
-    """Return per segment the ops to recompute: results only read in the backward pass, and the ops these need."""
+    """Return the ops to recompute per segment: results only read in the backward pass, and their producers."""
     segments: list[int] = segment_of.tolist()
     last = max(segments[:turn], default=0)
     may_drop: list[bool] = (rerunnable_ops(graph) & (segment_of < last)).tolist()

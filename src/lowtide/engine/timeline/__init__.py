@@ -1,9 +1,7 @@
 """Simulation of the time of a plan, with streams for compute, collectives and each direction of copies.
 
-A run waits for copies of the buffers it touches, and a free for copies of the buffer it frees. Memory over time is
-therefore given by the order of the steps, independent of time.
-
-Costs and their bounds assume one stream for all ops, collectives included. Plans are chosen by these costs.
+Waits follow from the order of the steps, so memory is independent of time. Costs and their bounds assume one stream for
+all ops, collectives included.
 """
 
 from lowtide.engine.timeline.play import Transfers, play_timeline, transfers_of

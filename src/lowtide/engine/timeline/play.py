@@ -15,7 +15,7 @@ from lowtide.engine.plan import HOME, Plan, StepKind
 from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Timeline
 
 _Copy = tuple[BufferId, SpaceId]
-"""A buffer and the memory space of a copy."""
+"""A buffer and the space of a copy."""
 _Extra = dict[tuple[int, int], float]
 """Extra seconds of plans of callees, by id of graph and plan."""
 
@@ -25,14 +25,13 @@ def play_timeline(
 ) -> Timeline:
     """Return when every step of a valid plan starts and ends. O(steps + e).
 
-    Ops run one after the other on the compute stream. There is a stream for each direction of copies between two memory
-    spaces, and one for collectives if `collectives_apart`. Steps are issued in plan order, and only ops on the compute
-    stream block it. A copy or collective starts when it is issued, its stream is free and its source is complete. A run
-    waits for writes of the buffers it touches, and for reads of the buffers it overwrites. A free waits for all reads
-    and writes of its buffer.
+    Steps are issued in plan order; only ops on the compute stream block. Each direction of copies has a stream, and so
+    have collectives if `collectives_apart`. A copy or collective starts when its stream is free and its source
+    complete. A run waits for writes of the buffers it touches and for reads of the buffers it overwrites, a free for
+    both.
 
-    An op takes its price (by default the cost in the graph) plus the extra time of the plans of its callees. A copy
-    takes bytes / `bandwidth_bytes_per_s` of the source space. Raises GraphError if a bandwidth is missing.
+    An op takes its price (by default its cost) plus the extra time of its callees, a copy bytes /
+    `bandwidth_bytes_per_s` of the source; raises GraphError if that is missing.
     """
     return _play(graph, plan, prices or given_prices(graph), {}, collectives_apart)
 
@@ -88,7 +87,7 @@ class _Player:
         self.stalls = [0.0] * n_steps
 
     def run(self, step: StepIndex, op: OpId, touches: Sequence[BufferId], overwrites: Sequence[BufferId]) -> None:
-        """Run an op once its operands are complete and no pending copy reads the buffers it overwrites."""
+        """Run an op once its operands are complete and the buffers it overwrites are not read."""
         start = self._now
         if self._in_use:
             for buffer in touches:
@@ -127,7 +126,7 @@ class _Player:
         self._copy(step, buffer, space, self._homes[buffer])
 
     def final_stall(self) -> float:
-        """Return the time that copies and collectives take beyond the last step."""
+        """Return the time from the last step to the end."""
         return self.seconds() - self._now
 
     def seconds(self) -> float:
@@ -142,7 +141,7 @@ class _Player:
         self._in_use[buffer, source] = max(end, self._in_use.get((buffer, source), 0.0))
 
     def _occupy(self, step: StepIndex, stream: int, start: float, seconds: float) -> float:
-        """Record that a step occupies a stream; return its end."""
+        """Record a step on a stream; return its end."""
         self.step_streams[step] = stream
         self.starts[step] = start
         self.durations[step] = seconds
@@ -171,12 +170,11 @@ class _Player:
 
 
 def _overwritten(graph: Graph) -> list[list[BufferId]]:
-    """Return per op the buffers it writes or mutates, also those it allocates, which may replace an old copy."""
+    """Return the buffers that each op writes, mutates or allocates."""
     return [mutates + writes for mutates, writes in zip(graph.mutates, graph.writes, strict=True)]
 
 
 def _run_seconds(graph: Graph, plan: Plan, prices: Prices, known: _Extra) -> list[float]:
-    """Return per op its price plus the extra time of the plans of its callees."""
     seconds: list[float] = prices.seconds.tolist()
     for op, names in enumerate(graph.callees):
         for name in names:
@@ -194,7 +192,7 @@ class Transfers:
     """Figures of the copies of a plan."""
 
     bytes_out: int = 0
-    """Bytes copied to another memory space."""
+    """Bytes copied to other memory spaces."""
     stall_seconds: float = 0.0
     """Time that compute waits for copies."""
     hidden_seconds: float = 0.0
@@ -202,7 +200,7 @@ class Transfers:
 
 
 def transfers_of(graph: Graph, plan: Plan, prices: Prices) -> Transfers:
-    """Return the figures of the copies of a plan. O(steps)."""
+    """Return the figures of all copies. O(steps)."""
     out = plan.kinds == StepKind.COPY_OUT
     if not (out.any() or (plan.kinds == StepKind.COPY_IN).any()):
         return Transfers()

@@ -1,4 +1,4 @@
-"""The timeline of a plan: the result of its simulation."""
+"""The timeline of a plan."""
 
 import math
 from collections.abc import Mapping
@@ -9,32 +9,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 COMPUTE = 0
-"""The stream that runs ops. Other streams copy in one direction, or run collectives."""
+"""The stream that runs ops."""
 COLLECTIVES = "collectives"
-"""Name of the stream for collectives, if they have one."""
+"""Name of the stream for collectives."""
 NO_STREAM = -1
 """The stream of frees, which take no time."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Timeline:
-    """The start and duration of every step in seconds from the start of the plan, one entry per step."""
+    """The start and duration of every step, in seconds."""
 
     profile: str
-    """The cost profile that priced the ops."""
     streams: tuple[str, ...]
-    """"compute", then "source -> destination" for copies and "collectives", in order of first use."""
+    """"compute", then "source -> destination" for copies and "collectives", by first use."""
     step_streams: NDArray[np.int8]
     """Position in `streams`, or NO_STREAM."""
     starts: NDArray[np.float64]
     durations: NDArray[np.float64]
-    """Time on the stream; 0 for frees."""
     stalls: NDArray[np.float64]
-    """Time that the compute stream waits before the step."""
+    """Time that compute waits before the step."""
     final_stall: float
-    """Time that copies and collectives take beyond the last step."""
+    """Time from the last step to the end."""
     base_seconds: float
-    """Time to run every op once, without waiting."""
+    """Time to run every op once."""
 
     @property
     def ends(self) -> NDArray[np.float64]:
@@ -43,12 +41,12 @@ class Timeline:
 
     @cached_property
     def compute_seconds(self) -> float:
-        """Time of all runs on the compute stream."""
+        """Time of all runs."""
         return self._busy(COMPUTE)
 
     @cached_property
     def stall_seconds(self) -> float:
-        """Total time that the compute stream waits."""
+        """Total time that compute waits."""
         return math.fsum([*self.stalls.tolist(), self.final_stall])
 
     @property
@@ -58,7 +56,7 @@ class Timeline:
 
     @property
     def extra_seconds(self) -> float:
-        """Time of the plan beyond running every op once on the compute stream."""
+        """Time beyond running every op once on the compute stream."""
         return self.compute_seconds - self.base_seconds + self.stall_seconds
 
     @cached_property
@@ -68,12 +66,12 @@ class Timeline:
 
     @cached_property
     def hidden_seconds(self) -> float:
-        """Time of copies while the compute stream is busy, summed over all copies. O(steps)."""
+        """Time of copies while compute is busy, summed. O(steps)."""
         return self._beside_compute((self.step_streams > COMPUTE) & (self.step_streams != self._of_collectives))
 
     @cached_property
     def collective_seconds(self) -> float:
-        """Time of collectives on their own stream."""
+        """Time of the stream for collectives."""
         return self._busy(self._of_collectives)
 
     @cached_property
@@ -86,12 +84,12 @@ class Timeline:
         return self.streams.index(COLLECTIVES) if COLLECTIVES in self.streams else len(self.streams)
 
     def _beside_compute(self, steps: NDArray[np.bool_]) -> float:
-        """Return the time of some steps while the compute stream is busy."""
+        """Return the time of steps while compute is busy."""
         computes = self.step_streams == COMPUTE
         if not computes.any():
             return 0.0
         starts, durations = self.starts[computes], self.durations[computes]
-        # Compute time passed at any instant is piecewise linear through the start and end of every run.
+        # Compute time passed is piecewise linear.
         instants = np.column_stack([starts, starts + durations]).ravel()
         passed = np.concatenate([[0.0], np.cumsum(durations)])
         passed = np.column_stack([passed[:-1], passed[1:]]).ravel()
