@@ -41,7 +41,6 @@ PLAIN_MACHINE = Machine(bytes_per_second=1e10, flops_per_second=1e11, start_seco
 
 
 def _accelerator(teraflops: float, terabytes: float, link_gigabytes: float, network_gigabytes: float) -> Machine:
-    """Return one of eight devices of a node."""
     return Machine(
         bytes_per_second=terabytes * 1e12,
         flops_per_second=teraflops * 1e12,

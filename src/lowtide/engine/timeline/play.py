@@ -15,7 +15,6 @@ from lowtide.engine.plan import HOME, Plan, StepKind
 from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Timeline
 
 _Copy = tuple[BufferId, SpaceId]
-"""A buffer and the space of a copy."""
 _Extra = dict[tuple[int, int], float]
 """Extra seconds of plans of callees, by id of graph and plan."""
 
