@@ -205,7 +205,7 @@ def test_dynamic_dimensions_are_refused_with_their_names_and_unknown_ones_too(
     ("place", "words"),
     [
         ("no folder/out.plan.json", ["no folder"]),
-        ("folder.plan.json", ["no file"]),
+        ("folder.plan.json", ["not a regular file"]),
         ("diamond.graph.json/out.plan.json", ["Not a directory"]),
         ("out.txt", [".plan.json"]),
         ("out.onnx", [".plan.json"]),

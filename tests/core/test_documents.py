@@ -73,7 +73,7 @@ def test_whatever_the_bytes_nothing_outside_them_is_read(content: bytes) -> None
 def test_a_repeated_key_is_named_whatever_the_document(tmp_path: Path) -> None:
     path = tmp_path / "twice.json"
     path.write_text('{"a": {"x": 1, "y": 2, "\\u0078": 3}}')
-    with pytest.raises(MalformedInputError, match=r"no table: key '\\\\u0078' stands twice in one object"):
+    with pytest.raises(MalformedInputError, match=r"no table: key '\\\\u0078' occurs twice in one object"):
         read_document(path, dict[str, dict[str, int]], "no table")
 
 
@@ -88,7 +88,7 @@ def test_what_is_no_document_is_malformed(tmp_path: Path, content: bytes) -> Non
 def test_a_document_of_another_kind_is_named_as_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "some.json"
     path.write_text('{"lowtide_plan": 1, "steps": []}')
-    with pytest.raises(MalformedInputError, match=r"no valid graph file: it is a plan file; check the order"):
+    with pytest.raises(MalformedInputError, match=r"not a valid graph file: it is a plan file; check the order"):
         read_graph_file(path)
 
 

@@ -74,6 +74,6 @@ def test_places_that_cannot_be_written_are_usage_errors_and_nothing_is_left_ther
 
 def test_a_device_is_never_replaced_by_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="it is no file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         write_bytes(tmp_path / "pipe", b"x")
     assert (tmp_path / "pipe").is_fifo()

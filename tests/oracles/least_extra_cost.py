@@ -6,7 +6,7 @@ from itertools import combinations
 
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph, Lifetime
-from lowtide.engine.plan.versions import ABSENT, Versions, program_versions
+from lowtide.engine.graph.execution import ABSENT, Versions, program_versions
 
 State = tuple[int, tuple[int, ...]]
 """The ops that ran, as the bits of an int, and the version of every buffer."""

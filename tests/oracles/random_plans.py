@@ -3,8 +3,8 @@
 from random import Random
 
 from lowtide.engine.graph import Graph
+from lowtide.engine.graph.execution import ABSENT, Versions, program_versions
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, Step
-from lowtide.engine.plan.versions import ABSENT, Versions, program_versions
 from tests.oracles.records import buffer_of, op_of
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from lowtide.cli.interrupts import command_is_loaded, interrupted_code
-from lowtide.core.errors import LowtideError, UsageError
-from lowtide.core.suggestions import unknown
+from lowtide.core.errors import LowtideError, UsageError, unknown
 
 _VERBS = (
     "inspect",

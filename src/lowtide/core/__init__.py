@@ -1,1 +1,1 @@
-"""Errors, units, files, settings and other basics that every other room uses."""
+"""Errors, units, files, effort levels and other basics that every other room uses."""

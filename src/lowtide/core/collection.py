@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, kept out of where millions of objects are made that form no cycles."""
+"""Pausing Python's cyclic garbage collector."""
 
 import gc
 from collections.abc import Generator
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collection() -> Generator[None]:
-    """Pause the collector, which else looks at all living objects again and again while many more are made.
+    """Pause the collector while millions of objects are created. Also works as a decorator.
 
-    It serves as a decorator, too. Nested, only the outermost one has an effect.
+    Only the outermost of nested pauses has an effect.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""JSON documents in: the one door for graph, plan, costs and proof files, which trusts none of them."""
+"""Reading and writing JSON documents: graph, plan, costs and proof files."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,35 +14,33 @@ from lowtide.core.files import read_blocks
 
 Record = TypeVar("Record")
 MOST_VALUES = 2**25
-"""The most values that a document may hold: about two million ops. Few compressed bytes can be very many."""
+"""The most values allowed in a document: about two million ops."""
 PIECE = 2**13
-"""How many records of a long list exist at once while it is read or written."""
+"""Records of a long list that are read or written at once."""
 
 
 def read_document(path: Path, kind: type[Record], refusal: str) -> Record:
-    """Return the JSON document in a file, gzipped or not, as a record of a kind.
+    """Return the JSON document in a file as a record of type `kind`. O(bytes).
 
-    `refusal` is what messages say of a file that holds none, such as "no valid plan file".
-
-    Raises MalformedInputError for what is no such document or has a key twice in one object, InputError for a file that
-    cannot be read or holds too much. O(bytes); values are counted while the file is read, before any is made.
+    Raises MalformedInputError, starting with `refusal`, if the document does not match `kind` or repeats a key, and
+    InputError if the file is unreadable or has too many values.
     """
     content = _read_limited(path)
     try:
         record = msgspec.json.decode(content, type=kind)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # ValueError: text that is no UTF-8
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # ValueError: not UTF-8
         other = re.search(r"unknown field `lowtide_(\w+)`", str(error))
-        wrong = f"it is a {other[1]} file; check the order of the arguments" if other else error
-        raise MalformedInputError(f"{path}: {refusal}: {wrong}") from None
+        reason = f"it is a {other[1]} file; check the order of the arguments" if other else error
+        raise MalformedInputError(f"{path}: {refusal}: {reason}") from None
     begin, end = _native.repeated_key(np.frombuffer(content, np.uint8))
     if begin >= 0:
         key = content[begin:end].decode(errors="replace")
-        raise MalformedInputError(f"{path}: {refusal}: key {key!r} stands twice in one object; keep one of them")
+        raise MalformedInputError(f"{path}: {refusal}: key {key!r} occurs twice in one object; remove one")
     return record
 
 
 def document_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield a JSON document piece by piece; a value that is an iterator yields the pieces of one long list."""
+    """Yield a JSON document in pieces. An iterator as a value gives a long list."""
     between = b"{"
     for key, value in document.items():
         yield between + msgspec.json.encode(key) + b":"
@@ -67,10 +65,9 @@ def _list_pieces(lists: Iterator[list[Any]]) -> Iterator[bytes]:
 def in_pieces(
     rows: msgspec.Raw, kind: type[list[Record]], path: Path, refusal: str, name: str
 ) -> Iterator[list[Record]]:
-    """Yield a long list of records some thousands at a time, so that no more of them exist at once.
+    """Yield a long list of records in pieces. O(bytes).
 
-    `kind` is that of the list; `rows` is the list as it stands in the document at `path`, under the key `name`. Raises
-    MalformedInputError for what is no such list. O(bytes).
+    `rows` is the undecoded list of type `kind` under key `name`. Raises MalformedInputError if it has another type.
     """
     first = 0
     try:
@@ -79,11 +76,11 @@ def in_pieces(
             content = b",".join(raw[first : first + PIECE])
             yield msgspec.json.decode(b"[" + content + b"]", type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise MalformedInputError(f"{path}: {refusal}: {_moved(str(error), name, first)}") from None
+        raise MalformedInputError(f"{path}: {refusal}: {_with_document_path(str(error), name, first)}") from None
 
 
-def _moved(message: str, name: str, first: int) -> str:
-    """Return what is wrong with a piece as it is said of the whole document, where the piece begins at a position."""
+def _with_document_path(message: str, name: str, first: int) -> str:
+    """Return an error message about a piece with the position in the document."""
     if "$" not in message:
         return f"{message} - at `$.{name}`"
     return re.sub(r"\$\[(\d+)\]", lambda place: f"$.{name}[{first + int(place[1])}]", message, count=1)
@@ -92,8 +89,8 @@ def _moved(message: str, name: str, first: int) -> str:
 def _read_limited(path: Path) -> bytearray:
     content, values = bytearray(), 0
     for block in read_blocks(path):
-        values += sum(map(block.count, (b",", b"[", b"{")))  # each comes before a value; those in names count too
+        values += sum(map(block.count, (b",", b"[", b"{")))  # each precedes a value
         if values > MOST_VALUES:
-            raise InputError(f"{path}: more than {MOST_VALUES} values; lowtide reads no larger documents")
+            raise InputError(f"{path}: more than {MOST_VALUES} values; larger documents are not supported")
         content += block
     return content

@@ -1,36 +1,33 @@
-"""What "fast", "balanced" and "max" mean to every search: limits on its work.
+"""Effort levels: work limits of every search.
 
-Work is counted, never timed, so that every machine finds the same.
+Work is counted, not timed, so that results are the same on every machine.
 """
 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from lowtide.core.errors import UsageError
-from lowtide.core.suggestions import unknown
+from lowtide.core.errors import UsageError, unknown
 
 EffortName = Literal["fast", "balanced", "max"]
 EFFORT_NAMES: tuple[EffortName, ...] = get_args(EffortName)
-"""Least first."""
+"""From least to most work."""
 DEFAULT_EFFORT: EffortName = "balanced"
 
 
 def check_effort(name: str) -> None:
-    """Raise UsageError unless an effort has this name."""
+    """Raise UsageError for an unknown effort."""
     if name not in EFFORT_NAMES:
         raise UsageError(unknown("effort", name, EFFORT_NAMES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEffort:
-    """Limits of one search for an order, in arcs of flow graphs and ready ops looked at; some 10^9 a second."""
+    """Work limits of a search for an order, in flow arcs and ready ops: 10^9 per second."""
 
     cut_work: int
-    """For the cuts that bound the peak and the moves that follow them."""
     fit_work: int
-    """For exact search, over all budgets tried."""
+    """For the exact search, over all budgets."""
     fit_ops: int
-    """The largest graph that exact search is tried on, in ops."""
 
 
 SEARCH_EFFORTS: dict[EffortName, SearchEffort] = {
@@ -42,27 +39,28 @@ SEARCH_EFFORTS: dict[EffortName, SearchEffort] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecomputeEffort:
-    """Limits of planning within one budget, for recomputation and offload."""
+    """Work limits of recomputation or offload for one budget."""
 
     play_work: int
-    """Accesses played for plans of drops, more while none fits; some 100,000,000 a second."""
+    """Accesses simulated for plans of drops: 10^8 per second, more while no plan fits."""
     state_work: int
-    """Successors and frees tried by the exact search over all runs of small graphs; some 1,000,000 a second."""
+    """Steps tried by the exact search over runs: 10^6 per second."""
     run_work: int
-    """Accesses played and arcs looked at for plans of runs where those of drops are far from their bound, and as many
-    where the solver leaves a gap; some 300,000,000 a second."""
+    """Accesses and arcs visited for plans of runs: 3 * 10^8 per second.
+
+    Spent if plans of drops are far from their bound, and again if the solver leaves a gap."""
     solver_work: int
-    """Work of the solver over all its calls, see `recompute.solver.Solved`; some 700,000 a second."""
+    """As in `recompute.solver.Solved`: 700,000 per second."""
     rounds: int
-    """Calls of the solver, each with more places counted than the one before."""
+    """Calls of the solver."""
     relative_gap: float
-    """How close the extra cost must come to its bound before the search ends."""
+    """The search ends when the extra cost is this close to its bound."""
     near_gap: float | None
-    """How close it must come for less than all of the work: the solver sees the last base order alone, with half of its
-    work, and dearer orders are left alone. None where all of the work is always done."""
+    """If this close, the solver gets half of its work for the last base order, and more expensive orders are skipped.
+    """
 
     def part(self, parts: int) -> "RecomputeEffort":
-        """Return limits for one of several searches that share the work, but for the solver's."""
+        """Return the limits of one of `parts` searches, with the full solver work."""
         played, states, runs = (work // parts for work in (self.play_work, self.state_work, self.run_work))
         return replace(self, play_work=played, state_work=states, run_work=runs)
 
@@ -100,14 +98,13 @@ RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackingEffort:
-    """Limits of one packing, in items looked at; some 10^9 a second."""
+    """Work limits of one packing, in items: 10^9 per second."""
 
     priority_work: int
     """For the penalty loop, per part."""
     exact_work: int
-    """For both exact searches, per part, over all heights tried."""
+    """For both exact searches, per part."""
     exact_items: int
-    """The largest part that exact search is tried on."""
 
 
 PACKING_EFFORTS: dict[EffortName, PackingEffort] = {

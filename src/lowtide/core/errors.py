@@ -1,41 +1,40 @@
-"""The one exception tree of lowtide.
+"""The exceptions of lowtide and helpers for their messages.
 
-    LowtideError                 every error lowtide raises on purpose
-    ├── UsageError               the call itself is wrong: unknown scheduler, bad unit, contradicting options
-    │   └── WriteError           a result cannot be written where it was to go
-    ├── InputError               the input is unsupported or malformed
-    │   ├── MalformedInputError  a file or object that breaks its own format
-    │   ├── GraphError           a graph that is no valid program: a cycle, a dangling reference, a bad size
-    │   └── UnsupportedError     valid input that lowtide cannot handle, with the way around it
-    │       └── MissingExtraError    packages that an extra of lowtide brings do not load (an ImportError, too)
-    ├── PlanError                a plan, or its proof, that is wrong for its graph
+    LowtideError                 base of all errors that lowtide raises on purpose
+    ├── UsageError               a wrong call: unknown name, bad unit, contradicting options
+    │   └── WriteError           a result cannot be written
+    ├── InputError               unsupported or malformed input
+    │   ├── MalformedInputError  a file or object violates its format
+    │   ├── GraphError           an invalid graph: a cycle, a dangling reference, a bad size
+    │   └── UnsupportedError     valid input that lowtide cannot handle
+    │       └── MissingExtraError    an optional dependency cannot be imported (also an ImportError)
+    ├── PlanError                a plan or proof is wrong for its graph
     │   ├── FingerprintError     the plan was made for another graph
-    │   ├── VerificationError    a step of the plan breaks a rule of execution
-    │   └── ProofError           a proof does not show the bound that it claims
-    └── RewriteError             lowtide itself broke a program that it rewrote: a defect to report
+    │   ├── VerificationError    a step violates a rule of execution
+    │   └── ProofError           a proof does not show its bound
+    └── RewriteError             lowtide broke a program while rewriting it: a bug to report
 
-Every message is one line and says what is wrong, where, and what to do.
+Every message is one line: the problem, the place, and the remedy.
 """
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 _LONGEST_MESSAGE = 4000
 _QUOTED = re.compile(r"""(?<!\w)(['"`])(.*?)\1(?!\w)""", re.DOTALL)
-"""What stands in quotes, as names do; no apostrophe opens one."""
+"""A quoted name. An apostrophe does not open a quotation."""
 _LONGEST_NAME = 200
 
 
 class LowtideError(Exception):
-    """Base of every error that lowtide raises on purpose."""
+    """Base of all errors of lowtide."""
 
     exit_code: int = 1
-    """What the command line exits with when this error ends it."""
+    """Exit code of the command line."""
 
     def __init__(self, message: str) -> None:
-        """Keep the message to one printable line of bounded length, whatever names and parser texts went into it.
-
-        Long names in quotes are cut in the middle, so that one sees what is wrong and what to do.
-        """
+        """Store the message as one printable line of bounded length."""
         message = _QUOTED.sub(lambda name: _cut(name[0], _LONGEST_NAME), _cut(message, _LONGEST_MESSAGE))
         super().__init__("".join(letter if letter.isprintable() else " " for letter in message))
 
@@ -45,18 +44,26 @@ def _cut(text: str, most: int) -> str:
 
 
 def one_line(error: BaseException, most: int = 300) -> str:
-    """Return the text of somebody else's exception as one line of at most so many characters, never empty."""
+    """Return the text of an exception as one non-empty line."""
     return " ".join(str(error).split())[:most] or "no message"
 
 
+def unknown(kind: str, name: object, known: Iterable[str]) -> str:
+    """Return the message for an unknown name, with the closest known name and all others."""
+    names = list(known)
+    near = get_close_matches(str(name).lower(), names, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ";"
+    return f"unknown {kind} {name!r}{meant} choose one of {', '.join(names)}"
+
+
 class UsageError(LowtideError):
-    """The call itself is wrong, whatever the input holds."""
+    """The call is wrong."""
 
     exit_code = 2
 
 
 class WriteError(UsageError):
-    """A result cannot be written where it was to go."""
+    """A result cannot be written."""
 
     exit_code = 4
 
@@ -68,30 +75,30 @@ class InputError(LowtideError):
 
 
 class MalformedInputError(InputError):
-    """A file or object breaks its own format."""
+    """A file or object violates its format."""
 
 
 class GraphError(InputError):
-    """A graph is no valid program."""
+    """A graph is not a valid program."""
 
 
 class UnsupportedError(InputError):
-    """The input is valid, but lowtide cannot handle it."""
+    """Valid input that lowtide cannot handle."""
 
 
 class MissingExtraError(UnsupportedError, ImportError):
-    """What was asked for needs packages that an extra of lowtide brings, and they do not load."""
+    """An optional dependency cannot be imported."""
 
     def __init__(self, extra: str, reason: str) -> None:
-        """`reason` says why the packages of the extra do not load."""
+        """Build the message from the extra and the reason."""
         super().__init__(
-            f"this needs lowtide[{extra}], which does not load ({reason}); "
+            f"this needs lowtide[{extra}], which cannot be imported ({reason}); "
             f"install it with: pip install 'lowtide[{extra}]'"
         )
 
 
 class PlanError(LowtideError):
-    """A plan, or its proof, is wrong for its graph."""
+    """A plan or proof is wrong for its graph."""
 
 
 class FingerprintError(PlanError):
@@ -101,12 +108,12 @@ class FingerprintError(PlanError):
 
 
 class VerificationError(PlanError):
-    """A step of a plan breaks a rule of execution."""
+    """A step violates a rule of execution."""
 
 
 class ProofError(PlanError):
-    """A proof does not show the bound that it claims."""
+    """A proof does not show its bound."""
 
 
 class RewriteError(LowtideError):
-    """Lowtide broke a program that it rewrote."""
+    """Lowtide broke a program while rewriting it."""

@@ -1,4 +1,4 @@
-"""Files in and out: gzip-aware reading with a limit, writing that never leaves half a file."""
+"""Reading files up to a size limit, and writing files atomically."""
 
 import gzip
 import os
@@ -15,28 +15,28 @@ from typing import Any, cast
 from lowtide.core.errors import InputError, MalformedInputError, UsageError, WriteError
 
 MOST_BYTES = 2**30
-"""The largest file lowtide reads into memory, decompressed."""
+"""The largest readable file, in decompressed bytes."""
 _BLOCK_BYTES = 2**20
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""A pipe opens without a writer, and Windows changes no line ends; each system lacks one of the two."""
+"""Do not block on pipes, and keep line ends on Windows."""
 
 
 def path_of(given: object) -> Path:
-    """Return what a user gave as a path; raises UsageError for what is none."""
+    """Return the argument as a path; raises UsageError if it is not a path."""
     if not isinstance(given, str | os.PathLike):
-        raise UsageError(f"a {type(given).__name__} is no path; give the name of a file or folder")
+        raise UsageError(f"a {type(given).__name__} is not a path; give the name of a file or folder")
     return Path(os.fsdecode(cast("str | os.PathLike[str]", given)))
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's content, decompressed when it is gzipped; raises what `read_blocks` raises."""
+    """Return the content of a file; see `read_blocks`."""
     return b"".join(read_blocks(path))
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
-    """Yield a file's content piece by piece, decompressed when it is gzipped.
+    """Yield the content of a file in blocks, decompressed if gzipped.
 
-    Raises MalformedInputError for broken gzip, InputError for a missing, unreadable or oversized file.
+    Raises MalformedInputError for broken gzip data, InputError for a missing, unreadable or oversized file.
     """
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > MOST_BYTES:
@@ -45,7 +45,7 @@ def read_blocks(path: Path) -> Iterator[bytes]:
 
 
 def read_stdin() -> bytes:
-    """Return what stands on stdin to its end, decompressed when it is gzipped; raises what `read_blocks` raises."""
+    """Return all of stdin; see `read_blocks`."""
     file: Any = sys.stdin.buffer
     return b"".join(_decompressed(file, "stdin"))
 
@@ -67,7 +67,7 @@ def _decompressed(file: BufferedReader, where: Path | str) -> Iterator[bytes]:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file for reading; raises InputError for what is none: a pipe or a device could wait for ever."""
+    """Open a file for reading; raises InputError for pipes and devices."""
     try:
         handle = os.open(path, _READ)
         if stat.S_ISREG(os.fstat(handle).st_mode):
@@ -75,41 +75,40 @@ def open_regular(path: Path) -> BufferedReader:
         os.close(handle)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {_reason(error)}") from None
-    raise InputError(f"cannot read {path}: it is no regular file; save what it gives to a file first")
+    raise InputError(f"cannot read {path}: not a regular file; save its content to a file first")
 
 
 def check_writable(path: Path) -> None:
-    """Raise UsageError for a path that cannot become a file: a folder or device, in no folder, not permitted."""
+    """Raise UsageError if a path cannot be written."""
     try:
-        taken = not stat.S_ISREG(path.stat().st_mode)
+        is_special = not stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
-        taken = False
+        is_special = False
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot write {path}: {_reason(error)}") from None
-    if taken:
-        raise UsageError(f"cannot write {path}: it is no file; name a new one, or a file to replace")
+    if is_special:
+        raise UsageError(f"cannot write {path}: not a regular file; name a new file or one to replace")
     if not path.parent.is_dir():
-        raise UsageError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+        raise UsageError(f"cannot write {path}: there is no folder {path.parent}; create it first")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write {path}: no permission to write in {path.parent}")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file beside its place and rename it there, so that nobody ever sees half of it.
+    """Write a file atomically, gzipped if the name ends in .gz; raises WriteError.
 
-    A name that ends in .gz is compressed, without a time stamp, so that equal content gives equal files. Where a
-    symbolic link stands, its target is replaced. Raises WriteError when the place cannot be written.
+    Equal content gives equal files. A symbolic link is kept and its target replaced.
     """
     write_long(path, [content])
 
 
 def write_long(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file piece by piece, as `write_bytes` does."""
+    """Write a file from pieces, like `write_bytes`."""
     write_pieces(path, _compressed(pieces) if path.suffix == ".gz" else pieces)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a file piece by piece, as `write_bytes` does, without joining or compressing them."""
+    """Write a file from pieces, like `write_bytes`, but uncompressed."""
     try:
         check_writable(path)
     except UsageError as error:
@@ -131,14 +130,14 @@ def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    compressor = zlib.compressobj(9, wbits=16 + zlib.MAX_WBITS)  # 16: with gzip's header, which gets no time stamp
+    compressor = zlib.compressobj(9, wbits=16 + zlib.MAX_WBITS)  # 16: gzip header, without a time stamp
     for piece in pieces:
         yield compressor.compress(piece)
     yield compressor.flush()
 
 
 def _too_large(path: Path | str) -> InputError:
-    return InputError(f"{path}: more than {MOST_BYTES} bytes decompressed; lowtide reads no larger files")
+    return InputError(f"{path}: more than {MOST_BYTES} bytes decompressed; larger files are not supported")
 
 
 def _reason(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""What notebooks show of an object: a small table."""
+"""HTML tables for notebooks."""
 
 from collections.abc import Iterable
 from html import escape
@@ -7,6 +7,6 @@ _LEFT = "style='text-align:left'"
 
 
 def html_table(caption: str, rows: Iterable[tuple[str, str]]) -> str:
-    """Return a table of two columns, names and what they are, as HTML; whatever the texts hold is text there."""
+    """Return an HTML table of names and values, with all texts escaped."""
     body = "".join(f"<tr><th {_LEFT}>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
     return f"<table><caption {_LEFT}><b>{escape(caption)}</b></caption><tbody>{body}</tbody></table>"

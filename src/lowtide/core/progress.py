@@ -1,11 +1,11 @@
-"""What a long computation says while it works."""
+"""Progress messages of long computations."""
 
 from collections.abc import Callable
 from typing import TypeAlias
 
 Report: TypeAlias = Callable[[str], None]
-"""Takes one line about the stage that starts now."""
+"""A callback that gets one line about the stage that starts."""
 
 
 def silent(_stage: str) -> None:
-    """Say nothing."""
+    """Ignore the message."""

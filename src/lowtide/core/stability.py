@@ -1,13 +1,9 @@
-"""How firm the public names are: stable ones change only after a warning, provisional ones may change with a note.
-
-`docs/stability.md` says what both words promise; its tables and the marks in the API reference are written from here.
-"""
+"""Stability of the public names, as defined in `docs/stability.md`."""
 
 from collections.abc import Iterator
 from typing import Literal
 
-from lowtide.core.errors import UsageError
-from lowtide.core.suggestions import unknown
+from lowtide.core.errors import UsageError, unknown
 
 Stability = Literal["stable", "provisional"]
 
@@ -46,21 +42,19 @@ _PROVISIONAL: dict[str, str] = {
 
 
 def stability_of(name: str) -> Stability:
-    """Return how firm a public name is, such as "lowtide.minimize" or "lowtide.jax.fit".
-
-    Raises UsageError for a name that is not public.
+    """Return the stability of a public name; raises UsageError for other names.
 
     >>> stability_of("lowtide.minimize"), stability_of("lowtide.jax.suggest_donation")
     ('stable', 'provisional')
     """
-    found = dict(public_names())
-    if name not in found:
-        raise UsageError(unknown("public name", name, tuple(found)))
-    return found[name]
+    stabilities = dict(public_names())
+    if name not in stabilities:
+        raise UsageError(unknown("public name", name, stabilities))
+    return stabilities[name]
 
 
 def public_names() -> Iterator[tuple[str, Stability]]:
-    """Yield every public name with its module, and how firm it is, in the order of modules."""
+    """Yield every public name, prefixed with its module, and its stability."""
     for module in _STABLE:
         provisional = _PROVISIONAL.get(module, "").split()
         for name in sorted([*_STABLE[module].split(), *provisional], key=str.lower):

@@ -1,4 +1,4 @@
-"""Bytes as people write them: "8 GiB" to an int and back."""
+"""Byte counts as text: "8 GiB" to an int and back."""
 
 import re
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ _SHARE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", re.ASCII)
 
 
 def parse_bytes(text: str | SupportsIndex) -> int:
-    """Turn "8 GiB", "512kB" or 1024 into a number of bytes, rounded down.
+    """Convert "8 GiB", "512kB" or 1024 to a number of bytes, rounded down.
 
-    Raises UsageError for anything else; units are B, kB, MB, GB, TB (powers of 1000) and KiB to TiB (powers of 1024).
+    Units are B, kB to TB and KiB to TiB. Raises UsageError for anything else.
     """
-    if isinstance(text, SupportsIndex) and not isinstance(text, bool):  # NumPy's whole numbers, too
+    if isinstance(text, SupportsIndex) and not isinstance(text, bool):  # also NumPy integers
         size = index(text)
         if size < 0:
             raise UsageError(f"size {size} is negative; give a number of bytes >= 0")
@@ -42,7 +42,7 @@ def parse_bytes(text: str | SupportsIndex) -> int:
 
 
 def parse_bandwidth(text: object) -> int:
-    """Turn "12 GB/s" or "800MiB/s" into bytes per second; raises UsageError for anything else."""
+    """Convert "12 GB/s" to bytes per second; raises UsageError for anything else."""
     amount, slash, second = text.rpartition("/") if isinstance(text, str) else ("", "", "")
     if not slash or second.strip().lower() != "s":
         raise UsageError(f"cannot read {text!r} as a bandwidth; write it like 12GB/s or 800MiB/s")
@@ -50,7 +50,7 @@ def parse_bandwidth(text: object) -> int:
 
 
 def parse_share(text: str | float) -> float:
-    """Turn "1%" or 0.01 into 0.01; raises UsageError for anything that is no share, 0 or more."""
+    """Convert "1%" or 0.01 to 0.01; raises UsageError for anything else."""
     match = _SHARE.fullmatch(str(text))
     if match is None or isinstance(text, bool):
         raise UsageError(f"cannot read {text!r} as a share; write it like 1% or 0.01")
@@ -58,15 +58,15 @@ def parse_share(text: str | float) -> float:
 
 
 class ByteUnit:
-    """The unit of a page for people: MiB where its largest figure has one, else bytes, so that no page has two."""
+    """One unit for all figures of a page: MiB if any figure reaches one, else bytes."""
 
     def __init__(self, *figures: int | Mapping[str, int]) -> None:
-        """Take the figures that are the largest of the page, alone or by memory space."""
+        """Choose the unit for byte counts, also by memory space."""
         counts = (each for figure in figures for each in ((figure,) if isinstance(figure, int) else figure.values()))
         self._in_mebibytes = max(map(abs, counts), default=0) >= 2**20
 
     def write(self, count: int) -> str:
-        """Write a number of bytes: 299.4 MiB, 0.021 MiB below one and <0.001 MiB below that, or 2,048 B."""
+        """Return a byte count as text: 299.4 MiB, 0.021 MiB, <0.001 MiB or 2,048 B."""
         if not self._in_mebibytes:
             return f"{count:,} B"
         if 0 < abs(count) < 2**20:
@@ -74,17 +74,17 @@ class ByteUnit:
         return f"{count / 2**20:,.1f} MiB"
 
     def by_space(self, figures: Mapping[str, int]) -> str:
-        """Write {space: bytes}: one figure alone, or each with its space's name."""
+        """Return {space: bytes} as text; an only space is not named."""
         if len(figures) == 1:
             return self.write(next(iter(figures.values())))
         return ", ".join(f"{space} {self.write(count)}" for space, count in figures.items())
 
 
 def format_bytes(count: int) -> str:
-    """Write a number of bytes for people that stands alone: 299.4 MiB, or 2,048 B below 1 MiB."""
+    """Return a byte count as text in its own unit."""
     return ByteUnit(count).write(count)
 
 
 def format_by_space(figures: Mapping[str, int]) -> str:
-    """Write {space: bytes} for people: one figure alone, or each with its space's name."""
+    """Return {space: bytes} as text in their own unit."""
     return ByteUnit(figures).by_space(figures)

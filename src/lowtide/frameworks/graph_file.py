@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from lowtide.engine.graph import Graph, read_graph_file, write_graph_file
-from lowtide.engine.graph.reorder import reorder_graph
+from lowtide.engine.graph.execution import reorder_graph
 from lowtide.engine.plan import Plan
 from lowtide.frameworks.model import UnrunnableModel
 

@@ -6,8 +6,8 @@ Byte figures are whole numbers, per memory space where they are maps; they leave
 from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
 
-from lowtide.engine.analysis.bound_holders import BoundHolder
 from lowtide.engine.analysis.holders_at_peak import Holder
+from lowtide.engine.analysis.lower_bounds import BoundHolder
 from lowtide.engine.plan import Status
 from lowtide.engine.plan.claim import Evidence, Figure, PlanClass
 from lowtide.engine.planning.measured import CompiledMemory, Measurement, Reserved, RuntimePeaks, RuntimeRun

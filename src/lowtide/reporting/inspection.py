@@ -6,10 +6,9 @@ from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.index_spaces import OpId
 from lowtide.core.progress import Report
 from lowtide.core.units import ByteUnit
-from lowtide.engine.analysis.bound_holders import BoundHolder, bound_holders
 from lowtide.engine.analysis.folding import Fold, fold
 from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
-from lowtide.engine.analysis.lower_bounds import LowerBound, lower_bounds
+from lowtide.engine.analysis.lower_bounds import BoundHolder, LowerBound, bound_holders, lower_bounds
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph
 from lowtide.engine.packing import pack_plan

@@ -7,8 +7,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lowtide import _native
+from lowtide.core.units import ByteUnit
 from lowtide.engine.analysis import Problem
-from lowtide.engine.analysis.lower_bounds import lower_bounds, with_callee_floors
+from lowtide.engine.analysis.folding import named_largest
+from lowtide.engine.analysis.lower_bounds import BoundHolder, bound_holders, lower_bounds, with_callee_floors
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import verify
 from tests.examples import examples
@@ -133,3 +135,53 @@ def test_a_problem_whose_callees_count_with_their_floors_still_makes_plans_that_
     floored = with_callee_floors(problem)
     assert (int(problem.transient.max()), int(floored.transient.max())) == (201, 101)
     verify(floored.graph, floored.plan(floored.given_order()))
+
+
+@examples(300)
+@given(graphs(9), st.booleans())
+def test_sizes_of_holders_add_up_to_the_bound_largest_first(graph: Graph, in_place: bool) -> None:
+    problem = problem_of(graph, in_place=in_place)
+    bounds = lower_bounds(problem, [problem.given_order()])
+    holders = bound_holders(problem, bounds)
+    for bound in bounds:
+        here = [holder.size_bytes for holder in holders if holder.space == bound.space]
+        assert sum(here) == bound.peak_bytes
+        assert here == sorted(here, reverse=True)
+        assert all(here)
+
+
+def test_operands_results_scratch_and_buffers_of_later_ops_are_named_except_reused_storage() -> None:
+    builder = GraphBuilder("join")
+    left, right, out = builder.add_buffer("left", 10), builder.add_buffer("right", 7), builder.add_buffer("out", 10)
+    kept = builder.add_buffer("kept", 3, Lifetime.INPUT)
+    end = builder.add_buffer("end", 1, Lifetime.OUTPUT)
+    builder.add_op("make left", "make", reads=[kept], writes=[left])
+    builder.add_op("make right", "make", writes=[right])
+    builder.add_op("join", "add", reads=[left, right], writes=[out], in_place=[(left, out)], scratch_bytes=5)
+    builder.add_op("finish", "sum", reads=[out, right], writes=[end])
+    problem = problem_of(builder.build())
+    bounds = lower_bounds(problem, [problem.given_order()])
+    named = [(holder.name, holder.size_bytes) for holder in bound_holders(problem, bounds)]
+    assert named == [("left", 10), ("right", 7), ("scratch of join", 5), ("kept", 3)]
+
+
+def test_inputs_or_outputs_are_named_if_no_op_sets_the_bound() -> None:
+    builder = GraphBuilder("edges")
+    builder.add_buffer("unused", 4, Lifetime.DONATED)
+    builder.add_buffer("stays", 2, Lifetime.INPUT)
+    builder.add_buffer("weight", 9, Lifetime.PERSISTENT)
+    problem = problem_of(builder.build())
+    bounds = lower_bounds(problem, [problem.given_order()])
+    assert [holder.name for holder in bound_holders(problem, bounds)] == ["unused", "stays"]
+
+
+def test_a_line_of_live_buffers_folds_layers_and_counts_the_others() -> None:
+    layers = [
+        BoundHolder(
+            space="device", name=f"gelu_{n}", size_bytes=10, kind="gelu", made_at=f"blocks.{n}.act at model.py:41"
+        )
+        for n in range(12)
+    ]
+    others = [BoundHolder(space="device", name=name, size_bytes=size) for size, name in enumerate("abcde", 1)]
+    line = named_largest([*others, *layers], ByteUnit(120))
+    assert line == "gelu x 12 (120 B), e (5 B), d (4 B), c (3 B), 2 more (3 B)"

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.engine.analysis import Problem, simulate
-from lowtide.engine.analysis.memory_over_time import PARTS, memory_over_time
-from lowtide.engine.analysis.roles import Role, roles_of
+from lowtide.engine.analysis.memory_over_time import PARTS, Role, memory_over_time, roles_of
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.packing import pack_plan
 from lowtide.engine.plan import Address, Plan, StepKind

@@ -46,8 +46,8 @@ def test_what_is_written_is_read_again_to_the_last_bit(tmp_path: Path, suffix: s
     [
         ({"one": 1.0}, r"has no time for op 'two' of graph 'two' \(1 are missing\)"),
         ({"one": 1.0, "two": 2.0, "three": 3.0}, "prices op 'three', which graph 'two' does not have"),
-        ({"one": 1.0, "two": -2.0}, "no valid costs file"),
-        ({"one": 1.0, "two": None}, "no valid costs file"),
+        ({"one": 1.0, "two": -2.0}, "not a valid costs file"),
+        ({"one": 1.0, "two": None}, "not a valid costs file"),
         ({"one": 1.0, "two": 1e309}, "costs"),
     ],
 )

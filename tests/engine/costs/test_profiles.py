@@ -8,7 +8,7 @@ from hypothesis import given
 
 from lowtide.core.errors import UsageError
 from lowtide.engine.costs import PLAIN_MACHINE, PROFILES, Machine, price
-from lowtide.engine.costs.flops import estimate_flops
+from lowtide.engine.costs.estimates import estimate_flops
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import Plan, verify
 from lowtide.engine.timeline import play_timeline
@@ -135,5 +135,5 @@ def test_wrong_calls_are_refused() -> None:
     with pytest.raises(UsageError, match="reads no costs file"):
         price(graph, "eager", costs_path="x.costs.json")
     for wrong in (0.0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(UsageError, match="a machine with flops_per_second"):
+        with pytest.raises(UsageError, match="machine with flops_per_second"):
             replace(MACHINE, flops_per_second=wrong)

@@ -71,14 +71,14 @@ def _document(tmp_path: Path) -> tuple[Graph, dict[str, Any], Path]:
         ({"graph": "0" * 64, "steps": [["free", 99]]}, FingerprintError, "made for another graph"),
         ({"peak_bytes": {"device": 1, "host": 160}}, VerificationError, "claims peak_bytes 1"),
         ({"steps": [["run", 0]]}, VerificationError, "step"),
-        ({"steps": [["free", 0, "moon"]]}, MalformedInputError, "'moon' is none of the graph's: 'device', 'host'"),
+        ({"steps": [["free", 0, "moon"]]}, MalformedInputError, "'moon' is not one of the graph: 'device', 'host'"),
         ({"steps": [["copy_in", 0, "moon"]]}, MalformedInputError, "'moon'"),
         ({"addresses": [[0, 0, 1, "moon", 0]]}, MalformedInputError, "'moon'"),
         ({"callees": {"loop": {"steps": []}}}, MalformedInputError, "'loop', but no op calls it"),
         ({"callees": {"loop.body": {"steps": []}}}, VerificationError, "'step' never ran"),
         ({"callees": {"loop.body": {"steps": [], "more": 1}}}, MalformedInputError, "unknown field"),
         ({"colour": "red"}, MalformedInputError, "unknown field `colour`"),
-        ({"lowtide_plan": 2}, MalformedInputError, "no valid plan file"),
+        ({"lowtide_plan": 2}, MalformedInputError, "not a valid plan file"),
         ({"status": "splendid"}, MalformedInputError, "status"),
     ],
 )
@@ -98,7 +98,7 @@ def test_a_plan_that_says_it_is_infeasible_may_exceed_the_capacity(tmp_path: Pat
     space = replace(graph.spaces[0], capacity_bytes=300)
     tight = replace(graph, spaces=(space, graph.spaces[1]))
     path.write_text(json.dumps({**document, "graph": tight.fingerprint}))
-    with pytest.raises(VerificationError, match="must hold 612 bytes"):
+    with pytest.raises(VerificationError, match="needs 612 bytes"):
         read_plan_file(path, tight)
     path.write_text(json.dumps({**document, "graph": tight.fingerprint, "status": "infeasible"}))
     assert read_plan_file(path, tight).status == "infeasible"

@@ -1,4 +1,4 @@
-"""Every rule of the verifier, each broken once in a plan that is right otherwise; the message says where and what."""
+"""Every rule of the verifier, violated once in a correct plan; the message names the step and the rule."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from lowtide.core.errors import FingerprintError, PlanError, VerificationError
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, Rows
-from lowtide.engine.graph.reruns import may_run_twice
+from lowtide.engine.graph.execution import may_run_twice
 from lowtide.engine.plan import Address, CopyIn, CopyOut, Free, Plan, Run, Step, StepKind, verify
 from tests.golden.every_feature import every_feature_graph, every_feature_plan
 from tests.oracles.plans import claim
@@ -73,7 +73,7 @@ def test_the_right_plan_passes() -> None:
         (_with((0, Free(IMAGE)), (1, None)), "step 1: op 'project' touches buffer 'image', which is not resident"),
         (_with((4, Run(RELU))), "step 4: op 'relu' touches buffer 'hidden', which is not resident"),
         (_with((1, Free(HIDDEN))), "step 3: op 'relu' touches buffer 'hidden', which is not resident"),
-        (_with((2, Free(IMAGE))), "step 2: buffer 'image' is freed in memory space 'device', but is not there"),
+        (_with((2, Free(IMAGE))), "step 2: buffer 'image' is freed in memory space 'device', but is not resident"),
         (_with((5, Free(ACTIVE, HOST))), "step 5: buffer 'active' is freed in memory space 'host', but has no copy"),
         (_with((8, Free(RESULT))), "after the last step: output buffer 'result' is not resident"),
         (_with((8, Free(WEIGHT))), "after the last step: persistent buffer 'weight' is not resident"),
@@ -102,7 +102,7 @@ def test_stale_contents_are_told_from_current_ones_with_the_ops_that_wrote_them(
     """Copied out before the mutation and back in after it, a buffer holds what was there before."""
     steps = [*RIGHT[:3], CopyOut(ACTIVE, HOST), Run(SHIFT), Free(ACTIVE), CopyIn(ACTIVE, HOST), *RIGHT[4:]]
     with pytest.raises(
-        VerificationError, match=r"step 7: .*needed as op 'shift' wrote it, but is there as op 'relu' wrote"
+        VerificationError, match=r"step 7: .*needed as op 'shift' wrote it, but is resident as op 'relu' wrote"
     ):
         verify(GRAPH, Plan.from_steps(GRAPH, steps))
 
@@ -186,13 +186,13 @@ def test_a_plan_for_another_graph_is_refused_before_anything_else() -> None:
     ("arrays", "message"),
     [
         ({"kinds": np.array([9], np.uint8)}, "step 0 has an unknown kind"),
-        ({"targets": np.array([-1], np.int32)}, "step 0 runs an op that is none of the 5"),
-        ({"targets": np.array([5], np.int32)}, "step 0 runs an op that is none of the 5"),
-        ({"kinds": np.array([StepKind.FREE], np.uint8), "targets": np.array([6], np.int32)}, "none of the 6"),
+        ({"targets": np.array([-1], np.int32)}, "step 0 runs an op outside of the 5"),
+        ({"targets": np.array([5], np.int32)}, "step 0 runs an op outside of the 5"),
+        ({"kinds": np.array([StepKind.FREE], np.uint8), "targets": np.array([6], np.int32)}, "outside of the 6"),
         ({"kinds": np.array([StepKind.COPY_IN], np.uint8)}, "copies without naming"),
         ({"spaces": np.array([0], np.int16)}, "runs an op in a memory space"),
-        ({"spaces": np.array([2], np.int16)}, "memory space that is none of the 2"),
-        ({"spaces": np.array([-2], np.int16)}, "memory space that is none of the 2"),
+        ({"spaces": np.array([2], np.int16)}, "memory space outside of the 2"),
+        ({"spaces": np.array([-2], np.int16)}, "memory space outside of the 2"),
         ({"spaces": np.array([-1, -1], np.int16)}, r"lengths \[1, 2\]"),
     ],
 )
@@ -205,8 +205,8 @@ def test_arrays_out_of_range_are_refused(arrays: dict[str, np.ndarray], message:
     ("step", "pairs", "message"),
     [
         (Run(RELU), [HIDDEN], "half an in-place pair"),
-        (Run(RELU), [HIDDEN, 99], "none of 6"),
-        (Run(RELU), [-1, ACTIVE], "none of 6"),
+        (Run(RELU), [HIDDEN, 99], "outside of the 6"),
+        (Run(RELU), [-1, ACTIVE], "outside of the 6"),
         (Free(ACTIVE), [HIDDEN, ACTIVE], "runs no op"),
     ],
 )
@@ -219,7 +219,7 @@ def test_malformed_pairs_are_refused(step: Step, pairs: list[int], message: str)
 @pytest.mark.parametrize("offsets", [[0, 2, 0], [1, 1, 2], [0, 0, 1], [0, 0, 10**9]])
 def test_pairs_that_are_no_rows_are_refused_before_any_step_is_played(offsets: list[int]) -> None:
     pairs = Rows(np.array(offsets, np.int64), np.array([HIDDEN, ACTIVE], np.int32))
-    with pytest.raises(VerificationError, match="are no rows"):
+    with pytest.raises(VerificationError, match="are not valid rows"):
         verify(GRAPH, replace(Plan.from_steps(GRAPH, [Run(PROJECT), Run(RELU)]), pairs=pairs))
 
 
@@ -230,7 +230,7 @@ def test_persistent_and_live_bytes_together_must_fit_the_capacity_unless_that_is
     builder.add_buffer("out", 10, Lifetime.OUTPUT)
     builder.add_op("make", "k", reads=[0], writes=[1])
     graph = builder.build()
-    with pytest.raises(VerificationError, match=r"step 0, op 'make': .*must hold 20 bytes .* but has 19"):
+    with pytest.raises(VerificationError, match=r"step 0, op 'make': .*needs 20 bytes .* but has 19"):
         verify(graph, Plan.baseline(graph))
     verify(graph, Plan.baseline(graph), check_capacity=False)
 
@@ -240,7 +240,7 @@ def test_inputs_that_do_not_fit_are_reported_before_the_first_step() -> None:
     builder.add_space("device", capacity_bytes=9)
     builder.add_buffer("x", 10, Lifetime.INPUT)
     graph = builder.build()
-    with pytest.raises(VerificationError, match=r"before the first step: .*must hold 10 bytes"):
+    with pytest.raises(VerificationError, match=r"before the first step: .*needs 10 bytes"):
         verify(graph, Plan.baseline(graph))
 
 
@@ -260,7 +260,7 @@ def test_a_taken_pair_must_keep_its_offset() -> None:
     graph = _pair_graph()
     plan = Plan.from_steps(graph, [Run(0), Run(1, ((0, 1),))])
     rows = (Address(0, 0, 1, 0, 0), Address(1, 1, 2, 0, 8))
-    with pytest.raises(VerificationError, match="both must have one offset"):
+    with pytest.raises(VerificationError, match="both must have the same offset"):
         verify(graph, replace(plan, addresses=rows))
     verify(graph, replace(plan, addresses=(rows[0], replace(rows[1], offset=0))))
 
@@ -283,7 +283,7 @@ def test_an_address_beyond_all_memory_is_refused() -> None:
     graph = _pair_graph()
     plan = claim(graph, Plan.baseline(graph))
     rows = (replace(plan.addresses[0], offset=2**63), *plan.addresses[1:])
-    with pytest.raises(VerificationError, match="where no memory reaches"):
+    with pytest.raises(VerificationError, match="is out of range"):
         verify(graph, replace(plan, addresses=rows, arena_bytes={}))
 
 
@@ -326,7 +326,7 @@ def test_graphs_that_call_one_another_in_every_way_are_verified_once_each() -> N
     [
         ({"pure": False}, "is not pure"),
         ({"ordered": True}, "keeps its place among the ordered ops"),
-        ({"mutates": [0]}, "changes a buffer that is there already"),
+        ({"mutates": [0]}, "changes an existing buffer"),
     ],
 )
 def test_an_op_that_may_not_run_twice_is_refused_with_the_reason(op: dict[str, Any], why: str) -> None:

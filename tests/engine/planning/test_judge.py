@@ -28,7 +28,7 @@ def test_the_program_itself_is_judged_against_a_bound_of_its_own() -> None:
     ("budget", "reason"),
     [
         (4000, "persistent buffers alone need 5,000 B in device, 1,000 B more than the budget allows"),
-        (5100, "what must be held while op 'shrink1' runs, 1,201 B of it the op's own, is at least 1,211 B"),
+        (5100, "op 'shrink1' (1,201 B) and other live tensors need at least 1,211 B"),
         (6300, "the best plan found needs 2,200 B in device, 900 B more than the 1,300 B"),
     ],
 )

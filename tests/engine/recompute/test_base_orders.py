@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from lowtide.core.effort import SEARCH_EFFORTS
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.engine.recompute import Drops, OrderedProgram
 from lowtide.engine.recompute.base_orders import lower_sections
 from tests.examples import examples

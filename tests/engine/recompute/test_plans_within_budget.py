@@ -10,7 +10,7 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import verify
 from lowtide.engine.recompute import Drops, OrderedProgram, plan_within_budget
-from lowtide.engine.recompute.checkpointing.runs import plan_of_runs
+from lowtide.engine.recompute.checkpointing import plan_of_runs
 from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain

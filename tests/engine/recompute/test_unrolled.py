@@ -6,7 +6,7 @@ import numpy as np
 
 from lowtide import minimize
 from lowtide.engine.analysis import Problem
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.engine.recompute.unrolled import first_runs, unroll
 from tests.oracles.random_plans import random_order
 from tests.strategies import random_graph

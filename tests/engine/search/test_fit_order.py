@@ -14,7 +14,7 @@ from lowtide.core.effort import SEARCH_EFFORTS
 from lowtide.engine.analysis import Problem
 from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.engine.search import Fit, FittedOrder, fit_order, moved_ops, solve
 from lowtide.engine.search.moves import bring_nearer
 from tests.examples import examples

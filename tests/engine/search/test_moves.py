@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lowtide.core.effort import SEARCH_EFFORTS
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.engine.search import equal_orders, solve
 from tests.examples import examples
 from tests.oracles.plans import problem_of

@@ -9,7 +9,7 @@ from lowtide.core.effort import SEARCH_EFFORTS
 from lowtide.core.errors import ProofError
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph, GraphBuilder
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.engine.schedule import make_candidate
 from lowtide.engine.search import check_proof, solve
 from lowtide.engine.search.optimal_orders import series_parallel_order, tree_order

@@ -55,7 +55,7 @@ def test_a_budget_out_of_reach_gives_the_least_that_was_reached_and_says_so(argu
     assert fitted.shortfall is not None
     assert fitted.floor is not None
     assert fitted.budget_bytes < fitted.floor.at_least <= min(each.predicted_bytes or 1e9 for each in fitted.tried)
-    assert "whatever runs again" in fitted.shortfall
+    assert "even with recomputation" in fitted.shortfall
     assert "does not fit" in str(fitted)
 
 

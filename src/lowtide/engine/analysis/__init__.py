@@ -1,4 +1,7 @@
-"""What can be said about a graph and a plan: footprint, bounds, holders at the peak."""
+"""Analysis of a graph and a plan: memory at every step, lower bounds, tensors alive at the peak.
+
+The simulator, the tensors at the peak and packing all use `live_ranges`, the only walk over the steps of a plan.
+"""
 
 from lowtide.engine.analysis.footprint import Footprint, simulate
 from lowtide.engine.analysis.problem import Evaluation, Problem

@@ -1,4 +1,4 @@
-"""Holders that repeat, layer by layer, as one row: "gelu x 12"."""
+"""Folding of buffers that repeat in every layer: "gelu x 12"."""
 
 import re
 from collections.abc import Iterable
@@ -10,40 +10,40 @@ from lowtide.core.units import ByteUnit
 _MOST_NAMED = 4
 _NUMBER = re.compile(r"[_.\-/]?\d+")
 _LAYER = re.compile(r"(?<![^.])\d+(?![^. ])")
-"""A part of a module's path that is nothing but a number."""
+"""A number between the dots of a module path."""
 
 
 class Held(Protocol):
-    """A buffer that is live, and what is known of the op that made it."""
+    """A live buffer and the op that made it, like `BoundHolder`."""
 
     @property
     def space(self) -> str:
-        """The memory space that it is in."""
+        """Memory space."""
         ...
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Buffer name."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Its bytes."""
+        """Bytes."""
         ...
 
     @property
     def lifetime(self) -> str:
-        """Its lifetime class."""
+        """Lifetime class."""
         ...
 
     @property
     def kind(self) -> str | None:
-        """The kind of the op; None where none made it."""
+        """Op kind."""
         ...
 
     @property
     def made_at(self) -> str | None:
-        """Where the user's program has the op; None where nobody said."""
+        """Source of the op."""
         ...
 
 
@@ -52,47 +52,46 @@ HeldT = TypeVar("HeldT", bound=Held)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold(Generic[HeldT]):
-    """Holders alike but for the layer that they are of, one of them first."""
+    """Buffers that differ only in their layer."""
 
     label: str
     holders: tuple[HeldT, ...]
     made_at: str | None
-    """Where the user's program makes them, layers as "*" where there are several; None where nobody said."""
+    """Place in the user's program, with "*" for layers."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all together."""
+        """Sum of bytes."""
         return sum(holder.size_bytes for holder in self.holders)
 
     @property
     def first(self) -> HeldT:
-        """The holder that stands for all."""
+        """The first buffer."""
         return self.holders[0]
 
 
 def stem(name: str) -> str:
-    """Return a name without its numbers, by which layers tell their copies apart; all of it if nothing is left."""
+    """Return a name without numbers, unless it has only numbers."""
     return _NUMBER.sub("", name) or name
 
 
 def fold(holders: Iterable[HeldT]) -> list[Fold[HeldT]]:
-    """Fold holders of one class and kind of op that one line makes in modules whose paths differ by numbers alone.
+    """Fold buffers of the same class, op kind and source line, in modules that differ only in numbers.
 
-    Where nobody said which line, those of one size are folded whose names differ by numbers alone. The most bytes
-    together come first.
+    Without a source line, fold buffers of equal size with names that differ only in numbers. Largest sum first.
     """
-    alike: dict[tuple[str, ...], list[HeldT]] = {}
+    groups: dict[tuple[str, ...], list[HeldT]] = {}
     for holder in holders:
         if holder.made_at is None:
-            told = ("", stem(holder.name), str(holder.size_bytes))
+            place = ("", stem(holder.name), str(holder.size_bytes))
         else:
-            told = (_without_layers(holder.made_at), "" if holder.kind else holder.name, "")
-        alike.setdefault((holder.space, holder.lifetime, holder.kind or "", *told), []).append(holder)
-    return sorted(map(_fold, alike.values()), key=lambda each: -each.size_bytes)
+            place = (_without_layers(holder.made_at), "" if holder.kind else holder.name, "")
+        groups.setdefault((holder.space, holder.lifetime, holder.kind or "", *place), []).append(holder)
+    return sorted(map(_fold, groups.values()), key=lambda each: -each.size_bytes)
 
 
 def named_largest(holders: Iterable[HeldT], unit: ByteUnit) -> str:
-    """Return one line that names what holds most, layers folded, with its bytes; the rest is counted."""
+    """Return one line with the largest folds, their bytes, and the count of the others."""
     rows = fold(holders)
     parts = [f"{row.label} ({unit.write(row.size_bytes)})" for row in rows[:_MOST_NAMED]]
     rest = rows[_MOST_NAMED:]
@@ -112,7 +111,7 @@ def _fold(group: list[HeldT]) -> Fold[HeldT]:
 
 
 def _short(kind: str) -> str:
-    """Return a kind of op without its library and overload: "mul" for "aten.mul.Tensor", "gelu" for "aten.gelu"."""
+    """Return an op kind without library and overload: "mul" for "aten.mul.Tensor"."""
     parts = kind.split(".")
     return parts[1] if len(parts) > 2 else parts[-1]
 

@@ -9,40 +9,37 @@ from numpy.typing import NDArray
 from lowtide.core.index_spaces import StepIndex
 from lowtide.engine.analysis.live_ranges import LiveRanges, live_ranges
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.transient import transient_bytes
+from lowtide.engine.graph.execution import transient_bytes
 from lowtide.engine.plan import Plan, StepKind
 
 _KnownPeaks = dict[tuple[int, int], dict[str, int]]
-"""Peaks of callees by the identity of their graph and plan."""
+"""Peaks of callees by id of graph and plan."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Footprint:
-    """Live bytes over a plan, persistent buffers left out."""
+    """Live bytes over a plan, without persistent buffers."""
 
     spaces: tuple[str, ...]
     live: NDArray[np.int64]
-    """Shape (steps + 1, spaces): row 0 before the first step; row s + 1 in step s, after its allocations and with its
-    scratch, before anything is freed."""
+    """Shape (steps + 1, spaces). Row 0 is before the first step; row s + 1 is step s before it frees."""
     ranges: LiveRanges
-    """What is held, residency by residency."""
 
     @property
     def peak_bytes(self) -> dict[str, int]:
-        """The peak of every space."""
+        """Peak by space name."""
         return dict(zip(self.spaces, self.live.max(axis=0).tolist(), strict=True))
 
     @property
     def peak_steps(self) -> dict[str, StepIndex]:
-        """Per space, the first step that reaches the peak; -1 means before the first step."""
+        """First step at the peak by space name, -1 before the first step."""
         return dict(zip(self.spaces, (self.live.argmax(axis=0) - 1).tolist(), strict=True))
 
 
 def simulate(graph: Graph, plan: Plan) -> Footprint:
-    """Return the live bytes of every step of a plan. O(steps + e).
+    """Return the live bytes at every step of a valid plan. O(steps + e).
 
-    A step has three instants: allocate outputs and scratch, run, free what is dead. Callees count with the peak of
-    their own plan, or of their program order where the plan has none. The plan is trusted: check it with `verify`.
+    A callee counts with the peak of its plan, else of its program order.
     """
     return _simulate(graph, plan, {})
 
@@ -64,19 +61,18 @@ def _simulate(graph: Graph, plan: Plan, known: _KnownPeaks) -> Footprint:
 def callee_peaks(
     graph: Graph, plans: Mapping[str, Plan], settled: Mapping[str, Mapping[str, int]] | None = None
 ) -> dict[str, Mapping[str, int]]:
-    """Return the peak of every callee by name: the settled one, else that of its plan, else of its program order."""
+    """Return the peak of every callee, in `settled` or else of its plan."""
     return _callee_peaks(graph, plans, settled or {}, {})
 
 
 def _callee_peaks(
     graph: Graph, plans: Mapping[str, Plan], settled: Mapping[str, Mapping[str, int]], known: _KnownPeaks
 ) -> dict[str, Mapping[str, int]]:
-    """Play every callee that is not known yet: one that many graphs call is played once."""
     peaks: dict[str, Mapping[str, int]] = dict(settled)
     for name in graph.called:
         if name not in peaks:
             callee, plan = graph.subgraphs[name], plans.get(name)
-            key = (id(callee), id(plan))  # both stay alive through their owners
+            key = (id(callee), id(plan))  # unique while both are alive
             if key not in known:
                 known[key] = _simulate(callee, plan or Plan.baseline(callee), known).peak_bytes
             peaks[name] = known[key]

@@ -1,4 +1,4 @@
-"""Who holds memory at the peak, and who keeps it alive."""
+"""Tensors alive at the peak, and the ops that keep them alive."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,32 +17,28 @@ _MOST_READERS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """One buffer that is resident when a memory space peaks."""
+    """A buffer that is alive at the peak of a memory space."""
 
     space: str
     name: str
     size_bytes: int
     lifetime: str
     op: str | None
-    """The op that allocated it; None for inputs and for an op's own scratch."""
+    """The op that allocated it, None for inputs."""
     first_use: str | None
-    """The op that makes it resident; None when it is there from the start, or was copied here."""
+    """The op that makes it resident, None for inputs and copies."""
     last_use: str | None
-    """The last op that touches it before it is freed; None when none does."""
     kept_alive_by: tuple[str, ...]
-    """Why it is there: up to three ops that read it next, and how many more; then "output" or "the caller" where it
-    stays to the end. Where none of these is there, the op that touched it last."""
+    """Up to three ops that read it next and the number of others, then "output" or "the caller"; else the last op."""
     kind: str | None = None
-    """The kind of the op that allocated it."""
     made_at: str | None = None
-    """Where the user's program has that op, or the op whose scratch it is; None where nobody said."""
+    """Place of this op in the user's program."""
 
 
 def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
-    """List what is resident at the peak of every memory space, largest first.
+    """Return the tensors alive at the peak of every memory space, largest first. O(steps + e).
 
-    Sizes add up to the peak: transient bytes of the op at the peak are listed as "scratch of" that op. Persistent
-    buffers are left out. O(steps + e).
+    Sizes add up to the peak. Transient bytes of the op at the peak are listed as "scratch of" the op.
 
     >>> import lowtide
     >>> builder = lowtide.GraphBuilder("one layer")
@@ -90,16 +86,15 @@ def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A run that allocates or touches a buffer."""
+    """A run that uses a buffer."""
 
     step: StepIndex
     reads: bool
     until: StepIndex
-    """The least end of a residency this use can belong to: a run that hands the storage on ends it at its own step."""
+    """The earliest end of the residency: earlier if the run hands over the storage."""
 
 
 def _resident_at(graph: Graph, ranges: LiveRanges, space: SpaceId, step: StepIndex) -> NDArray[np.intp]:
-    """Return the rows of the residencies that hold bytes in a space at a step, or before the first one (-1)."""
     resident = (ranges.first_steps <= max(step, 0)) & (ranges.last_steps > step) & (ranges.spaces == space)
     if step < 0:
         resident &= ranges.first_steps == 0
@@ -139,7 +134,7 @@ def _holder(
         kept.append("the caller")
     elif not kept and uses:
         kept.append(name_at(uses[-1].step))
-    from_the_start = lifetime.exists_at_start and first == 0  # also where a plan has no step at all
+    from_the_start = lifetime.exists_at_start and first == 0
     return Holder(
         space=space,
         name=graph.buffer_names[buffer],

@@ -1,4 +1,4 @@
-"""Live ranges: from which step to which step every copy of every buffer is resident."""
+"""Live ranges: the steps during which each copy of a buffer is resident."""
 
 from dataclasses import dataclass
 
@@ -11,29 +11,26 @@ from lowtide.engine.plan import HOME, Plan, StepKind
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveRanges:
-    """One row per residency, ordered by first step; persistent buffers are left out. Steps are half-open."""
+    """Residencies ordered by first step, without persistent buffers. Steps are half-open."""
 
     buffers: NDArray[np.int32]
     spaces: NDArray[np.int16]
     first_steps: NDArray[np.int64]
     last_steps: NDArray[np.int64]
     continues: NDArray[np.int64]
-    """The residency whose storage this one takes over through an in-place pair, or -1."""
+    """The residency that hands over its storage to this one, or -1."""
 
     def __len__(self) -> int:
         return len(self.buffers)
 
 
 def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
-    """Return every residency of a plan. O(e log e); the plan is trusted: check it with `verify`.
+    """Return the residencies of a valid plan. O(e log e).
 
-    What a plan holds at a step, in total or by buffer, is read off its residencies. A residency starts at the step that
-    allocates it (0 for inputs) and ends at the step that frees it, or at the run that hands its storage to another
-    buffer, or at the number of steps. A rerun writes beside a copy that is still there, so that the replaced residency
-    ends one step after the new one starts.
+    A residency ends at the step that frees it, at the run that hands over its storage, or at the number of steps. If a
+    recomputed run allocates a resident buffer, the old residency ends one step after the new one starts.
     """
-    # Every buffer b has a slot for its copy in each space, b * n_spaces + space. A residency begins where its slot is
-    # filled, and lasts until the slot's next event: its end, or the begin of the residency that replaces it.
+    # Every buffer b has one slot per space: b * n_spaces + space. A residency lasts until the next event of its slot.
     n_spaces, n_steps = len(graph.spaces), plan.n_steps
     homes = graph.buffer_spaces + np.arange(graph.n_buffers, dtype=np.int64) * n_spaces
     owners = plan.pairs.owners()
@@ -46,7 +43,7 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
     ends, end_steps = np.concatenate([ends, read]), np.concatenate([end_steps, handed_at])
 
     def moments(slots: NDArray[np.int64], steps: NDArray[np.int64], *, begin: bool) -> NDArray[np.int64]:
-        """Order events by slot, then by step; inputs come first, and a step ends what it begins again."""
+        """Return keys that sort events by slot, then step."""
         return slots * (2 * n_steps + 2) + 2 * steps + 1 + begin
 
     begin_moments = moments(begins, begin_steps, begin=True)
@@ -74,7 +71,7 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
 
 
 def _begins(graph: Graph, plan: Plan, homes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the slots that are filled, and by which step: inputs, then what runs and copies make, step by step."""
+    """Return the slot and step of each begin: inputs, then runs and copies by step."""
     inputs = homes[graph.counted_at_start]
     runs = np.flatnonzero(plan.kinds == StepKind.RUN)
     made = graph.structure.allocates.take(plan.targets[runs])
@@ -89,9 +86,44 @@ def _begins(graph: Graph, plan: Plan, homes: NDArray[np.int64]) -> tuple[NDArray
 def _slots(
     graph: Graph, plan: Plan, steps: NDArray[np.int64], homes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the slots that some frees or copies are about, and their steps; persistent buffers at home have none."""
+    """Return the slots and steps of frees or copies."""
     targets, spaces = plan.targets[steps], plan.spaces[steps]
     at_home = (spaces == HOME) | (plan.kinds[steps] == StepKind.COPY_IN)
     slots = np.where(at_home, homes[targets], targets.astype(np.int64) * len(graph.spaces) + spaces)
     counted = ~(graph.persistent[targets] & (slots == homes[targets]))
     return slots[counted], steps[counted]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StorageBlocks:
+    """Residencies joined by in-place pairs, ordered by first step. Steps are half-open."""
+
+    spaces: NDArray[np.int64]
+    first_steps: NDArray[np.int64]
+    """-1 for blocks before the first step."""
+    last_steps: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    of_residency: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.spaces)
+
+
+def storage_blocks(graph: Graph, ranges: LiveRanges) -> StorageBlocks:
+    """Join residencies that hand over their storage. O(residencies)."""
+    homes = graph.buffer_spaces[ranges.buffers]
+    at_start = (ranges.first_steps == 0) & (ranges.spaces == homes) & graph.exists_at_start[ranges.buffers]
+    of_residency = np.empty(len(ranges), np.int64)
+    starts = np.flatnonzero(ranges.continues < 0)
+    of_residency[starts] = np.arange(len(starts))
+    for row in np.flatnonzero(ranges.continues >= 0).tolist():
+        of_residency[row] = of_residency[ranges.continues[row]]
+    last_steps = ranges.last_steps[starts]
+    np.maximum.at(last_steps, of_residency, ranges.last_steps)
+    return StorageBlocks(
+        spaces=ranges.spaces[starts].astype(np.int64),
+        first_steps=(ranges.first_steps - at_start)[starts],
+        last_steps=last_steps,
+        sizes=graph.sizes[ranges.buffers[starts]],
+        of_residency=of_residency,
+    )

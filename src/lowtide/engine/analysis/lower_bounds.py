@@ -1,45 +1,42 @@
-"""Bounds that no order can beat, with the op that sets them."""
+"""Lower bounds of the peak over all orders, with the op and the tensors that set them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import _native
-from lowtide.core.index_spaces import OpId, SpaceId
+from lowtide.core.index_spaces import BufferId, OpId, SpaceId
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.graph import Graph
+from lowtide.engine.graph import Graph, Lifetime
 
 MOST_WORK = 200_000_000
-"""Arcs that the flows of one bound may look at; a few seconds at most."""
+"""Work limit of one bound in flow arcs, a few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowerBound:
-    """The least peak any order can have in one memory space, and why."""
+    """The lower bound of the peak in one memory space."""
 
     space: str
     peak_bytes: int
     op: OpId | None
-    """The op that cannot run with less; None when the inputs or the outputs alone need that much."""
+    """None if inputs or outputs set the bound."""
     before: NDArray[np.bool_] | None = field(default=None, compare=False, repr=False)
-    """Per op, whether it runs before that op in the case that needs least; None where there is no such op."""
+    """Ops that run before this op in the best case."""
 
 
 class CalleeBounds:
-    """The bounds of graphs that ops call, found once each, however many graphs call them.
-
-    With n levels of graphs that each call two of the next there are 2^n ways to the last one.
-    """
+    """The bounds of callees, computed once each."""
 
     def __init__(self, *, in_place: bool) -> None:
         self._in_place = in_place
         self._known: dict[int, tuple[Graph, list[LowerBound]]] = {}
-        """By identity; the graph is held, so that no other takes its place."""
+        """By id of the graph, which is kept alive."""
 
     def of(self, graph: Graph) -> list[LowerBound]:
-        """Return a callee's own bounds, whatever its order."""
+        """Return the bounds of a callee."""
         if id(graph) not in self._known:
             problem = Problem(graph, in_place=self._in_place)
             self._known[id(graph)] = graph, lower_bounds(problem, [problem.given_order()], self)
@@ -47,14 +44,12 @@ class CalleeBounds:
 
 
 def lower_bounds(problem: Problem, orders: Iterable[Order], callees: CalleeBounds | None = None) -> list[LowerBound]:
-    """Return, per memory space, the most that any single op needs while it runs, whatever the order.
+    """Return, per memory space, the largest number of bytes that a single op needs in every order.
 
-    What runs before an op is closed under predecessors, holds its ancestors and none of its descendants. Live bytes
-    are submodular over such sets, so the least is a minimum cut: one flow over the ops incomparable with it. The bound
-    is the largest such value over all ops. Ops are tried from the worst of the given orders on. An op that needs no
-    more than the bound in some known order cannot raise it, so usually one flow is enough. All inputs are there before
-    the first op, all outputs after the last one. Where an op can choose among in-place pairs, the best case is assumed.
-    After `MOST_WORK` arcs it stops early, with a weaker bound. `callees` are the bounds found already.
+    Sets of ops that may run before an op are closed under predecessors. Live bytes are submodular over such sets, so
+    their minimum is a minimum cut: one flow over the ops incomparable with the op. Ops are tried by their need in the
+    given orders, until an op needs no more than the bound; one flow is usually enough. Stops after `MOST_WORK` arcs
+    with a weaker bound.
     """
     problem = with_callee_floors(problem, callees)
     profiles = [_profile_by_op(problem, order) for order in orders]
@@ -76,7 +71,7 @@ def lower_bounds(problem: Problem, orders: Iterable[Order], callees: CalleeBound
 
 
 def with_callee_floors(problem: Problem, callees: CalleeBounds | None = None) -> Problem:
-    """Let every callee count with its own lower bound, since another plan for it may exist."""
+    """Return the problem with lower bounds as the peaks of callees."""
     callees = callees or CalleeBounds(in_place=problem.in_place)
     floors = {
         name: {bound.space: bound.peak_bytes for bound in callees.of(problem.graph.subgraphs[name])}
@@ -92,6 +87,109 @@ def _profile_by_op(problem: Problem, order: Order) -> np.ndarray[tuple[int, int]
 
 
 def bytes_at_the_edges(graph: Graph, space: SpaceId) -> int:
-    """Return what a memory space holds before the first op or after the last one, whichever is more."""
+    """Return the live bytes before the first or after the last op, whichever is more."""
     here = graph.buffer_spaces == space
     return max(int(graph.sizes[here & counted].sum()) for counted in (graph.counted_at_start, graph.counted_at_end))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundHolder:
+    """A buffer that is live at the lower bound."""
+
+    space: str
+    name: str
+    size_bytes: int
+    lifetime: str = "scratch"
+    kind: str | None = None
+    made_at: str | None = None
+    """Place of its op in the user's program."""
+
+
+def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundHolder]:
+    """Return the tensors that are live at the bounds, largest first. O(n + e) per space.
+
+    They are live while the op that sets a bound runs right after its minimum cut, and add up to the bound. Outputs that
+    take over the storage of an operand are excluded.
+    """
+    problem = with_callee_floors(problem)
+    graph = problem.graph
+    holders: list[BoundHolder] = []
+    for position, bound in enumerate(bounds):
+        if bound.op is None or bound.before is None:
+            held = _at_the_edges(graph, position)
+        else:
+            held = _at_op(problem, bound.op, bound.before)
+        held = held & (graph.buffer_spaces == position) & (graph.sizes > 0)
+        rows = [holder_of(graph, bound.space, buffer) for buffer in np.flatnonzero(held).tolist()]
+        if bound.op is not None and problem.transient[bound.op, position] > 0:
+            rows.append(
+                BoundHolder(
+                    space=bound.space,
+                    name=f"scratch of {graph.op_names[bound.op]}",
+                    size_bytes=int(problem.transient[bound.op, position]),
+                    made_at=graph.sources[bound.op],
+                )
+            )
+        holders += sorted(rows, key=lambda row: -row.size_bytes)
+    return holders
+
+
+def holder_of(graph: Graph, space: str, buffer: BufferId) -> BoundHolder:
+    """Return a buffer and its producer."""
+    maker = int(graph.structure.producers[buffer])
+    return BoundHolder(
+        space=space,
+        name=graph.buffer_names[buffer],
+        size_bytes=int(graph.sizes[buffer]),
+        lifetime=Lifetime(int(graph.lifetimes[buffer])).name.lower(),
+        kind=graph.op_kinds[maker] if maker >= 0 else None,
+        made_at=graph.sources[maker] if maker >= 0 else None,
+    )
+
+
+def _at_the_edges(graph: Graph, space: SpaceId) -> NDArray[np.bool_]:
+    here = graph.buffer_spaces == space
+    return max(graph.counted_at_start, graph.counted_at_end, key=lambda edge: int(graph.sizes[here & edge].sum()))
+
+
+def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return a mask of the buffers that are live while an op runs after the ops in `ran`."""
+    graph, structure = problem.graph, problem.graph.structure
+    exists = (structure.producers >= 0) & ran[structure.producers]
+    exists |= (structure.producers < 0) & (graph.lifetimes == Lifetime.DONATED)
+    needed = np.zeros(graph.n_buffers, np.bool_)
+    needed[structure.users.owners()[~ran[structure.users.values]]] = True
+    held = (graph.lifetimes == Lifetime.INPUT) | (exists & (graph.lifetimes == Lifetime.OUTPUT))
+    held |= exists & needed & ~graph.persistent
+    fresh = structure.allocates[op]
+    held[fresh] = True
+    if problem.in_place:
+        held[[written for written in fresh.tolist() if _is_taken_over(graph, op, written, ran)]] = False
+    return held
+
+
+def _is_taken_over(graph: Graph, op: OpId, written: BufferId, ran: NDArray[np.bool_]) -> bool:
+    """Return whether an output takes over the storage of an operand in the best case."""
+    candidates = [
+        read
+        for read, target in graph.in_place_pairs(op)
+        if target == written
+        and graph.freeable[read]
+        and graph.sizes[read] == graph.sizes[written]
+        and graph.buffer_spaces[read] == graph.buffer_spaces[written]
+    ]
+    if len(candidates) != 1:
+        return bool(candidates)
+    users = graph.structure.users[candidates[0]]
+    return bool((ran[users] | (users == op)).all())
+
+
+def own_bytes(graph: Graph, op: OpId, space: SpaceId) -> int:
+    """Return the bytes that an op reads, writes, mutates and uses as scratch in a memory space.
+
+    Persistent buffers and callees are not counted.
+    """
+    touched = np.unique(np.concatenate([rows[op] for rows in (graph.reads, graph.writes, graph.mutates)]))
+    here = touched[(graph.buffer_spaces[touched] == space) & ~graph.persistent[touched]]
+    scratch = int(graph.scratch[op]) if graph.scratch_spaces[op] == space else 0
+    return int(graph.sizes[here].sum()) + scratch

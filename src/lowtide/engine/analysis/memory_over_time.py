@@ -1,56 +1,117 @@
-"""The memory of a plan over its runs, by what it is there for, in no more columns than a picture has room for."""
+"""The memory of a plan over its runs, by role of the buffers."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.core.index_spaces import SpaceId
+from lowtide.core.index_spaces import OpId, SpaceId
 from lowtide.engine.analysis.footprint import simulate
-from lowtide.engine.analysis.roles import Role, roles_of
-from lowtide.engine.graph import Graph
+from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan, StepKind
 from lowtide.engine.plan.addresses import Addresses
 
+
+class Role(IntEnum):
+    """The role of a buffer, from the bottom of a chart up."""
+
+    INPUT = 0
+    OUTPUT = 1
+    ACTIVATION = 2
+    """A temporary that is saved for backward."""
+    UPDATE = 3
+    """A temporary read by updates: a gradient or a temporary of the optimizer."""
+    TEMPORARY = 4
+
+    @property
+    def caption(self) -> str:
+        """Caption for charts."""
+        return ("inputs", "outputs", "activations saved for backward", "gradients and updates", "temporaries")[self]
+
+
 PARTS = (*(role.caption for role in Role), "scratch", "padding", "fragmentation")
-"""What memory is made up of, from the bottom up; the last two are there where a plan has addresses."""
+"""From the bottom up; the last two need addresses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MemoryOverTime:
-    """Bytes in one memory space. A column stands for `runs_per_column` runs, and shows the instant with most bytes."""
+    """Bytes in one memory space. A column shows the step with the most bytes of some runs."""
 
     space: str
     n_runs: int
     runs_per_column: int
     steps: NDArray[np.int64]
-    """Per column, the step of the plan that is shown; -1 stands for before the first one."""
+    """-1 is before the first step."""
     parts: NDArray[np.int64]
-    """Bytes, shape (len(PARTS), columns). Without the last two they add up to the live bytes."""
+    """Shape (len(PARTS), columns); all but the last two add up to the live bytes."""
 
     @property
     def live(self) -> NDArray[np.int64]:
-        """Live bytes of every column: what the peak counts."""
+        """Live bytes of every column."""
         return self.parts[:-2].sum(axis=0)
 
 
+def roles_of(graph: Graph) -> NDArray[np.uint8]:
+    """Return the `Role` of every buffer. O(n + e).
+
+    An update mutates or writes a persistent buffer, or reads one and writes nothing. Weights are read before any
+    update. The forward pass ends when all weights have been read.
+    """
+    roles = np.full(graph.n_buffers, Role.TEMPORARY, np.uint8)
+    updates = _updates(graph)
+    turn = _end_of_forward(graph, updates)
+    readers = graph.reads.owners()
+    if turn is not None:
+        read_later = np.zeros(graph.n_buffers, np.bool_)
+        read_later[graph.reads.values[readers > turn]] = True
+        roles[read_later & (graph.structure.producers <= turn)] = Role.ACTIVATION
+    roles[graph.reads.values[updates[readers]]] = Role.UPDATE
+    roles[graph.exists_at_start] = Role.INPUT
+    roles[graph.lifetimes == Lifetime.OUTPUT] = Role.OUTPUT
+    return roles
+
+
+def _updates(graph: Graph) -> NDArray[np.bool_]:
+    persistent = graph.persistent
+    updates = np.zeros(graph.n_ops, np.bool_)
+    for rows in (graph.mutates, graph.writes):
+        updates[rows.owners()[persistent[rows.values]]] = True
+    silent = (np.diff(graph.writes.offsets) == 0) & (np.diff(graph.mutates.offsets) == 0)
+    readers = graph.reads.owners()
+    updates[readers[persistent[graph.reads.values] & silent[readers]]] = True
+    return updates
+
+
+def _end_of_forward(graph: Graph, updates: NDArray[np.bool_]) -> OpId | None:
+    first_read = np.full(graph.n_buffers, graph.n_ops)
+    first_update = first_read.copy()
+    readers = graph.reads.owners()
+    reads = ~updates[readers]
+    np.minimum.at(first_read, graph.reads.values[reads], readers[reads])
+    for rows in (graph.mutates, graph.writes, graph.reads):
+        owners = rows.owners()
+        np.minimum.at(first_update, rows.values[updates[owners]], owners[updates[owners]])
+    weights = graph.persistent & (first_read < first_update) & (first_update < graph.n_ops)
+    return int(first_read[weights].max()) if weights.any() else None
+
+
 def runs_per_column(n_runs: int, most_columns: int) -> int:
-    """Return how many runs share a column so that so many columns do."""
+    """Return the number of runs per column."""
     return max(1, -(-n_runs // max(1, most_columns)))
 
 
 def memory_over_time(graph: Graph, plan: Plan, space: SpaceId, grain: int) -> MemoryOverTime:
-    """Return what a memory space holds over a plan, a column for every `grain` runs.
+    """Return the memory of a space over a valid plan, with a column for every `grain` runs.
 
-    O(steps + e), and the columns that each residency lasts.
-    The columns' largest live bytes are the peak of `simulate`. The plan is trusted: check it with `verify`.
+    O(steps + e) plus the columns that each residency spans.
     """
     footprint = simulate(graph, plan)
     live = footprint.live[:, space]
     ranges = footprint.ranges
     is_run = plan.kinds == StepKind.RUN
     n_runs = int(is_run.sum())
-    # row r of `live` is step r - 1; steps before a run's successor are the run's, those before the first run its own
+    # Row r of `live` is step r - 1. Other steps count as the run before them, or as the first run.
     run_of = np.concatenate([[0], np.maximum(np.cumsum(is_run) - 1, 0)])
     starts = np.flatnonzero(np.diff(run_of // grain, prepend=-1))
     lengths = np.diff(np.append(starts, len(live)))
@@ -82,7 +143,6 @@ def memory_over_time(graph: Graph, plan: Plan, space: SpaceId, grain: int) -> Me
 def _begins(
     graph: Graph, space: SpaceId, buffers: NDArray[np.int32], first_steps: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the step at which residencies in a space begin: -1 for what is there before the first one."""
     at_start = graph.counted_at_start[buffers] & (graph.buffer_spaces[buffers] == space) & (first_steps <= 0)
     return np.where(at_start, -1, first_steps)
 
@@ -90,10 +150,7 @@ def _begins(
 def _beyond(
     graph: Graph, plan: Plan, space: SpaceId, steps: NDArray[np.int64], live: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return what addresses add at some steps: bytes up to the next aligned address, and holes below the highest byte.
-
-    Scratch has no address of its own: it fills holes first. All is 0 where the plan has no addresses.
-    """
+    """Return the padding and fragmentation at some steps. Scratch fills holes first."""
     nothing = np.zeros(len(steps), np.int64)
     if not len(plan.addresses):
         return nothing, nothing

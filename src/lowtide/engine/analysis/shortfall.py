@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lowtide.core.units import format_bytes
-from lowtide.engine.analysis.bound_holders import BoundHolder
+from lowtide.engine.analysis.lower_bounds import BoundHolder
 from lowtide.engine.plan.claim import Claim
 
 Cause = Literal[

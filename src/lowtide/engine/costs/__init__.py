@@ -1,9 +1,12 @@
-"""What ops cost: profiles that price every op of a graph in seconds."""
+"""Costs of ops: profiles that estimate or read the run time of every op in seconds.
 
-from lowtide.engine.costs.collectives import sent_bytes
+Prices are separate from the graph, since its costs are part of its fingerprint and a plan must fit the graph whichever
+profile priced it.
+"""
+
+from lowtide.engine.costs.estimates import sent_bytes
 from lowtide.engine.costs.file_format import costs_schema, read_costs_file, write_costs_file
-from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine
-from lowtide.engine.costs.machines import MACHINES
+from lowtide.engine.costs.machine import MACHINES, PLAIN_MACHINE, Machine
 from lowtide.engine.costs.prices import Prices, carries_costs, given_prices
 from lowtide.engine.costs.profiles import PROFILES, ProfileName, check_profile, price, read_costs
 

@@ -1,24 +1,32 @@
-"""Seconds of every op by three estimates: a kernel per op, pointwise ops fused, arithmetic alone."""
+"""Estimated seconds of every op, with or without fusion, or for arithmetic only."""
 
 import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.engine.costs.collectives import sent_bytes
-from lowtide.engine.costs.flops import ELEMENT_BYTES, estimate_flops, operand_sizes, work_of_ops
-from lowtide.engine.costs.kinds import NEVER_FUSED, POINTWISE, plain_kind
+from lowtide.engine.costs.kinds import (
+    CONVOLUTION,
+    CONVOLUTION_BACKWARD,
+    MATRIX_PRODUCT,
+    NEVER_FUSED,
+    POINTWISE,
+    plain_kind,
+)
 from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine
 from lowtide.engine.costs.prices import carries_costs
 from lowtide.engine.graph import Graph
 
+ELEMENT_BYTES = 4
+"""Elements are assumed to be single precision."""
+_KERNEL_AREA = 9
+
 
 def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
-    """Return the seconds of every op: what the graph's reader counted, priced on the machine. O(n + e).
+    """Return the seconds of every op with one kernel per op. O(n + e).
 
-    It is the start of a kernel plus the larger of two times: to move what the op reads and writes, and to compute. A
-    collective takes its start and what it sends. What a reader priced and did not count keeps its price, and on the
-    plain machine all do, for which readers price. In a graph without prices, work is estimated from sizes.
+    Counted work is priced for the machine; other ops keep their cost. In a graph without costs, work is estimated.
     """
     priced = carries_costs(graph)
     if priced and machine is PLAIN_MACHINE:
@@ -35,12 +43,10 @@ def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 
 
 def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
-    """Return the seconds of every op when a compiler fuses pointwise ops with their neighbors. O(n + e).
+    """Return the seconds of every op if pointwise ops are fused. O(n + e).
 
-    A pointwise op keeps only the share of its arithmetic: it starts no kernel, and what it reads is there already.
-    Where a product or a convolution reads what it makes, it keeps the share of writing that if it is larger: these are
-    kernels of their own, which read memory. Any other op keeps its eager price. Shares are those on `machine`, so that
-    prices for another machine shrink alike.
+    A pointwise op keeps the share of its arithmetic, or of writing results for matrix products and convolutions, if
+    larger.
     """
     seconds = eager_seconds(graph, machine).copy()
     kinds = [plain_kind(kind) for kind in graph.op_kinds]
@@ -58,13 +64,74 @@ def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 
 
 def arithmetic_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
-    """Return the seconds that every op's floating-point operations take; memory traffic and starts are free. O(n + e).
+    """Return the seconds of the floating-point operations of every op. O(n + e).
 
-    Operations are those that the graph's reader counted, else they are estimated from sizes. An op of unknown kind,
-    such as a copy, counts as one operation per four bytes it writes: if it were free, it would run again in vain.
+    An op of unknown kind counts as one operation per four bytes written, so that recomputing it is not free.
     """
     counted: list[float] = graph.flops.tolist()
     for op, (read, written) in enumerate(operand_sizes(graph)):
         if math.isnan(counted[op]):
             counted[op] = estimate_flops(graph.op_kinds[op], read, written) or sum(written) / ELEMENT_BYTES
     return np.asarray(counted, np.float64) / machine.flops_per_second
+
+
+def estimate_flops(kind: str, reads: Sequence[int], writes: Sequence[int]) -> float:
+    """Estimate floating-point operations from the bytes of operands and results, in argument order.
+
+    Exact for a product of two matrices and for a convolution with a bias. Without a bias, a 3 x 3 kernel with stride 1
+    is assumed. A batched product is overestimated by the square root of the batch. Ops of unknown kind have 0.
+    """
+    name = plain_kind(kind)
+    results = [size / ELEMENT_BYTES for size in writes if size]
+    operands = [size / ELEMENT_BYTES for size in reads]
+    if not results:
+        return 0.0
+    if name in POINTWISE:
+        return sum(results)
+    if name in MATRIX_PRODUCT and operands:
+        largest = sorted(operands, reverse=True)
+        return 2.0 * math.sqrt(largest[0] * largest[min(1, len(largest) - 1)] * max(results))
+    if name in CONVOLUTION and len(operands) > 1:
+        return _convolution(operands[0], operands[1], results[0], operands[2] if len(operands) > 2 else 0.0)
+    if name in CONVOLUTION_BACKWARD and len(operands) > 2:
+        return 2.0 * _convolution(operands[1], operands[2], operands[0], 0.0)
+    return 0.0
+
+
+def _convolution(source: float, weight: float, result: float, channels: float) -> float:
+    """Return 2 * elements of the result * elements of one filter."""
+    if not channels:
+        channels = math.sqrt(weight * result / (_KERNEL_AREA * source)) if source else 1.0
+    return 2.0 * result * weight / max(1.0, channels)
+
+
+def work_of_ops(graph: Graph) -> Iterator[tuple[int, float]]:
+    """Iterate over (bytes moved, floating-point operations) of all ops, counted or estimated."""
+    counted = zip(graph.traffic.tolist(), graph.flops.tolist(), strict=True)
+    for kind, (read, written), (traffic, flops) in zip(graph.op_kinds, operand_sizes(graph), counted, strict=True):
+        yield (
+            sum(read) + sum(written) if math.isnan(traffic) else int(traffic),
+            estimate_flops(kind, read, written) if math.isnan(flops) else flops,
+        )
+
+
+def operand_sizes(graph: Graph) -> Iterator[tuple[list[int], list[int]]]:
+    """Iterate over (bytes of read buffers, bytes of written or mutated buffers) of all ops."""
+    sizes: list[int] = graph.sizes.tolist()
+    for reads, writes, mutates in zip(graph.reads, graph.writes, graph.mutates, strict=True):
+        read = [sizes[buffer] for buffer in dict.fromkeys(reads)]
+        yield read, [sizes[buffer] for buffer in dict.fromkeys([*writes, *mutates])]
+
+
+def sent_bytes(kind: str, traffic_bytes: float, ranks: int) -> float:
+    """Return the bytes that every rank sends in a collective.
+
+    In a ring of r ranks, a gather or scatter sends (r - 1) / r of the full tensor, which is r / (r + 1) of the traffic.
+    An all-reduce does both. Source: Patarasuk and Yuan 2009, Bandwidth Optimal All-reduce Algorithms for Clusters of
+    Workstations.
+    """
+    name = plain_kind(kind)
+    if name.startswith(("all_gather", "reduce_scatter")):
+        return traffic_bytes * (ranks - 1) / (ranks + 1)
+    passes = 2 if name.startswith("all_reduce") else 1
+    return passes * traffic_bytes / 2 * (ranks - 1) / ranks

@@ -1,4 +1,4 @@
-"""The costs file: seconds of every op as measured on a device, JSON beside a plan."""
+"""The costs file: JSON with the measured seconds of every op."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,27 +16,26 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class CostsRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """A whole costs file; an unknown key is an error."""
+    """A costs file. Unknown keys are errors."""
 
     lowtide_costs: Literal[1]
     device: str
-    """What was measured, in words."""
+    """The measured device, in words."""
     seconds: dict[str, _Seconds]
-    """Run time of every op, by op name."""
+    """Run time by op name."""
     callees: dict[str, dict[str, _Seconds]] = {}
-    """Run times of the ops of subgraphs, by the subgraph's name."""
+    """Run times by subgraph and op name."""
     estimated: list[str] = []
-    """Names of ops that could not be run alone and keep an estimate."""
+    """Names of ops that were not measured."""
 
 
 def read_costs_file(path: str | Path, graph: Graph) -> Prices:
-    """Read a costs file (`*.costs.json`, `*.costs.json.gz`) that prices every op of a graph, as profile "measured".
+    """Read a costs file (`*.costs.json`, `*.costs.json.gz`) of a graph.
 
-    Raises MalformedInputError when the file is no costs file or names other ops than the graph has, InputError when it
-    cannot be read.
+    Raises MalformedInputError if it is not a costs file or has other ops, and InputError if it cannot be read.
     """
     path = Path(path)
-    record = read_document(path, CostsRecord, "no valid costs file")
+    record = read_document(path, CostsRecord, "not a valid costs file")
     for name in record.callees:
         if name not in graph.subgraphs:
             raise MalformedInputError(f"{path}: prices callee {name!r}, which graph {graph.name!r} does not have")
@@ -51,7 +50,7 @@ def read_costs_file(path: str | Path, graph: Graph) -> Prices:
 
 
 def write_costs_file(graph: Graph, prices: Prices, path: str | Path) -> None:
-    """Write the prices of a graph's ops, gzipped when its name ends in .gz; atomic."""
+    """Write the prices of a graph atomically, gzipped if the name ends in .gz."""
     record = CostsRecord(
         lowtide_costs=1,
         device=prices.device,

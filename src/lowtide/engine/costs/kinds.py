@@ -1,4 +1,4 @@
-"""What kind of work ops do, by the names their frameworks give them; data, to be extended with new names."""
+"""Kinds of ops by their names in frameworks."""
 
 _ATEN_POINTWISE = """
     abs acos acosh add addcdiv addcmul arange asin asinh atan atan2 atanh binary_cross_entropy_with_logits
@@ -23,25 +23,25 @@ _ONNX_AND_TENSORFLOW_POINTWISE = """
 """
 
 POINTWISE = frozenset(_ATEN_POINTWISE.split() + _ONNX_AND_TENSORFLOW_POINTWISE.split())
-"""Ops that a compiler fuses with their neighbors: one result element from the elements at the same place."""
+"""Element-wise ops, which compilers fuse."""
 
 MATRIX_PRODUCT = frozenset(
     {"addmm", "baddbmm", "bmm", "linear", "matmul", "mm", "mv"}
     | {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "FusedMatMul", "Gemm", "MatMul"}
 )
-"""Products of two matrices, or of batches of them."""
+"""Products of matrices or of batches."""
 
 CONVOLUTION = frozenset({"conv1d", "conv2d", "conv3d", "convolution", "Conv", "Conv2D", "Conv3D"})
-"""Convolutions that read (input, weight, bias where there is one)."""
+"""Convolutions that read (input, weight, optional bias)."""
 
 CONVOLUTION_BACKWARD = frozenset({"convolution_backward"})
-"""Gradients of a convolution for input and weight that read (output's gradient, input, weight)."""
+"""Gradients of convolutions that read (output gradient, input, weight)."""
 
 NEVER_FUSED = MATRIX_PRODUCT | CONVOLUTION | CONVOLUTION_BACKWARD
-"""Ops that stay kernels of their own: what they read is in memory."""
+"""Ops that read their operands from memory."""
 
 
 def plain_kind(kind: str) -> str:
-    """Return an op kind without framework, domain and overload: "aten.add.Tensor" is "add"."""
+    """Return an op kind without framework and overload: "aten.add.Tensor" is "add"."""
     parts = kind.split(".")
     return parts[1] if len(parts) > 1 and parts[0] in ("aten", "prims") else parts[-1]

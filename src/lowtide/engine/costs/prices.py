@@ -1,4 +1,4 @@
-"""Prices: how long every op of a graph takes, and who says so."""
+"""Prices: the run time of every op of a graph."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,41 +11,32 @@ from lowtide.engine.graph import Graph
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prices:
-    """Seconds of every op, and the profile that they come from.
-
-    Prices stand beside the graph, not in it: a graph's costs are part of its fingerprint, and a plan must fit the
-    graph that was read, whatever priced it.
-    """
+    """Seconds of every op, and the profile that gave them."""
 
     profile: str
     seconds: NDArray[np.float64]
-    """One entry per op; a price covers one run of what the op calls."""
+    """One entry per op, with one run of its callees."""
     callees: Mapping[str, "Prices"] = field(default_factory=dict[str, "Prices"])
-    """Prices of subgraphs by name, nested ones included. A subgraph that is missing keeps its own costs."""
+    """Prices of subgraphs by name, also nested ones. Others keep their own costs."""
     device: str = ""
-    """What was measured, in words; empty for estimates."""
     estimated: tuple[str, ...] = ()
-    """Among measured ops, the names of those that could not be run alone and keep an estimate."""
     precision: float = 0.0
-    """Less than this share of all seconds is no difference between two plans: prices are worth no more."""
+    """Plans that differ by less than this share of all seconds count as equally fast."""
 
     def of_callee(self, name: str, subgraph: Graph) -> "Prices":
         """Return the prices of a subgraph."""
         return replace(self.callees.get(name) or given_prices(subgraph), callees=self.callees)
 
     def applied_to(self, graph: Graph) -> Graph:
-        """Return the graph with these prices as its costs, for planners that read them there.
-
-        The result has another fingerprint. A plan made for it fits the original graph once it carries that graph's.
-        """
+        """Return the graph with these prices as costs, and another fingerprint."""
         return replace(graph, cost=self.seconds)
 
 
 def given_prices(graph: Graph) -> Prices:
-    """Return the costs that the graph carries, as profile "given"."""
+    """Return the costs of the graph as prices."""
     return Prices(profile="given", seconds=graph.cost)
 
 
 def carries_costs(graph: Graph) -> bool:
-    """Return whether the graph's ops were priced: some cost is not 1.0, which stands for unknown."""
+    """Return whether any cost is known, so not 1.0."""
     return bool((graph.cost != 1.0).any())

@@ -1,4 +1,4 @@
-"""Every cost profile by name."""
+"""Cost profiles by name."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -7,19 +7,16 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.core.errors import UsageError
-from lowtide.core.suggestions import unknown
+from lowtide.core.errors import UsageError, unknown
 from lowtide.engine.costs.estimates import arithmetic_seconds, eager_seconds, fused_seconds
 from lowtide.engine.costs.file_format import read_costs_file
-from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine
-from lowtide.engine.costs.machines import machine_named
+from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine, machine_named
 from lowtide.engine.costs.prices import Prices, given_prices
 from lowtide.engine.graph import Graph
 
 ProfileName = Literal["given", "eager", "fused", "flops", "measured"]
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
-"""given: what the graph carries. eager: a kernel per op. fused: pointwise ops nearly free. flops: arithmetic alone.
-measured: from a file."""
+"""given: costs of the graph. eager: a kernel per op. fused: pointwise ops nearly free. flops: arithmetic only."""
 
 _ESTIMATES: Mapping[str, Callable[[Graph, Machine], NDArray[np.float64]]] = {
     "eager": eager_seconds,
@@ -37,9 +34,9 @@ def price(
 ) -> Prices:
     """Price every op of a graph by a profile, in seconds.
 
-    "measured" reads `costs_path`, a costs file for this graph; the others estimate for `machine`, by default the one
-    that the profile names ("eager@h100", see `MACHINES`) or a plain one. Raises UsageError for an unknown profile or
-    machine and a missing or superfluous path, MalformedInputError for a file that prices another graph.
+    "measured" reads `costs_path`. Estimates are for `machine`, by default the machine in the profile ("eager@h100") or
+    a plain one. Raises UsageError for an unknown profile or machine or a wrong path, and MalformedInputError for a file
+    of another graph.
     """
     check_profile(profile)
     given, _, named = profile.partition("@")
@@ -54,7 +51,7 @@ def price(
 
 
 def check_profile(profile: str) -> None:
-    """Raise UsageError for what is no profile, nor an estimate "on a machine" by its name."""
+    """Raise UsageError for an unknown profile or machine."""
     given, at, named = profile.partition("@")
     if given not in PROFILES:
         raise UsageError(unknown("cost profile", given, PROFILES))
@@ -65,7 +62,7 @@ def check_profile(profile: str) -> None:
 
 
 def read_costs(name: str, graph: Graph) -> Prices:
-    """Price a graph by what a user names: a profile that needs no file, or else the path of a costs file."""
+    """Price a graph by a profile or the path of a costs file."""
     if name != "measured" and name.partition("@")[0] in PROFILES:
         return price(graph, name)
     if "." not in name and not Path(name).exists():
@@ -74,7 +71,7 @@ def read_costs(name: str, graph: Graph) -> Prices:
 
 
 def _estimated(graph: Graph, profile: str, machine: Machine, known: dict[str, Prices]) -> Prices:
-    """Price callees first: an op that calls graphs takes as long as one run of them, a conditional of the longest."""
+    """Price callees first: an op takes at least one run of them, a conditional of the longest."""
     for name, subgraph in graph.subgraphs.items():
         if name not in known:
             known[name] = _estimated(subgraph, profile, machine, known)

@@ -1,12 +1,18 @@
-"""What the program is: ops, buffers, memory spaces, and the dependencies between ops."""
+"""The program as data: ops, buffers, memory spaces, and the dependences between ops.
+
+A graph of a million ops is a dozen NumPy arrays, which native kernels use without copying. It has no tensors: the
+reader of a framework maps every tensor, views included, to a buffer, and keeps this map to apply a plan. Dependences
+are derived from the reads, writes and mutations in program order.
+
+The peak of a callee counts as scratch of its op. Buffers that it borrows are persistent in it, so that they are counted
+once.
+"""
 
 from lowtide.engine.graph.builder import GraphBuilder
 from lowtide.engine.graph.file_format import graph_schema, read_graph_file, write_graph_file
-from lowtide.engine.graph.graph import Graph
-from lowtide.engine.graph.lifetime import Lifetime
+from lowtide.engine.graph.graph import Graph, Lifetime, Space
 from lowtide.engine.graph.op import Op
 from lowtide.engine.graph.rows import Rows
-from lowtide.engine.graph.space import Space
 from lowtide.engine.graph.text import format_graph
 
 __all__ = [

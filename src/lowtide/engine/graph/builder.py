@@ -1,4 +1,4 @@
-"""Build a graph step by step; the one way from a framework's program to a `Graph`."""
+"""Builds a graph step by step, in program order."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,18 +8,15 @@ import numpy as np
 from lowtide.core.errors import GraphError
 from lowtide.core.index_spaces import BufferId, OpId, SpaceId
 from lowtide.engine.graph.check import check_graph
-from lowtide.engine.graph.exact import exact_sizes, exact_spaces
-from lowtide.engine.graph.graph import Graph
-from lowtide.engine.graph.lifetime import Lifetime
+from lowtide.engine.graph.graph import Graph, Lifetime, Space
 from lowtide.engine.graph.op import Op, joined_columns, op_columns
-from lowtide.engine.graph.space import Space
+from lowtide.engine.graph.rows import exact_sizes, exact_spaces
 
 
 class GraphBuilder:
-    """Collects spaces, buffers and ops in program order, then checks and freezes them.
+    """Collects spaces, buffers and ops in program order, then builds a checked graph.
 
-    A view is neither an op nor a buffer: map its value to the base's buffer id, so that whoever reads the view reads
-    the base. An op that only looks at metadata (a shape, `*_like`) does not read the buffer.
+    Use the buffer of its base for a view. An op that only uses metadata (a shape, `*_like`) does not read the buffer.
 
     >>> from lowtide import GraphBuilder, Lifetime
     >>> builder = GraphBuilder("one layer")
@@ -39,7 +36,7 @@ class GraphBuilder:
         self._buffer_spaces: list[SpaceId] = []
         self._ops: list[Op] = []
         self._columns: list[dict[str, Any]] = []
-        """Of the ops that were added many at once; they come before those that were not."""
+        """Columns of the ops added before those in `_ops`."""
         self._n_ops = 0
         self._subgraphs: dict[str, Graph] = {}
         self._notes: list[str] = []
@@ -52,7 +49,7 @@ class GraphBuilder:
         alignment: int = 1,
         bandwidth_bytes_per_s: Mapping[str, float] | None = None,
     ) -> SpaceId:
-        """Add a memory space and return its id. A graph that is given none has one, named "device"."""
+        """Add a memory space and return its id. The default is one space named "device"."""
         self._spaces.append(
             Space(
                 name=name,
@@ -80,21 +77,21 @@ class GraphBuilder:
         lifetimes: Iterable[Lifetime],
         spaces: Iterable[SpaceId],
     ) -> None:
-        """Add many buffers, whose ids follow those added before, several times faster than one by one."""
+        """Add many buffers with consecutive ids, faster than one by one."""
         self._buffer_names.extend(names)
         self._sizes.extend(sizes)
         self._lifetimes.extend(lifetimes)
         self._buffer_spaces.extend(spaces)
 
     def copy_storage(self, graph: Graph) -> None:
-        """Add the memory spaces and buffers of a graph, which keep their ids in an empty builder."""
+        """Add the memory spaces and buffers of a graph."""
         self._spaces.extend(graph.spaces)
         self.add_buffers(
             graph.buffer_names, graph.sizes.tolist(), graph.lifetimes.tolist(), graph.buffer_spaces.tolist()
         )
 
     def set_lifetime(self, buffer: BufferId, lifetime: Lifetime) -> None:
-        """Change the lifetime class of a buffer added before."""
+        """Change the lifetime class of a buffer."""
         self._lifetimes[buffer] = lifetime
 
     def add_op(
@@ -121,12 +118,10 @@ class GraphBuilder:
     ) -> OpId:
         """Add an op at the end of the program and return its id.
 
-        `mutates` are existing buffers that the op writes into. `in_place` are pairs (read buffer, written buffer) of
-        one size, which the op may use where the read one dies at it. `cost` is in seconds, 1.0 where unknown; `flops`
-        are floating-point operations, `traffic_bytes` the bytes of operands and results, None where unknown: profiles
-        price by them. An op with `ranks` above 1 is a collective of so many processes, which lie among `rank_span`
-        consecutive ranks; all follow one plan, so that it may run again. `source` says where the user's program has
-        the op.
+        `mutates` are existing buffers that the op writes into. `in_place` are optional pairs (read buffer, written
+        buffer) of equal size: the written one may take over the storage of the read one. `cost` is in seconds, 1.0 if
+        unknown. Cost profiles use `flops` and `traffic_bytes`, the bytes of operands and results. A collective runs on
+        `ranks` processes among `rank_span` consecutive ranks. `source` is the place in the user's program.
         """
         return self.add(
             Op(
@@ -158,10 +153,7 @@ class GraphBuilder:
         return self._n_ops - 1
 
     def add_ops(self, ops: Iterable[Op]) -> None:
-        """Add ops at the end of the program; they are kept in arrays, a fraction of their size, from now on.
-
-        Raises GraphError for ids and sizes that no array can hold.
-        """
+        """Add ops in arrays, which need less memory; raises GraphError for ids out of range."""
         before = len(self._ops)
         self._ops.extend(ops)
         self._n_ops += len(self._ops) - before
@@ -169,21 +161,18 @@ class GraphBuilder:
         self._ops = []
 
     def add_subgraph(self, name: str, graph: Graph) -> None:
-        """Add a graph that ops may call by this name, and the graphs it calls in turn.
-
-        Raises GraphError when another graph has this name already.
-        """
+        """Add a graph that ops may call; raises GraphError if the name is in use."""
         for key, subgraph in {**graph.subgraphs, name: graph}.items():
             known = self._subgraphs.setdefault(key, subgraph)
             if known is not subgraph and known.fingerprint != subgraph.fingerprint:
-                raise GraphError(f"two subgraphs are named {key!r} and differ; names must be unique")
+                raise GraphError(f"two different subgraphs are named {key!r}; names must be unique")
 
     def note(self, sentence: str) -> None:
-        """Record something the graph does not model; it is shown with every result."""
+        """Record a fact that the graph does not model."""
         self._notes.append(sentence)
 
     def build(self) -> Graph:
-        """Check everything and return the immutable graph; raises GraphError with the first thing that is wrong."""
+        """Return the graph; raises GraphError for the first violation."""
         graph = Graph(
             name=self._name,
             spaces=tuple(self._spaces) or (Space(name="device"),),

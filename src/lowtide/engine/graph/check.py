@@ -1,4 +1,4 @@
-"""What makes a graph a valid program; every violation is one line that names the place and the remedy."""
+"""Checks that a graph is a valid program."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -7,20 +7,18 @@ from numpy.typing import NDArray
 
 from lowtide.core.errors import GraphError
 from lowtide.core.index_spaces import OpId
-from lowtide.engine.graph.exact import LARGEST, MOST_IDS, MOST_SPACES
-from lowtide.engine.graph.graph import Graph
-from lowtide.engine.graph.lifetime import Lifetime
-from lowtide.engine.graph.rows import Rows
+from lowtide.engine.graph.graph import Graph, Lifetime
+from lowtide.engine.graph.rows import LARGEST, MOST_IDS, MOST_SPACES, Rows
 from lowtide.engine.graph.structure import ReadBeforeWriteError
 
 _MOST_SUBGRAPHS = 4096
 _DEEPEST_CALL = 64
 _MOST_AT_ONCE = 2**62
-"""Leaves room below 2^63 for what alignment adds to every buffer."""
+"""Below 2^63, so that alignment cannot overflow."""
 
 
 def check_graph(graph: Graph) -> None:
-    """Check that a graph is a valid program; raises GraphError for the first thing that is wrong. O(n + e)."""
+    """Raise GraphError for the first violation in an invalid graph. O(n + e)."""
     _check_names("memory space", [space.name for space in graph.spaces])
     _check_names("buffer", graph.buffer_names)
     _check_names("op", graph.op_names)
@@ -46,13 +44,13 @@ def _reject(wrong: NDArray[np.bool_], describe: Callable[[int], str], graph: Gra
         raise GraphError(f"graph {graph.name!r}: {describe(int(wrong.argmax()))}")
 
 
-def _check_names(what: str, names: Sequence[str]) -> None:
+def _check_names(label: str, names: Sequence[str]) -> None:
     if len(set(names)) == len(names):
         return
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise GraphError(f"two {what}s are named {name!r}; names must be unique")
+            raise GraphError(f"two {label}s are named {name!r}; names must be unique")
         seen.add(name)
 
 
@@ -69,11 +67,11 @@ def _check_spaces(graph: Graph) -> None:
             )
         if not 1 <= space.alignment <= MOST_IDS:
             raise GraphError(
-                f"memory space {space.name!r} has alignment {space.alignment}; it must lie between 1 and 2^31 - 1"
+                f"memory space {space.name!r} has alignment {space.alignment}; it must be from 1 to 2^31 - 1"
             )
         for other, speed in space.bandwidth_bytes_per_s.items():
             if other not in known:
-                raise GraphError(f"memory space {space.name!r} has a bandwidth to {other!r}, which is no space here")
+                raise GraphError(f"memory space {space.name!r} has a bandwidth to {other!r}, which is not a space")
             if not 0 < speed < float("inf"):
                 raise GraphError(f"bandwidth from {space.name!r} to {other!r} is {speed}; it must be positive")
 
@@ -88,21 +86,21 @@ def _check_buffers(graph: Graph) -> None:
     )
     _reject(
         graph.lifetimes > Lifetime.OUTPUT,
-        lambda b: f"buffer {names[b]!r} has lifetime class {graph.lifetimes[b]}; there are five, 0 to 4",
+        lambda b: f"buffer {names[b]!r} has lifetime class {graph.lifetimes[b]}; it must be from 0 to 4",
         graph,
     )
 
 
 def _check_ops(graph: Graph) -> None:
-    for what, rows in (("reads", graph.reads), ("writes", graph.writes), ("mutates", graph.mutates)):
-        _check_ids(graph, what, rows)
+    for verb, rows in (("reads", graph.reads), ("writes", graph.writes), ("mutates", graph.mutates)):
+        _check_ids(graph, verb, rows)
     owners = graph.after.owners()
     late = graph.after.values >= owners
     _reject(
         late,
         lambda i: (
             f"op {graph.op_names[owners[i]]!r} waits for op {_name(graph, int(graph.after.values[i]))}, which does not "
-            "come before it: a cycle or an order that is not valid; list the ops in a valid order"
+            "come before it; list the ops in a valid order"
         ),
         graph,
     )
@@ -131,13 +129,13 @@ def _check_ops(graph: Graph) -> None:
     )
 
 
-def _check_ids(graph: Graph, what: str, rows: Rows) -> None:
+def _check_ids(graph: Graph, verb: str, rows: Rows) -> None:
     wrong = rows.values >= graph.n_buffers
     if wrong.any():
         first = int(wrong.argmax())
         op = graph.op_names[int(rows.owners()[first])]
         raise GraphError(
-            f"graph {graph.name!r}: op {op!r} {what} buffer {rows.values[first]}, but there are only "
+            f"graph {graph.name!r}: op {op!r} {verb} buffer {rows.values[first]}, but there are only "
             f"{graph.n_buffers} buffers, counted from 0"
         )
 
@@ -165,7 +163,7 @@ def _check_in_place(graph: Graph) -> None:
 
 
 def _are_among(owners: NDArray[np.int32], ids: NDArray[np.int32], rows: Rows) -> NDArray[np.bool_]:
-    """Tell for every id whether it is in the row of its owner."""
+    """Return whether each id is in the row of its owner."""
     return np.isin(owners * np.int64(MOST_IDS) + ids, rows.owners() * np.int64(MOST_IDS) + rows.values)
 
 
@@ -175,9 +173,8 @@ def _check_callees(graph: Graph) -> None:
     for op, names in enumerate(graph.callees):
         for name in names:
             if name not in graph.subgraphs:
-                raise GraphError(f"op {graph.op_names[op]!r} calls graph {name!r}, which is not among the subgraphs")
-            calls = graph.subgraphs[name]
-            _check_spaces_match(graph, name, calls)
+                raise GraphError(f"op {graph.op_names[op]!r} calls graph {name!r}, which is not a subgraph")
+            _check_spaces_match(graph, name, graph.subgraphs[name])
     if graph.call_depth > _DEEPEST_CALL:
         raise GraphError(f"graph {graph.name!r} nests calls more than {_DEEPEST_CALL} deep; inline some of them")
 
@@ -185,8 +182,8 @@ def _check_callees(graph: Graph) -> None:
 def _check_total(graph: Graph) -> None:
     if graph.most_bytes > _MOST_AT_ONCE:
         raise GraphError(
-            f"graph {graph.name!r} may need {graph.most_bytes} bytes at once, with scratch and callees; the limit is "
-            "2^62: check the units of its sizes"
+            f"graph {graph.name!r} may need {graph.most_bytes} bytes at once, including scratch and callees; the limit "
+            "is 2^62: check the units of its sizes"
         )
 
 
@@ -202,7 +199,7 @@ def _name(graph: Graph, op: OpId) -> str:
 
 
 def callee_order(calls: dict[str, Iterable[str]]) -> list[str]:
-    """Return graph names so that callees come first; raises GraphError when graphs call one another in a circle."""
+    """Return graph names with callees first; raises GraphError for recursive calls."""
     order: list[str] = []
     state: dict[str, int] = {}
     for root in calls:

@@ -1,4 +1,4 @@
-"""The graph file: JSON, optionally gzipped, with a published schema."""
+"""The graph file: JSON with a published schema, optionally gzipped."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,8 +12,7 @@ from lowtide.core.errors import GraphError
 from lowtide.core.files import write_bytes
 from lowtide.engine.graph.builder import GraphBuilder
 from lowtide.engine.graph.check import callee_order
-from lowtide.engine.graph.graph import Graph
-from lowtide.engine.graph.lifetime import Lifetime
+from lowtide.engine.graph.graph import Graph, Lifetime
 from lowtide.engine.graph.op import Op
 
 LifetimeName = Literal["persistent", "input", "donated", "intermediate", "output"]
@@ -21,7 +20,7 @@ _LIFETIMES: dict[str, Lifetime] = {lifetime.name.lower(): lifetime for lifetime 
 
 
 class _GraphFileRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Base of all records: an unknown key is an error, a default is not written."""
+    """Base of all records. Unknown keys are errors."""
 
 
 class SpaceRecord(_GraphFileRecord):
@@ -42,11 +41,11 @@ class BufferRecord(_GraphFileRecord, rename={"lifetime": "class"}):
     space: str | None = None
 
     def __post_init__(self) -> None:
-        """Do nothing. Python looks at signals in its own calls, so Ctrl-C works while millions are decoded."""
+        """Let Python handle Ctrl-C while millions of records are decoded."""
 
 
 class GraphRecord(_GraphFileRecord):
-    """A whole graph file."""
+    """A graph file."""
 
     lowtide_graph: Literal[1]
     name: str
@@ -58,7 +57,7 @@ class GraphRecord(_GraphFileRecord):
 
 
 class _GraphInPieces(GraphRecord):
-    """A graph file whose long lists are not decoded yet."""
+    """A graph file with undecoded long lists."""
 
     buffers: msgspec.Raw  # pyright: ignore[reportIncompatibleVariableOverride]
     ops: msgspec.Raw  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -68,10 +67,9 @@ class _GraphInPieces(GraphRecord):
 def read_graph_file(path: str | Path) -> Graph:
     """Read a graph file (`*.graph.json`, `*.graph.json.gz`).
 
-    Raises MalformedInputError when the file is no graph file, GraphError when it holds no valid program, InputError
-    when it cannot be read.
+    Raises MalformedInputError, GraphError for an invalid program, and InputError for an unreadable file.
     """
-    path, refusal = Path(path), "no valid graph file"
+    path, refusal = Path(path), "not a valid graph file"
     record = read_document(path, _GraphInPieces, refusal)
     buffers = in_pieces(record.buffers, list[BufferRecord], path, refusal, "buffers")
     ops = in_pieces(record.ops, list[Op], path, refusal, "ops")
@@ -83,7 +81,7 @@ def read_graph_file(path: str | Path) -> Graph:
 
 @without_collection()
 def write_graph_file(graph: Graph, path: str | Path) -> None:
-    """Write a graph file, gzipped when the name ends in .gz; atomic, and equal graphs give equal files.
+    """Write a graph file atomically, gzipped if the name ends in .gz. Equal graphs give equal files.
 
     >>> import lowtide
     >>> builder = lowtide.GraphBuilder("a buffer")
@@ -96,19 +94,19 @@ def write_graph_file(graph: Graph, path: str | Path) -> None:
 
 
 def graph_document(graph: Graph) -> bytes:
-    """Return what a graph file holds."""
+    """Return the content of a graph file."""
     return msgspec.json.encode(_to_record(graph))
 
 
 def graph_schema() -> dict[str, Any]:
     """Return the JSON Schema of the graph file."""
-    return msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(GraphRecord)))  # no tuples, as read from a file
+    return msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(GraphRecord)))  # lists, not tuples
 
 
 def _graph_from_record(record: GraphRecord, buffers: Iterable[list[BufferRecord]], ops: Iterable[list[Op]]) -> Graph:
-    """Turn a graph file into a graph, callees first; its own buffers and ops come in pieces. Raises GraphError."""
+    """Build the graph of a record, callees first. Raises GraphError."""
     if any(inner.graphs for inner in record.graphs.values()):
-        raise GraphError("a graph under 'graphs' has 'graphs' of its own; list all of them at the top")
+        raise GraphError("a graph under 'graphs' has its own 'graphs'; list all graphs at the top level")
     calls = {
         name: dict.fromkeys(callee for op in inner.ops for callee in op.callees)
         for name, inner in record.graphs.items()
@@ -127,7 +125,6 @@ def _builder(
     buffers: Iterable[list[BufferRecord]],
     ops: Iterable[list[Op]],
 ) -> GraphBuilder:
-    """Return all there is in a graph, ready to be built."""
     builder = GraphBuilder(record.name)
     for name, subgraph in subgraphs.items():
         builder.add_subgraph(name, subgraph)

@@ -3,24 +3,66 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import BufferId, SpaceId
-from lowtide.engine.graph.lifetime import Lifetime
 from lowtide.engine.graph.op import OpColumns
 from lowtide.engine.graph.rows import Ids
-from lowtide.engine.graph.space import Space
 from lowtide.engine.graph.structure import Structure, derive_structure
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """A memory space, such as device memory or an SRAM bank."""
+
+    name: str
+    capacity_bytes: int | None = None
+    """None is unlimited."""
+    alignment: int = 1
+    """Every address is a multiple of this many bytes."""
+    bandwidth_bytes_per_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Speed of copies, by name of the other space."""
+
+
+class Lifetime(IntEnum):
+    """The lifetime class of a buffer, with the numbers of native kernels."""
+
+    PERSISTENT = 0
+    """Exists throughout and is not part of the peak: weights, optimizer state."""
+    INPUT = 1
+    """Exists from start to end."""
+    DONATED = 2
+    """Exists from the start, freed after its last use."""
+    INTERMEDIATE = 3
+    """Allocated by its first writer, freed after its last use."""
+    OUTPUT = 4
+    """Allocated by its first writer, exists to the end."""
+
+    @property
+    def persistent(self) -> bool:
+        """Whether it is persistent."""
+        return self is Lifetime.PERSISTENT
+
+    @property
+    def exists_at_start(self) -> bool:
+        """Whether it exists before the first op."""
+        return self <= Lifetime.DONATED
+
+    @property
+    def freeable(self) -> bool:
+        """Whether a plan may free it."""
+        return self in (Lifetime.DONATED, Lifetime.INTERMEDIATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """One buffer, as people look at it."""
+    """A buffer as an object."""
 
     id: BufferId
     name: str
@@ -31,25 +73,21 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Graph(OpColumns):
-    """A program: ops in a valid order, the buffers they touch, the memory spaces those live in.
+    """A program: ops in a valid order, their buffers, and memory spaces.
 
-    Ids are positions. Every array is read-only and has one entry per buffer or per op; `Rows` hold one list per op.
-    Build one with `GraphBuilder`, which checks it; views are contracted to their base buffer before they get here.
+    Ids are positions. Arrays are read-only and have one entry per buffer or per op; `Rows` have one list per op.
     """
 
     name: str
     spaces: tuple[Space, ...]
     buffer_names: Sequence[str]
     sizes: NDArray[np.int64]
-    """Bytes of every buffer."""
     lifetimes: NDArray[np.uint8]
-    """`Lifetime` of every buffer."""
     buffer_spaces: NDArray[np.int16]
-    """Position in `spaces` of every buffer."""
     subgraphs: Mapping[str, "Graph"] = field(default_factory=dict[str, "Graph"])
-    """Graphs that ops call, by name; a subgraph finds its own callees here too."""
+    """All callees, also nested ones."""
     unmodeled: tuple[str, ...] = ()
-    """What the reader could not model, one sentence each."""
+    """Facts that the reader could not model."""
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -72,32 +110,32 @@ class Graph(OpColumns):
 
     @cached_property
     def persistent(self) -> Mask:
-        """Per buffer, whether it is persistent: no peak counts it."""
+        """Mask of persistent buffers."""
         return self._in_classes(lambda lifetime: lifetime.persistent)
 
     @cached_property
     def exists_at_start(self) -> Mask:
-        """Per buffer, whether it is there before the first op runs."""
+        """Mask of buffers that exist before the first op."""
         return self._in_classes(lambda lifetime: lifetime.exists_at_start)
 
     @cached_property
     def exists_at_end(self) -> Mask:
-        """Per buffer, whether every plan must leave it there after the last op."""
+        """Mask of buffers that exist after the last op."""
         return self._in_classes(lambda lifetime: not lifetime.freeable)
 
     @cached_property
     def counted_at_start(self) -> Mask:
-        """Per buffer, whether the peak counts it before the first op runs."""
+        """Mask of buffers that the peak counts before the first op."""
         return self._in_classes(lambda lifetime: lifetime.exists_at_start and not lifetime.persistent)
 
     @cached_property
     def counted_at_end(self) -> Mask:
-        """Per buffer, whether every plan leaves it there after the last op and the peak counts it."""
+        """Mask of buffers that the peak counts after the last op."""
         return self._in_classes(lambda lifetime: not lifetime.freeable and not lifetime.persistent)
 
     @cached_property
     def freeable(self) -> Mask:
-        """Per buffer, whether a plan may free it after its last use."""
+        """Mask of buffers that a plan may free."""
         return self._in_classes(lambda lifetime: lifetime.freeable)
 
     def _in_classes(self, chosen: Callable[[Lifetime], bool]) -> Mask:
@@ -107,17 +145,17 @@ class Graph(OpColumns):
 
     @cached_property
     def called(self) -> tuple[str, ...]:
-        """Names of the graphs that ops call, in the order of the first call; what those call is not among them."""
+        """Names of called graphs, in order of the first call."""
         return tuple(dict.fromkeys(name for names in self.callees for name in names))
 
     @cached_property
     def structure(self) -> Structure:
-        """Dependencies between ops and the users of every buffer, derived once."""
+        """Dependences, and users of buffers."""
         return derive_structure(self.lifetimes, self.reads, self.writes, self.mutates, self.after, self.ordered)
 
     @cached_property
     def scratch_spaces(self) -> Ids:
-        """Memory space of every op's scratch: the one its device names, else the first."""
+        """Memory space of the scratch of every op: named like its device, or the first space."""
         by_name = {space.name: position for position, space in enumerate(self.spaces)}
         return np.fromiter(
             (0 if device is None else by_name.get(device, 0) for device in self.devices), np.int32, self.n_ops
@@ -125,15 +163,14 @@ class Graph(OpColumns):
 
     @cached_property
     def call_depth(self) -> int:
-        """How deep calls nest: 1 where no op calls a graph."""
+        """Depth of nested calls."""
         return 1 + max((self.subgraphs[name].call_depth for name in self.called), default=0)
 
     @cached_property
     def most_bytes(self) -> int:
-        """Bytes that no plan can exceed, a loose bound.
+        """A loose upper bound on the bytes of any plan.
 
-        It is every buffer twice, since a rerun writes beside the old copy, plus the most that an op's scratch and
-        callees take.
+        It counts every buffer twice, for recomputed runs, and the largest transient bytes.
         """
         transient = int(self.scratch.max(initial=0))
         for op, names in enumerate(self.callees):
@@ -144,7 +181,7 @@ class Graph(OpColumns):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over everything a plan depends on, as hex; the graph's own name and remarks are left out."""
+        """SHA-256 of all data that plans depend on, as hex."""
         digest = hashlib.sha256(b"lowtide graph 1\n")
         for space in self.spaces:
             links = sorted((other, float(speed)) for other, speed in space.bandwidth_bytes_per_s.items())
@@ -178,11 +215,11 @@ class Graph(OpColumns):
         )
 
     def persistent_bytes(self) -> dict[str, int]:
-        """Bytes of persistent buffers, by memory space name."""
+        """Return persistent bytes by memory space name."""
         return self.bytes_by_space(self.persistent)
 
     def bytes_by_space(self, chosen: Mask) -> dict[str, int]:
-        """Bytes of the chosen buffers (a mask over all), by memory space name."""
+        """Return the bytes of masked buffers by memory space name."""
         return {
             space.name: int(self.sizes[chosen & (self.buffer_spaces == position)].sum())
             for position, space in enumerate(self.spaces)

@@ -1,4 +1,4 @@
-"""One op as a record, and all ops of a program as columns: what there is to know of an op is listed here."""
+"""An op as a record, and all ops of a program as columns."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,15 +12,14 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import BufferId, OpId
-from lowtide.engine.graph.exact import check_total, exact_counts, exact_rows, exact_sizes
-from lowtide.engine.graph.rows import Ids, Rows
+from lowtide.engine.graph.rows import Ids, Rows, check_total, exact_counts, exact_rows, exact_sizes
 
 T = TypeVar("T")
 OpColumnsT = TypeVar("OpColumnsT", bound="OpColumns")
 
 
 class Op(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """An op; buffers and ops are referred to by position."""
+    """An op. Buffers and ops are positions."""
 
     name: str
     kind: str
@@ -42,49 +41,46 @@ class Op(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_def
     source: str | None = None
 
     def __post_init__(self) -> None:
-        """Do nothing. Python looks at signals in its own calls, so Ctrl-C works while millions are decoded."""
+        """Let Python handle Ctrl-C while millions of records are decoded."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OpColumns:
-    """The ops of a program, one array or list per attribute, each with one entry per op."""
+    """The ops of a program, one array or list per attribute."""
 
     op_names: Sequence[str]
     op_kinds: Sequence[str]
     reads: Rows
     writes: Rows
     mutates: Rows
-    """Existing buffers that the op writes into."""
+    """Existing buffers that are written."""
     after: Rows
-    """Control predecessors: they order, but keep nothing alive."""
+    """Control predecessors, which keep no buffer alive."""
     in_place: Rows
-    """Optional in-place pairs, flat: read buffer, written buffer, read buffer, written buffer, ..."""
+    """Optional in-place pairs, flat: read buffer, written buffer, read buffer, ..."""
     scratch: NDArray[np.int64]
-    """Bytes every op needs while it runs, callees not counted."""
+    """Bytes needed only while the op runs, without callees."""
     pure: NDArray[np.bool_]
-    """Whether the op computes the same from the same. `graph.reruns` says which ops may run twice."""
+    """Whether equal inputs give equal results."""
     ordered: NDArray[np.bool_]
-    """Whether the op keeps its place among all ordered ops."""
+    """Whether the op keeps its place among ordered ops."""
     cost: NDArray[np.float64]
-    """Run time of every op, in seconds where known, else 1.0."""
+    """Run time in seconds, 1.0 if unknown."""
     flops: NDArray[np.float64]
-    """Floating-point operations of every op, callees not counted; NaN where whoever made the graph did not count."""
+    """Floating-point operations, NaN if unknown."""
     traffic: NDArray[np.float64]
-    """Bytes of every op's operands and results, as their shapes say; NaN where whoever made the graph did not count."""
+    """Bytes of operands and results, NaN if unknown."""
     ranks: NDArray[np.int32]
-    """How many processes run the op together; 1 for all but collectives, of which all ranks follow the same plan."""
+    """Number of processes of a collective, else 1."""
     rank_spans: NDArray[np.int32]
-    """How many consecutive ranks the processes of a collective lie among: it is what says whether they share a node."""
+    """Number of consecutive ranks that contain all of these processes."""
     callees: Sequence[tuple[str, ...]]
-    """Names of the graphs that the op calls."""
     devices: Sequence[str | None]
-    """Where every op runs, by name; None where nobody said."""
     sources: Sequence[str | None]
-    """Where the user's program has every op, "blocks.3.mlp.act at model.py:41"; None where nobody said. No plan depends
-    on it."""
+    """Place in the user's program, such as "blocks.3.mlp.act at model.py:41"."""
 
     def described(self, op: OpId) -> str:
-        """Return an op as messages call it: by its name and, where that is known, where the user's program has it."""
+        """Return the name of an op, with its source if known."""
         source = self.sources[op]
         return repr(self.op_names[op]) if source is None else f"{self.op_names[op]!r} ({source})"
 
@@ -93,7 +89,7 @@ class OpColumns:
         return next(self._between(op, op + 1))
 
     def ops(self) -> Iterator[Op]:
-        """Iterate all ops in program order, several times faster than one by one."""
+        """Iterate over all ops, several times faster than one by one."""
         return self._between(0, len(self.op_names))
 
     def _between(self, first: OpId, last: OpId) -> Iterator[Op]:
@@ -121,35 +117,32 @@ class OpColumns:
             yield Op(**dict(zip(Op.__struct_fields__, values, strict=True)))
 
     def in_place_pairs(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
-        """Return the optional in-place pairs of one op: (read buffer, written buffer)."""
+        """Return the in-place pairs (read buffer, written buffer) of an op."""
         flat = self.in_place[op].tolist()
         return list(zip(flat[::2], flat[1::2], strict=True))
 
     def take_ops(self: OpColumnsT, order: Ids) -> OpColumnsT:
-        """Return the given ops as a program, in this order. `after` still holds their old ids."""
-        taken: dict[str, Any] = {}
+        """Return the given ops in this order. `after` keeps their old ids."""
+        columns: dict[str, Any] = {}
         for column in fields(OpColumns):
             values = getattr(self, column.name)
             if isinstance(values, Rows):
-                taken[column.name] = values.take(order)
+                columns[column.name] = values.take(order)
             elif isinstance(values, np.ndarray):
-                taken[column.name] = values[order]
+                columns[column.name] = values[order]
             else:
-                taken[column.name] = [values[op] for op in order.tolist()]
-        return replace(self, **taken)
+                columns[column.name] = [values[op] for op in order.tolist()]
+        return replace(self, **columns)
 
 
 def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
-    """Return the fields of `OpColumns` for a list of ops.
-
-    Raises GraphError for ids and sizes that no array can hold.
-    """
+    """Return the fields of `OpColumns`; raises GraphError for ids and sizes out of range."""
     column: dict[str, tuple[Any, ...]] = {name: tuple(map(attrgetter(name), ops)) for name in Op.__struct_fields__}
     names: tuple[str, ...] = column["name"]
     flat_pairs = [tuple(chain.from_iterable(pairs)) for pairs in column["in_place"]]
     return {
         "op_names": names,
-        "op_kinds": _each_once(column["kind"]),
+        "op_kinds": _deduplicated(column["kind"]),
         "reads": exact_rows(column["reads"], "reads", names),
         "writes": exact_rows(column["writes"], "writes", names),
         "mutates": exact_rows(column["mutates"], "mutates", names),
@@ -164,13 +157,13 @@ def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
         "ranks": exact_counts(column["ranks"], "ranks", names),
         "rank_spans": exact_counts(column["rank_span"], "rank span", names),
         "callees": column["callees"],
-        "devices": _each_once(column["device"]),
-        "sources": _each_once(column["source"]),
+        "devices": _deduplicated(column["device"]),
+        "sources": _deduplicated(column["source"]),
     }
 
 
 def joined_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the fields of `OpColumns` for a program in several parts, each as `op_columns` gives it."""
+    """Concatenate results of `op_columns`."""
     joined: dict[str, Any] = {}
     for column, first in parts[0].items():
         pieces = [part[column] for part in parts]
@@ -184,7 +177,7 @@ def joined_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return joined
 
 
-def _each_once(texts: Iterable[T]) -> tuple[T, ...]:
-    """Return texts with one object for all that are equal: what a file says a million times is held once."""
+def _deduplicated(texts: Iterable[T]) -> tuple[T, ...]:
+    """Return the texts with one object per distinct text."""
     known: dict[T, T] = {}
     return tuple([known.setdefault(text, text) for text in texts])

@@ -1,4 +1,4 @@
-"""Compressed rows: many short lists of ids in two flat arrays."""
+"""Compressed rows of ids, and checked conversion of Python numbers to arrays."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,13 +7,19 @@ from itertools import chain, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.core.errors import GraphError
+from lowtide.core.index_spaces import SpaceId
+
 Ids = NDArray[np.int32]
 Offsets = NDArray[np.int64]
+LARGEST = 2**63 - 1
+MOST_IDS = 2**31 - 1
+MOST_SPACES = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Row i holds values[offsets[i]:offsets[i + 1]]; both arrays are read-only."""
+    """Row i is `values[offsets[i]:offsets[i + 1]]`. Both arrays are read-only."""
 
     offsets: Offsets
     values: Ids
@@ -29,18 +35,18 @@ class Rows:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Iterate the rows as plain lists, which is several times faster than slicing arrays."""
+        """Iterate over rows as lists, several times faster than slicing."""
         return self.lists(0, len(self))
 
     def lists(self, first: int, last: int) -> Iterator[list[int]]:
-        """Iterate the rows of a half-open range as plain lists."""
+        """Iterate over a half-open range of rows as lists."""
         here = self.offsets[first : last + 1]
         values: list[int] = self.values[here[0] : here[-1]].tolist()
         offsets: list[int] = (here - here[0]).tolist()
         return iter([values[start:stop] for start, stop in pairwise(offsets)])
 
     def take(self, rows: Ids) -> "Rows":
-        """Return the given rows, in their order."""
+        """Return the given rows in this order."""
         lengths = np.diff(self.offsets)[rows]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -48,12 +54,12 @@ class Rows:
         return Rows(offsets, self.values[places])
 
     def owners(self) -> Ids:
-        """Return the row number of every value, as int32."""
+        """Return the row number of every value."""
         return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.offsets))
 
     @classmethod
     def from_flat(cls, lengths: Iterable[int], values: Iterable[int]) -> "Rows":
-        """Build rows from their lengths and all their values in one sequence."""
+        """Build rows from lengths and concatenated values."""
         sizes = np.fromiter(lengths, np.int64)
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
@@ -61,14 +67,59 @@ class Rows:
 
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]]) -> "Rows":
-        """Build rows from a list of lists."""
+        """Build rows from lists."""
         return cls.from_flat(map(len, rows), chain.from_iterable(rows))
 
     @classmethod
     def joined(cls, parts: Sequence["Rows"]) -> "Rows":
-        """Return the rows of all parts, one part after the other; there must be at least one."""
+        """Concatenate one or more parts."""
         before, offsets = 0, [np.zeros(1, np.int64)]
         for part in parts:
             offsets.append(part.offsets[1:] + before)
             before += len(part.values)
         return cls(np.concatenate(offsets), np.concatenate([part.values for part in parts]))
+
+
+def exact_sizes(values: Sequence[int], label: str, names: Sequence[str]) -> NDArray[np.int64]:
+    """Convert sizes to an array; raises GraphError if out of range."""
+    if values and not (min(values) >= 0 and max(values) <= LARGEST):
+        position = next(place for place, value in enumerate(values) if not 0 <= value <= LARGEST)
+        raise GraphError(f"{label} {names[position]!r} has {values[position]} bytes; sizes must be from 0 to 2^63 - 1")
+    sizes = np.asarray(values, np.int64)
+    check_total(sizes, label, names)
+    return sizes
+
+
+def check_total(sizes: NDArray[np.int64], label: str, names: Sequence[str]) -> None:
+    """Raise GraphError if the total exceeds 2^63 - 1."""
+    if not sizes.max(initial=0) <= LARGEST // max(len(sizes), 1) and sum(sizes.tolist()) > LARGEST:
+        raise GraphError(f"the sizes ({label} {names[0]!r} and following) exceed 2^63 - 1 bytes in total; check units")
+
+
+def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.int16]:
+    """Convert memory space ids to an array; raises GraphError if out of range."""
+    if values and not (min(values) >= 0 and max(values) < MOST_SPACES):
+        position = next(place for place, value in enumerate(values) if not 0 <= value < MOST_SPACES)
+        raise GraphError(
+            f"buffer {names[position]!r} is in memory space {values[position]}; ids count from 0 to at most 255"
+        )
+    return np.asarray(values, np.int16)
+
+
+def exact_counts(values: Sequence[int], label: str, names: Sequence[str]) -> NDArray[np.int32]:
+    """Convert counts to an array; raises GraphError if out of range."""
+    if values and not (min(values) >= 1 and max(values) <= MOST_IDS):
+        position = next(place for place, value in enumerate(values) if not 1 <= value <= MOST_IDS)
+        raise GraphError(f"op {names[position]!r} has {label} {values[position]}; it must be from 1 to 2^31 - 1")
+    return np.asarray(values, np.int32)
+
+
+def exact_rows(lists: Sequence[Sequence[int]], label: str, op_names: Sequence[str]) -> Rows:
+    """Convert lists of ids to rows; raises GraphError if out of range."""
+    flat = list(chain.from_iterable(lists))
+    if flat and not (min(flat) >= 0 and max(flat) <= MOST_IDS):
+        for name, ids in zip(op_names, lists, strict=True):
+            for number in ids:
+                if not 0 <= number <= MOST_IDS:
+                    raise GraphError(f"op {name!r}: {label} contains {number}, which is not an id; ids count from 0")
+    return Rows.from_flat(map(len, lists), flat)

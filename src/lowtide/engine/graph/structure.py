@@ -1,4 +1,4 @@
-"""What follows from the program order: dependencies, producers and users."""
+"""Dependences between ops, producers and users of buffers."""
 
 from dataclasses import dataclass
 
@@ -12,25 +12,24 @@ from lowtide.engine.graph.rows import Ids, Rows
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Structure:
-    """What follows from a graph's program order; every list is ascending and without repeats."""
+    """The structure of a program. Every list is ascending, without repeats."""
 
     allocates: Rows
-    """Per op, the buffers it writes first."""
+    """Buffers that an op writes first."""
     touches: Rows
-    """Per op, the buffers it needs resident beforehand: read, mutated or written again."""
+    """Buffers that must be resident before an op."""
     predecessors: Rows
-    """Per op, the ops that must run before it: data, anti-dependence, control and effect order."""
+    """Ops that must run before an op."""
     successors: Rows
-    """Per op, the ops that must run after it."""
     users: Rows
-    """Per buffer, the ops that touch it, its allocator not among them."""
+    """Ops that touch a buffer, without its allocator."""
     producers: Ids
-    """Per buffer, the op that allocates it, or -1."""
+    """The allocator of each buffer, or -1."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBeforeWriteError(Exception):
-    """An op touches a buffer that nothing has written yet."""
+    """An op touches a buffer before any write."""
 
     op: OpId
     buffer: BufferId
@@ -44,10 +43,10 @@ def derive_structure(
     after: Rows,
     ordered: NDArray[np.bool_],
 ) -> Structure:
-    """Derive the structure of a program in O(n + e).
+    """Return the structure of a program. O(n + e); raises ReadBeforeWriteError.
 
-    A reader waits for the last writer before it; a writer of an existing buffer waits for the last writer and for all
-    readers since (anti-dependence); ordered ops wait for one another. Raises ReadBeforeWriteError.
+    A reader depends on the last writer, a writer on the last writer and all readers since. Ordered ops depend on one
+    another.
     """
     derived = _native.derive_structure(
         lifetimes,

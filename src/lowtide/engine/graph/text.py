@@ -1,4 +1,4 @@
-"""The printable form of a graph, for golden tests and for people."""
+"""A graph as readable text."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from lowtide.engine.graph.op import Op
 
 
 def format_graph(graph: Graph) -> str:
-    """Return one line per space, buffer and op, in graph order, then the subgraphs; equal graphs give equal text."""
+    """Return one line per space, buffer and op, then the subgraphs. Equal graphs give equal text."""
     lines = _format_own(graph)
-    for name, inner in graph.subgraphs.items():  # callees of callees are among them
+    for name, inner in graph.subgraphs.items():
         lines.append(f"subgraph {name}:")
         lines.extend(_format_own(inner))
     return "\n".join(lines) + "\n"

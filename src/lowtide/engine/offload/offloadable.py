@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import SpaceId
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.reruns import may_run_twice
+from lowtide.engine.graph.execution import may_run_twice
 from lowtide.engine.offload.host_space import Link
 from lowtide.engine.recompute.floor import first_and_last_use
 from lowtide.engine.recompute.program import Execution, OrderedProgram

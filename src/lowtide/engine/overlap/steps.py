@@ -10,7 +10,7 @@ from lowtide.core.index_spaces import BufferId, OpId, StepIndex
 from lowtide.engine.analysis.footprint import callee_peaks, simulate
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.transient import transient_bytes
+from lowtide.engine.graph.execution import transient_bytes
 from lowtide.engine.plan import Plan, Run, Step, StepKind
 
 BEFORE, ITSELF, AFTER = range(3)

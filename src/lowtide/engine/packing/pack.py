@@ -7,10 +7,9 @@ from typing import TypeVar
 import numpy as np
 
 from lowtide.core.effort import DEFAULT_EFFORT, PACKING_EFFORTS, EffortName, PackingEffort, check_effort
-from lowtide.core.errors import MalformedInputError, UsageError
+from lowtide.core.errors import MalformedInputError, UsageError, unknown
 from lowtide.core.index_spaces import SpaceId
 from lowtide.core.progress import Report, silent
-from lowtide.core.suggestions import unknown
 from lowtide.engine.packing.buffers import FREE, Buffers, Ints
 from lowtide.engine.packing.conflict import Conflict, find_conflict
 from lowtide.engine.packing.items import Layout, items_of

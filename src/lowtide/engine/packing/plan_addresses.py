@@ -10,8 +10,7 @@ from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UnsupportedError
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.core.progress import Report
-from lowtide.engine.analysis.live_ranges import LiveRanges, live_ranges
-from lowtide.engine.analysis.storage_blocks import StorageBlocks, storage_blocks
+from lowtide.engine.analysis.live_ranges import LiveRanges, StorageBlocks, live_ranges, storage_blocks
 from lowtide.engine.graph import Graph
 from lowtide.engine.packing.buffers import Buffers, Ints
 from lowtide.engine.packing.pack import Packed, pack

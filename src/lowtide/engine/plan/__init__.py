@@ -1,9 +1,18 @@
-"""What shall happen: plans, their file format, and the verifier that trusts nobody."""
+"""Plans, their file format, and the verifier, which is independent of all planning algorithms.
+
+A plan is a program over a graph: run, free, copy out, copy in, with an address for every residency. Recomputation is a
+second run of an op, offload a pair of copies.
+
+The verifier counts versions: an op may run only if each buffer it touches is resident with the version it has in
+program order. This one rule covers reordering, mutation, recomputation and offload. The verifier shares no code with
+the simulator, and both must compute the same peak.
+
+The baseline uses no optional in-place pairs, so that its predicted peak is the measured peak of the unmodified program.
+"""
 
 from lowtide.engine.plan.addresses import Address, Addresses
 from lowtide.engine.plan.file_format import plan_schema, read_plan_file, write_plan_file
-from lowtide.engine.plan.plan import HOME, Plan, Status, checked_plan
-from lowtide.engine.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
+from lowtide.engine.plan.plan import HOME, CopyIn, CopyOut, Free, Plan, Run, Status, Step, StepKind, checked_plan
 from lowtide.engine.plan.verify import verify
 
 __all__ = [

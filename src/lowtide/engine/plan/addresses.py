@@ -1,4 +1,4 @@
-"""Where the residencies of a plan lie: a table, looked at row by row as objects."""
+"""A table of the addresses of a plan, with rows as objects."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from lowtide.core.errors import VerificationError
 from lowtide.core.index_spaces import BufferId, SpaceId, StepIndex
 
 BEFORE_THE_FIRST_STEP = -1
-"""The first step of an address whose buffer is there when a plan begins, and freed by its step 0."""
+"""The first step of an input that step 0 frees."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where one residency of a buffer lies; steps are positions in the plan, half-open; offset is in bytes.
+    """The address of one residency: half-open steps and an offset in bytes.
 
-    Inputs are there from step 0, those that step 0 frees from `BEFORE_THE_FIRST_STEP`.
+    Inputs start at step 0, or at `BEFORE_THE_FIRST_STEP` if step 0 frees them.
     """
 
     buffer: BufferId
@@ -29,7 +29,7 @@ class Address:
 
 
 class Addresses(Sequence[Address]):
-    """Many addresses, 40 bytes each, shape (n, 5): the columns are the fields of `Address` in their order."""
+    """A table of addresses, shape (n, 5), with the fields of `Address` as columns."""
 
     __slots__ = ("table",)
 
@@ -62,16 +62,16 @@ class Addresses(Sequence[Address]):
 
     @classmethod
     def of(cls, rows: Iterable[Address]) -> "Addresses":
-        """Put addresses into a table; raises VerificationError for a number that no memory has."""
+        """Build a table from addresses; raises VerificationError for a number out of range."""
         if isinstance(rows, cls):
             return rows
         return cls.of_rows([(row.buffer, row.first_step, row.last_step, row.space, row.offset) for row in rows])
 
     @classmethod
     def of_rows(cls, rows: Sequence[tuple[int, int, int, int, int]]) -> "Addresses":
-        """Put rows, one entry per field of `Address`, into a table; raises VerificationError like `of`."""
+        """Build a table from tuples; raises VerificationError for a number out of range."""
         try:
             return cls(np.array(rows, np.int64))
         except OverflowError:
             absurd = next(row for row in rows if any(abs(number) >= 2**63 for number in row))
-            raise VerificationError(f"{Address(*absurd)} lies where no memory reaches; correct it") from None
+            raise VerificationError(f"{Address(*absurd)} is out of range; correct it") from None

@@ -1,30 +1,28 @@
-"""What is claimed of a plan: a figure, the class of plans that none of has less, and what shows it."""
+"""Claims about a plan: lower bounds with a class of plans and evidence."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 Figure = Literal["peak", "arena", "extra cost"]
-"""What is bounded: bytes without addresses, bytes with them, or the cost of what runs again and waits."""
+"""Bytes without or with addresses, or the cost of recomputed runs and stalls."""
 PlanClass = Literal["placements", "orders", "reruns", "copies", "reruns of one order", "copies of one order"]
-"""Over which plans the claim is made.
+"""A class of plans.
 
-- placements: addresses for this plan's buffers
+- placements: addresses for the buffers of this plan
 - orders: all orders
-- reruns: all orders, whatever runs again; of a cost, those within the budget
-- copies: all orders, whatever runs again or is copied to the host
-- reruns of one order, copies of one order: the last two within the budget, with first runs in one base order
-"""
+- reruns: with any recomputation; for a cost, within the budget
+- copies: with any recomputation and copies to the host
+- reruns of one order, copies of one order: within the budget, with first runs in one base order"""
 Evidence = Literal["cut", "tree", "search", "needs", "packing", "solver"]
-"""What shows the claim.
+"""The evidence for a claim.
 
-- cut: what an op needs in any order
-- tree: the least peak of a tree or a series-parallel graph
-- search: a search of all orders, or of all sequences of runs
-- needs: what an op touches and allocates; without copies also what is there while its last operand is made
-- packing: the search for placements
-- solver: the bound of the solver that chose what runs again
-"""
+- cut: the bytes that an op needs in any order
+- tree: the lowest peak of a tree or series-parallel graph
+- search: a search over all orders or sequences of runs
+- needs: the bytes that an op touches and allocates, or that its operands need
+- packing: a search over placements
+- solver: the bound of the solver"""
 
 _EVIDENCE: Mapping[tuple[Figure, PlanClass], frozenset[Evidence]] = {
     ("peak", "orders"): frozenset({"cut", "tree", "search"}),
@@ -35,31 +33,30 @@ _EVIDENCE: Mapping[tuple[Figure, PlanClass], frozenset[Evidence]] = {
     ("extra cost", "reruns of one order"): frozenset({"solver"}),
     ("extra cost", "copies of one order"): frozenset({"solver"}),
 }
-"""The figures that are bounded, over which plans, and what can show that."""
+"""Possible evidence by figure and class."""
 _WIDER: Mapping[PlanClass, int] = {"orders": 0, "reruns": 1, "copies": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """No plan of a class has less of a figure."""
+    """A lower bound for all plans of a class."""
 
     figure: Figure
     space: str | None
-    """The memory space; None for a cost."""
+    """None for a cost."""
     over: PlanClass
     at_least: float
-    """Bytes, persistent buffers not counted; or cost, in the unit of the ops' costs."""
+    """Bytes without persistent buffers, or cost."""
     in_place: bool
-    """Whether plans of the class may take optional in-place pairs."""
+    """Whether the plans may use optional in-place pairs."""
     in_chunks: bool
-    """Whether the program is the one in chunks, rather than the one as it stands."""
+    """Whether the program is in chunks instead of unmodified."""
     shown_by: Evidence
     base_order: str | None = None
-    """The order of first runs, by name, where the class has one order."""
 
     @property
     def makes_sense(self) -> bool:
-        """Whether there is such a claim: its figure over its class, shown by what it says, of a space or an order."""
+        """Whether the fields are a valid combination."""
         return (
             self.shown_by in _EVIDENCE.get((self.figure, self.over), frozenset())
             and (self.space is None) == (self.figure == "extra cost")
@@ -68,39 +65,36 @@ class Claim:
 
     @property
     def sentence(self) -> str:
-        """What no plan can do, for people: the class in full, the figure left out."""
-        program = "the program in chunks" if self.in_chunks else "the program as it stands"
-        pairs = "" if self.in_place or self.over == "placements" else ", without in-place pairs"
+        """The claim without its figure."""
+        program = "the program in chunks" if self.in_chunks else "the unmodified program"
+        pairs = "" if self.in_place else " without in-place pairs"
         match self.over:
             case "placements":
                 return "no placement of this plan's buffers needs less"
             case "orders":
-                return f"no order of {program} can do with less{pairs}"
+                return f"no order{pairs} of {program} needs less"
             case "reruns" if self.figure == "extra cost":
-                return (
-                    f"no plan for {program} within the budget costs less, in any order and whatever runs again{pairs}"
-                )
+                return f"no plan{pairs} for {program} within the budget costs less, in any order and recomputation"
             case "reruns":
-                return f"no plan for {program} can do with less, whatever runs again{pairs}"
+                return f"no plan{pairs} for {program}, even with recomputation, needs less"
             case "copies":
-                what = "whatever runs again or visits the host, inputs apart"
-                return f"no plan for {program} can do with less, {what}{pairs}"
+                return f"no plan{pairs} for {program}, even with recomputation and copies except of inputs, needs less"
             case "reruns of one order" | "copies of one order":
                 copies = ", with or without copies" if self.over == "copies of one order" else ""
                 return (
-                    f"no plan for {program} within the budget costs less with first runs in order "
-                    f"{self.base_order}{copies}{pairs}"
+                    f"no plan{pairs} for {program} within the budget costs less with first runs in order "
+                    f"{self.base_order}{copies}"
                 )
 
     def holds_for(self, *, reruns: bool, copies: bool, pairs: bool) -> bool:
-        """Tell whether a plan that runs ops again, copies buffers or takes in-place pairs is of the class."""
+        """Return whether the class includes such plans."""
         if self.over not in _WIDER:
             return True
         return _WIDER[self.over] >= (2 if copies else 1 if reruns else 0) and (self.in_place or not pairs)
 
 
 def strongest(claims: Iterable[Claim], figure: Figure = "peak") -> dict[str, int]:
-    """Return, per memory space, the most bytes that any of the claims shows for a figure."""
+    """Return the largest bound of a figure by memory space name."""
     most: dict[str, int] = {}
     for claim in claims:
         if claim.figure == figure and claim.space is not None:

@@ -1,4 +1,4 @@
-"""The plan file: JSON, optionally gzipped, with a published schema."""
+"""The plan file: JSON with a published schema, optionally gzipped."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,8 +17,7 @@ from lowtide.core.index_spaces import SpaceId
 from lowtide.engine.graph import Graph, Rows
 from lowtide.engine.plan.addresses import BEFORE_THE_FIRST_STEP, Addresses
 from lowtide.engine.plan.claim import Claim, Evidence, Figure, PlanClass
-from lowtide.engine.plan.plan import HOME, Plan, Status
-from lowtide.engine.plan.steps import StepKind
+from lowtide.engine.plan.plan import HOME, Plan, Status, StepKind
 from lowtide.engine.plan.verify import verify
 
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -34,28 +33,28 @@ _TAGS: dict[int, str] = {
 
 
 class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Base of what is written as a short list; one entry too many is an error."""
+    """Base of records written as lists. Too many entries are an error."""
 
     def __post_init__(self) -> None:
-        """Do nothing. Python looks at signals in its own calls, so Ctrl-C works while millions are decoded."""
+        """Let Python handle Ctrl-C while millions of records are decoded."""
 
 
 class RunRow(_Row, tag="run"):
-    """Run an op, with the in-place pairs taken: [read buffer, written buffer]."""
+    """Run an op with in-place pairs [read buffer, written buffer]."""
 
     op: _Id
     pairs: list[tuple[_Id, _Id]] = []
 
 
 class FreeRow(_Row, tag="free"):
-    """Free a buffer's copy in the named memory space, by default its home space."""
+    """Free a buffer in the named memory space, by default its home space."""
 
     buffer: _Id
     space: str | None = None
 
 
 class CopyOutRow(_Row, tag="copy_out"):
-    """Copy a buffer from its home space to the named one."""
+    """Copy a buffer from its home space to the named memory space."""
 
     buffer: _Id
     space: str
@@ -69,10 +68,7 @@ class CopyInRow(_Row, tag="copy_in"):
 
 
 class AddressRow(_Row):
-    """Where one residency lies: steps half-open, memory space by name, offset in bytes.
-
-    The first step is -1 where the first step of the plan frees an input.
-    """
+    """The address of one residency; its first step is -1 if step 0 frees an input."""
 
     buffer: _Id
     first_step: _FirstStep
@@ -91,7 +87,7 @@ _KINDS: dict[type[StepRow], StepKind] = {
 
 
 class _PlanFileRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Base of what is written as an object; an unknown key is an error."""
+    """Base of records written as objects. Unknown keys are errors."""
 
 
 class CalleeRecord(_PlanFileRecord):
@@ -102,7 +98,7 @@ class CalleeRecord(_PlanFileRecord):
 
 
 class ClaimRecord(_PlanFileRecord):
-    """What no plan of a class has less of; see `lowtide.engine.plan.claim`."""
+    """A lower bound for a class of plans."""
 
     figure: Figure
     space: str | None
@@ -115,7 +111,7 @@ class ClaimRecord(_PlanFileRecord):
 
 
 class PlanRecord(_PlanFileRecord):
-    """A whole plan file."""
+    """A plan file."""
 
     lowtide_plan: Literal[1]
     graph: str
@@ -130,7 +126,7 @@ class PlanRecord(_PlanFileRecord):
 
 
 class _PlanInPieces(PlanRecord):
-    """A plan file whose long lists are not decoded yet."""
+    """A plan file with undecoded long lists."""
 
     steps: msgspec.Raw  # pyright: ignore[reportIncompatibleVariableOverride]
     addresses: msgspec.Raw = msgspec.Raw(b"[]")  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -138,20 +134,19 @@ class _PlanInPieces(PlanRecord):
 
 @without_collection()
 def read_plan_file(path: str | Path, graph: Graph) -> Plan:
-    """Read a plan file (`*.plan.json`, `*.plan.json.gz`) and verify it for a graph.
+    """Read a plan file (`*.plan.json`, `*.plan.json.gz`) and verify the plan.
 
-    Raises MalformedInputError when the file is no plan file, FingerprintError when it was made for another graph,
-    VerificationError when a step, claim or address is wrong, InputError when it cannot be read. Capacities are not
-    checked where the plan says itself that it is infeasible.
+    Raises MalformedInputError, FingerprintError for another graph, VerificationError for a wrong plan, and InputError
+    for an unreadable file. Capacities are not checked if the status is "infeasible".
     """
-    path, refusal = Path(path), "no valid plan file"
+    path, refusal = Path(path), "not a valid plan file"
     record = read_document(path, _PlanInPieces, refusal)
     steps = in_pieces(record.steps, list[StepRow], path, refusal, "steps")
     addresses = in_pieces(record.addresses, list[AddressRow], path, refusal, "addresses")
     try:
         _check_fingerprint(record, graph)
         plan = _from_record(record, steps, addresses, graph)
-        del record, steps, addresses  # they are larger than the plan
+        del record, steps, addresses  # larger than the plan
         verify(graph, plan, check_capacity=plan.status != "infeasible")
     except (MalformedInputError, FingerprintError, VerificationError) as error:
         raise type(error)(f"{path}: {error}") from None
@@ -160,9 +155,9 @@ def read_plan_file(path: str | Path, graph: Graph) -> Plan:
 
 @without_collection()
 def write_plan_file(plan: Plan, path: str | Path, graph: Graph) -> None:
-    """Write a plan file, gzipped when the name ends in .gz; atomic, and equal plans give equal files.
+    """Write a plan file atomically, gzipped if the name ends in .gz. Equal plans give equal files.
 
-    Raises UsageError when the place cannot be written, or when two plans are held for one callee.
+    Raises UsageError if the path cannot be written or a callee has two plans.
     """
     spaces = [space.name for space in graph.spaces]
     claims: dict[str, Mapping[str, int]] = {
@@ -188,7 +183,7 @@ def plan_schema() -> dict[str, Any]:
 
 
 def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
-    """Say first that a plan is for another graph: everything else in it would look wrong, too."""
+    """Raise FingerprintError before other errors, which a plan for another graph would have too."""
     if record.graph != graph.fingerprint:
         raise FingerprintError(f"the plan was made for another graph than {graph.name!r}; make a new plan for it")
 
@@ -196,12 +191,11 @@ def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
 def _from_record(
     record: PlanRecord, steps: Iterable[list[StepRow]], addresses: Iterable[list[AddressRow]], graph: Graph
 ) -> Plan:
-    """Turn a plan file into a plan; its own steps and addresses come in pieces."""
     built: dict[str, Plan] = {}
     plan = _plan_of_steps(steps, graph, record.callees, built)
     uncalled = [name for name in record.callees if name not in built]
     if uncalled:
-        raise MalformedInputError(f"there is a plan for callee {uncalled[0]!r}, but no op calls it; remove it")
+        raise MalformedInputError(f"there is a plan for callee {uncalled[0]!r}, but no op calls it; remove the plan")
     return plan.with_claims(
         status=record.status,
         peak_bytes=record.peak_bytes,
@@ -226,7 +220,6 @@ def _addresses(pieces: Iterable[list[AddressRow]], graph: Graph) -> Addresses:
 def _plan_of_steps(
     pieces: Iterable[list[StepRow]], graph: Graph, records: Mapping[str, CalleeRecord], built: dict[str, Plan]
 ) -> Plan:
-    """Build a plan and, once each, the plans of the callees that its graph calls."""
     callees: dict[str, Plan] = {}
     for name in graph.called:
         if name not in records:
@@ -242,8 +235,8 @@ def _plan_of_steps(
         kinds.append(np.array([_KINDS[type(row)] for row in rows], np.uint8))
         targets.append(np.array([row.op if isinstance(row, RunRow) else row.buffer for row in rows], np.int32))
         spaces.append(np.array([_space_of(row, space_ids) for row in rows], np.int16))
-        taken = [row.pairs if isinstance(row, RunRow) else () for row in rows]
-        pairs.append(Rows.from_lists([list(chain.from_iterable(of_step)) for of_step in taken]))
+        used = [row.pairs if isinstance(row, RunRow) else () for row in rows]
+        pairs.append(Rows.from_lists([list(chain.from_iterable(of_step)) for of_step in used]))
     return Plan(
         graph_fingerprint=graph.fingerprint,
         kinds=np.concatenate(kinds),
@@ -260,12 +253,11 @@ def _space_of(row: StepRow, spaces: Mapping[str, SpaceId]) -> SpaceId:
 
 def _space_id(name: str, spaces: Mapping[str, SpaceId]) -> SpaceId:
     if name not in spaces:
-        raise MalformedInputError(f"memory space {name!r} is none of the graph's: {', '.join(map(repr, spaces))}")
+        raise MalformedInputError(f"memory space {name!r} is not one of the graph: {', '.join(map(repr, spaces))}")
     return spaces[name]
 
 
 def _step_pieces(plan: Plan, spaces: Sequence[str]) -> Iterator[list[list[Any]]]:
-    """Yield the steps as they stand in the file, some thousands at a time."""
     for first in range(0, plan.n_steps, PIECE):
         part = slice(first, first + PIECE)
         kinds: list[int] = plan.kinds[part].tolist()
@@ -287,9 +279,9 @@ def _address_pieces(plan: Plan, spaces: Sequence[str]) -> Iterator[list[list[Any
 
 
 def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]], added: set[tuple[str, int]]) -> None:
-    """Flatten the plans of callees, and of their callees, into one table by name; one that many call is added once."""
+    """Add the plans of all nested callees to a table, each once."""
     for name, inner in plan.callees.items():
-        if (name, id(inner)) in added:  # all stay alive through the plan
+        if (name, id(inner)) in added:  # unique while the plan is alive
             continue
         added.add((name, id(inner)))
         callee = graph.subgraphs[name]
@@ -297,5 +289,5 @@ def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]], add
         steps = list(chain.from_iterable(_step_pieces(inner, spaces)))
         row = {"steps": steps, "peak_bytes": inner.peak_bytes}
         if table.setdefault(name, row) != row:
-            raise UsageError(f"the plan holds two plans for callee {name!r}; a plan file has room for one")
+            raise UsageError(f"there are two plans for callee {name!r}; a plan file can have one")
         _add_callees(inner, callee, table, added)

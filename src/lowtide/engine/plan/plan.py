@@ -1,53 +1,97 @@
-"""The plan: a small program over a graph, the only thing that is verified, applied, saved and measured."""
+"""The plan: a program over a graph."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.errors import UsageError
-from lowtide.core.index_spaces import BufferId, OpId, Place, SpaceId, StepIndex
+from lowtide.core.index_spaces import BufferId, OpId, Place, SpaceId
 from lowtide.core.notebook import html_table
 from lowtide.core.units import ByteUnit, format_by_space
 from lowtide.engine.graph import Graph, Rows
 from lowtide.engine.plan.addresses import Address
 from lowtide.engine.plan.claim import Claim
-from lowtide.engine.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
 
 Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "interrupted"]
 HOME = -1
-"""Stored in place of a space where a step means the buffer's home space."""
+"""Stored for the home space of the buffer."""
+
+
+class StepKind(IntEnum):
+    """The kind of a step, as stored in plans."""
+
+    RUN = 0
+    FREE = 1
+    COPY_OUT = 2
+    COPY_IN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Allocate the outputs of an op and run it."""
+
+    op: OpId
+    pairs: tuple[tuple[BufferId, BufferId], ...] = ()
+    """The read buffer of a pair dies and hands its storage to the written buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Free the copy of a buffer in a memory space, None for its home space."""
+
+    buffer: BufferId
+    space: SpaceId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOut:
+    """Copy a buffer from its home space."""
+
+    buffer: BufferId
+    space: SpaceId
+
+
+@dataclass(frozen=True, slots=True)
+class CopyIn:
+    """Copy a buffer back to its home space."""
+
+    buffer: BufferId
+    space: SpaceId
+
+
+Step = Run | Free | CopyOut | CopyIn
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Plan:
-    """Steps over a graph, with addresses and the claims made for them.
+    """Steps over a graph, with addresses and claims.
 
-    Steps are stored flat (kind, target, space, pairs); `steps()` gives them as objects. Byte figures are per memory
-    space name and leave persistent buffers out. `callees` holds a plan for every subgraph that is not run as it stands.
+    Steps are stored as arrays. Byte figures are by memory space name, without persistent buffers. Callees without a
+    plan run in program order.
     """
 
     graph_fingerprint: str
     kinds: NDArray[np.uint8]
     targets: NDArray[np.int32]
-    """The op of a run, the buffer of any other step."""
+    """The op of a run, else a buffer."""
     spaces: NDArray[np.int16]
     pairs: Rows
-    """In-place pairs of every step, flat: read, written, read, written, ..."""
+    """In-place pairs of every step, flat: read, written, read, ..."""
     status: Status = "feasible"
     peak_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     lower_bound_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     arena_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     addresses: Sequence[Address] = ()
-    """Where every residency lies. A plan that was packed or read holds a table, `Addresses`."""
+    """Usually a table `Addresses`."""
     claims: tuple[Claim, ...] = ()
-    """What no plan of some class can do better, as whoever made the plan says."""
     callees: Mapping[str, "Plan"] = field(default_factory=dict[str, "Plan"])
 
     def __repr__(self) -> str:
-        """Return the headline; `steps()` has the steps."""
+        """Return a summary without the steps."""
         peak = f", peak {format_by_space(self.peak_bytes)}" if self.peak_bytes else ""
         return f"Plan({self.n_steps} steps, {self.status}{peak})"
 
@@ -65,32 +109,28 @@ class Plan:
         return len(self.kinds)
 
     def order(self) -> NDArray[np.int32]:
-        """Return the ops in the order they run, rematerializations included."""
+        """Return the ops in run order."""
         return self.targets[self.kinds == StepKind.RUN]
 
     def taken_pairs(self) -> Iterator[tuple[Place, OpId, tuple[tuple[BufferId, BufferId], ...]]]:
-        """Iterate (position among the runs, op, in-place pairs) over the runs that take any."""
+        """Iterate over (position among the runs, op, in-place pairs) of runs with pairs."""
         runs = np.cumsum(self.kinds == StepKind.RUN) - 1
         for step in np.flatnonzero(np.diff(self.pairs.offsets)).tolist():
-            yield int(runs[step]), int(self.targets[step]), self._pairs_of(step)
+            yield int(runs[step]), int(self.targets[step]), _as_pairs(self.pairs[step].tolist())
 
     def steps(self) -> Iterator[Step]:
-        """Iterate the steps as objects."""
+        """Iterate over the steps as objects."""
         for kind, target, space, flat in zip(
             self.kinds.tolist(), self.targets.tolist(), self.spaces.tolist(), self.pairs, strict=True
         ):
             if kind == StepKind.RUN:
-                yield Run(target, tuple(zip(flat[::2], flat[1::2], strict=True)) if flat else ())
+                yield Run(target, _as_pairs(flat) if flat else ())
             elif kind == StepKind.FREE:
                 yield Free(target, None if space == HOME else space)
             elif kind == StepKind.COPY_OUT:
                 yield CopyOut(target, space)
             else:
                 yield CopyIn(target, space)
-
-    def _pairs_of(self, step: StepIndex) -> tuple[tuple[BufferId, BufferId], ...]:
-        flat = self.pairs[step].tolist()
-        return tuple(zip(flat[::2], flat[1::2], strict=True))
 
     def with_claims(
         self,
@@ -102,7 +142,7 @@ class Plan:
         addresses: Sequence[Address],
         claims: tuple[Claim, ...] = (),
     ) -> "Plan":
-        """Return the same steps with figures, addresses and claims attached."""
+        """Return the plan with these claims."""
         return replace(
             self,
             status=status,
@@ -115,7 +155,7 @@ class Plan:
 
     @classmethod
     def from_steps(cls, graph: Graph, steps: Iterable[Step]) -> "Plan":
-        """Build a plan from step objects; it is not checked, `verify` does that."""
+        """Build a plan from step objects, without checks."""
         kinds: list[int] = []
         targets: list[int] = []
         spaces: list[SpaceId] = []
@@ -123,9 +163,9 @@ class Plan:
         for step in steps:
             flat: list[BufferId] = []
             match step:
-                case Run(target, taken):
+                case Run(target, used):
                     kind, space = StepKind.RUN, HOME
-                    flat = [buffer for pair in taken for buffer in pair]
+                    flat = [buffer for pair in used for buffer in pair]
                 case Free(target, where):
                     kind, space = StepKind.FREE, HOME if where is None else where
                 case CopyOut(target, space):
@@ -152,15 +192,15 @@ class Plan:
         pairs: NDArray[np.int32] | None = None,
         callees: Mapping[str, "Plan"] | None = None,
     ) -> "Plan":
-        """Build the plan that runs `order` and frees every freeable buffer right after its last use. O(n + e).
+        """Build the plan that runs `order` and frees buffers right after their last use. O(n + e).
 
-        `pairs` holds in-place pairs taken as rows (op, read buffer, written buffer), in run order.
+        `pairs` has rows (op, read buffer, written buffer) in run order.
         """
-        taken = np.zeros((0, 3), np.int32) if pairs is None else pairs.reshape(-1, 3)
+        used = np.zeros((0, 3), np.int32) if pairs is None else pairs.reshape(-1, 3)
         last = _last_use(graph, order)
         freed = np.flatnonzero(graph.freeable)
         freed = freed[(graph.structure.producers[freed] >= 0) | graph.exists_at_start[freed]]
-        freed = freed[~np.isin(freed, taken[:, 1])]
+        freed = freed[~np.isin(freed, used[:, 1])]
         freed = freed[np.lexsort((freed, last[freed]))].astype(np.int32)
 
         n_runs, n_frees = len(order), len(freed)
@@ -174,24 +214,28 @@ class Plan:
         lengths = np.zeros(n_runs + n_frees + 1, np.int64)
         step_of = np.empty(graph.n_ops, np.int64)
         step_of[order] = run_at
-        np.add.at(lengths, step_of[taken[:, 0]] + 1, 2)
+        np.add.at(lengths, step_of[used[:, 0]] + 1, 2)
         return cls(
             graph_fingerprint=graph.fingerprint,
             kinds=kinds,
             targets=targets,
             spaces=np.full(n_runs + n_frees, HOME, np.int16),
-            pairs=Rows(np.cumsum(lengths), np.ascontiguousarray(taken[:, 1:]).ravel()),
+            pairs=Rows(np.cumsum(lengths), np.ascontiguousarray(used[:, 1:]).ravel()),
             callees=dict(callees or {}),
         )
 
     @classmethod
     def baseline(cls, graph: Graph) -> "Plan":
-        """Build the plan of the untouched program: given order, frees at last use, no optional in-place pair taken."""
+        """Build the baseline plan."""
         return cls.from_order(graph, np.arange(graph.n_ops, dtype=np.int32))
 
 
+def _as_pairs(flat: Sequence[BufferId]) -> tuple[tuple[BufferId, BufferId], ...]:
+    return tuple(zip(flat[::2], flat[1::2], strict=True))
+
+
 def _last_use(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Per buffer, the position in `order` of its last user or producer; -1 where nothing touches it."""
+    """Return the position in `order` of the last op that uses or allocates each buffer, -1 if there is none."""
     position = np.empty(graph.n_ops, np.int64)
     position[order] = np.arange(len(order))
     last = np.full(graph.n_buffers, -1, np.int64)
@@ -203,8 +247,8 @@ def _last_use(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def checked_plan(given: object) -> Plan:
-    """Return what a user gave as a plan; raises UsageError for what is none."""
+    """Return the argument; raises UsageError if it is not a plan."""
     if not isinstance(given, Plan):
         instead = "its .plan" if isinstance(getattr(given, "plan", None), Plan) else "a plan, or result.plan"
-        raise UsageError(f"{type(given).__name__} is no plan; give {instead}")
+        raise UsageError(f"{type(given).__name__} is not a plan; give {instead}")
     return given

@@ -1,4 +1,4 @@
-"""The third stage of verification: one address for every residency, and no two live ones over the same bytes."""
+"""Checks that every residency has an address and that no two overlap in time and bytes."""
 
 from collections.abc import Callable
 from typing import NoReturn
@@ -10,28 +10,69 @@ from lowtide.core.errors import VerificationError
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan.addresses import BEFORE_THE_FIRST_STEP, Address, Addresses
 from lowtide.engine.plan.plan import Plan
-from lowtide.engine.plan.sorted_ranks import SortedRanks
 
 _LAST_ADDRESS = 2**62
 _Table = NDArray[np.int64]
 _KEY = (0, 3, 1)
-"""The columns that tell rows apart: the buffer, its memory space, the first step."""
+"""Columns that identify a residency: buffer, memory space, first step."""
+
+
+class SortedRanks:
+    """A set of integers below n, in words of about sqrt(n) bits. Every operation takes O(sqrt n) bits."""
+
+    def __init__(self, limit: int) -> None:
+        self._width = 1 << ((max(limit, 1).bit_length() + 1) // 2)
+        self._words = [0] * (limit // self._width + 1)
+        self._used = 0
+
+    def add(self, rank: int) -> None:
+        """Add a rank."""
+        word, bit = divmod(rank, self._width)
+        self._words[word] |= 1 << bit
+        self._used |= 1 << word
+
+    def remove(self, rank: int) -> None:
+        """Remove a rank of the set."""
+        word, bit = divmod(rank, self._width)
+        self._words[word] ^= 1 << bit
+        if not self._words[word]:
+            self._used ^= 1 << word
+
+    def below(self, rank: int) -> int | None:
+        """Return the largest rank below `rank`, or None."""
+        word, bit = divmod(rank, self._width)
+        lower = self._words[word] & ((1 << bit) - 1)
+        if not lower:
+            words = self._used & ((1 << word) - 1)
+            if not words:
+                return None
+            word = words.bit_length() - 1
+            lower = self._words[word]
+        return word * self._width + lower.bit_length() - 1
+
+    def above(self, rank: int) -> int | None:
+        """Return the smallest rank above `rank`, or None."""
+        word, bit = divmod(rank, self._width)
+        higher = self._words[word] >> (bit + 1) << (bit + 1)
+        if not higher:
+            words = self._used >> (word + 1) << (word + 1)
+            if not words:
+                return None
+            word = (words & -words).bit_length() - 1
+            higher = self._words[word]
+        return word * self._width + (higher & -higher).bit_length() - 1
 
 
 def verify_addresses(graph: Graph, plan: Plan, residencies: NDArray[np.int64]) -> None:
-    """Raise VerificationError unless the addresses of an executable plan are complete, aligned and free of overlaps.
+    """Check that the addresses of an executable plan are complete, aligned and without overlaps.
 
-    Every residency that has bytes and that the peak counts needs exactly one address. It starts at the step that
-    allocates the buffer; inputs are there from step 0, those that go with step 0 from `BEFORE_THE_FIRST_STEP`. It ends
-    at the step that frees the buffer, at the run that takes over its storage, or at the number of steps. Where a rerun
-    writes a buffer that is still resident, the old residency ends one step after the new one starts. `residencies` are
-    those of `execution_by_steps`. O(k log k) comparisons for k addresses.
+    Addresses must match the table of `verify_execution`. Raises VerificationError. O(k log k) for k addresses.
     """
     given = Addresses.of(plan.addresses).table
     _check_ids(graph, given)
     given = given[_by_key(given)]
     twice = np.logical_and.reduce([given[1:, column] == given[:-1, column] for column in _KEY])
-    _reject(graph, given[1:], twice, lambda _: "is there twice; give one address per residency")
+    _reject(graph, given[1:], twice, lambda _: "occurs twice; give one address per residency")
     _check_residencies(graph, given, residencies)
     _check_offsets(graph, plan, given)
     for space in range(len(graph.spaces)):
@@ -39,7 +80,6 @@ def verify_addresses(graph: Graph, plan: Plan, residencies: NDArray[np.int64]) -
 
 
 def _by_key(table: _Table) -> NDArray[np.int64]:
-    """Return the order of rows by the columns that tell them apart."""
     return np.lexsort([table[:, column] for column in reversed(_KEY)])
 
 
@@ -48,11 +88,10 @@ def _check_ids(graph: Graph, given: _Table) -> None:
     unknown = np.flatnonzero(~(known & (given[:, 3] < len(graph.spaces))))
     if len(unknown):
         address = Address(*given[unknown[0]].tolist())
-        raise VerificationError(f"address {address}: there is no such buffer or memory space in the graph")
+        raise VerificationError(f"address {address}: the graph has no such buffer or memory space")
 
 
 def _check_residencies(graph: Graph, given: _Table, residencies: _Table) -> None:
-    """Hold addresses, which are sorted by their keys, against residencies."""
     by_key = _by_key(residencies)
     wanted = residencies[by_key]
     if len(given) != len(wanted) or any((given[:, column] != wanted[:, column]).any() for column in _KEY):
@@ -72,20 +111,21 @@ def _check_residencies(graph: Graph, given: _Table, residencies: _Table) -> None
         (wanted[:, 4] >= 0) & (given[before, 4] != given[:, 4]),
         lambda row: (
             f"takes over the storage of buffer {graph.buffer_names[given[before[row], 0]]!r} at "
-            f"{given[before[row], 4]}; both must have one offset"
+            f"{given[before[row], 4]}; both must have the same offset"
         ),
     )
 
 
 def _explain_difference(graph: Graph, given: _Table, wanted: _Table) -> NoReturn:
-    """Name the first residency without an address, or else the first address without a residency."""
     addresses: list[list[int]] = given.tolist()
     residencies: list[list[int]] = wanted.tolist()
     addressed = {(row[0], row[1], row[3]) for row in addresses}
     for buffer, first, last, space, _ in residencies:
         if (buffer, first, space) not in addressed:
-            what = f"buffer {graph.buffer_names[buffer]!r} has no address in memory space {graph.spaces[space].name!r}"
-            raise VerificationError(f"{what} for steps [{first}, {last}); add one")
+            raise VerificationError(
+                f"buffer {graph.buffer_names[buffer]!r} has no address in memory space {graph.spaces[space].name!r} "
+                f"for steps [{first}, {last}); add one"
+            )
     resident = {(row[0], row[1], row[3]) for row in residencies}
     extra = next(row for row in addresses if (row[0], row[1], row[3]) not in resident)
     raise VerificationError(f"{_describe(graph, extra)} matches no residency of the plan; remove it")
@@ -98,12 +138,12 @@ def _check_offsets(graph: Graph, plan: Plan, given: _Table) -> None:
         given,
         (given[:, 4] < 0) | (given[:, 4] % alignments != 0),
         lambda row: (
-            f"has an offset that is negative or no multiple of {alignments[row]}, the alignment of memory space "
+            f"has an offset that is negative or not a multiple of {alignments[row]}, the alignment of memory space "
             f"{_space(graph, given, row)}; move it"
         ),
     )
     sizes = graph.sizes[given[:, 0]]
-    _reject(graph, given, given[:, 4] > _LAST_ADDRESS - sizes, lambda row: "ends where no memory reaches; move it")
+    _reject(graph, given, given[:, 4] > _LAST_ADDRESS - sizes, lambda row: "ends above 2^62; move it")
     known = [min(plan.arena_bytes.get(space.name, _LAST_ADDRESS), _LAST_ADDRESS) for space in graph.spaces]
     arenas = np.array(known, np.int64)[given[:, 3]]
     _reject(
@@ -118,16 +158,16 @@ def _check_offsets(graph: Graph, plan: Plan, given: _Table) -> None:
 
 
 def _check_overlaps(graph: Graph, given: _Table, rows: NDArray[np.int64]) -> None:
-    """Sweep over the steps of one memory space; of what is live, only neighbors by offset can overlap."""
+    """Sweep over steps: among live residencies, only neighbors by offset can overlap."""
     buffers, firsts, lasts, spaces, offsets = given[rows].T
-    # Inputs are all there before the first step, also those that step 0 frees.
+    # All inputs exist before the first step, also those that step 0 frees.
     at_start = (firsts == 0) & (spaces == graph.buffer_spaces[buffers]) & (graph.lifetimes[buffers] <= Lifetime.DONATED)
     firsts = np.where(at_start, BEFORE_THE_FIRST_STEP, firsts)
     by_offset = np.argsort(offsets, kind="stable")
     ranks = np.argsort(by_offset)
     order = np.lexsort((offsets, firsts))
     ending = np.argsort(lasts, kind="stable")
-    # Seen through memoryviews, numbers are Python's, one at a time: lists of them would take four times the memory.
+    # Memoryviews need a fourth of the memory of lists.
     starts, ends = offsets[by_offset].data, (offsets + graph.sizes[buffers])[by_offset].data
     leaving, left_at, gone = ranks[ending].data, lasts[ending].data, 0
     live = SortedRanks(len(rows))
@@ -143,11 +183,10 @@ def _check_overlaps(graph: Graph, given: _Table, rows: NDArray[np.int64]) -> Non
         live.add(rank)
 
 
-def _reject(graph: Graph, given: _Table, wrong: NDArray[np.bool_], what: Callable[[int], str]) -> None:
-    """Raise VerificationError for the first wrong row, with what is to be said of it."""
+def _reject(graph: Graph, given: _Table, wrong: NDArray[np.bool_], describe: Callable[[int], str]) -> None:
     if wrong.any():
         row = int(wrong.argmax())
-        raise VerificationError(f"{_describe(graph, given[row].tolist())} {what(row)}")
+        raise VerificationError(f"{_describe(graph, given[row].tolist())} {describe(row)}")
 
 
 def _space(graph: Graph, given: _Table, row: int) -> str:

@@ -1,222 +1,167 @@
-"""The second stage of verification: play every step and check each rule of execution; the result is the peak."""
+"""Checks the rules of execution on arrays and computes the peak and residencies of a plan."""
 
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.core.errors import VerificationError
-from lowtide.core.index_spaces import BufferId, OpId, SpaceId, StepIndex
-from lowtide.engine.graph import Graph, Lifetime
-from lowtide.engine.graph.reruns import may_run_twice, why_not_twice
-from lowtide.engine.plan.plan import HOME, Plan
-from lowtide.engine.plan.residencies import residencies_of
-from lowtide.engine.plan.steps import StepKind
-from lowtide.engine.plan.versions import ABSENT, Versions, describe_version, program_versions
+from lowtide.core.index_spaces import StepIndex
+from lowtide.engine.graph import Graph, Lifetime, Rows
+from lowtide.engine.graph.execution import may_run_twice, why_not_twice
+from lowtide.engine.plan.addresses import BEFORE_THE_FIRST_STEP
+from lowtide.engine.plan.plan import Plan, StepKind
+from lowtide.engine.plan.verify_contents import Violations, program_accesses, verify_contents
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The most live bytes of one memory space, persistent buffers left out."""
+    """The peak of a memory space, without persistent buffers."""
 
     bytes: int
     step: StepIndex
-    """The first step that reaches it; -1 means before the first step."""
+    """The first step at the peak, -1 for the time before the first step."""
 
 
-def execution_by_steps(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> tuple[list[Peak], NDArray[np.int64]]:
-    """Play a plan whose ids are in range; return the peak per memory space and its `residencies_of`. O(steps + e).
+def verify_execution(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> tuple[list[Peak], NDArray[np.int64]]:
+    """Check the execution of a plan with ids in range. O((steps + e) log e).
 
-    `transient` holds the bytes every op needs while it runs, shape (ops, spaces). Raises VerificationError for the
-    first step that breaks a rule. The rule for contents covers data, anti- and output dependences at once: an op runs
-    only while every buffer it touches is resident in its home space with exactly the version that the op saw in program
-    order, and leaves the versions it left there.
+    Returns the peak per memory space and a table of residencies: the columns of `Addresses`, but with the residency
+    that hands over its storage, or -1, instead of the offset. Raises VerificationError for the first violated rule.
     """
-    versions = program_versions(graph)
-    execution = _Execution(graph, versions, transient)
-    for step, (kind, target, space, pairs) in enumerate(
-        zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), plan.pairs, strict=True)
-    ):
-        if kind == StepKind.RUN:
-            execution.run(step, target, pairs)
-        elif kind == StepKind.FREE:
-            execution.free(step, target, space)
-        elif kind == StepKind.COPY_OUT:
-            execution.copy_out(step, target, space)
-        else:
-            execution.copy_in(step, target, space)
-    execution.finish()
-    return execution.peaks, residencies_of(graph, plan, versions)
+    violations = Violations(graph, plan)
+    steps = np.flatnonzero(plan.kinds == StepKind.RUN)
+    ops = plan.targets[steps]
+    by_op = steps[np.argsort(ops, kind="stable")].astype(np.int32)
+    runs = Rows(np.append(0, np.cumsum(np.bincount(ops, minlength=graph.n_ops))), by_op)
+    _check_order(runs, violations)
+    accesses = program_accesses(graph)
+    residencies, replaced = verify_contents(accesses, runs, violations)
+    _check_pairs(accesses.allocators, replaced, violations)
+    violations.raise_first()
+    return _peaks(graph, plan, residencies, transient), _with_hand_overs(graph, plan, residencies)
 
 
-class _Execution:
-    """What is resident where, with which contents, after the steps so far."""
+def _check_order(runs: Rows, violations: Violations) -> None:
+    """Check that every op runs, after its control predecessors and in order if ordered."""
+    graph, n_steps = violations.graph, violations.plan.n_steps
+    counts = np.diff(runs.offsets)
+    ran, again = np.flatnonzero(counts > 0), np.flatnonzero(counts > 1)
+    first_run = np.full(graph.n_ops, n_steps, np.int64)
+    first_run[ran] = runs.values[runs.offsets[ran]]
+    violations.add(
+        np.full(graph.n_ops, n_steps, np.int64),
+        counts == 0,
+        0,
+        lambda op: f"op {violations.op(op)} never ran; run every op at least once",
+    )
+    if len(again):
+        violations.add(
+            runs.values[runs.offsets[again] + 1].astype(np.int64),
+            ~may_run_twice(graph)[again],
+            0,
+            lambda row: (
+                f"op {violations.op(again[row])} runs a second time, but {why_not_twice(graph, again[row])}; "
+                "run it once"
+            ),
+        )
+    earlier, later = graph.after.values, graph.after.owners()
+    violations.add(
+        first_run[later],
+        (first_run[earlier] >= first_run[later]) & (first_run[later] < n_steps),
+        1,
+        lambda row: (
+            f"op {violations.op(later[row])} runs before its control predecessor {violations.op(earlier[row])}; "
+            "run that op first"
+        ),
+    )
+    ordered = ran[graph.ordered[ran]]
+    ordered = ordered[np.argsort(first_run[ordered])]
+    violations.add(
+        first_run[ordered[1:]],
+        ordered[1:] < ordered[:-1],
+        2,
+        lambda row: (
+            f"ordered op {violations.op(ordered[row + 1])} runs after ordered op {violations.op(ordered[row])}; "
+            "keep their program order"
+        ),
+    )
 
-    def __init__(self, graph: Graph, versions: Versions, transient: NDArray[np.int64]) -> None:
-        self._graph = graph
-        self._versions = versions
-        self._sizes = graph.sizes.tolist()
-        self._homes = graph.buffer_spaces.tolist()
-        self._lifetimes = graph.lifetimes.tolist()
-        self._may_run_twice = may_run_twice(graph).tolist()
-        self._ordered = graph.ordered.tolist()
-        self._after, self._after_first = graph.after.values.tolist(), graph.after.offsets.tolist()
-        self._transient = {int(op): transient[op].tolist() for op in np.flatnonzero(transient.any(axis=1))}
-        self._no_transient = [0] * len(graph.spaces)
-        self._has_run = bytearray(graph.n_ops)
-        self._last_ordered = -1
-        self._at_home = [0 if lifetime <= Lifetime.DONATED else ABSENT for lifetime in self._lifetimes]
-        self._copies: dict[tuple[BufferId, SpaceId], int] = {}
-        self._live = [0] * len(graph.spaces)
-        for buffer, lifetime in enumerate(self._lifetimes):
-            if lifetime in (Lifetime.INPUT, Lifetime.DONATED):
-                self._live[self._homes[buffer]] += self._sizes[buffer]
-        self.peaks = [Peak(now, -1) for now in self._live]
 
-    def run(self, step: StepIndex, op: OpId, pairs: list[BufferId]) -> None:
-        """Run an op: check what it needs, allocate, read the peak, drop what it replaced."""
-        if self._has_run[op]:
-            if not self._may_run_twice[op]:
-                why = why_not_twice(self._graph, op)
-                self._fail(step, f"op {self._op(op)} runs a second time, but {why}; run it once")
-        else:
-            self._check_first_run(step, op)
-            self._has_run[op] = 1
-        versions, at_home, live = self._versions, self._at_home, self._live
-        first_write, end = versions.writes_from[op], versions.first[op + 1]
-        for access in range(versions.first[op], end):
-            seen = versions.seen[access]
-            if at_home[versions.buffers[access]] != seen and seen != ABSENT:
-                self._fail_contents(step, op, versions.buffers[access], seen)
-        if pairs:
-            self._check_pairs(step, op, pairs)
-        for read in pairs[::2]:
-            live[self._homes[read]] -= self._sizes[read]
-        replaced: list[BufferId] = []
-        for access in range(first_write, end):
-            buffer = versions.buffers[access]
-            if versions.seen[access] == ABSENT:
-                live[self._homes[buffer]] += self._sizes[buffer]
-                if at_home[buffer] != ABSENT:  # a rerun writes beside the copy that is still there
-                    replaced.append(buffer)
-            at_home[buffer] = versions.seen[access] + 1
-        for space, extra in enumerate(self._transient.get(op, self._no_transient)):
-            if live[space] + extra > self.peaks[space].bytes:
-                self.peaks[space] = Peak(live[space] + extra, step)
-        for buffer in replaced:
-            live[self._homes[buffer]] -= self._sizes[buffer]
-        for read in pairs[::2]:
-            at_home[read] = ABSENT
+def _check_pairs(allocators: NDArray[np.int32], replaced: NDArray[np.int64], violations: Violations) -> None:
+    """Check that ops offer their in-place pairs and that storage can be handed over."""
+    graph, plan = violations.graph, violations.plan
+    if not len(plan.pairs.values):
+        return
+    owners, flat = plan.pairs.owners().astype(np.int64), plan.pairs.values
+    steps, reads, writes = owners[::2], flat[::2], flat[1::2]
+    ops = plan.targets[steps]
+    _, where, counts = np.unique(owners * graph.n_buffers + flat, return_inverse=True, return_counts=True)
+    violations.add(
+        owners,
+        counts[where] > 1,
+        4,
+        lambda row: (
+            f"op {violations.op(int(plan.targets[int(owners[row])]))} uses in-place pairs that share a buffer; "
+            "use each buffer in one pair"
+        ),
+    )
+    lifetimes, offered = graph.lifetimes[reads], graph.in_place
+    keys = np.concatenate([offered.values[::2], reads]) * np.int64(graph.n_buffers)
+    keys += np.concatenate([offered.values[1::2], writes])
+    _, pair_ids = np.unique(keys, return_inverse=True)
+    by_step = np.int64(graph.n_buffers)
+    keys = pair_ids + np.concatenate([offered.owners()[::2], ops]) * np.int64(len(pair_ids))
+    violated = np.column_stack(
+        [
+            ~np.isin(keys[-len(ops) :], keys[: -len(ops)]),
+            (lifetimes != Lifetime.DONATED) & (lifetimes != Lifetime.INTERMEDIATE),
+            (graph.sizes[reads] != graph.sizes[writes]) | (graph.buffer_spaces[reads] != graph.buffer_spaces[writes]),
+            (allocators[writes] != ops) | np.isin(steps * by_step + writes, replaced[:, 0] * by_step + replaced[:, 1]),
+        ]
+    )
 
-    def free(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
-        """Free one copy of a buffer."""
-        home = self._homes[buffer]
-        if space in (HOME, home):
-            if self._at_home[buffer] == ABSENT:
-                self._fail(step, f"buffer {self._buffer(buffer)} is freed in {self._space(home)}, but is not there")
-            self._at_home[buffer] = ABSENT
-            self._grow(step, buffer, home, -self._sizes[buffer])
-        elif self._copies.pop((buffer, space), None) is None:
-            self._fail(step, f"buffer {self._buffer(buffer)} is freed in {self._space(space)}, but has no copy there")
-        else:
-            self._grow(step, buffer, space, -self._sizes[buffer])
+    def describe(row: int) -> str:
+        pair = f"in-place pair {violations.buffer(reads[row])} -> {violations.buffer(writes[row])}"
+        match int(violated[row].argmax()):
+            case 0:
+                return f"op {violations.op(ops[row])} does not offer {pair}; use only pairs of the graph"
+            case 1:
+                return f"{pair}: the read buffer must stay resident; only donated and intermediate buffers can be freed"
+            case 2:
+                return f"{pair}: the buffers differ in size or memory space; both must be equal"
+            case _:
+                return f"{pair}: the written buffer has storage already; only an allocation can take over storage"
 
-    def copy_out(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
-        """Copy a buffer from its home space to another."""
-        if space == self._homes[buffer]:
-            self._fail(step, f"buffer {self._buffer(buffer)} is copied out to its home space; name another one")
-        if self._at_home[buffer] == ABSENT:
-            self._fail(
-                step, f"buffer {self._buffer(buffer)} is copied out, but is not resident; copy before it is freed"
-            )
-        if (buffer, space) in self._copies:
-            self._fail(
-                step, f"buffer {self._buffer(buffer)} has a copy in {self._space(space)} already; free that first"
-            )
-        self._copies[buffer, space] = self._at_home[buffer]
-        self._grow(step, buffer, space, self._sizes[buffer])
+    violations.add(steps, np.logical_or.reduce(violated, axis=1), 5, describe)
 
-    def copy_in(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
-        """Copy a buffer back to its home space."""
-        version = self._copies.get((buffer, space))
-        if version is None:
-            self._fail(step, f"buffer {self._buffer(buffer)} is copied in, but has no copy in {self._space(space)}")
-        if self._at_home[buffer] != ABSENT:
-            self._fail(step, f"buffer {self._buffer(buffer)} is copied in, but is still resident; free it first")
-        self._at_home[buffer] = version
-        self._grow(step, buffer, self._homes[buffer], self._sizes[buffer])
 
-    def finish(self) -> None:
-        """Check what must hold after the last step."""
-        for op, ran in enumerate(self._has_run):
-            if not ran:
-                raise VerificationError(f"after the last step: op {self._op(op)} never ran; run every op at least once")
-        for buffer, lifetime in enumerate(self._lifetimes):
-            if lifetime in (Lifetime.DONATED, Lifetime.INTERMEDIATE):
-                continue
-            wanted, found = self._versions.final[buffer], self._at_home[buffer]
-            if found != wanted:
-                what = f"{Lifetime(lifetime).name.lower()} buffer {self._buffer(buffer)}"
-                raise VerificationError(f"after the last step: {what} {self._difference(buffer, wanted, found)}")
+def _peaks(graph: Graph, plan: Plan, residencies: NDArray[np.int64], transient: NDArray[np.int64]) -> list[Peak]:
+    """Return the first peak per memory space of an executable plan."""
+    buffers, firsts, lasts, spaces = residencies.T
+    at_start = (firsts == 0) & (spaces == graph.buffer_spaces[buffers]) & graph.exists_at_start[buffers]
+    live = np.zeros((plan.n_steps + 2, len(graph.spaces)), np.int64)
+    np.add.at(live, (firsts + ~at_start, spaces), graph.sizes[buffers])
+    np.subtract.at(live, (lasts + 1, spaces), graph.sizes[buffers])
+    live = np.cumsum(live, axis=0)[:-1]
+    runs = np.flatnonzero(plan.kinds == StepKind.RUN)
+    live[runs + 1] += transient[plan.targets[runs]]
+    rows = live.argmax(axis=0).tolist()
+    return [Peak(int(live[row, space]), row - 1) for space, row in enumerate(rows)]
 
-    def _check_first_run(self, step: StepIndex, op: OpId) -> None:
-        for earlier in self._after[self._after_first[op] : self._after_first[op + 1]]:
-            if not self._has_run[earlier]:
-                self._fail(
-                    step, f"op {self._op(op)} runs before its control predecessor {self._op(earlier)}; run that first"
-                )
-        if self._ordered[op]:
-            if op < self._last_ordered:
-                later = self._op(self._last_ordered)
-                self._fail(step, f"ordered op {self._op(op)} runs after ordered op {later}; keep their program order")
-            self._last_ordered = op
 
-    def _check_pairs(self, step: StepIndex, op: OpId, pairs: list[BufferId]) -> None:
-        flat = self._graph.in_place[op].tolist()
-        offered = list(zip(flat[::2], flat[1::2], strict=True))
-        allocated = self._versions.allocated_by(op)
-        if len(set(pairs)) < len(pairs):
-            self._fail(step, f"op {self._op(op)} takes in-place pairs that share a buffer; each buffer may be in one")
-        for read, written in zip(pairs[::2], pairs[1::2], strict=True):
-            name = f"in-place pair {self._buffer(read)} -> {self._buffer(written)}"
-            if (read, written) not in offered:
-                self._fail(step, f"op {self._op(op)} does not offer {name}; take only pairs from the graph")
-            if self._lifetimes[read] not in (Lifetime.DONATED, Lifetime.INTERMEDIATE):
-                self._fail(
-                    step, f"{name}: the read buffer must stay resident; only donated and intermediate ones can go"
-                )
-            if (self._sizes[read], self._homes[read]) != (self._sizes[written], self._homes[written]):
-                self._fail(step, f"{name}: the buffers differ in size or memory space; both must be equal")
-            if written not in allocated or self._at_home[written] != ABSENT:
-                self._fail(step, f"{name}: the written buffer has storage already; it can take over none")
-
-    def _grow(self, step: StepIndex, buffer: BufferId, space: SpaceId, size: int) -> None:
-        if self._lifetimes[buffer] == Lifetime.PERSISTENT and space == self._homes[buffer]:
-            return  # counted apart, whether it is there or not
-        self._live[space] += size
-        if self._live[space] > self.peaks[space].bytes:
-            self.peaks[space] = Peak(self._live[space], step)
-
-    def _fail_contents(self, step: StepIndex, op: OpId, buffer: BufferId, wanted: int) -> NoReturn:
-        difference = self._difference(buffer, wanted, self._at_home[buffer])
-        self._fail(step, f"op {self._op(op)} touches buffer {self._buffer(buffer)}, which {difference}")
-
-    def _difference(self, buffer: BufferId, wanted: int, found: int) -> str:
-        if found == ABSENT:
-            return f"is not resident in {self._space(self._homes[buffer])}; write it, copy it in or free it later"
-        wanted_as = describe_version(self._graph, buffer, wanted)
-        found_as = describe_version(self._graph, buffer, found)
-        return f"is needed {wanted_as}, but is there {found_as}; keep the program's order of reads and writes"
-
-    def _fail(self, step: StepIndex, what: str) -> NoReturn:
-        raise VerificationError(f"step {step}: {what}")
-
-    def _op(self, op: OpId) -> str:
-        return repr(self._graph.op_names[op])
-
-    def _buffer(self, buffer: BufferId) -> str:
-        return repr(self._graph.buffer_names[buffer])
-
-    def _space(self, space: SpaceId) -> str:
-        return f"memory space {self._graph.spaces[space].name!r}"
+def _with_hand_overs(graph: Graph, plan: Plan, residencies: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Add the column of hand-overs."""
+    table = np.column_stack([residencies, np.full(len(residencies), -1)])
+    steps, reads, writes = plan.pairs.owners()[::2], plan.pairs.values[::2], plan.pairs.values[1::2]
+    has_size = graph.sizes[reads] > 0
+    if has_size.any():
+        steps, reads, writes = steps[has_size], reads[has_size], writes[has_size]
+        at_home = np.flatnonzero(table[:, 3] == graph.buffer_spaces[table[:, 0]])
+        keys = table[at_home] @ [plan.n_steps + 1, 1, 0, 0, 0]
+        rows = at_home[np.argsort(keys)]
+        keys.sort()
+        written = np.searchsorted(keys, writes * np.int64(plan.n_steps + 1) + steps)
+        read = np.searchsorted(keys, reads * np.int64(plan.n_steps + 1) + steps, side="right") - 1
+        table[rows[written], 4] = rows[read]
+    table[table[:, 1] == table[:, 2], 1] = BEFORE_THE_FIRST_STEP
+    return table

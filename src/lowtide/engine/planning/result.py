@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.core.errors import MissingExtraError, UsageError, one_line
+from lowtide.core.errors import MissingExtraError, UsageError, one_line, unknown
 from lowtide.core.notebook import html_table
-from lowtide.core.suggestions import unknown
 from lowtide.core.units import ByteUnit
 from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over_time, runs_per_column

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lowtide.core.effort import EffortName
 from lowtide.core.progress import Report
 from lowtide.engine.analysis.footprint import simulate
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.engine.packing import Packing, pack_plan
 from lowtide.engine.plan import Plan, StepKind
 from lowtide.engine.planning.draft import Draft

@@ -11,8 +11,7 @@ from lowtide.core.index_spaces import BufferId, OpId, SpaceId
 from lowtide.engine.analysis.lower_bounds import with_callee_floors
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Lifetime
-from lowtide.engine.graph.reruns import may_run_twice
-from lowtide.engine.plan.versions import ABSENT, program_versions
+from lowtide.engine.graph.execution import ABSENT, may_run_twice, program_versions
 from lowtide.engine.recompute.program import Ints, OrderedProgram
 from lowtide.engine.recompute.unrolled import first_runs
 

@@ -9,7 +9,7 @@ from lowtide.core.index_spaces import BufferId, OpId, SpaceId
 from lowtide.engine.analysis.lower_bounds import LowerBound, with_callee_floors
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph, Lifetime
-from lowtide.engine.graph.reruns import may_run_twice
+from lowtide.engine.graph.execution import may_run_twice
 from lowtide.engine.recompute.program import OrderedProgram
 
 

@@ -11,7 +11,7 @@ from lowtide.core.errors import UsageError
 from lowtide.core.index_spaces import Moment, Place, SpaceId
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Graph, Lifetime, Rows
-from lowtide.engine.graph.reruns import may_run_twice
+from lowtide.engine.graph.execution import may_run_twice
 from lowtide.engine.plan import HOME, Plan, StepKind
 
 Ints = NDArray[np.int32]

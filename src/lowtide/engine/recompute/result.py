@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lowtide.core.index_spaces import Place
-from lowtide.engine.analysis.bound_holders import BoundHolder, holder_of
-from lowtide.engine.analysis.own_bytes import own_bytes
+from lowtide.engine.analysis.lower_bounds import BoundHolder, holder_of, own_bytes
 from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.plan import Plan
 from lowtide.engine.recompute.floor import Floor, least_to_gather

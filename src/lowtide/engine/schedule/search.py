@@ -9,7 +9,7 @@ from lowtide.core.progress import Report
 from lowtide.engine.analysis import Problem
 from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.problem import Order
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.engine.schedule.table import SCHEDULERS, scheduler, scheduler_names
 from lowtide.engine.search import Solution, solve
 

@@ -6,8 +6,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Literal
 
-from lowtide.core.errors import UsageError
-from lowtide.core.suggestions import unknown
+from lowtide.core.errors import UsageError, unknown
 from lowtide.engine.schedule.scheduler import Scheduler
 
 ENTRY_POINT_GROUP = "lowtide.schedulers"

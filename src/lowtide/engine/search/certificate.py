@@ -6,10 +6,9 @@ from functools import cache
 
 from lowtide.core.errors import ProofError
 from lowtide.engine.graph import Graph
-from lowtide.engine.plan import Plan
+from lowtide.engine.plan import Plan, StepKind
 from lowtide.engine.plan.claim import Claim
-from lowtide.engine.plan.steps import StepKind
-from lowtide.engine.plan.verify_claims import is_of_class
+from lowtide.engine.plan.verify import is_of_class
 from lowtide.engine.search.check_proof import CheckedBound, check_proof
 from lowtide.engine.search.plain_needs import needed_in_any_plan, needed_to_gather
 from lowtide.engine.search.proof import Proof

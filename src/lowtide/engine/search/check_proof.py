@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lowtide.core.errors import FingerprintError, ProofError
 from lowtide.core.index_spaces import OpId
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.transient import transient_bytes
+from lowtide.engine.graph.execution import transient_bytes
 from lowtide.engine.search.check_cut import cut_of, is_closed_before, least_by_flow, least_needed, needed_after
 from lowtide.engine.search.check_refutation import is_refuted
 from lowtide.engine.search.plain_max_flow import TooMuchWorkError

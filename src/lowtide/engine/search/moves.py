@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.engine.search.fit import find_fit
 from lowtide.engine.search.solve import Solution
 

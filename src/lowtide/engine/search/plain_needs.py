@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.engine.graph import Graph, Lifetime
-from lowtide.engine.graph.transient import transient_bytes
+from lowtide.engine.graph.execution import transient_bytes
 
 
 def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:

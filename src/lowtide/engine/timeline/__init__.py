@@ -1,7 +1,10 @@
-"""When a plan's steps happen: an event simulation with streams for compute, collectives, every direction of copies."""
+"""Simulation of the time of a plan, with streams for compute, collectives and each direction of copies.
 
-from lowtide.engine.timeline.play import play_timeline
+Waits follow from the order of the steps, so memory is independent of time. Costs and their bounds assume one stream for
+all ops, collectives included.
+"""
+
+from lowtide.engine.timeline.play import Transfers, play_timeline, transfers_of
 from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Timeline
-from lowtide.engine.timeline.transfers import Transfers, transfers_of
 
 __all__ = ["COLLECTIVES", "COMPUTE", "NO_STREAM", "Timeline", "Transfers", "play_timeline", "transfers_of"]

@@ -1,7 +1,8 @@
-"""The event simulation: plays a plan on streams and records when every step happens."""
+"""Event simulation of a plan on streams."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,28 +15,22 @@ from lowtide.engine.plan import HOME, Plan, StepKind
 from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Timeline
 
 _Copy = tuple[BufferId, SpaceId]
-"""A buffer and the memory space that holds a copy of it."""
 _Extra = dict[tuple[int, int], float]
-"""Seconds that plans of callees add, by the identity of their graph and plan."""
+"""Extra seconds of plans of callees, by id of graph and plan."""
 
 
 def play_timeline(
     graph: Graph, plan: Plan, prices: Prices | None = None, *, collectives_apart: bool = False
 ) -> Timeline:
-    """Play a plan and record when every step starts and ends. O(steps + e).
+    """Return when every step of a valid plan starts and ends. O(steps + e).
 
-    Ops run one after the other on one stream. Copies between two memory spaces have a stream per direction, and
-    `collectives_apart` one for all; on it they run one after the other. The program issues steps in plan order, and
-    goes on at once after it issues something for another stream. That starts when it is issued, its stream is free and
-    its source is complete. A run waits for what writes what it touches, and for what reads what it overwrites or takes
-    over. A free waits for all that reads or writes what it frees. So memory over time is what the order of the steps
-    says: an offloaded buffer stays until its copy is done, a prefetched or gathered one is live from the start of that.
+    Steps are issued in plan order; only ops on the compute stream block. Each direction of copies has a stream, and so
+    have collectives if `collectives_apart`. A copy or collective starts when its stream is free and its source
+    complete. A run waits for writes of the buffers it touches and for reads of the buffers it overwrites, a free for
+    both.
 
-    What plans cost, and bounds of that, are of collectives on the stream of all ops, as if nothing ran meanwhile.
-
-    An op takes what `prices` say (by default the graph's own costs), plus what a plan for its callees adds to them.
-    Copies take bytes / `bandwidth_bytes_per_s` of the source space. Raises GraphError where that is missing. The plan
-    is trusted: check it with `verify`.
+    An op takes its price (by default its cost) plus the extra time of its callees, a copy bytes /
+    `bandwidth_bytes_per_s` of the source; raises GraphError if that is missing.
     """
     return _play(graph, plan, prices or given_prices(graph), {}, collectives_apart)
 
@@ -71,7 +66,7 @@ def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra, apart: bool) 
 
 
 class _Player:
-    """The clocks of all streams and what is still being copied or sent, after the steps so far."""
+    """The clocks of all streams and the pending copies and collectives."""
 
     def __init__(self, graph: Graph, n_steps: int, run_seconds: Sequence[float], is_apart: NDArray[np.bool_]) -> None:
         self._graph = graph
@@ -79,9 +74,9 @@ class _Player:
         self._sizes = graph.sizes.tolist()
         self._homes = graph.buffer_spaces.tolist()
         self._run_seconds = run_seconds
-        self._now = 0.0  # when the program reaches the next step
-        self._ready: dict[_Copy, float] = {}  # when a residency that is being written is complete
-        self._in_use: dict[_Copy, float] = {}  # until when copies and collectives read or write a residency
+        self._now = 0.0  # time of the next step
+        self._ready: dict[_Copy, float] = {}  # end of pending writes
+        self._in_use: dict[_Copy, float] = {}  # end of pending reads and writes
         self._stream_of: dict[str, int] = {}
         self._free_at = [0.0]
         self.streams = ["compute"]
@@ -91,7 +86,7 @@ class _Player:
         self.stalls = [0.0] * n_steps
 
     def run(self, step: StepIndex, op: OpId, touches: Sequence[BufferId], overwrites: Sequence[BufferId]) -> None:
-        """Run an op once what it touches is there and nobody reads what it overwrites; what is apart on its stream."""
+        """Run an op once its operands are complete and the buffers it overwrites are not read."""
         start = self._now
         if self._in_use:
             for buffer in touches:
@@ -114,7 +109,7 @@ class _Player:
         self._now = self._free_at[COMPUTE] = start + self._run_seconds[op]
 
     def free(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
-        """Wait until nothing is copied to or from what is freed."""
+        """Wait until no copy or collective uses the buffer."""
         copy = (buffer, self._homes[buffer] if space == HOME else space)
         until = max(self._now, self._in_use.pop(copy, 0.0))
         self.starts[step] = until
@@ -122,19 +117,19 @@ class _Player:
         self._now = until
 
     def copy_out(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
-        """Start a copy from the home space as soon as its source is complete and its stream is free."""
+        """Start a copy from the home space."""
         self._copy(step, buffer, self._homes[buffer], space)
 
     def copy_in(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
-        """Start a copy to the home space as soon as its source is complete and its stream is free."""
+        """Start a copy to the home space."""
         self._copy(step, buffer, space, self._homes[buffer])
 
     def final_stall(self) -> float:
-        """Return how long copies and collectives are still under way after the last step."""
+        """Return the time from the last step to the end."""
         return self.seconds() - self._now
 
     def seconds(self) -> float:
-        """Return when all is done."""
+        """Return the end of all work."""
         return max(self._now, *self._free_at)
 
     def _copy(self, step: StepIndex, buffer: BufferId, source: SpaceId, target: SpaceId) -> None:
@@ -145,7 +140,7 @@ class _Player:
         self._in_use[buffer, source] = max(end, self._in_use.get((buffer, source), 0.0))
 
     def _occupy(self, step: StepIndex, stream: int, start: float, seconds: float) -> float:
-        """Note that a step keeps a stream busy from a moment on; returns until when."""
+        """Record a step on a stream; return its end."""
         self.step_streams[step] = stream
         self.starts[step] = start
         self.durations[step] = seconds
@@ -174,19 +169,43 @@ class _Player:
 
 
 def _overwritten(graph: Graph) -> list[list[BufferId]]:
-    """Per op, the buffers it writes or mutates, freshly allocated ones included: a rerun replaces an old copy."""
+    """Return the buffers that each op writes, mutates or allocates."""
     return [mutates + writes for mutates, writes in zip(graph.mutates, graph.writes, strict=True)]
 
 
 def _run_seconds(graph: Graph, plan: Plan, prices: Prices, known: _Extra) -> list[float]:
-    """Per op, its price plus what the plans of its callees take beyond the callees' programs."""
     seconds: list[float] = prices.seconds.tolist()
     for op, names in enumerate(graph.callees):
         for name in names:
             if name in plan.callees:
                 subgraph, callee = graph.subgraphs[name], plan.callees[name]
-                key = (id(subgraph), id(callee))  # both stay alive through graph and plan
+                key = (id(subgraph), id(callee))  # unique while both are alive
                 if key not in known:
                     known[key] = _play(subgraph, callee, prices.of_callee(name, subgraph), known, False).extra_seconds
                 seconds[op] += known[key]
     return seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfers:
+    """Figures of the copies of a plan."""
+
+    bytes_out: int = 0
+    """Bytes copied to other memory spaces."""
+    stall_seconds: float = 0.0
+    """Time that compute waits for copies."""
+    hidden_seconds: float = 0.0
+    """Time of copies while compute is busy."""
+
+
+def transfers_of(graph: Graph, plan: Plan, prices: Prices) -> Transfers:
+    """Return the figures of all copies. O(steps)."""
+    out = plan.kinds == StepKind.COPY_OUT
+    if not (out.any() or (plan.kinds == StepKind.COPY_IN).any()):
+        return Transfers()
+    timeline = play_timeline(graph, plan, prices)
+    return Transfers(
+        bytes_out=int(graph.sizes[plan.targets[out]].sum()),
+        stall_seconds=timeline.stall_seconds,
+        hidden_seconds=timeline.hidden_seconds,
+    )

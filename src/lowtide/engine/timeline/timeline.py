@@ -1,4 +1,4 @@
-"""What the event simulation of a plan says."""
+"""The timeline of a plan."""
 
 import math
 from collections.abc import Mapping
@@ -9,82 +9,74 @@ import numpy as np
 from numpy.typing import NDArray
 
 COMPUTE = 0
-"""The stream that runs ops; every other stream copies in one direction, or runs collectives."""
+"""The stream that runs ops."""
 COLLECTIVES = "collectives"
-"""The name of the stream that runs ops of several ranks, where these are apart."""
+"""Name of the stream for collectives."""
 NO_STREAM = -1
-"""Stored for steps that take no time on any stream: frees."""
+"""The stream of frees, which take no time."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Timeline:
-    """When every step of a plan starts and ends, in seconds from the start of the plan.
-
-    Arrays have one entry per step. The program itself stands at a step from `starts - stalls` (runs and frees) on;
-    copies start on their stream when the data and the stream are ready, while the program goes on.
-    """
+    """The start and duration of every step, in seconds."""
 
     profile: str
-    """The cost profile that priced the ops."""
     streams: tuple[str, ...]
-    """"compute", then one "source -> destination" per pair of memory spaces that the plan copies between, and
-    "collectives", as they come."""
+    """"compute", then "source -> destination" for copies and "collectives", by first use."""
     step_streams: NDArray[np.int8]
-    """The stream of every step, a position in `streams`, or NO_STREAM."""
+    """Position in `streams`, or NO_STREAM."""
     starts: NDArray[np.float64]
     durations: NDArray[np.float64]
-    """How long every step occupies its stream; 0 for frees."""
     stalls: NDArray[np.float64]
-    """How long the compute stream stands still before the step: a run that waits for data, a free that waits for a
-    copy of what it frees."""
+    """Time that compute waits before the step."""
     final_stall: float
-    """How long the plan waits after its last step for what is still under way."""
+    """Time from the last step to the end."""
     base_seconds: float
-    """What running every op once takes, one after the other and without any wait."""
+    """Time to run every op once."""
 
     @property
     def ends(self) -> NDArray[np.float64]:
-        """When every step ends."""
+        """End of every step."""
         return self.starts + self.durations
 
     @cached_property
     def compute_seconds(self) -> float:
-        """What all runs take but for collectives that are apart, repeated ones included."""
+        """Time of all runs."""
         return self._busy(COMPUTE)
 
     @cached_property
     def stall_seconds(self) -> float:
-        """How long the compute stream stands still altogether."""
+        """Total time that compute waits."""
         return math.fsum([*self.stalls.tolist(), self.final_stall])
 
     @property
     def seconds(self) -> float:
-        """What the whole plan takes."""
+        """Time of the plan."""
         return self.compute_seconds + self.stall_seconds
 
     @property
     def extra_seconds(self) -> float:
-        """What the plan takes beyond running every op once; what runs apart beside compute is not in it."""
+        """Time beyond running every op once on the compute stream."""
         return self.compute_seconds - self.base_seconds + self.stall_seconds
 
     @cached_property
     def busy_seconds(self) -> Mapping[str, float]:
-        """How long every stream is busy, by name."""
+        """Busy time by stream."""
         return {name: self._busy(stream) for stream, name in enumerate(self.streams)}
 
     @cached_property
     def hidden_seconds(self) -> float:
-        """Transfer time during which the compute stream is busy too, summed over all copies. O(steps)."""
+        """Time of copies while compute is busy, summed. O(steps)."""
         return self._beside_compute((self.step_streams > COMPUTE) & (self.step_streams != self._of_collectives))
 
     @cached_property
     def collective_seconds(self) -> float:
-        """What collectives that are apart take, repeated ones included."""
+        """Time of the stream for collectives."""
         return self._busy(self._of_collectives)
 
     @cached_property
     def exposed_seconds(self) -> float:
-        """How long collectives run while compute stands still. O(steps)."""
+        """Time of collectives while compute waits. O(steps)."""
         return self.collective_seconds - self._beside_compute(self.step_streams == self._of_collectives)
 
     @property
@@ -92,12 +84,12 @@ class Timeline:
         return self.streams.index(COLLECTIVES) if COLLECTIVES in self.streams else len(self.streams)
 
     def _beside_compute(self, steps: NDArray[np.bool_]) -> float:
-        """Return the time of some steps during which the compute stream is busy too."""
+        """Return the time of steps while compute is busy."""
         computes = self.step_streams == COMPUTE
         if not computes.any():
             return 0.0
         starts, durations = self.starts[computes], self.durations[computes]
-        # compute time that has passed at any instant: piecewise linear through the start and end of every run
+        # Compute time passed is piecewise linear.
         instants = np.column_stack([starts, starts + durations]).ravel()
         passed = np.concatenate([[0.0], np.cumsum(durations)])
         passed = np.column_stack([passed[:-1], passed[1:]]).ravel()

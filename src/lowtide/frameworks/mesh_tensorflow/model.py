@@ -10,7 +10,7 @@ from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.engine.analysis import Problem
 from lowtide.engine.analysis.live_ranges import live_ranges
 from lowtide.engine.analysis.problem import Order
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.engine.plan import Plan, StepKind
 from lowtide.frameworks.mesh_tensorflow.interface import as_interface
 from lowtide.frameworks.mesh_tensorflow.read import MeshLayout, read_interface

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lowtide.core.collection import without_collection
-from lowtide.core.errors import UsageError
-from lowtide.core.suggestions import unknown
+from lowtide.core.errors import UsageError, unknown
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.grappler import DEFAULT_SCOPE, LEVELS, LevelName
 from lowtide.frameworks.tensorflow.grappler.levels import RECOMPUTING, SWAPPING

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.transient import RESULT_IS_BODY_ROOT, transient_bytes
+from lowtide.engine.graph.execution import RESULT_IS_BODY_ROOT, transient_bytes
 from lowtide.engine.plan import Free, Plan, Run
 from lowtide.engine.planning.measured import Difference, Reserved
 from lowtide.engine.schedule import make_candidate

@@ -5,9 +5,8 @@ from io import StringIO
 
 import numpy as np
 
-from lowtide.engine.analysis.live_ranges import live_ranges
+from lowtide.engine.analysis.live_ranges import live_ranges, storage_blocks
 from lowtide.engine.analysis.problem import Problem
-from lowtide.engine.analysis.storage_blocks import storage_blocks
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, StepKind
 

@@ -11,7 +11,7 @@ from lowtide.engine.analysis.memory_over_time import MemoryOverTime, memory_over
 from lowtide.engine.costs import Prices
 from lowtide.engine.costs import price as price_graph
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.reruns import may_run_twice, why_not_twice
+from lowtide.engine.graph.execution import may_run_twice, why_not_twice
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.frontier import Frontier
 from lowtide.engine.planning.measured import Measurement

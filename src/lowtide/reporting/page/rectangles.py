@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import SpaceId
-from lowtide.engine.analysis.roles import roles_of
+from lowtide.engine.analysis.memory_over_time import roles_of
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Addresses, Plan, StepKind
 

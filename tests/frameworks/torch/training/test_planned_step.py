@@ -276,7 +276,7 @@ def test_calls_that_cannot_be_are_refused_in_one_line() -> None:
         ({"allow": 5}, "unknown technique 5"),
         ({"grad_scaler": 5}, "grad_scaler is a int"),
         ({"before_update": 5}, "before_update is a int"),
-        ({"plan": 5}, "a int is no path"),
+        ({"plan": 5}, "a int is not a path"),
         ({"over_budget": True}, "give that plan"),
         ({"allow": "offload", "budget": "50%", "host_bandwidth": []}, "cannot read"),
     ],

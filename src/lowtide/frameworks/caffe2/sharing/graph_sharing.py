@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from lowtide.core.errors import UsageError, VerificationError
 from lowtide.engine.analysis import Problem
-from lowtide.engine.analysis.live_ranges import live_ranges
-from lowtide.engine.analysis.storage_blocks import storage_blocks
+from lowtide.engine.analysis.live_ranges import live_ranges, storage_blocks
 from lowtide.engine.graph import Graph
-from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.graph.execution import is_valid_order
 from lowtide.frameworks.caffe2.sharing.slot_search import Integers, Intervals, greedy, search, slot_sizes
 from lowtide.frameworks.caffe2.sharing.slots import WORK_LIMIT
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from lowtide import _native
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import UsageError, unknown
 from lowtide.core.index_spaces import OpId
-from lowtide.core.suggestions import unknown
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import GraphBuilder
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet

@@ -6,9 +6,8 @@ from itertools import groupby
 
 import numpy as np
 
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import UsageError, unknown
 from lowtide.core.index_spaces import OpId
-from lowtide.core.suggestions import unknown
 from lowtide.frameworks.caffe2.sharing.named_net import BlobRange, NamedNet, blob_ranges
 from lowtide.frameworks.caffe2.sharing.orders import chosen_order
 from lowtide.frameworks.caffe2.sharing.rename import SharedNet, share_by

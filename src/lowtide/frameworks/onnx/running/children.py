@@ -10,8 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypedDict, Unpack
 
-from lowtide.core.errors import UnsupportedError, UsageError, one_line
-from lowtide.core.suggestions import unknown
+from lowtide.core.errors import UnsupportedError, UsageError, one_line, unknown
 from lowtide.engine.planning.measured import RuntimeRun
 from lowtide.frameworks.onnx.running.levels import LEVELS
 

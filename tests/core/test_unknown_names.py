@@ -1,4 +1,4 @@
-"""A name that is none leads to the one that was meant."""
+"""An unknown name leads to a suggestion of the closest known name."""
 
 import re
 from collections.abc import Iterable

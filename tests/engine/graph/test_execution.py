@@ -1,13 +1,33 @@
-"""What an op needs beside its buffers while it runs: the peak of what it calls, its own result counted once."""
+"""Valid orders of the ops, and the bytes that an op needs only while it runs."""
 
+from itertools import permutations
+
+import numpy as np
 import pytest
+from hypothesis import given
 
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.engine.graph.transient import transient_bytes
+from lowtide.engine.graph.execution import is_valid_order, transient_bytes
+from tests.strategies import graphs, random_graph
+
+
+@given(graphs(4))
+def test_an_order_is_valid_if_every_op_comes_after_its_predecessors(graph: Graph) -> None:
+    predecessors = list(graph.structure.predecessors)
+    for order in permutations(range(graph.n_ops)):
+        after_all = all(order.index(before) < order.index(op) for op in order for before in predecessors[op])
+        assert is_valid_order(graph, np.asarray(order, np.int32)) == after_all
+
+
+@pytest.mark.parametrize("order", [[], [0], [0, 0, 1], [-1, 0, 1], [0, 1, 3], [0, 1, 2, 3]])
+def test_only_a_permutation_of_the_ops_is_a_valid_order(order: list[int]) -> None:
+    graph = random_graph(3, 3)
+    assert graph.n_ops == 3
+    assert not is_valid_order(graph, np.asarray(order, np.int32))
 
 
 def _caller(kind: str, *, in_place: bool) -> Graph:
-    """Return an op that calls a body over a state of 8 bytes, which it writes in place or into a buffer of its own."""
+    """Return an op that calls a body on a state of 8 bytes and writes the result in place or into a new buffer."""
     body = GraphBuilder("body")
     before = body.add_buffer("before", 8, Lifetime.DONATED)
     after = body.add_buffer("after", 8, Lifetime.OUTPUT)
@@ -23,18 +43,18 @@ def _caller(kind: str, *, in_place: bool) -> Graph:
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_the_state_that_a_loop_writes_is_in_the_peak_of_its_body_already(in_place: bool) -> None:
+def test_the_state_of_a_loop_is_part_of_the_peak_of_its_body(in_place: bool) -> None:
     graph = _caller("while", in_place=in_place)
     assert transient_bytes(graph, {"body": {"device": 16}}).tolist() == [[0], [8]]
 
 
-def test_other_ops_need_the_whole_peak_of_what_they_call() -> None:
+def test_other_ops_need_the_full_peak_of_their_callees() -> None:
     graph = _caller("Scan", in_place=True)
     assert transient_bytes(graph, {"body": {"device": 16}}).tolist() == [[0], [16]]
 
 
-def test_persistent_storage_that_a_call_may_write_is_no_part_of_its_result() -> None:
-    """A function that is handed variables: they are persistent inside too, so that its own peak holds none of them."""
+def test_persistent_buffers_that_a_call_mutates_are_not_part_of_its_result() -> None:
+    """Variables passed to a function are persistent inside it too, so that its peak does not include them."""
     builder = GraphBuilder("caller")
     builder.add_subgraph("body", GraphBuilder("body").build())
     variable = builder.add_buffer("variable", 1000, Lifetime.PERSISTENT)

@@ -1,9 +1,9 @@
-"""The set of ranks behind the sweep over addresses."""
+"""The set of ranks that the sweep over addresses uses."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.engine.plan.sorted_ranks import SortedRanks
+from lowtide.engine.plan.verify_addresses import SortedRanks
 
 
 @given(st.data(), st.integers(1, 2000))

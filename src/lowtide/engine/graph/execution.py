@@ -1,0 +1,126 @@
+"""Rules for running ops: valid orders, recomputation, versions of buffers, transient bytes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.core.index_spaces import BufferId, OpId
+from lowtide.engine.graph.check import check_graph
+from lowtide.engine.graph.graph import Graph, Lifetime
+from lowtide.engine.graph.rows import Rows
+
+RESULT_IS_BODY_ROOT = frozenset({"while", "call", "conditional"})
+"""Op kinds with the root of their body as result."""
+ABSENT = -1
+"""The version of a buffer that is not resident."""
+
+
+def is_valid_order(graph: Graph, order: NDArray[np.integer]) -> bool:
+    """Return whether an order has every op once, after its predecessors. O(n + e)."""
+    if order.shape != (graph.n_ops,) or (graph.n_ops and not 0 <= order.min() <= order.max() < graph.n_ops):
+        return False
+    place = np.full(graph.n_ops, -1, np.int64)
+    place[order] = np.arange(graph.n_ops)
+    before = graph.structure.predecessors
+    return bool((place >= 0).all() and (place[before.values] < place[before.owners()]).all())
+
+
+def reorder_graph(graph: Graph, order: NDArray[np.int32]) -> Graph:
+    """Return the graph in another order, with the same buffer ids. O(n + e).
+
+    Raises GraphError for an invalid order.
+    """
+    place = np.empty(graph.n_ops, np.int32)
+    place[order] = np.arange(graph.n_ops, dtype=np.int32)
+    moved = graph.take_ops(order)
+    reordered = replace(moved, after=Rows(moved.after.offsets, place[moved.after.values]))
+    check_graph(reordered)
+    return reordered
+
+
+def may_run_twice(graph: Graph) -> NDArray[np.bool_]:
+    """Return a mask of the ops that may be recomputed. O(n + e).
+
+    Such an op is pure, mutates no buffer, writes only buffers that it allocates, and is unordered or a collective. All
+    ranks follow the same plan, so a collective may be recomputed anywhere.
+    """
+    return graph.pure & (~graph.ordered | (graph.ranks > 1)) & ~_changes_existing_buffer(graph)
+
+
+def why_not_twice(graph: Graph, op: OpId) -> str:
+    """Return why `may_run_twice` excludes an op, in a few words."""
+    if not graph.pure[op]:
+        return "is not pure"
+    if graph.ordered[op] and graph.ranks[op] == 1:
+        return "keeps its place among the ordered ops"
+    return "changes an existing buffer"
+
+
+def _changes_existing_buffer(graph: Graph) -> NDArray[np.bool_]:
+    changes = np.zeros(graph.n_ops, np.bool_)
+    changes[graph.mutates.owners()] = True
+    foreign = graph.structure.producers[graph.writes.values] != graph.writes.owners()
+    changes[graph.writes.owners()[foreign]] = True
+    return changes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Versions:
+    """Versions of buffers in program order. Every write makes a new version.
+
+    Op i has the accesses `first[i]` to `first[i + 1]`. Those from `writes_from[i]` on are writes, which leave version
+    `seen + 1`. A write that finds ABSENT allocates.
+    """
+
+    first: Sequence[int]
+    writes_from: Sequence[int]
+    buffers: Sequence[BufferId]
+    seen: Sequence[int]
+    final: Sequence[int]
+    """Versions after the program."""
+
+    def allocated_by(self, op: OpId) -> list[BufferId]:
+        """Return the buffers that an op allocates."""
+        writes = range(self.writes_from[op], self.first[op + 1])
+        return [self.buffers[access] for access in writes if self.seen[access] == ABSENT]
+
+
+def program_versions(graph: Graph) -> Versions:
+    """Return the versions of all buffers, starting at 0. O(n + e)."""
+    current = [0 if lifetime <= Lifetime.DONATED else ABSENT for lifetime in graph.lifetimes.tolist()]
+    first, writes_from = [0], list[int]()
+    buffers, seen = list[int](), list[int]()
+    for reads, mutates, writes in zip(graph.reads, graph.mutates, graph.writes, strict=True):
+        written = list(dict.fromkeys(mutates + writes)) if mutates or len(writes) > 1 else writes
+        buffers += reads
+        writes_from.append(len(buffers))
+        buffers += written
+        seen += [current[buffer] for buffer in reads]
+        seen += [current[buffer] for buffer in written]
+        for buffer in written:
+            current[buffer] += 1
+        first.append(len(buffers))
+    return Versions(first, writes_from, buffers, seen, current)
+
+
+def transient_bytes(graph: Graph, callee_peaks: Mapping[str, Mapping[str, int]]) -> NDArray[np.int64]:
+    """Return the bytes that ops need only while they run, shape (ops, spaces).
+
+    These are scratch and the largest of the `callee_peaks`, by callee and space name. The peak of a while, call or
+    conditional includes its result, the buffers that it allocates or mutates; these bytes are subtracted.
+    """
+    result = np.zeros((graph.n_ops, len(graph.spaces)), np.int64)
+    result[np.arange(graph.n_ops), graph.scratch_spaces] = graph.scratch
+    spaces = [space.name for space in graph.spaces]
+    for op, callees in enumerate(graph.callees):
+        if not callees:
+            continue
+        inner = np.array([max(callee_peaks[name].get(space, 0) for name in callees) for space in spaces], np.int64)
+        if graph.op_kinds[op] in RESULT_IS_BODY_ROOT:
+            for buffer in {*graph.structure.allocates[op].tolist(), *graph.mutates[op].tolist()}:
+                if not graph.persistent[buffer]:
+                    inner[graph.buffer_spaces[buffer]] -= graph.sizes[buffer]
+        result[op] += np.maximum(inner, 0)
+    return result
