@@ -10,7 +10,7 @@ from lowtide.frameworks.arena.addresses import Key
 from lowtide.frameworks.arena.allocator import Arena
 from lowtide.frameworks.arena.runs import PlannedRuns, RunsInArena
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.cpu_allocator import replace_cpu_allocator
+from lowtide.frameworks.torch.internals.allocators import replace_cpu_allocator
 
 
 class InArena(RunsInArena):

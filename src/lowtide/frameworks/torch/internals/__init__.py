@@ -1,1 +1,5 @@
-"""Everything that is private to PyTorch or untyped there, one file a subsystem: a new PyTorch is ported here."""
+"""Access to the private and untyped parts of PyTorch, one file per subsystem.
+
+No other folder names anything private to PyTorch or switches the type checker off. A new release of PyTorch is
+therefore ported here; `docs/porting_torch.md` lists the files and the steps.
+"""

@@ -1,5 +1,5 @@
-"""Autograd nodes: what those of compiled graphs keep for their backward pass, and what others do before them."""
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Autograd nodes: the tensors that compiled and eager nodes save for backward."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from lowtide.frameworks.torch.internals.tensors import storage_key
 
 
 def backward_of(results: Any) -> Any | None:
-    """Return the node that AOTAutograd's backward pass runs in; None where nothing that came back has one."""
+    """Return the autograd node that runs AOTAutograd's backward pass, or None if no result has one."""
     for leaf in pytree.tree_leaves(results):
         node = leaf.grad_fn if isinstance(leaf, torch.Tensor) else None
         if node is not None and _is_compiled(node):
@@ -20,15 +20,15 @@ def backward_of(results: Any) -> Any | None:
 
 
 def saved_by(node: Any) -> list[torch.Tensor]:
-    """Return the tensors that a node keeps."""
+    """Return the tensors that a compiled node saves."""
     unchecked = getattr(node, "_tensors_no_vc_check", None) or []
     return [each for each in (*node.saved_tensors, *unchecked) if isinstance(each, torch.Tensor)]
 
 
 def saved_outside(inputs: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the tensors that autograd keeps of all that inputs were made of outside of compiled graphs; no leaves."""
+    """Return the tensors, except leaves, that eager autograd nodes before the inputs save."""
     waiting = [each.grad_fn for each in inputs if isinstance(each, torch.Tensor)]
-    kept: list[torch.Tensor] = []
+    saved: list[torch.Tensor] = []
     leaves: set[int] = set()
     seen: set[Any] = set()
     while waiting:
@@ -41,16 +41,16 @@ def saved_outside(inputs: Sequence[Any]) -> list[torch.Tensor]:
         if leaf is not None:
             leaves.add(storage_key(leaf))
         elif not _is_compiled(node):
-            kept += _saved_by_other(node)
-    return [each for each in kept if storage_key(each) not in leaves]
+            saved += _saved_by_eager(node)
+    return [each for each in saved if storage_key(each) not in leaves]
 
 
 def _is_compiled(node: Any) -> bool:
     return type(node).__name__ == "CompiledFunctionBackward"
 
 
-def _saved_by_other(node: Any) -> list[torch.Tensor]:
-    """Return what a node of eager PyTorch keeps, as it lies there: hooks that would unpack it are not called."""
+def _saved_by_eager(node: Any) -> list[torch.Tensor]:
+    """Return the tensors that an eager node saves, without calling unpack hooks."""
     found: list[Any] = []
     for name in dir(node):
         if name.startswith("_raw_saved_"):

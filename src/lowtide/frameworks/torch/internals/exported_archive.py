@@ -1,9 +1,9 @@
-"""The archive behind a .pt2 file: its members as PyTorch itself sees them, and loading without running what is pickled.
+"""The archive of a .pt2 file: its members, and loading it without running pickled code.
 
-`torch.export.load` unpickles sample inputs, falls back to unrestricted pickle wherever the restricted one refuses, and
-to an older format wherever the new one fails; nothing of that happens here.
+`torch.export.load` unpickles sample inputs. It also falls back to unrestricted pickle and to an older format. This
+loader does neither.
 """
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false
 
 import os
 from collections.abc import Generator
@@ -21,32 +21,32 @@ _RESTRICTED = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 def archive_members(path: Path) -> tuple[list[str], PT2ArchiveReader]:
-    """Return the names of an archive's members, and what reads them with `read_bytes`."""
+    """Return the member names of an archive, and a reader with `read_bytes`."""
     reader = PT2ArchiveReader(str(path))
     return reader.get_file_names(), reader
 
 
 def load_without_pickle(path: Path) -> ExportedProgram:
-    """Load an exported program without its sample inputs, from an archive whose configurations name no other pickle.
+    """Load an exported program without its sample inputs.
 
-    Raises whatever a damaged archive makes the loader stumble over.
+    The configurations in the archive must refer to no pickle. Damaged archives raise various errors of the loader.
     """
     with _ReaderWithoutSamples(str(path)) as reader, _restricted_pickle():
         version = reader.read_string(ARCHIVE_VERSION_PATH)
         if version != ARCHIVE_VERSION_VALUE:
-            raise ValueError(f"its archive has version {version}, this PyTorch reads {ARCHIVE_VERSION_VALUE}")
+            raise ValueError(f"the archive has version {version}; this PyTorch reads {ARCHIVE_VERSION_VALUE}")
         return _load_exported_programs(reader, reader.get_file_names(), None)["model"]
 
 
 class _ReaderWithoutSamples(PT2ArchiveReader):
-    """Reads sample inputs, which are pickled, as empty; PyTorch's loader then takes the program to have none."""
+    """Reads pickled sample inputs as empty, so that PyTorch's loader finds none."""
 
     def read_bytes(self, name: str) -> bytes:
         return b"" if name.startswith(SAMPLE_INPUTS_DIR) else super().read_bytes(name)
 
 
 def is_operator(target: str) -> bool:
-    """Tell whether "torch.ops.NAMESPACE.NAME[.OVERLOAD]" is an operator that PyTorch knows."""
+    """Return whether "torch.ops.NAMESPACE.NAME[.OVERLOAD]" names an existing operator."""
     found: object = torch
     for part in target.split(".")[1:]:
         found = getattr(found, part, None)
@@ -54,13 +54,13 @@ def is_operator(target: str) -> bool:
 
 
 def has_fixed_sizes(program: ExportedProgram) -> bool:
-    """Tell whether no size of an exported program is dynamic."""
+    """Return whether all sizes of an exported program are fixed."""
     return not program.range_constraints
 
 
 @contextmanager
 def _restricted_pickle() -> Generator[None]:
-    """Hold every `torch.load` to `weights_only`, also those that say otherwise; here none is expected."""
+    """Force `weights_only` on every `torch.load` in this context."""
     before = os.environ.get(_RESTRICTED)
     os.environ[_RESTRICTED] = "1"
     try:

@@ -1,9 +1,9 @@
-"""What operators are and say of themselves: overloads, schemas, tags, and operators of lowtide's own."""
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportAttributeAccessIssue=false
-# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
-# pyright: reportUnknownLambdaType=false
+"""Operators: overloads, schemas, tags, and lowtide's own operators with their lowering in Inductor."""
+# pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,19 +11,23 @@ from torch._ops import HigherOrderOperator, OpOverload
 
 from lowtide.frameworks.torch.internals import pytree
 
+_libraries: list[Any] = []  # an operator lives as long as the library that defined it
+_CHANNELS_LAST = [1, 3, 2, 0]
+"""The dimensions of channels-last images, innermost first."""
+
 
 def overload_of(target: Any) -> Any:
-    """Return a node's target where it is an operator with a schema, else None."""
+    """Return a node's target if it is an operator with a schema, else None."""
     return target if isinstance(target, OpOverload) else None
 
 
 def higher_order_of(target: Any) -> Any:
-    """Return a node's target where it is a higher-order operator, else None."""
+    """Return a node's target if it is a higher-order operator, else None."""
     return target if isinstance(target, HigherOrderOperator) else None
 
 
 def op_name(target: Any) -> str:
-    """Return an operator's name without namespace and overload; empty for what is no operator with a schema."""
+    """Return an operator's name without namespace and overload, or "" for a target without a schema."""
     return target._opname if isinstance(target, OpOverload) else ""
 
 
@@ -33,7 +37,7 @@ def qualified_name(overload: Any) -> str:
 
 
 def overload_name(overload: Any) -> str:
-    """Return what tells an operator's overload from the others of its name."""
+    """Return the name of an overload, such as "Tensor" in `add.Tensor`."""
     return overload._overloadname
 
 
@@ -43,40 +47,40 @@ def schema_arguments(overload: Any) -> list[Any]:
 
 
 def argument_types(overload: Any) -> list[tuple[str, str, bool]]:
-    """Return name, type, and whether it goes by keyword only, of every argument in an operator's schema.
+    """Return name, type, and whether it is keyword-only, for every argument in an operator's schema.
 
-    Whether an argument is written to is left out, so that an in-place operator has the types of its plain form.
+    Mutability is left out, so that an in-place operator has the same types as its functional form.
     """
     return [(a.name, str(a.type), a.kwarg_only) for a in overload._schema.arguments]
 
 
 def is_view(target: Any) -> bool:
-    """Tell whether an operator's results look at the storage of what it is given, as its schema says."""
+    """Return whether an operator's schema declares its results as views of its arguments."""
     return isinstance(target, OpOverload) and target.is_view
 
 
 def is_element_wise(target: Any) -> bool:
-    """Tell whether an operator is one that Inductor computes within the kernels that use its results."""
+    """Return whether Inductor computes an operator inside the kernels that use its results."""
     return isinstance(target, OpOverload) and (torch.Tag.pointwise in target.tags or target.namespace == "prims")
 
 
 def is_random_op(overload: Any) -> bool:
-    """Tell whether an operator draws from a random stream."""
+    """Return whether an operator draws random numbers."""
     return torch.Tag.nondeterministic_seeded in overload.tags
 
 
 def returns_anything(overload: Any) -> bool:
-    """Tell whether an operator's schema has a result."""
+    """Return whether an operator has results."""
     return n_results(overload) > 0
 
 
 def n_results(overload: Any) -> int:
-    """Return how many results an operator's schema has."""
+    """Return the number of results in an operator's schema."""
     return len(overload._schema.returns)
 
 
 def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
-    """Return the given arguments, tensors or lists of tensors flattened, that an operator writes into."""
+    """Return the given arguments that an operator mutates, with lists of tensors flattened."""
     given = dict(zip((a.name for a in overload._schema.arguments), args, strict=False)) | dict(kwargs)
     written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     return [leaf for name in written for leaf in pytree.tree_leaves(given.get(name))]
@@ -89,9 +93,9 @@ def define_operator(
     *,
     tags: Sequence[torch.Tag] = (),
 ) -> Any:
-    """Define an operator of the namespace `lowtide` and return its overload.
+    """Define an operator in the namespace `lowtide` and return its overload.
 
-    It does what a function does, to fake tensors what `fake` does, or the same; without a function it cannot run.
+    `fake` computes results on fake tensors and defaults to `function`. Without `function` the operator cannot run.
     """
     library = torch.library.Library("lowtide", "FRAGMENT")
     _libraries.append(library)
@@ -104,8 +108,47 @@ def define_operator(
 
 
 def register_fake(operator: Any, fake: Callable[..., Any]) -> None:
-    """Say what a custom operator does to fake tensors."""
+    """Register the function that computes a custom operator on fake tensors."""
     operator.register_fake(fake)
 
 
-_libraries: list[Any] = []  # an operator lives as long as the library that defined it
+@cache
+def store_in_inductor(operator: Any) -> None:
+    """Make Inductor store an operator's argument in its own buffer, and return that buffer.
+
+    The buffer of channels-last images gets their layout. By default, Inductor assumes a contiguous buffer until
+    lowering ends, and would transpose values computed from it and from channels-last images twice.
+    """
+    from torch._inductor.lowering import register_lowering  # takes seconds to load
+
+    register_lowering(operator)(_store)
+
+
+@cache
+def copy_in_inductor(operator: Any) -> None:
+    """Make Inductor copy an operator's argument inside the kernels that use the result."""
+    from torch._inductor.lowering import clone, register_lowering  # takes seconds to load
+
+    register_lowering(operator)(clone)
+
+
+def _store(value: Any) -> Any:
+    from torch._inductor.virtualized import V
+
+    value.realize()
+    if not any(is_view(user.target) for user in V.graph.current_node.users):  # views need contiguous buffers
+        _adopt_operand_layout(getattr(value.data, "data", None), set())
+    return value
+
+
+def _adopt_operand_layout(buffer: Any, seen: set[str]) -> None:
+    """Fix the layout of a buffer to channels-last if its operands have it; `seen` holds the visited buffers."""
+    from torch._inductor.ir import ComputedBuffer
+    from torch._inductor.virtualized import V
+
+    if isinstance(buffer, ComputedBuffer):
+        for name in buffer.get_read_names() - seen:
+            seen.add(name)
+            _adopt_operand_layout(V.graph.name_to_buffer.get(name), seen)
+        if buffer.get_fill_order() == _CHANNELS_LAST:
+            buffer.decide_layout()

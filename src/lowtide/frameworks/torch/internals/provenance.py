@@ -1,12 +1,10 @@
-"""Where ops come from: the user's lines and modules that are running when tracing makes a node.
+"""Sources of ops: the user's lines and modules that run when tracing creates a node.
 
-PyTorch copies some of its "current meta" to every node that it makes, if told to. Here that is an object that looks at
-the Python stack when it is asked, and at the modules that are being called. Nodes of a backward pass get what the
-forward op has that they differentiate, by the sequence numbers of autograd.
+PyTorch can copy entries of its "current meta" to every new node. This module replaces it by an object that reads the
+Python stack and the running modules on access. Autograd's sequence numbers link each backward op to its forward op.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnnecessaryComparison=false
-# pyright: reportPrivateImportUsage=false
+# pyright: reportPrivateImportUsage=false, reportPrivateUsage=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnnecessaryComparison=false
 
 import linecache
 import sys
@@ -28,12 +26,12 @@ _PYTORCH = str(Path(torch.__file__).parent)
 _LOWTIDE = str(Path(lowtide.__file__).parent)
 _DISPATCH = ("__torch_dispatch__", "__torch_function__")
 _FROM = "custom"
-"""A field of the current meta that PyTorch copies to nodes as it is."""
+"""A field of the current meta that PyTorch copies to nodes unchanged."""
 
 
 @contextmanager
 def recording_sources() -> Generator[None]:
-    """Keep with every node that is traced within the stack trace and the modules that led to it."""
+    """Record a stack trace and the running modules with every node traced in this context."""
     running = _Running()
     hooks = [
         register_module_forward_pre_hook(running.enter),
@@ -53,7 +51,7 @@ def recording_sources() -> Generator[None]:
 
 
 def share_sources(graph: Graph) -> None:
-    """Give every node of a backward pass what is known of the forward op that it differentiates. O(nodes)."""
+    """Copy the source of each forward op to the backward ops that differentiate it. O(nodes)."""
     forward: dict[int, dict[str, Any]] = {}
     for node in graph.nodes:
         number, in_backward = (node.meta.pop(_FROM, None) or {}).get("autograd", (None, False))
@@ -71,7 +69,7 @@ def share_sources(graph: Graph) -> None:
 
 
 class _Running:
-    """The modules whose forward passes are running, outermost first, by their names in the outermost."""
+    """The running modules, outermost first, by their names in the outermost."""
 
     def __init__(self) -> None:
         self.stack: list[tuple[str, type]] = []
@@ -88,7 +86,7 @@ class _Running:
 
 
 class _Here(dict[str, Any]):
-    """The current meta, found when it is asked for."""
+    """The current meta, computed on access."""
 
     def __init__(self, running: _Running) -> None:
         super().__init__()
@@ -113,7 +111,7 @@ class _Here(dict[str, Any]):
 
 
 def _stack_trace(frame: FrameType | None) -> str | None:
-    """Return the user's frames up to where lowtide called them, outermost first, as a stack trace is written."""
+    """Return the user's frames up to lowtide's call, outermost first, in the format of a traceback."""
     lines: list[str] = []
     while frame is not None:
         code = frame.f_code

@@ -1,4 +1,4 @@
-"""Nested tuples, lists and dicts of tensors, flattened and put together again: PyTorch's tree functions."""
+"""PyTorch's functions that flatten and unflatten nested tuples, lists and dicts."""
 
 from torch.utils._pytree import (
     TreeSpec,

@@ -1,5 +1,5 @@
-"""Scalars of a later run while tracing: symbols with a present value, and the conditions that were assumed of them."""
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Symbolic scalars in traces: their current values, and the conditions assumed of them."""
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import logging
 from collections.abc import Generator, Mapping
@@ -13,11 +13,11 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 SYMBOLIC = (torch.SymFloat, torch.SymInt, torch.SymBool)
 _TAKEN_BRANCH = "propagate_real_tensors"
-"""How the message of an assumption begins that was made by looking at a value."""
+"""Start of the message of an assumption based on a current value."""
 
 
 def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:
-    """Return a symbolic float with a present value; branches on it are taken by that, and noted."""
+    """Return a symbolic float with a current value, which decides branches; conditions are recorded."""
     from torch._dynamo.source import ConstantSource  # loads TorchDynamo, which takes seconds
 
     source = ConstantSource(name)
@@ -27,25 +27,25 @@ def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:
 
 
 def symbol_name(scalar: Any) -> str:
-    """Return the name of the symbol behind a symbolic scalar, also where it turned out to be a constant."""
+    """Return the symbol name of a symbolic scalar, even if it has become a constant."""
     return str(scalar.node._expr)
 
 
 def hint_of(scalar: torch.SymFloat) -> float:
-    """Return the present value of a symbolic float made by `new_scalar`."""
+    """Return the current value of a symbolic float from `new_scalar`."""
     return float(scalar.node.hint)
 
 
 def number_of(shape_env: ShapeEnv, scalar: Any) -> Any:
-    """Return the present value of a symbolic scalar of any kind, None where it is not known."""
+    """Return the current value of a symbolic scalar of any kind, or None if unknown."""
     known = scalar.node.expr.xreplace(shape_env.backed_var_to_val).xreplace(shape_env.real_tensor_prop_unbacked_vals)
     return None if known.free_symbols else scalar.node.pytype(known)
 
 
 def note_number(shape_env: ShapeEnv, scalar: Any, value: Any) -> str:
-    """Note the present value of a scalar that was read from a tensor; returns the name of the symbol behind it.
+    """Record the current value of a scalar read from a tensor, to decide branches; return its symbol name.
 
-    Branches on it can be taken then. A boolean is an integer that equals one.
+    A boolean is recorded as 0 or 1.
     """
     (symbol,) = scalar.node.expr.free_symbols
     shape_env.set_real_tensor_prop_unbacked_vals(symbol, int(value) if isinstance(value, bool) else value)
@@ -53,12 +53,12 @@ def note_number(shape_env: ShapeEnv, scalar: Any, value: Any) -> str:
 
 
 def number_for(scalar: Any, values: Mapping[str, Any]) -> Any:
-    """Return a symbolic scalar for given values of its symbols."""
+    """Return the value of a symbolic scalar for given values of its symbols."""
     return scalar.node.pytype(_interpreted(scalar.node.expr, values))
 
 
 def assumed(shape_env: ShapeEnv) -> list[Any]:
-    """Return the conditions that were assumed of scalars with a present value, each once."""
+    """Return the distinct conditions that tracing assumed of scalars."""
     branches = (
         check.expr
         for checks in shape_env.deferred_runtime_asserts.values()
@@ -74,7 +74,7 @@ def symbols_in(condition: Any) -> list[str]:
 
 
 def holds(condition: Any, values: Mapping[str, Any]) -> bool:
-    """Tell whether a condition holds for given values of its symbols."""
+    """Return whether a condition holds for given values of its symbols."""
     return bool(_interpreted(condition, values))
 
 
@@ -85,7 +85,7 @@ def _interpreted(expression: Any, values: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def silent_branches() -> Generator[None]:
-    """Keep PyTorch from warning of every branch that is taken by looking at a value."""
+    """Suppress PyTorch's warnings about branches decided by current values."""
     logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
 
     def is_other(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""A first estimate of how long an op runs: the larger of its arithmetic and its memory traffic, plus a fixed start."""
+"""Estimated run times of ops: the larger of arithmetic and memory traffic, plus a fixed launch time."""
 
 import math
 from typing import Any
@@ -23,13 +23,13 @@ _COUNTED_AS = {
     aten._scaled_grouped_mm: aten._grouped_mm,
     aten._scaled_grouped_mm_v2: aten._grouped_mm,
 }
-"""Kernels without a formula of their own that compute what another one does, from the same first arguments."""
+"""Kernels counted by the formula of another op with the same first arguments."""
 
 
 def _grouped_product_flops(left: torch.Tensor, right: torch.Tensor, *_: Any, **__: Any) -> int:
-    """Count a product of which every group takes a slab of a 3-D operand, or some rows or columns of a 2-D one.
+    """Count a grouped product, where each group uses a slab of a 3-D operand, or rows or columns of a 2-D one.
 
-    The groups share the rows or columns out among them: together they are one product, however they are shared.
+    The groups partition the rows or columns, so all groups together count as one product.
     """
     slabs = left.shape[0] if left.dim() == right.dim() == 3 else 1
     return 2 * int(slabs) * int(left.shape[-2]) * int(left.shape[-1]) * int(right.shape[-1])
@@ -39,9 +39,9 @@ _FORMULAS: dict[Any, Any] = {**flop_registry, aten._grouped_mm: _grouped_product
 
 
 def seconds_of(node: Node, ranks: int = 1, rank_span: int = 1) -> float:
-    """Estimate an op's run time in seconds on a plain machine, from its shapes: the "eager" price of the op.
+    """Return the "eager" price of an op: its estimated seconds on a plain machine, from shapes.
 
-    A collective of several ranks moves what it sends.
+    A collective of several ranks is priced by the bytes that it sends.
     """
     if ranks > 1:
         return PLAIN_MACHINE.collective_seconds(sent_bytes(op_name(node.target), traffic_of(node), ranks), rank_span)
@@ -57,10 +57,10 @@ def traffic_of(node: Node) -> int:
 
 
 def flops_of(node: Node) -> int:
-    """Return an op's floating-point operations, by PyTorch's own counter where that knows the op.
+    """Return an op's floating-point operations.
 
-    It knows products, convolutions and attention; products of experts in groups are counted here. Any other op counts
-    as one operation per element of its result.
+    PyTorch's counter covers products, convolutions and attention; this module adds grouped products. Any other op
+    counts as one operation per element of its result.
     """
     outlined = outlined_by(node)
     if outlined is not None:

@@ -1,4 +1,4 @@
-"""From nodes to ops and buffers: views contract to the storage they look at."""
+"""Lowering of FX nodes to ops and buffers: one buffer per storage, and no ops for views."""
 
 import operator
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ from lowtide.frameworks.torch.reading.effects import (
     mutated_arguments,
     waits_for_collective,
 )
-from lowtide.frameworks.torch.reading.scratch_loss import kept_bytes
+from lowtide.frameworks.torch.reading.scratch_reductions import kept_bytes
 
 LASTS = "lowtide_lasts"
-"""Marks a node whose result stays to the end, so that what reads it can run again at any time."""
+"""Marks a node whose result is kept to the end, so that its readers can be recomputed at any time."""
 
 HELD_ELSEWHERE = "lowtide_held_elsewhere"
-"""Marks a node whose result somebody else may hold too, so that nothing may take over its storage."""
+"""Marks a node whose result may have other owners, so that no op may take over its storage."""
 
 _REPLACES_STORAGE = {"resize_", "resize_as_", "set_", "set_data", "_resize_output_"}
 _READS_FORM_ONLY = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_assert_tensor_metadata"}
@@ -39,7 +39,7 @@ _READS_FORM_ONLY = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset",
 
 @dataclass(slots=True)
 class LoweredBuffer:
-    """One storage."""
+    """A storage."""
 
     name: str
     size_bytes: int
@@ -50,19 +50,19 @@ class LoweredBuffer:
 
 @dataclass(slots=True, eq=False)
 class LoweredOp:
-    """One node that allocates or computes."""
+    """A node that allocates or computes."""
 
     node: Node
     reads: list[BufferId]
     writes: list[BufferId]
     mutates: list[BufferId]
     waits: list[Node] = field(default_factory=list[Node])
-    """Of a collective, the waits that follow it at once. They are part of it, and return what it wrote."""
+    """Waits that directly follow a collective. They are part of its op and return its result."""
 
 
 @dataclass(frozen=True, slots=True)
 class InPlaceForm:
-    """A way to run an op so that its output takes over the storage of an input."""
+    """A form of an op whose output takes over the storage of an input."""
 
     read: BufferId
     write: BufferId
@@ -70,33 +70,33 @@ class InPlaceForm:
     operand: Node
     """The input whose storage the output takes over."""
     out_argument: str | None
-    """Keyword of the output tensor; None for an in-place overload, which writes its first argument."""
+    """Keyword of the output tensor; None for an in-place overload, which mutates its first argument."""
 
 
 @dataclass(slots=True, eq=False)
 class Lowered:
-    """An aten graph as ops over buffers; everything else in it is a view, a projection or an input."""
+    """An aten graph as ops over buffers. Its other nodes are inputs, views, and elements of tuples."""
 
     ops: list[LoweredOp] = field(default_factory=list[LoweredOp])
     buffers: list[LoweredBuffer] = field(default_factory=list[LoweredBuffer])
     buffers_of: dict[Node, tuple[BufferId, ...]] = field(default_factory=dict[Node, tuple[BufferId, ...]])
-    """The buffers in which a node's value lies, one per tensor or scalar in it."""
+    """The buffers of a node's value, one per tensor or scalar."""
     in_place_forms: dict[LoweredOp, tuple[InPlaceForm, ...]] = field(
         default_factory=dict[LoweredOp, tuple[InPlaceForm, ...]]
     )
-    """The in-place forms of the ops that were asked for them; see `in_place_forms`."""
+    """Cache of `in_place_forms`."""
     bodies: dict[str, "Lowered"] = field(default_factory=dict[str, "Lowered"])
-    """The graphs called here, lowered, as far as somebody asked for them; see `lower_callee`."""
+    """Cache of `lower_callee`: the lowered form of each called graph."""
 
 
 def lower_body(module: GraphModule) -> Lowered:
-    """Lower a graph that an op calls; its inputs are persistent there, since the caller counts them."""
+    """Lower a graph that an op calls, with persistent inputs, because the caller counts them."""
     placeholders = module.graph.find_nodes(op="placeholder")
     return lower(module, [(node.name, Lifetime.PERSISTENT) for node in placeholders])
 
 
 def lower_callee(caller: Lowered, module: GraphModule, name: str) -> Lowered:
-    """Return the lowered form of a graph that an op of `module` calls, and keep it with the caller's."""
+    """Return the lowered form of a graph that an op of `module` calls. Cached in `caller`."""
     if name not in caller.bodies:
         caller.bodies[name] = lower_body(attribute(module, name))
     return caller.bodies[name]
@@ -105,30 +105,30 @@ def lower_callee(caller: Lowered, module: GraphModule, name: str) -> Lowered:
 def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Lowered:
     """Lower an aten graph whose nodes carry fake or real tensors in `meta["val"]`.
 
-    `inputs` has a name and a lifetime class per placeholder. Raises UnsupportedError for nodes that are no functions,
-    carry no metadata, or give a tensor another storage.
+    `inputs` has a name and a lifetime class per placeholder. Raises UnsupportedError for calls of modules or methods,
+    nodes without metadata, and ops that replace a tensor's storage.
     """
     lowering = _Lowering()
     remaining = iter(inputs)
     for node in module.graph.nodes:
         if node.op == "placeholder":
             name, lifetime = next(remaining)
-            lowering.hold(node, name, value_of(node), lifetime)
+            lowering.add_input(node, name, value_of(node), lifetime)
         elif node.op == "get_attr":
-            lowering.hold_constant(node, attribute(module, str(node.target)))
+            lowering.add_constant(node, attribute(module, str(node.target)))
         elif node.op == "call_function":
-            lowering.call(node)
+            lowering.add_call(node)
         elif node.op == "output":
-            lowering.keep_outputs(node)
+            lowering.mark_outputs(node)
         else:
             raise UnsupportedError(
-                f"node '{node.name}' is a {node.op}; pass (function, example inputs) so that it is captured as aten ops"
+                f"node '{node.name}' is a {node.op}; pass (function, example inputs) to capture it as aten ops"
             )
     return lowering.result
 
 
 def nodes_in(arguments: Any) -> list[Node]:
-    """Return the nodes in nested arguments, each once, in order."""
+    """Return the distinct nodes in nested arguments, in order."""
     found: dict[Node, None] = {}
     map_nodes(arguments, found.setdefault)
     return list(found)
@@ -138,41 +138,41 @@ class _Lowering:
     def __init__(self) -> None:
         self.result = Lowered()
         self._storages: dict[int, BufferId] = {}
-        self._kept: list[Any] = []  # storages are known by address, so none may go away meanwhile
+        self._kept: list[Any] = []  # storage keys are addresses, so no storage may be freed meanwhile
         self._names: set[str] = set()
         self._constants: dict[str, Node] = {}
-        """The first node of every constant."""
+        """The first node of each constant."""
         self._shaped_by: dict[Node, tuple[BufferId, ...]] = {}
-        """Per view, the symbolic scalars that its shape is made of: whoever reads the view needs them."""
+        """The symbolic scalars in the shape of each view. Readers of the view also read them."""
 
-    def hold(self, node: Node, name: str, value: Any, lifetime: Lifetime) -> None:
-        """Note a value that exists from the start."""
+    def add_input(self, node: Node, name: str, value: Any, lifetime: Lifetime) -> None:
+        """Add the buffers of a value that exists from the start."""
         self.result.buffers_of[node] = tuple(
             self._buffer_of(name, leaf, lifetime) for leaf in pytree.tree_leaves(value) if _is_data(leaf)
         )
 
-    def hold_constant(self, node: Node, constant: Any) -> None:
-        """Note a tensor that the program itself has, or another node for it; views lie where the node's value does."""
+    def add_constant(self, node: Node, constant: Any) -> None:
+        """Add the buffers of a constant, or reuse them if an earlier node refers to it."""
         value = constant if value_of(node) is None else value_of(node)
         known = self._constants.setdefault(str(node.target), node)
         if known is node:
-            self.hold(node, node.name, value, Lifetime.PERSISTENT)
+            self.add_input(node, node.name, value, Lifetime.PERSISTENT)
         else:
             leaves = [leaf for leaf in pytree.tree_leaves(value) if _is_data(leaf)]
-            self._lies_in(node, leaves, self.result.buffers_of[known])
+            self._place_in(node, leaves, self.result.buffers_of[known])
 
-    def _lies_in(self, node: Node, leaves: list[Any], buffers: tuple[BufferId, ...]) -> None:
-        """Note that what a node stands for lies in buffers that are known, whatever its storages are."""
+    def _place_in(self, node: Node, leaves: list[Any], buffers: tuple[BufferId, ...]) -> None:
+        """Assign existing buffers to a node's value and to its storages."""
         self.result.buffers_of[node] = buffers
         for leaf, buffer in zip(leaves, buffers, strict=True):
             self._kept.append(leaf)
             self._storages[storage_key(leaf)] = buffer
 
-    def call(self, node: Node) -> None:
-        """Note a call: an op, unless it only looks at storages that exist."""
+    def add_call(self, node: Node) -> None:
+        """Add a call: as an op, unless it only returns views of existing storages."""
         result = self.result
         if "val" not in node.meta and not _returns_nothing(node) and node.target is not operator.getitem:
-            raise UnsupportedError(f"node '{node.name}' carries no tensor metadata; capture it with fake tensors")
+            raise UnsupportedError(f"node '{node.name}' has no tensor metadata; capture it with fake tensors")
         _check_storage(node)
         leaves = [leaf for leaf in pytree.tree_leaves(value_of(node)) if _is_data(leaf)]
         if waits_for_collective(node):
@@ -205,22 +205,21 @@ class _Lowering:
             reads = [buffer for buffer in reads if result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE]
         result.ops.append(LoweredOp(node, reads, writes, mutates))
 
-    def keep_outputs(self, node: Node) -> None:
-        """Give the buffers of outputs their lifetime class."""
+    def mark_outputs(self, node: Node) -> None:
+        """Give the buffers of outputs the lifetime class OUTPUT."""
         for buffer in self._buffers(node.args):
             if self.result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE:
                 self.result.buffers[buffer].lifetime = Lifetime.OUTPUT
 
     def _wait(self, node: Node, leaves: list[Any]) -> None:
-        """Note the wait for a collective: it completes its argument and returns it.
+        """Add the wait for a collective, which completes its argument and returns it.
 
-        A wait that follows its collective at once is part of it. Another one is an op: whoever reads the result comes
-        after it, so that it counts as a mutation, and until then the communication reads what the collective was
-        given, so that the wait reads that, too.
+        A wait directly after its collective is part of that op. Any other wait is an op that mutates the result, so
+        that readers come after it, and reads the operands of the collective, so that they stay alive until then.
         """
         (waited_for,) = nodes_in(node.args)
         completed = self.result.buffers_of[waited_for]
-        self._lies_in(node, leaves, completed)
+        self._place_in(node, leaves, completed)
         started = waited_for
         while started.target is operator.getitem or is_view(started.target):
             (started,) = nodes_in(started.args)
@@ -253,8 +252,8 @@ class _Lowering:
             raise UnsupportedError(f"tensor '{name}' has layout {leaf.layout}; only strided ones are planned")
         if depends_on_values(leaf) and not is_limited(leaf):
             raise UnsupportedError(
-                f"the size of tensor '{name}' depends on values, and nothing limits it; say so in the program, such as "
-                "torch._check(count <= 4096)"
+                f"the size of tensor '{name}' depends on values and has no upper bound; "
+                "add one to the program, such as torch._check(count <= 4096)"
             )
         key = storage_key(leaf)
         if key not in self._storages:
@@ -280,7 +279,7 @@ def _projects(node: Node) -> bool:
 
 
 def _is_read_waited(collective: Node) -> bool:
-    """Tell whether all that reads what a collective writes waits for it first."""
+    """Return whether all readers of a collective's result wait for it first."""
     return all(
         waits_for_collective(user)
         or ((user.target is operator.getitem or is_view(user.target)) and _is_read_waited(user))
@@ -296,5 +295,5 @@ def _returns_nothing(node: Node) -> bool:
 def _check_storage(node: Node) -> None:
     if op_name(node.target) in _REPLACES_STORAGE:
         raise UnsupportedError(
-            f"node '{node.name}' ({op_name(node.target)}) gives a tensor another storage; rewrite it with a new tensor"
+            f"node '{node.name}' ({op_name(node.target)}) replaces a tensor's storage; rewrite it with a new tensor"
         )

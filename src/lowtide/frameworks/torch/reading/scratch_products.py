@@ -1,39 +1,57 @@
-"""Memory that products of matrices take for themselves, as measured for PyTorch 2.13 on x86."""
+"""Scratch memory of matrix products and attention: packed tiles, blocks of scores, and workspaces on a GPU."""
 
+import os
 from typing import Any
 
 import torch
 
-from lowtide.frameworks.torch.internals.runtime import multiplies_tiles
-from lowtide.frameworks.torch.internals.tensors import is_dense
-from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
+from lowtide.frameworks.torch.internals.runtime import compute_capability, multiplies_tiles
+from lowtide.frameworks.torch.internals.tensors import bytes_of, is_dense
+from lowtide.frameworks.torch.reading.effects import Arguments
 
+_KIB = 2**10
 HALF_TYPES = (torch.bfloat16, torch.float16)
+
 _FACTORS = (("mat1", "mat2"), ("batch1", "batch2"), ("self", "mat2"))
-"""How the factors are called: by sums, by sums of batches, by plain products."""
-_MOST = 160 * 2**10
-"""What oneDNN takes at most for a product in half precision where it multiplies no tiles."""
-_MOST_PACKED, _MOST_FOR_FEW_ROWS = 1200 * 2**10, 1472 * 2**10
-"""What it packs at most of a factor into tiles, for many rows and for few."""
-_MOST_OF_COLUMNS, _MOST_IN_FLOAT16 = 842 * 2**10, 2336 * 2**10
-"""The same where the columns of the other are contiguous, and in float16."""
+"""Names of the factors of sums, of sums of batches, and of plain products."""
+_UNPACKED = 160 * _KIB
+"""Maximum for a half-precision product in oneDNN without tiles."""
+_PACKED, _PACKED_FOR_FEW_ROWS = 1200 * _KIB, 1472 * _KIB
+"""Maxima of a factor packed into tiles, for many and for few rows."""
+_PACKED_COLUMNS, _PACKED_FLOAT16 = 842 * _KIB, 2336 * _KIB
+"""Maxima if the other factor has contiguous columns, and in float16."""
 _ROWS, _COLUMNS = 256, 64
-"""How many rows, and columns, it packs at once."""
-_MOST_ROWS, _FILLED_UP = 1024, 32
-"""Of short sums so many rows are packed as well; all sums are filled up to a multiple of some numbers."""
+"""Rows and columns packed at once."""
+_ROWS_OF_SHORT_SUMS, _SUM_MULTIPLE = 1024, 32
+"""Maximum of rows that are also packed for short sums, and the multiple to which all sums are padded."""
 _LONG_SUMS = 2048
-"""Sums of more numbers are made in parts, which are kept in single precision where there are as many rows as that."""
-_ALIGNED = 40 * 2**10
-_MOST_LAST = 64 * 2**10
-"""What it takes at most to fill up the ends of rows."""
+"""Longer sums are split, with partial sums in single precision, if there are at least `_ROWS` rows."""
+_BUFFERS = 40 * _KIB
+_PADDED_ROW_ENDS = 64 * _KIB
+"""Maximum for padding the ends of rows."""
 _SMALL = 16**3
-"""PyTorch gives no product of so few multiplications to oneDNN."""
+"""PyTorch passes no product with so few multiplications to oneDNN."""
+
+_QUERIES_PER_BLOCK = ((768, 256), (192, 64), (0, 32))
+"""(minimum number of queries, queries per block)."""
+_KEYS_PER_BLOCK = 512
+_MIN_WIDTH = 32
+_MIN_PACKED = 64
+"""Fewer queries or keys are multiplied without packing."""
+_HALF_BUFFERS = 52 * _KIB
+"""Maximum of buffers for products of half-precision blocks."""
+
+_HOPPER = 9
+"""Compute capability from which products get the larger workspace."""
+_WORKSPACES = (1024 * _KIB, 32768 * _KIB)
+"""Bytes that PyTorch 2.11 gives cuBLASLt before Hopper, and from Hopper on."""
 
 
-def matrix_product(given: dict[str, Any], result: torch.Tensor) -> int:
-    """BLAS takes a matrix whose rows or columns are contiguous; any other is copied, a batch one by one.
+def matrix_product(given: Arguments, result: torch.Tensor) -> int:
+    """Return the scratch of a product on the CPU.
 
-    oneDNN, which multiplies half-precision batches, takes no repeated matrices either and copies the whole batch.
+    BLAS reads matrices with contiguous rows or columns. Any other matrix is copied, in a batch one at a time. oneDNN,
+    which multiplies half-precision batches, copies a whole batch of repeated matrices.
     """
     copied, touched = 0, bytes_of(result)
     for name in ("self", "mat1", "mat2", "batch1", "batch2"):
@@ -49,29 +67,93 @@ def matrix_product(given: dict[str, Any], result: torch.Tensor) -> int:
         return copied
     left, right = next((given[one], given[other]) for one, other in _FACTORS if one in given and other in given)
     is_small = left.shape[-2] * left.shape[-1] * right.shape[-1] <= _SMALL
-    return copied + (min(3 * touched, _MOST) if is_small or not multiplies_tiles() else _in_tiles(left, right))
+    return copied + (min(3 * touched, _UNPACKED) if is_small or not multiplies_tiles() else _in_tiles(left, right))
 
 
 def _in_tiles(left: torch.Tensor, right: torch.Tensor) -> int:
-    """Return at least what a product takes of matrices, or of one pair of a batch, that are packed into tiles."""
+    """Return an upper bound for a product of matrices, or of one pair of a batch, packed into tiles."""
     rows = left.shape[-2]
-    inner = -(-left.shape[-1] // _FILLED_UP) * _FILLED_UP
+    inner = -(-left.shape[-1] // _SUM_MULTIPLE) * _SUM_MULTIPLE
     columns = -(-right.shape[-1] // _COLUMNS) * _COLUMNS
     at_once = min(-(-rows // _COLUMNS) * _COLUMNS, _ROWS)
     if left.dtype == torch.float16:
-        return min(8 * inner * at_once + _MOST, _MOST_IN_FLOAT16)
+        return min(8 * inner * at_once + _UNPACKED, _PACKED_FLOAT16)
     sums = 4 * rows * columns if inner > _LONG_SUMS and rows >= _ROWS else 0
-    packed = min(2 * inner * columns, _MOST_FOR_FEW_ROWS if rows < _COLUMNS else _MOST_PACKED)
+    packed = min(2 * inner * columns, _PACKED_FOR_FEW_ROWS if rows < _COLUMNS else _PACKED)
     if inner < _COLUMNS:
-        packed += 2 * inner * min(rows, _MOST_ROWS)
+        packed += 2 * inner * min(rows, _ROWS_OF_SHORT_SUMS)
     elif _has_columns(right) and rows <= _COLUMNS:
         packed = min(packed, _COLUMNS * (2 * inner + rows))
     if _has_columns(left) and inner >= _COLUMNS:
-        packed = min(2 * inner * (2 * _COLUMNS + at_once), _MOST_OF_COLUMNS)
-    last = min(_COLUMNS * inner, _MOST_LAST) if inner > left.shape[-1] else 0
-    return packed + last + sums + _ALIGNED
+        packed = min(2 * inner * (2 * _COLUMNS + at_once), _PACKED_COLUMNS)
+    row_ends = min(_COLUMNS * inner, _PADDED_ROW_ENDS) if inner > left.shape[-1] else 0
+    return packed + row_ends + sums + _BUFFERS
 
 
 def _has_columns(matrix: torch.Tensor) -> bool:
-    """Tell whether the columns of a matrix are contiguous, and its rows are not."""
+    """Return whether a matrix has contiguous columns and no contiguous rows."""
     return matrix.stride()[-2] == 1 != matrix.stride()[-1]
+
+
+def product_with_bias_on_cuda(given: Arguments) -> int:
+    """Return the workspace of a product with a bias per row, which is one call of cuBLASLt."""
+    bias = given["self"]
+    if not isinstance(bias, torch.Tensor) or (bias.dim() > 1 and bias.stride(0) != 0):
+        return 0
+    chosen = os.environ.get("CUBLASLT_WORKSPACE_SIZE", "")
+    if chosen.isdecimal():
+        return int(chosen) * _KIB
+    capability = compute_capability(bias.device)
+    return _WORKSPACES[capability is None or capability >= _HOPPER]
+
+
+def attention(given: Arguments, _: Any) -> int:
+    """Return the scratch of attention: per thread a block of scores, its results, and two numbers per query."""
+    query = given["query"]
+    queries, keys = _block(query, given["key"])
+    numbers = queries * (keys + 2 + query.shape[-1])
+    found = numbers * _working_size(query) + (queries * keys * query.element_size() if _is_half(query) else 0)
+    return found + _packed(query, given["key"], queries)
+
+
+def attention_backward(given: Arguments, _: Any) -> int:
+    """Return the scratch of attention's gradients: two blocks of scores, and a copy for unsuitable strides."""
+    query, width = given["query"], given["query"].shape[-1]
+    queries, keys = _block(query, given["key"])
+    found = queries * (1 + 2 * keys) * _working_size(query)
+    if _is_half(query):
+        rows = 2 * (queries + keys) * max(width, _MIN_WIDTH)
+        found += 2 * queries * keys * query.element_size() + rows * _working_size(query) + _HALF_BUFFERS
+    operands = (given[name] for name in ("grad_out", "query", "key", "value", "out"))
+    if not all(operand.transpose(1, 2).is_contiguous() for operand in operands):
+        found += bytes_of(query)
+    return found
+
+
+def _packed(query: torch.Tensor, key: torch.Tensor, queries: int) -> int:
+    """Return the bytes of keys and values packed into tiles, if the processor multiplies tiles.
+
+    Includes the block of keys in work and, for an odd width, a block of queries.
+    """
+    length, width = key.shape[2], query.shape[-1]
+    if query.dtype != torch.bfloat16 or min(query.shape[2], length) < _MIN_PACKED or not multiplies_tiles():
+        return 0
+    even, heads = width + width % 2, key.shape[0] * key.shape[1]
+    packed = heads * (length + length % 2) * (even + width)
+    in_work = min(_KEYS_PER_BLOCK, length) * width + (queries * even if width % 2 else 0)
+    return (packed + in_work) * query.element_size()
+
+
+def _block(query: torch.Tensor, key: torch.Tensor) -> tuple[int, int]:
+    """Return the numbers of queries and keys in a block."""
+    length = query.shape[2]
+    queries = next(size for least, size in _QUERIES_PER_BLOCK if length >= least)
+    return min(queries, length), min(_KEYS_PER_BLOCK, key.shape[2])
+
+
+def _is_half(query: torch.Tensor) -> bool:
+    return query.element_size() < torch.float32.itemsize
+
+
+def _working_size(query: torch.Tensor) -> int:
+    return max(query.element_size(), torch.float32.itemsize)

@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.internals.operators import define_operator, is_view
-from lowtide.frameworks.torch.internals.stored import copy_in_inductor
+from lowtide.frameworks.torch.internals.operators import copy_in_inductor, define_operator, is_view
 from lowtide.frameworks.torch.rewrites.kernel_places import kernel_places
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.internals.operators import define_operator, is_element_wise, is_view
-from lowtide.frameworks.torch.internals.stored import store_in_inductor
+from lowtide.frameworks.torch.internals.operators import define_operator, is_element_wise, is_view, store_in_inductor
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.rewrites.kernel_places import kernel_places
 from lowtide.frameworks.torch.rewrites.mask_bytes import as_bytes, from_bytes, is_mask_for_kernels

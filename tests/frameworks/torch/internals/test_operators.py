@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lowtide.frameworks.torch.internals.inductor import compile_until_scheduled
 from lowtide.frameworks.torch.internals.kernels import KernelNode
-from lowtide.frameworks.torch.internals.stored import store_in_inductor
+from lowtide.frameworks.torch.internals.operators import store_in_inductor
 from lowtide.frameworks.torch.rewrites.stored_values import STORED
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
