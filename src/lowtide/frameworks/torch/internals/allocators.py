@@ -1,4 +1,4 @@
-"""The caching allocator of a GPU, read for its peak, and the CPU allocator, replaced by one with planned addresses."""
+"""Allocators: the peak of a GPU's caching allocator, and a replacement of the CPU allocator."""
 
 import ctypes
 from collections.abc import Sequence
@@ -13,28 +13,27 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.arena.allocator import NativeAllocator, native_allocator
 
 _VERSIONS = ("2.12.", "2.13.")
-"""Versions whose allocator classes match the declarations in `native/torch/registration.cpp`."""
+"""Versions that match `native/torch/registration.cpp`."""
 _FUNCTIONS = (
     "_ZN3c1015SetCPUAllocatorEPNS_9AllocatorEh",
     "_ZN3c1025profiledCPUMemoryReporterEv",
     "_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm",
     "_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv",
 )
-"""c10::SetCPUAllocator, and the functions that report allocations to the profiler."""
+"""c10::SetCPUAllocator, and the profiler's hooks."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatorStart:
-    """The allocated bytes of a device at one moment, and its peak until then."""
+    """The allocated bytes of a device at one moment, without the program's inputs, and its peak until then."""
 
     device: torch.device
     allocated_bytes: int
-    """Excludes the inputs of the program, which count as its own memory."""
     peak_bytes: int
 
     @classmethod
     def of(cls, inputs: Sequence[Any]) -> "AllocatorStart | None":
-        """Record the allocated bytes of the inputs' device; None on the CPU, which has no counter."""
+        """Record the state of the inputs' device, or return None on the CPU."""
         tensors = [each for each in inputs if isinstance(each, torch.Tensor) and each.device.type == "cuda"]
         if not tensors:
             return None
@@ -43,21 +42,14 @@ class AllocatorStart:
         return cls(device, torch.cuda.memory_allocated(device) - own, torch.cuda.max_memory_allocated(device))
 
     def peak_since(self) -> int | None:
-        """Return the peak of bytes allocated since; None if an older peak is higher.
-
-        The device's peak counter is not reset, because other code may read it.
-        """
+        """Return the peak of bytes allocated since, or None if an older peak is higher."""
         peak = torch.cuda.max_memory_allocated(self.device)
         return peak - self.allocated_bytes if peak > self.peak_bytes else None
 
 
 @cache
 def replace_cpu_allocator() -> NativeAllocator:
-    """Replace the allocator of all CPU tensors of this process by the native allocator, and return it.
-
-    Outside of runs it allocates like the C library. The profiler continues to count. The change is permanent.
-    Raises UnsupportedError if this version of PyTorch does not allow it.
-    """
+    """Replace the CPU allocator of this process permanently, and return the new one, or raise UnsupportedError."""
     allocator = native_allocator()
     if not torch.__version__.startswith(_VERSIONS):
         raise UnsupportedError(

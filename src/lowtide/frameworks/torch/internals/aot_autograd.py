@@ -1,9 +1,4 @@
-"""AOTAutograd: joint graphs, their inputs and outputs, PyTorch's partitioner, and the marks of checkpoints.
-
-AOTAutograd numbers its inputs ("primals_3") and describes each by its position in the graph that TorchDynamo captured.
-TorchDynamo records where each came from ("L['self']._modules['blocks']._modules['3']._parameters['weight']"). From
-both, `input_name` finds the name that users know.
-"""
+"""AOTAutograd: joint graphs, input names, PyTorch's partitioner, marks of checkpoints, and saved tensors."""
 # pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
@@ -33,41 +28,46 @@ from torch._library.fake_class_registry import FakeScriptObject
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
+from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import flat_leaves, outputs_of, value_of
+from lowtide.frameworks.torch.internals.tensors import storage_key
 
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
 _MODULE = re.compile(r"^[LG]\['\w+'\](?:\.__self__)?\.")
-"""The start of a module's path: the variable that holds the outermost module, or its method."""
 _VARIABLE = re.compile(r"^[LG]\['(\w+)'\]")
 _names_in_use: list[dict[int | str, str]] = []
-"""Input names of the graphs being compiled, innermost last. Keys are positions, or names within the module."""
+"""Input names of the graphs being compiled, innermost last, by position or by name in the module."""
 
 
 def merge_common_subexpressions(module: GraphModule) -> None:
-    """Merge nodes that compute the same value, as PyTorch's partitioner does first."""
+    """Merge nodes that compute the same value."""
     module.graph = fx_graph_cse(module.graph)
 
 
 def merges_common_subexpressions() -> bool:
-    """Return whether PyTorch's partitioner is configured to merge common subexpressions."""
+    """Return whether PyTorch's partitioner merges common subexpressions."""
     return bool(functorch_config.cse)
 
 
 def partition_as_pytorch_does(joint: GraphModule, inputs: Sequence[Any], **others: Any) -> tuple[Any, Any]:
-    """Return the forward and backward graphs that PyTorch's own partitioner makes of a joint graph."""
+    """Return the forward and backward graphs of PyTorch's own partitioner."""
     return min_cut_rematerialization_partition(joint, inputs, **others)
 
 
 def static_inputs() -> set[int]:
-    """Return the positions of parameters and buffers among the inputs of the graph being compiled."""
-    context = TracingContext.try_get()
-    metadata: Any = None if context is None else context.fw_metadata
+    """Return the positions of parameters and buffers among the current graph's inputs."""
+    metadata = _compilation_metadata()
     return set() if metadata is None else set(metadata.static_input_indices)
+
+
+def _compilation_metadata() -> Any:
+    context = TracingContext.try_get()
+    return None if context is None else context.fw_metadata
 
 
 @contextmanager
 def naming_inputs(captured: GraphModule) -> Generator[None]:
-    """Provide `input_name` with the input names of a TorchDynamo graph that is compiled in this context."""
+    """Provide `input_name` with the names of a TorchDynamo graph's inputs."""
     names: dict[int | str, str] = {}
     for place, node in enumerate(captured.graph.find_nodes(op="placeholder")):
         source = getattr(node, "_dynamo_source", None)
@@ -83,7 +83,7 @@ def naming_inputs(captured: GraphModule) -> Generator[None]:
 
 
 def input_name(node: Node) -> str:
-    """Return the user's name of an input of an AOTAutograd graph, or the node's name if that is unknown."""
+    """Return the user's name of an input, such as "blocks.3.weight", or "primals_3" if unknown."""
     return _described_name(node.meta.get("desc")) or node.name
 
 
@@ -103,7 +103,6 @@ def _described_name(description: Any) -> str | None:
 
 
 def _user_name(source: str) -> str:
-    """Return "blocks.3.weight" for a member of a module, "batch['ids']" for any other input."""
     path = _MEMBER.sub(r".\1", source)
     return _VARIABLE.sub(r"\1", source) if path == source else _MODULE.sub("", path)
 
@@ -115,14 +114,14 @@ def output_descriptions(module: GraphModule) -> list[Any]:
 
 
 def inputs_overwritten_later(joint: GraphModule, n_forward_outputs: int) -> list[Node]:
-    """Return the inputs that the runtime overwrites after the forward pass, with contents that the pass returns."""
+    """Return the inputs that the runtime overwrites after the forward pass."""
     described = output_descriptions(joint)[:n_forward_outputs]
     later = [_overwritten_input(output) for output in described]
     return [node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc", later) in later]
 
 
 def _overwritten_input(output: Any) -> Any:
-    """Return the description of the input that receives an output; for a subclass, of the tensor inside it."""
+    """Return the description of the input that an output overwrites."""
     if isinstance(output, SubclassGetAttrAOTOutput):
         subclass = _overwritten_input(output.base)
         return None if subclass is None else SubclassGetAttrAOTInput(subclass, output.attr)
@@ -130,7 +129,7 @@ def _overwritten_input(output: Any) -> Any:
 
 
 def set_output(graph: Graph, values: Sequence[Any], described: Sequence[Any]) -> None:
-    """Add the output node of a graph, with the metadata that AOTAutograd expects."""
+    """Add the output node of a graph, with AOTAutograd's metadata."""
     output = graph.output(tuple(values))
     output.meta["desc"] = list(described)
     output.meta["output_stack_traces"] = [
@@ -140,22 +139,22 @@ def set_output(graph: Graph, values: Sequence[Any], described: Sequence[Any]) ->
 
 
 def saved_description(place: int, node: Node) -> Any:
-    """Return AOTAutograd's description of a value saved for backward."""
+    """Return AOTAutograd's description of a saved value."""
     return (SavedForBackwardsNoVcCheckAOTOutput if is_unchecked(node) else SavedForBackwardsAOTOutput)(place)
 
 
 def is_unchecked(node: Node) -> bool:
-    """Return whether autograd skips its check that a saved tensor was not overwritten."""
+    """Return whether autograd does not check a saved tensor for mutation."""
     return bool(node.meta.get("saved_tensor_with_no_vc_check", False))
 
 
 def is_opaque_object(node: Node) -> bool:
-    """Return whether the value of a node is a script object and not a tensor."""
+    """Return whether a node's value is a script object."""
     return isinstance(value_of(node), FakeScriptObject)
 
 
 def must_save(node: Node) -> bool:
-    """Return whether the user's checkpoint policy requires to save a value."""
+    """Return whether the user's checkpoint policy saves a value."""
     return node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
 
 
@@ -165,34 +164,83 @@ def mark_must_save(node: Node) -> None:
 
 
 def must_recompute(node: Node) -> bool:
-    """Return whether the user checkpoints a value, so that the backward pass recomputes it."""
+    """Return whether the user's checkpoints recompute a value."""
     return node.meta.get("recompute") in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 
 
 def checkpoint_region(node: Node) -> int:
-    """Return the number, in program order, of the checkpointed region that computes a value."""
+    """Return the number of the checkpointed region that computes a value."""
     return int(node.meta.get("ac_graph_id", 0))
 
 
 def is_graph_retained() -> bool:
-    """Return whether the running backward pass may run once more."""
+    """Return whether the running backward pass may run again."""
     return torch._C._autograd._get_current_graph_task_keep_graph()
 
 
 def take_overwritten_saves() -> list[int]:
-    """Return the positions of inputs that the backward pass just compiled may overwrite, and clear AOTAutograd's list.
+    """Return and clear AOTAutograd's list of inputs that the compiled backward pass may overwrite.
 
-    With a filled list, AOTAutograd refuses to run the pass if its graph is retained. The caller must copy these inputs
-    in that case.
+    AOTAutograd would refuse to run the pass on a retained graph. The caller must copy these inputs instead.
     """
-    context = TracingContext.try_get()
-    metadata: Any = None if context is None else context.fw_metadata
-    places = getattr(metadata, "bw_donated_idxs", None) or []
+    places = getattr(_compilation_metadata(), "bw_donated_idxs", None) or []
     taken = list(places)
     places.clear()  # the metadata read at run time shares this list
     return taken
 
 
 def patched_autograd(changes: dict[str, Any]) -> AbstractContextManager[None]:
-    """Return a context with a changed configuration of AOTAutograd."""
+    """Change AOTAutograd's configuration in this context."""
     return functorch_config.patch(changes)
+
+
+def backward_of(results: Any) -> Any | None:
+    """Return the autograd node of a compiled backward pass, or None."""
+    for leaf in pytree.tree_leaves(results):
+        node = leaf.grad_fn if isinstance(leaf, torch.Tensor) else None
+        if node is not None and _is_compiled(node):
+            return node
+    return None
+
+
+def saved_by(node: Any) -> list[torch.Tensor]:
+    """Return the tensors that a compiled node saves."""
+    unchecked = getattr(node, "_tensors_no_vc_check", None) or []
+    return [each for each in (*node.saved_tensors, *unchecked) if isinstance(each, torch.Tensor)]
+
+
+def saved_outside(inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors, except leaves, that eager nodes before the inputs save."""
+    waiting = [each.grad_fn for each in inputs if isinstance(each, torch.Tensor)]
+    saved: list[torch.Tensor] = []
+    leaves: set[int] = set()
+    seen: set[Any] = set()
+    while waiting:
+        node: Any = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        waiting += [before for before, _ in node.next_functions]
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            leaves.add(storage_key(leaf))
+        elif not _is_compiled(node):
+            saved += _saved_by_eager(node)
+    return [each for each in saved if storage_key(each) not in leaves]
+
+
+def _is_compiled(node: Any) -> bool:
+    return type(node).__name__ == "CompiledFunctionBackward"
+
+
+def _saved_by_eager(node: Any) -> list[torch.Tensor]:
+    """Return the tensors that an eager node saves, without unpack hooks."""
+    found: list[Any] = []
+    for name in dir(node):
+        if name.startswith("_raw_saved_"):
+            try:
+                saved = getattr(node, name)
+                found += [each.data for each in (saved if isinstance(saved, (tuple, list)) else [saved])]
+            except RuntimeError:  # its backward pass is over
+                continue
+    return [each for each in found if isinstance(each, torch.Tensor)]

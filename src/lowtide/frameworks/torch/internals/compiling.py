@@ -1,8 +1,7 @@
-"""`torch.compile` and `Module.compile` with the backend "lowtide", also for PyTorch's own modules.
+"""`torch.compile` and `Module.compile` with the backend "lowtide".
 
-Without `capture_own_modules`, `nn.Sequential(...).compile()` compiles nothing, because TorchDynamo skips frames in
-PyTorch's own files. `torch.compile(module)` adds a frame that TorchDynamo captures. The patch adds the same frame to
-`module.compile()`.
+TorchDynamo skips frames in PyTorch's own files, so `nn.Sequential(...).compile()` compiles nothing.
+`capture_own_modules` adds the frame that `torch.compile(module)` adds.
 """
 # pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownMemberType=false
 
@@ -17,7 +16,7 @@ _backends: set[str] = set()
 
 
 def compile_in_place(model: nn.Module, options: Mapping[str, Any]) -> None:
-    """Compile the calls of a module in place; the module is otherwise unchanged."""
+    """Compile the calls of a module in place."""
     model.compile(backend="lowtide", options=dict(options))
 
 
@@ -27,12 +26,12 @@ def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> Callab
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that is never captured into the graph of its caller."""
+    """Return a function that is never compiled into its caller's graph."""
     return torch.compiler.disable(function)
 
 
 def capture_own_modules(backend: str) -> None:
-    """Capture modules of PyTorch's own classes that `Module.compile` compiles with a backend."""
+    """Let `Module.compile` with a backend capture modules of PyTorch's own classes."""
     from torch._dynamo import external_utils  # takes seconds to load
     from torch._dynamo.eval_frame import OptimizeContext
 
@@ -47,7 +46,7 @@ def capture_own_modules(backend: str) -> None:
 
 
 def _is_skipped(context: Any, function: Any) -> bool:
-    """Return whether a function calls a module of which TorchDynamo would skip every frame."""
+    """Return whether TorchDynamo would skip all frames of a module's call."""
     from torch._dynamo import trace_rules
     from torch._dynamo.eval_frame import innermost_backend
 

@@ -1,10 +1,10 @@
-"""`torch.distributed`: process groups, the store that ranks share, and the local parts of DTensors."""
+"""`torch.distributed`: process groups, their shared store, and local parts of DTensors."""
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false, reportPrivateUsage=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -15,18 +15,17 @@ from torch._guards import CompileContext
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """A rank, the number of ranks, and the store that they share."""
+    """A rank, the number of ranks, and their shared store."""
 
     rank: int
     size: int
     store: Any
 
     def publish(self, key: str, text: str) -> None:
-        """Send a text to the other ranks."""
         self.store.set(f"{key}/{self.rank}", text)
 
     def collect(self, key: str, ranks: Sequence[int], patience: timedelta) -> dict[int, str | None]:
-        """Return the texts that other ranks published under a key; None for ranks that time out."""
+        """Return the texts of other ranks under a key; None for ranks that time out."""
         end = time.monotonic() + patience.total_seconds()
         found: dict[int, str | None] = {}
         for rank in ranks:
@@ -43,10 +42,7 @@ class Rendezvous:
 
 
 def rendezvous() -> Rendezvous | None:
-    """Return the rendezvous of this process, or None if it runs alone.
-
-    A "fake" process group also gives None: its other ranks do not exist and its store drops every text.
-    """
+    """Return the rendezvous of this process, or None if it runs alone or in a "fake" group."""
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return None
     size = torch.distributed.get_world_size()
@@ -57,26 +53,26 @@ def rendezvous() -> Rendezvous | None:
 
 
 def ranks_of(groups: Iterable[str]) -> list[int]:
-    """Return the sorted, distinct ranks of process groups given by name."""
+    """Return the sorted ranks of process groups given by name."""
     return sorted({rank for name in groups for rank in torch.distributed.get_process_group_ranks(_resolved(name))})
 
 
 def size_and_span(group: Any) -> tuple[int, int] | None:
-    """Return the number of ranks of a process group and the length of the range that spans them.
-
-    `group` is a name or the group itself. Returns None if this process does not know it.
-    """
-    try:
-        ranks = torch.distributed.get_process_group_ranks(_resolved(group))
-    except (RuntimeError, ValueError, KeyError, TypeError):
-        return None
-    return len(ranks), max(ranks) - min(ranks) + 1
+    """Return the number of ranks of a group, or of its name, and the range they span; None if it is unknown."""
+    ranks = _query(torch.distributed.get_process_group_ranks, group)
+    return None if ranks is None else (len(ranks), max(ranks) - min(ranks) + 1)
 
 
 def backend_of(group: Any) -> str | None:
-    """Return the communication backend of a process group, given as in `size_and_span`; None if unknown."""
+    """Return the backend of a process group, or None if it is unknown."""
+    backend = _query(torch.distributed.get_backend, group)
+    return None if backend is None else str(backend)
+
+
+def _query(function: Callable[[Any], Any], group: Any) -> Any:
+    """Return `function(group)`, or None for an unknown group."""
     try:
-        return str(torch.distributed.get_backend(_resolved(group)))
+        return function(_resolved(group))
     except (RuntimeError, ValueError, KeyError, TypeError):
         return None
 
@@ -87,26 +83,23 @@ def _resolved(group: Any) -> Any:
 
 
 def compilation() -> str:
-    """Return TorchDynamo's id of the current compilation, equal on all ranks: "2/1" recompiles frame 2."""
+    """Return TorchDynamo's id of the current compilation, which is equal on all ranks."""
     return str(CompileContext.current_compile_id())
 
 
 def local_part(tensor: torch.Tensor) -> torch.Tensor:
-    """Return this rank's part of a DTensor, in the same storage; any other tensor unchanged."""
+    """Return the local part of a DTensor, or any other tensor unchanged."""
     return tensor._local_tensor if is_distributed(tensor) else tensor
 
 
 def is_distributed(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is a DTensor, without importing `torch.distributed.tensor`."""
+    """Return whether a tensor is a DTensor, without importing that module."""
     module: Any = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
 
 def distributed_as(part: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Wrap a local part as a DTensor laid out like `other`; return the part if `other` is no DTensor.
-
-    Autograd passes through: the part receives the gradient of its elements.
-    """
+    """Wrap a local part as a DTensor laid out like `other`, if that is one. Differentiable."""
     if not is_distributed(other):
         return part
     full: Any = other

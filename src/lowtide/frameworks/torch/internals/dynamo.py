@@ -1,4 +1,4 @@
-"""TorchDynamo: captured graphs, compiled once or again later, and the frames that it skips."""
+"""TorchDynamo: captured graphs, and the frames that it skips."""
 
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -8,7 +8,7 @@ from inspect import currentframe
 from pathlib import Path
 from typing import Any
 
-from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.common import aot_autograd as aot_autograd
 from torch._dynamo.callback import callback_handler
 from torch._dynamo.symbolic_convert import TensorifyState
 from torch._guards import TracingContext, tracing
@@ -17,23 +17,14 @@ from torch.fx.experimental._backward_state import BackwardState
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-__all__ = [
-    "CaptureSnapshot",
-    "aot_autograd",
-    "copied",
-    "snapshot_capture",
-    "takes_hooks",
-    "watch_skipped_frames",
-]
-
 
 def takes_hooks(inputs: Sequence[Any]) -> bool:
-    """Return whether a captured graph receives backward hooks, which only compiled autograd can run."""
+    """Return whether a graph has backward hooks, which only compiled autograd can run."""
     return any(isinstance(each, BackwardState) for each in inputs)
 
 
 def copied(module: GraphModule) -> GraphModule:
-    """Return a copy of a captured graph, because compilers change the graph that they compile."""
+    """Return a copy of a captured graph, since compilers change their input."""
     graph, copies = Graph(), dict[Node, Node]()
     for node in module.graph.nodes:
         copies[node] = graph.node_copy(node, copies.__getitem__)
@@ -49,14 +40,14 @@ def copied(module: GraphModule) -> GraphModule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptureSnapshot:
-    """A captured graph that can be compiled again after its capture has ended."""
+    """A captured graph that can be compiled again later."""
 
     module: GraphModule
     context: TracingContext
 
     @contextmanager
     def compiling(self) -> Generator[tuple[GraphModule, list[Any]]]:
-        """Yield a copy of the graph and its fake inputs, with the tracing state of the capture."""
+        """Yield a copy of the graph and its fake inputs, in the tracing state of the capture."""
         module = copied(self.module)
         symbols: list[Any] = [] if self._shapes is None else list(self._shapes.backed_var_to_val)
         for symbol in symbols:
@@ -74,12 +65,12 @@ class CaptureSnapshot:
 
     @property
     def n_guards(self) -> int:
-        """Number of guards on dynamic sizes so far. Guards added later are never checked."""
+        """Number of guards so far; later ones are never checked."""
         return 0 if self._shapes is None else len(self._shapes.guards)
 
 
 def snapshot_capture(module: GraphModule) -> CaptureSnapshot | None:
-    """Return a snapshot of the graph being captured, or None if an input has no fake value."""
+    """Return a snapshot of the current capture, or None if an input has no fake value."""
     context = TracingContext.try_get()
     if context is None or any(each is None for each in _example_inputs(module)):
         return None
@@ -91,15 +82,11 @@ def _example_inputs(module: GraphModule) -> list[Any]:
 
 
 def watch_skipped_frames(backend: str, report: Callable[[Any, str, str], None]) -> None:
-    """Report each frame that TorchDynamo skips although a backend was to compile it.
-
-    `report` receives the options of `torch.compile`, the function with its file and line, and the reason. It stays
-    registered after `torch._dynamo.reset`, which drops other callbacks.
-    """
+    """Report options, function and reason of each frame that TorchDynamo skips instead of compiling."""
     if not _watchers:
         clear = callback_handler.clear
 
-        def clear_others() -> None:
+        def clear_others() -> None:  # `torch._dynamo.reset` drops all callbacks
             clear()
             callback_handler.register_end_callback(_report_skipped)
 
@@ -110,7 +97,7 @@ def watch_skipped_frames(backend: str, report: Callable[[Any, str, str], None]) 
 
 _watchers: dict[str, Callable[[Any, str, str], None]] = {}
 _SKIPS = ("Unsupported", "SkipFrame", "UserError", "RecompileLimitExceeded")
-"""Errors after which TorchDynamo runs a frame without a graph."""
+"""Errors after which a frame runs without a graph."""
 
 
 def _report_skipped(_event: object) -> None:

@@ -1,8 +1,4 @@
-"""The archive of a .pt2 file: its members, and loading it without running pickled code.
-
-`torch.export.load` unpickles sample inputs. It also falls back to unrestricted pickle and to an older format. This
-loader does neither.
-"""
+"""The archive of a .pt2 file, loaded without running pickled code, as `torch.export.load` may do."""
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false
 
 import os
@@ -21,16 +17,13 @@ _RESTRICTED = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 def archive_members(path: Path) -> tuple[list[str], PT2ArchiveReader]:
-    """Return the member names of an archive, and a reader with `read_bytes`."""
+    """Return the member names of an archive, and its reader."""
     reader = PT2ArchiveReader(str(path))
     return reader.get_file_names(), reader
 
 
 def load_without_pickle(path: Path) -> ExportedProgram:
-    """Load an exported program without its sample inputs.
-
-    The configurations in the archive must refer to no pickle. Damaged archives raise various errors of the loader.
-    """
+    """Load an exported program without its sample inputs; the archive must name no other pickle."""
     with _ReaderWithoutSamples(str(path)) as reader, _restricted_pickle():
         version = reader.read_string(ARCHIVE_VERSION_PATH)
         if version != ARCHIVE_VERSION_VALUE:
@@ -39,14 +32,14 @@ def load_without_pickle(path: Path) -> ExportedProgram:
 
 
 class _ReaderWithoutSamples(PT2ArchiveReader):
-    """Reads pickled sample inputs as empty, so that PyTorch's loader finds none."""
+    """Reads pickled sample inputs as empty."""
 
     def read_bytes(self, name: str) -> bytes:
         return b"" if name.startswith(SAMPLE_INPUTS_DIR) else super().read_bytes(name)
 
 
 def is_operator(target: str) -> bool:
-    """Return whether "torch.ops.NAMESPACE.NAME[.OVERLOAD]" names an existing operator."""
+    """Return whether "torch.ops.NAMESPACE.NAME[.OVERLOAD]" exists."""
     found: object = torch
     for part in target.split(".")[1:]:
         found = getattr(found, part, None)
@@ -54,19 +47,18 @@ def is_operator(target: str) -> bool:
 
 
 def has_fixed_sizes(program: ExportedProgram) -> bool:
-    """Return whether all sizes of an exported program are fixed."""
+    """Return whether all sizes of a program are fixed."""
     return not program.range_constraints
 
 
 @contextmanager
 def _restricted_pickle() -> Generator[None]:
-    """Force `weights_only` on every `torch.load` in this context."""
+    """Force `weights_only` on every `torch.load`."""
     before = os.environ.get(_RESTRICTED)
     os.environ[_RESTRICTED] = "1"
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[_RESTRICTED]
-        else:
+        del os.environ[_RESTRICTED]
+        if before is not None:
             os.environ[_RESTRICTED] = before

@@ -1,4 +1,4 @@
-"""A memo of fake values: an op of a form seen before is not run on fake tensors again."""
+"""A memo of the fake results of ops."""
 # pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from collections.abc import Callable
@@ -20,28 +20,27 @@ _UNKNOWN = object()
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The form of a one-tensor result, and its offset if it is a view of its first argument."""
+    """The form of a result, and its offset if it is a view of the first argument."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
     elements_on: int | None
-    """Offset from the first argument's first element; None for a new storage."""
+    """In elements; None for a new storage."""
 
 
 class FakeMemo:
-    """A memo of `compute_fake`, for programs that run few forms of ops many times, such as programs in chunks.
+    """A memo of `compute_fake`, for programs with many ops of few forms, such as programs in chunks.
 
-    Running an op on fakes takes 0.3 ms, a hit less than 0.1 ms. The memo stores one-tensor results of fixed sizes: new
-    tensors, and views of a first argument. Slices follow from their bounds. A mutated argument is returned itself.
+    A hit takes 0.1 ms instead of 0.3 ms. Only single strided results of fixed sizes are stored.
     """
 
     def __init__(self) -> None:
         self._known: dict[Any, _Form] = {}
 
     def value(self, node: Node, given: Callable[[Node], Any] = value_of, like: torch.Tensor | None = None) -> Any:
-        """Return the fake result of a call; see `compute_fake`."""
+        """Return the result of `compute_fake`."""
         op = node.target
         if not isinstance(op, OpOverload) or torch.Tag.inplace_view in op.tags or len(op._schema.returns) != 1:
             return compute_fake(node, given, like)
@@ -76,7 +75,7 @@ class FakeMemo:
 
 
 def _written(op: Any, args: Any, kwargs: Any) -> FakeTensor | None:
-    """Return the argument that an op writes and returns."""
+    """Return the argument that an op mutates and returns."""
     wanted = op._schema.returns[0].alias_info.before_set
     for place, argument in enumerate(op._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.before_set == wanted:
@@ -86,7 +85,7 @@ def _written(op: Any, args: Any, kwargs: Any) -> FakeTensor | None:
 
 
 def _form_of(value: Any) -> Any:
-    """Return a key that determines the form of an op's result for these arguments, or `_UNKNOWN`."""
+    """Return a key of arguments that determines a result's form, or `_UNKNOWN`."""
     if isinstance(value, FakeTensor):
         size, stride = tuple(value.shape), value.stride() if value.layout == torch.strided else ()
         fixed = all(type(each) is int for each in (*size, *stride, value.storage_offset()))
@@ -99,7 +98,6 @@ def _form_of(value: Any) -> Any:
 
 
 def _sliced(base: FakeTensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> _Form:
-    """Return the form of `base[start:end:step]` along `dim`."""
     rows = range(base.shape[dim])[start:end:step]
     size, stride = list(base.shape), list(base.stride())
     elements_on = rows.start * stride[dim]
@@ -108,7 +106,6 @@ def _sliced(base: FakeTensor, dim: int = 0, start: int | None = None, end: int |
 
 
 def _tensor(form: _Form, first: FakeTensor) -> FakeTensor:
-    """Return a new fake tensor in the mode of the first argument."""
     mode = first.fake_mode
     if form.elements_on is None:
         own = torch.empty_strided(form.size, form.stride, dtype=form.dtype, device="meta")

@@ -1,4 +1,4 @@
-"""Fake tensors, which have a form but no memory: their modes, and tracing programs on them."""
+"""Fake tensors: their modes, and tracing on them."""
 # pyright: reportPrivateUsage=false
 
 import logging
@@ -21,14 +21,13 @@ DEPENDS_ON_VALUES: tuple[type[Exception], ...] = (
     fake_tensor.DataDependentOutputException,
     fake_tensor.DynamicOutputShapeException,
 )
-"""Errors that tracing raises if a program depends on the values of tensors."""
+"""Errors of tracing programs that depend on tensor values."""
 
 FakeMode = FakeTensorMode
-"""A mode in which new tensors are fake, and ops on fake tensors return fake tensors."""
+"""The mode of fake tensors."""
 
 
 def is_fake(value: Any) -> bool:
-    """Return whether a value is a fake tensor."""
     return isinstance(value, FakeTensor)
 
 
@@ -38,13 +37,13 @@ def new_fake_mode() -> FakeMode:
 
 
 def fake_mode_of(tensors: Sequence[torch.Tensor]) -> FakeMode:
-    """Return the mode of the fake tensors in a list, or a new one if none has a shape environment."""
+    """Return the mode of fake tensors, or a new one if they have no symbolic shapes."""
     found = detect_fake_mode(list(tensors))
     return found if found is not None and found.shape_env is not None else new_fake_mode()
 
 
 def faked(mode: FakeMode, tensor: torch.Tensor) -> torch.Tensor:
-    """Return a fake tensor of the same form in `mode`; a fake tensor of that mode unchanged."""
+    """Return a tensor as a fake one of `mode`."""
     if not isinstance(tensor, FakeTensor):
         return mode.from_tensor(tensor.detach(), static_shapes=True)
     if tensor.fake_mode is mode:
@@ -54,39 +53,40 @@ def faked(mode: FakeMode, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def outside_of_fake_modes() -> AbstractContextManager[Any]:
-    """Return a context without active fake modes. Ops still find the modes of fake arguments."""
+    """Disable active fake modes in this context."""
     return unset_fake_temporarily()
 
 
 @contextmanager
-def failures_unlogged() -> Generator[None]:
-    """Suppress PyTorch's logs of ops that fail on fake tensors; the caller reports these errors."""
-    log = logging.getLogger(fake_tensor.__name__)
+def unlogged(name: str, is_hidden: Callable[[logging.LogRecord], bool]) -> Generator[None]:
+    """Suppress some records of a logger in this context."""
+    logger = logging.getLogger(name)
 
-    def is_below_errors(record: logging.LogRecord) -> bool:
-        return record.levelno < logging.ERROR
+    def is_shown(record: logging.LogRecord) -> bool:
+        return not is_hidden(record)
 
-    log.addFilter(is_below_errors)
+    logger.addFilter(is_shown)
     try:
         yield
     finally:
-        log.removeFilter(is_below_errors)
+        logger.removeFilter(is_shown)
+
+
+def failures_unlogged() -> AbstractContextManager[None]:
+    """Suppress PyTorch's logs of failures on fake tensors."""
+    return unlogged(fake_tensor.__name__, lambda record: record.levelno >= logging.ERROR)
 
 
 @contextmanager
 def forgetting_scalars(mode: FakeMode) -> Generator[None]:
-    """Run on fake tensors, and discard the symbols of scalars read from them."""
+    """Run on fake tensors, and discard symbols of scalars read from them."""
     shapes = mode.shape_env
     with mode, shapes.ignore_fresh_unbacked_symbols() if shapes else nullcontext():
         yield
 
 
 def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]) -> GraphModule:
-    """Trace a function of one flat list on fake tensors; nodes record their source.
-
-    Policies of `torch.utils.checkpoint` apply as in an eager run. By default, tracing passes them on to a compiler and
-    saves everything.
-    """
+    """Trace a function of one flat list on fake tensors, with checkpoint policies as in an eager run."""
     with recording_sources(), torch.compiler._non_strict_tracing_context():
         traced = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
     share_sources(traced.graph)
@@ -95,6 +95,6 @@ def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]
 
 @contextmanager
 def tracing_in(mode: FakeMode) -> Generator[None]:
-    """Make a mode the one that compilers find in this context."""
+    """Make compilers find a mode in this context."""
     with tracing(TracingContext(mode)):
         yield

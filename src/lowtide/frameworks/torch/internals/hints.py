@@ -1,8 +1,4 @@
-"""Planned values of symbolic sizes and shapes; reading them adds no guards.
-
-A graph with dynamic shapes is planned at the sizes that `tensors.hint` returns. Changes to the program must hold for
-all sizes: `is_always` checks that.
-"""
+"""Planned values of symbolic shapes, and checks that hold for all sizes; neither adds guards."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -19,7 +15,7 @@ from lowtide.frameworks.torch.internals.tensors import hint, plain_number, upper
 
 
 def hinted_value_of(node: Node) -> Any:
-    """Return the value of a node with every symbolic number and shape replaced by its planned value."""
+    """Return the value of a node at its planned sizes."""
     value = value_of(node)
     return _hinted(value) if isinstance(value, torch.Tensor) else pytree.tree_map(_hinted, value)
 
@@ -36,13 +32,13 @@ def is_symbolic(tensor: torch.Tensor) -> bool:
 
 
 def depends_on_values(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor's size depends on values, such as a number of selected rows."""
+    """Return whether a tensor's size depends on values."""
     has_symbols = any(isinstance(size, torch.SymInt) for size in tensor.shape)  # the full search is slow
     return has_symbols and bool(free_unbacked_symbols(tensor))
 
 
 def has_data_dependent_size(node: Node) -> bool:
-    """Return whether the sizes of a node's results depend on values, while those of its inputs do not."""
+    """Return whether a node has results, and no inputs, with data-dependent sizes."""
     return _is_sized_by_values(node) and not any(map(_is_sized_by_values, node.all_input_nodes))
 
 
@@ -52,13 +48,13 @@ def _is_sized_by_values(node: Node) -> bool:
 
 
 def is_limited(tensor: torch.Tensor) -> bool:
-    """Return whether every size and stride of a tensor has a known upper bound."""
+    """Return whether all sizes and strides of a tensor have upper bounds."""
     sizes = (*tensor.shape, *tensor.stride())
     return all(not isinstance(size, torch.SymInt) or upper_bound(size) is not None for size in sizes)
 
 
 def is_always(condition: Any) -> bool:
-    """Return whether a condition holds for all sizes that the graph accepts."""
+    """Return whether a condition holds for all sizes of the graph's inputs."""
     return statically_known_true(condition)
 
 

@@ -1,4 +1,4 @@
-"""Inductor: compiling a graph, its configuration, its hooks, and the order in which it compiles both passes."""
+"""Inductor: compiling graphs, its configuration and its hooks."""
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Callable, Sequence
@@ -23,45 +23,34 @@ try:
 except ImportError:  # before PyTorch 2.13, scheduler passes have the class of graph passes
     from torch._inductor.custom_graph_pass import CustomGraphPass as CustomSchedulerPass
 
-__all__ = [
-    "CustomKnapsackSolver",
-    "CustomPartitionerFn",
-    "CustomRuntimeEstimator",
-    "CustomSchedulerPass",
-    "compile_boxed",
-    "compile_fx",
-    "compile_until_scheduled",
-    "lays_images_out",
-    "overlap_passes",
-    "patched_inductor",
-]
+__all__ = ["CustomKnapsackSolver", "CustomPartitionerFn", "CustomRuntimeEstimator", "CustomSchedulerPass"]
 
 Strides = Sequence[tuple[int, ...] | None]
 CompilePass = Callable[..., Any]
 
 
 class EndsScheduled(Protocol):
-    """A scheduler pass that ends a compilation after scheduling, while `ends` is set."""
+    """A scheduler pass that ends a compilation while `ends` is set."""
 
     ends: bool
 
     def take_strides(self) -> Strides | None:
-        """Return, once, the output strides of a graph whose compilation was ended; None if none was."""
+        """Return, once, the output strides of the compilation that it ended, or None."""
         ...
 
 
 def patched_inductor(changes: dict[str, Any]) -> AbstractContextManager[None]:
-    """Return a context with a changed configuration of Inductor."""
+    """Change Inductor's configuration in this context."""
     return config.patch(changes)
 
 
 def overlap_passes() -> list[Any]:
-    """Return the passes that the user configured to overlap communication and computation."""
+    """Return the user's passes that overlap communication."""
     return list(config.reorder_for_compute_comm_overlap_passes) if config.reorder_for_compute_comm_overlap else []
 
 
 def lays_images_out(module: GraphModule) -> bool:
-    """Return whether Inductor chooses channels-last layouts for the convolutions of a program."""
+    """Return whether Inductor chooses channels-last convolutions for a program."""
     from torch._inductor.graph import GraphLowering  # takes seconds to load
 
     return GraphLowering.decide_layout_opt(module, is_inference=False)
@@ -70,10 +59,7 @@ def lays_images_out(module: GraphModule) -> bool:
 def compile_fx(
     module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any], end: EndsScheduled | None = None
 ) -> Callable[..., Any]:
-    """Compile a captured graph with Inductor under a changed configuration; for `end` see `ForwardLast`.
-
-    The backward pass may overwrite saved tensors. If the caller retains the graph, the pass works on copies.
-    """
+    """Compile a captured graph; its backward pass copies saved tensors if retained. For `end` see `ForwardLast`."""
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
     from torch._inductor.compile_fx import compile_fx_inner
 
@@ -88,10 +74,7 @@ def compile_fx(
 def compile_boxed(
     module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any]
 ) -> Callable[[list[Any]], Sequence[Any]]:
-    """Compile a graph without gradients into a function of one list, which it empties.
-
-    Inputs without other references are freed at their last use.
-    """
+    """Compile a graph without gradients into a function of one list, which it empties."""
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
 
     taking_a_list: Any = GmWrapper(module, list)
@@ -109,7 +92,7 @@ def _keeping_saved(run: Callable[[list[Any]], Any], overwritten: Sequence[int]) 
 
 
 def _copy_with_strides(value: torch.Tensor) -> torch.Tensor:
-    """Return a copy with the same strides, on which compiled kernels rely."""
+    """Return a copy with the same strides."""
     copy = value.clone()
     if copy.stride() == value.stride():
         return copy
@@ -118,15 +101,9 @@ def _copy_with_strides(value: torch.Tensor) -> torch.Tensor:
 
 
 def compile_until_scheduled(
-    module: GraphModule,
-    inputs: Sequence[Any],
-    changes: dict[str, Any],
-    take_strides: Callable[[], Strides | None],
+    module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any], take_strides: Callable[[], Strides | None]
 ) -> None:
-    """Compile all passes of a captured graph until a scheduler pass ends them, and discard the results.
-
-    `take_strides` returns the output strides of a graph whose compilation was ended, or None if none was.
-    """
+    """Compile a captured graph until a scheduler pass ends each pass, and discard the results."""
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
     from torch._inductor.compile_fx import compile_fx_inner
 
@@ -143,10 +120,7 @@ def _never_run(_inputs: list[Any]) -> None:
 
 
 def _is_ended(compile_pass: Callable[[], Any], take_strides: Callable[[], Strides | None]) -> bool:
-    """Compile a pass, and return whether a scheduler pass ended it.
-
-    The output strides are then recorded for the compilation of the other pass.
-    """
+    """Compile a pass, and return whether it was ended. If so, record its output strides."""
     try:
         compile_pass()
     except Exception:
@@ -165,8 +139,7 @@ def _is_ended(compile_pass: Callable[[], Any], take_strides: Callable[[], Stride
 class ForwardLast:
     """Schedules the forward pass, compiles the backward pass, then compiles the forward pass.
 
-    If the kernels of the backward pass end the compilation, no code was generated. The price is to lower the forward
-    pass twice.
+    No code was generated if the backward kernels end the compilation. The forward pass is lowered twice.
     """
 
     compile_pass: CompilePass
@@ -174,7 +147,7 @@ class ForwardLast:
     _waiting: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     def compile(self, graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
-        """Compile the next pass, with the arguments of Inductor's inner compile function."""
+        """Compile the next pass; see Inductor's `compile_fx_inner`."""
         if others.get("is_backward"):
             compiled = self.compile_pass(graph, given, **others)
             while self._waiting:

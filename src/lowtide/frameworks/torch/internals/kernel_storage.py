@@ -1,7 +1,4 @@
-"""Storage inside Inductor's kernels: values that are never stored, in-place pairs, and loops of Triton kernels.
-
-The functions repeat decisions that Inductor's scheduler makes only during code generation.
-"""
+"""Storage decisions of Inductor's kernels: unstored values, in-place pairs, and loops."""
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Iterator, Sequence
@@ -20,17 +17,13 @@ from lowtide.frameworks.torch.internals.kernels import KernelBuffer, KernelNode,
 
 
 def is_only_read_by(buffer: KernelBuffer, node: KernelNode) -> bool:
-    """Return whether only parts of one fused kernel read a buffer that it writes."""
+    """Return whether only other parts of a fused kernel read its result."""
     own = {part.get_name() for part in node.get_nodes()}
     return len(own) > 1 and bool(buffer.users) and all(user.node.get_name() in own for user in buffer.users)
 
 
 def stays_within(buffer: KernelBuffer, node: KernelNode) -> bool:
-    """Return whether a buffer is used only inside its kernel and so never stored.
-
-    A C++ kernel still stores a buffer that another of its loops reads: the result of a reduction, or a buffer in loops
-    that share only their outer levels.
-    """
+    """Return whether a buffer is never stored. C++ kernels store reductions, and buffers that several loops use."""
     if not is_only_read_by(buffer, node):
         return False
     if becomes_cpp(node) and buffer.defining_op.is_reduction():
@@ -39,17 +32,14 @@ def stays_within(buffer: KernelBuffer, node: KernelNode) -> bool:
 
 
 def _stays_within_loops(buffer: KernelBuffer, node: OuterLoopFusedSchedulerNode) -> bool:
-    """Return whether one of the loops that share outer levels uses a buffer alone, or keeps it row by row."""
+    """Return whether only one of the loops that share outer levels uses a buffer, or stores it by rows."""
     loops = [{part.get_name() for part in loop.get_nodes()} for loop in node.get_outer_nodes()]
     own = next(loop for loop in loops if buffer.defining_op.get_name() in loop)
     return all(user.node.get_name() in own for user in buffer.users) or _is_kept_by_rows(buffer, node)
 
 
 def _is_kept_by_rows(buffer: KernelBuffer, node: KernelNode) -> bool:
-    """Return whether loops that share outer levels store only one row of a buffer at a time.
-
-    This requires that every loop has one more level than they share, and that each row is contiguous.
-    """
+    """Return whether loops with shared outer levels, and one level more, store a buffer row by row."""
     if not isinstance(node, OuterLoopFusedSchedulerNode) or not is_only_read_by(buffer, node):
         return False
     levels = [
@@ -64,11 +54,7 @@ def _is_kept_by_rows(buffer: KernelBuffer, node: KernelNode) -> bool:
 
 
 def drop_ordering_users() -> None:
-    """Remove users that only run after a kernel, without reading its result; the order itself is kept.
-
-    A kernel that overwrites an operand of a product waits for the product. Inductor counts it as a reader of the
-    result, and would never overwrite that result.
-    """
+    """Remove users that only run after a kernel, since Inductor would not reuse the storage of its result."""
     for name, buffer in V.graph.scheduler.name_to_buf.items():
         buffer.users = [user for user in buffer.users if not (user.is_weak and _only_waits(user.node, name))]
 
@@ -79,10 +65,7 @@ def _only_waits(node: Any, name: str) -> bool:
 
 
 def pairs_in_place(node: KernelNode) -> Iterator[tuple[str, str]]:
-    """Yield the pairs (read buffer, written buffer) that share storage if this kernel is the last reader.
-
-    A buffer is in at most one pair.
-    """
+    """Yield disjoint pairs (read, written) that share storage if this kernel is the last reader."""
     used: set[str] = set()
     written = (buffer for part in node.get_nodes() for buffer in part.get_outputs())
     # a buffer kept row by row shares storage with no other
@@ -93,18 +76,11 @@ def pairs_in_place(node: KernelNode) -> Iterator[tuple[str, str]]:
         for buffer in part.get_outputs():
             if buffer.get_name() not in rows and _is_allocated_here(buffer):
                 reads = [read.name for read in part.read_writes.reads if read.name not in used | rows]
-                candidates = map(_buffer, reads)
-                for given in candidates:
+                for given in map(_buffer, reads):
                     if given is not None and _may_take_over(given, buffer, part, node):
                         used.add(given.get_name())
                         yield given.get_name(), buffer.get_name()
                         break
-
-
-def _accesses(name: str, node: Any) -> set[Any]:
-    """Return the distinct accesses of a kernel's parts to a buffer."""
-    accesses = (access for part in node.get_nodes() for access in part.read_writes.reads_and_writes())
-    return {access for access in accesses if access.name == name}
 
 
 def _buffer(name: str) -> Any:
@@ -137,18 +113,15 @@ def _may_take_over(given: Any, buffer: Any, part: Any, node: Any) -> bool:
 
 
 def _is_last_reader(given: Any, part: Any, node: Any) -> bool:
-    """Return whether a part of a fused kernel is the last reader of a buffer, with one access pattern for all readers.
-
-    Within the kernel, only ancestors of the part count as earlier readers.
-    """
+    """Return whether a part is the last reader, and all parts read the buffer in the same pattern."""
     others = {each.get_name() for each in node.get_nodes() if each is not part} - set(part.ancestors)
-    return len(_accesses(given.get_name(), node)) == 1 and not any(
-        user.node.get_name() in others for user in given.users
-    )
+    accesses = {access for each in node.get_nodes() for access in each.read_writes.reads_and_writes()}
+    patterns = [access for access in accesses if access.name == given.get_name()]
+    return len(patterns) == 1 and not any(user.node.get_name() in others for user in given.users)
 
 
 def loops_over_reduction(node: KernelNode) -> bool:
-    """Return whether a GPU kernel reduces in a loop, so that uses of its result need another loop."""
+    """Return whether a GPU kernel reduces in a loop."""
     backend = _simd(node)
     if backend is None or not node.is_reduction():
         return False
@@ -157,10 +130,9 @@ def loops_over_reduction(node: KernelNode) -> bool:
 
 
 def read_in_later_loops(node: KernelNode) -> set[str]:
-    """Return the buffers that a GPU kernel writes in one loop over a reduced dimension and reads in a later one.
+    """Return the buffers that a GPU kernel writes in one loop and reads in a later one.
 
-    A result of a reduction is complete only after its loop, so its uses need another loop. That loop must load the
-    values of the first from memory. A kernel that holds the reduced dimension at once has no loop.
+    A reduction is complete only after its loop, so its users need another loop, which loads earlier values from memory.
     """
     backend = _simd(node) if type(node) is FusedSchedulerNode else None
     if backend is None:
@@ -189,7 +161,7 @@ def read_in_later_loops(node: KernelNode) -> set[str]:
 
 
 def _simd(node: Any) -> SIMDScheduling | None:
-    """Return the code generator of a GPU kernel; None for other kernels."""
+    """Return the code generator of a GPU kernel, or None."""
     device = node.get_device()
     if device is None or node.is_extern():
         return None
@@ -199,10 +171,9 @@ def _simd(node: Any) -> SIMDScheduling | None:
 
 
 def _shape(parts: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the number of results of a kernel, and the number of elements reduced to each."""
+    """Return the numbers of results, and of elements reduced to each."""
     return max(parts, key=lambda part: int(part.is_reduction())).group[1]
 
 
 def _loops(schedule: Sequence[Any], numel: Any, reduced: Any) -> bool:
-    """Return whether a kernel reduces in a loop instead of holding the reduced dimension at once."""
     return not V.choices.should_use_persistent_reduction(SIMDKernelFeatures(list(schedule), numel, reduced), False)

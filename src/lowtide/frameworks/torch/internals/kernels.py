@@ -1,4 +1,4 @@
-"""Inductor's kernels: the scheduler's nodes, their buffers and sizes, and the graph being compiled."""
+"""Inductor's kernels: scheduler nodes, buffers, sizes, and the graph being compiled."""
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Collection, Iterable, Sequence
@@ -20,20 +20,20 @@ from torch.utils._ordered_set import OrderedSet
 from lowtide.frameworks.torch.internals.tensors import at_planned_sizes
 
 KernelNode = Any
-"""Inductor's `BaseSchedulerNode`: one kernel, before or after fusion."""
+"""Inductor's `BaseSchedulerNode`: a kernel."""
 
 KernelBuffer = Any
-"""Inductor's `SchedulerBuffer`: a buffer that a kernel allocates or writes to."""
+"""Inductor's `SchedulerBuffer`."""
 
 Form = tuple[list[int], list[int]]
 """Sizes and strides."""
 
 Strides = list[tuple[int, ...] | None]
-"""Strides of a graph's outputs; None for an output that is no tensor."""
+"""None for an output that is no tensor."""
 
 
 def scheduler() -> Any:
-    """Return the scheduler of the graph being compiled."""
+    """Return the current scheduler."""
     return V.graph.scheduler
 
 
@@ -44,26 +44,25 @@ def source_graph() -> GraphModule:
 
 
 def input_names() -> list[str]:
-    """Return the names of the graph's inputs, in order."""
+    """Return the names of the graph's inputs."""
     return V.graph.graph_input_names
 
 
 def output_names() -> list[str]:
-    """Return the names of the buffers that the graph returns."""
+    """Return the names of the graph's output buffers."""
     return [str(name) for name in V.graph.get_output_names() if name]
 
 
 @dataclass(frozen=True, slots=True)
 class KernelStorage:
-    """The storage that a kernel allocated."""
+    """A storage that a kernel allocated, with its size in bytes."""
 
     name: str
     size: int
-    """In bytes."""
 
 
 def output_storages() -> dict[str, KernelStorage]:
-    """Return the storage of each output that kernels compute, by its name in the source graph. Views share storage."""
+    """Return the storage of each computed output, by its name in the source graph."""
     (output,) = source_graph().graph.find_nodes(op="output")
     original, sizes = names_before_overwriting(), sizes_of_buffers()
     found: dict[str, KernelStorage] = {}
@@ -77,7 +76,7 @@ def output_storages() -> dict[str, KernelStorage]:
 
 
 def output_strides() -> Strides:
-    """Return the strides of the outputs of the graph being compiled, at traced sizes."""
+    """Return the strides of the graph's outputs, at traced sizes."""
     values: list[Any] = V.graph.graph_outputs
     return [
         V.graph.sizevars.optimization_hints(value.get_stride())
@@ -88,26 +87,23 @@ def output_strides() -> Strides:
 
 
 def input_strides() -> dict[str, tuple[int, ...]]:
-    """Return the strides of the tensor inputs, by name."""
+    """Return the strides of tensor inputs."""
     given: dict[str, Any] = V.graph.graph_inputs
     return {name: tuple(form_of(value)[1]) for name, value in given.items() if isinstance(value, IRNode)}
 
 
 def freeable_inputs(nodes: Sequence[KernelNode]) -> Iterable[str]:
-    """Return the names of the inputs that are freed at their last use."""
+    """Return the names of inputs freed at their last use."""
     return get_freeable_input_buf(list(nodes), OrderedSet(V.graph.graph_inputs.keys()))
 
 
 def names_before_overwriting() -> dict[str, str]:
-    """Return, for each buffer that overwrites another, the original name of the storage."""
+    """Return the original name of each buffer that overwrites another."""
     return scheduler().mutation_real_name
 
 
 def sizes_of_buffers() -> dict[str, tuple[int, int]]:
-    """Return the bytes allocated for each buffer, and the bytes freed with it.
-
-    Inductor counts elements. If it pads rows, as for products on a GPU, the padding is added.
-    """
+    """Return the bytes allocated for each buffer, and freed with it, including padded rows."""
     buffers = scheduler().name_to_buf
     with at_planned_sizes(V.graph.sizevars.shape_env):
         sizes = compute_size_for_scheduler_buffer(buffers)
@@ -116,12 +112,12 @@ def sizes_of_buffers() -> dict[str, tuple[int, int]]:
 
 
 def bytes_of_input(name: str) -> int:
-    """Return the full size of an input; Inductor counts only the bytes that its first reader reads."""
+    """Return the full size of an input; Inductor counts only bytes read first."""
     return _spanned_bytes(V.graph.graph_inputs[name])
 
 
 def _spanned_bytes(value: Any) -> int:
-    """Return the bytes from the first to the last element of a tensor; 0 for a value without a size."""
+    """Return the bytes from the first to the last element."""
     if value.maybe_get_size() is None:
         return 0
     shape, strides = form_of(value)
@@ -138,7 +134,7 @@ def form_of(value: Any) -> Form:
 
 
 def has_effects(node: KernelNode) -> bool:
-    """Return whether a kernel draws random numbers, is a collective, waits for one, or has other side effects."""
+    """Return whether a kernel is random, a collective, a wait, or has other side effects."""
     parts = [part.node for part in node.get_nodes()]
     draws = any(
         isinstance(part, RandomSeeds) or Tag.nondeterministic_seeded in getattr(part.op_overload, "tags", ())
@@ -149,24 +145,24 @@ def has_effects(node: KernelNode) -> bool:
 
 
 def keeps_alive(dependency: Any) -> bool:
-    """Return whether a dependency keeps a buffer alive; a fake weak one only orders kernels."""
+    """Return whether a dependency keeps a buffer alive and not only orders kernels."""
     return not (isinstance(dependency, WeakDep) and dependency.is_fake)
 
 
 def becomes_cpp(node: KernelNode) -> bool:
-    """Return whether Inductor generates C++ code for a kernel."""
+    """Return whether Inductor generates C++ for a kernel."""
     device = node.get_device()
     on_cpu = device is not None and device.type == "cpu" and config.cpu_backend == "cpp"
     return on_cpu and not node.is_extern() and not node.is_template()
 
 
 def has_code(node: KernelNode) -> bool:
-    """Return whether a kernel runs code; the node of a concatenation written in place does not."""
+    """Return whether a kernel runs code."""
     return not isinstance(node, NopKernelSchedulerNode)
 
 
 def pytorch_call(node: KernelNode) -> Node | None:
-    """Return the source call of a kernel of PyTorch's own; None for Inductor's kernels."""
+    """Return the source call of a PyTorch kernel, or None for Inductor's own."""
     if not node.is_extern():
         return None
     origins = [each for each in node.node.get_origins() if each.target == node.node.op_overload]
@@ -174,16 +170,13 @@ def pytorch_call(node: KernelNode) -> Node | None:
 
 
 def operand_layouts(node: KernelNode) -> list[tuple[Form, torch.dtype, torch.device]]:
-    """Return form, dtype and device of each tensor that Inductor passes to a kernel of PyTorch's own."""
+    """Return form, dtype and device of a PyTorch kernel's operands."""
     tensors = [part for part in node.node.inputs if part.maybe_get_size() is not None]
     return [(form_of(part), part.get_dtype(), part.get_device()) for part in tensors]
 
 
 def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
-    """Return the buffers allocated together with a buffer: the elements of a tuple, or the buffer itself.
-
-    Inductor counts the users of a view as users of its base, so the tuple of each element is checked.
-    """
+    """Return the buffers allocated with a buffer: the elements of a tuple, or itself."""
     if not isinstance(buffer.node.layout, MultiOutputLayout):
         return [buffer]
     original = names_before_overwriting()
@@ -192,12 +185,11 @@ def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
 
 
 def used_results(node: KernelNode) -> set[int]:
-    """Return the indices of the results that are used of a kernel that returns a tuple."""
+    """Return the used indices of a kernel's tuple."""
     return {element.node.indices[0][1] for buffer in node.get_outputs() for element in _elements(buffer)}
 
 
 def _elements(buffer: KernelBuffer) -> list[KernelBuffer]:
-    """Return the buffers extracted from a tuple."""
     users = [user.node for user in buffer.users if not isinstance(user.node, OutputNode)]
     return [
         out
@@ -208,28 +200,25 @@ def _elements(buffer: KernelBuffer) -> list[KernelBuffer]:
 
 
 def enclosing_buffer(buffer: KernelBuffer) -> str | None:
-    """Return the name of the buffer into which a result is written as a part, or None.
-
-    The parts of a concatenation are written in place, and the first one allocates all of it.
-    """
+    """Return the name of the concatenation that contains a buffer, or None."""
     layout = buffer.node.get_output_spec()
     return layout.view.get_name() if isinstance(layout, NonOwningLayout) else None
 
 
 def unpacked_tuple(node: KernelNode) -> str | None:
-    """Return the name of the tuple from which a kernel only extracts a result; None for any other kernel."""
+    """Return the name of the tuple from which a kernel extracts an element, or None."""
     return node.node.inputs[0].get_name() if isinstance(node.node, MultiOutput) else None
 
 
 def end_cpu_functions_after(kernels: Collection[KernelNode]) -> None:
-    """Make Inductor's scheduler end the current C++ function after certain kernels."""
+    """End the current C++ function after certain kernels."""
     owner = scheduler()
     backend = owner.get_backend(torch.device("cpu"))
     backend.ready_to_flush = lambda: owner.current_node in kernels
 
 
 def choices() -> Any:
-    """Return the handler of Inductor's choices, such as which kernels to fuse."""
+    """Return the handler of Inductor's choices."""
     return V.choices
 
 

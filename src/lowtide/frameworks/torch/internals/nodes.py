@@ -1,4 +1,4 @@
-"""The values of FX nodes, and the computation of their fake tensors."""
+"""Values of FX nodes, and their fake computation."""
 # pyright: reportAttributeAccessIssue=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Callable
@@ -16,38 +16,34 @@ from lowtide.frameworks.torch.internals.tensors import storage_key
 
 
 def map_nodes(arguments: Any, function: Callable[[Node], Any]) -> Any:
-    """Return nested arguments with every node replaced by `function(node)`."""
+    """Replace every node in nested arguments by `function(node)`."""
     return torch.fx.node.map_arg(arguments, function)
 
 
 def value_of(node: Node) -> Any:
-    """Return the fake or real value of a node, or None if it has none."""
+    """Return the fake or real value of a node, or None."""
     return node.meta.get("val")
 
 
 def storages_of(*nodes: Node) -> set[int]:
-    """Return the storage keys of all strided tensors in the values of nodes."""
+    """Return the storage keys of the strided tensors of nodes."""
     leaves = pytree.tree_leaves([value_of(node) for node in nodes])
     return {storage_key(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided}
 
 
 def outputs_of(module: GraphModule) -> list[Any]:
-    """Return the flat outputs of a graph: nodes or constants."""
+    """Return the flat outputs of a graph."""
     (output,) = module.graph.find_nodes(op="output")
     return flat_leaves(output.args[0])
 
 
 def flat_leaves(values: Any) -> list[Any]:
-    """Return the leaves of nested values, counting None as a leaf."""
+    """Return the leaves of nested values, including None."""
     return pytree.tree_leaves(values, is_leaf=lambda leaf: leaf is None)
 
 
 def compute_fake(node: Node, given: Callable[[Node], Any] = value_of, like: torch.Tensor | None = None) -> Any:
-    """Run a call on the fake tensors of its arguments, and return its result. Adds no guards on sizes.
-
-    `given` returns the value of an argument. Without a fake argument, the mode is that of the current compilation,
-    else that of `like`.
-    """
+    """Run a call on fake values, without adding guards, in the mode of an argument, of the compilation, or of `like`."""
     args, kwargs = map_nodes((node.args, dict(node.kwargs)), given)
     fake = first_fake([args, kwargs])
     mode = fake_mode_of([] if like is None else [like]) if fake is None else fake.fake_mode
@@ -58,12 +54,12 @@ def compute_fake(node: Node, given: Callable[[Node], Any] = value_of, like: torc
 
 
 def first_fake(values: Any) -> Any:
-    """Return the first fake tensor in nested values, or None."""
+    """Return the first fake tensor in nested values."""
     return next((leaf for leaf in pytree.tree_leaves(values) if is_fake(leaf)), None)
 
 
 def make_values_fake(graph: Graph) -> None:
-    """Replace the tensors of all nodes by fake tensors, which share storages as before."""
+    """Replace the nodes' tensors by fake ones with the same shared storages."""
     values = [value_of(node) for node in graph.nodes]
     fake = first_fake(values)
     mode = new_fake_mode() if fake is None else fake.fake_mode
@@ -73,15 +69,15 @@ def make_values_fake(graph: Graph) -> None:
 
 
 def is_symbol(node: Node) -> bool:
-    """Return whether the value of a node is a symbolic scalar."""
+    """Return whether a node's value is a symbolic scalar."""
     return isinstance(value_of(node), SYMBOLIC)
 
 
 def symbol_bindings(graph: Graph) -> dict[Any, Node]:
-    """Return the node that provides each symbol of the shapes in a graph."""
+    """Return the node that provides each symbol."""
     return find_symbol_binding_fx_nodes(graph)
 
 
 def symbols_in(node: Node) -> list[Any]:
-    """Return the symbols in a node's shape, sorted by name."""
+    """Return the sorted symbols in a node's shape."""
     return sorted(free_symbols(value_of(node)), key=str)

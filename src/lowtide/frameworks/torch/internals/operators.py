@@ -1,4 +1,4 @@
-"""Operators: overloads, schemas, tags, and lowtide's own operators with their lowering in Inductor."""
+"""Operators: schemas, tags, and lowtide's own operators with their lowering in Inductor."""
 # pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
 
@@ -13,31 +13,31 @@ from lowtide.frameworks.torch.internals import pytree
 
 _libraries: list[Any] = []  # an operator lives as long as the library that defined it
 _CHANNELS_LAST = [1, 3, 2, 0]
-"""The dimensions of channels-last images, innermost first."""
+"""Dimensions, innermost first."""
 
 
 def overload_of(target: Any) -> Any:
-    """Return a node's target if it is an operator with a schema, else None."""
+    """Return a target if it is an operator with a schema."""
     return target if isinstance(target, OpOverload) else None
 
 
 def higher_order_of(target: Any) -> Any:
-    """Return a node's target if it is a higher-order operator, else None."""
+    """Return a target if it is a higher-order operator."""
     return target if isinstance(target, HigherOrderOperator) else None
 
 
 def op_name(target: Any) -> str:
-    """Return an operator's name without namespace and overload, or "" for a target without a schema."""
+    """Return an operator's name without namespace and overload, or ""."""
     return target._opname if isinstance(target, OpOverload) else ""
 
 
 def qualified_name(overload: Any) -> str:
-    """Return an operator's name with its namespace, such as `aten::add`."""
+    """Return an operator's name such as `aten::add`."""
     return overload._schema.name
 
 
 def overload_name(overload: Any) -> str:
-    """Return the name of an overload, such as "Tensor" in `add.Tensor`."""
+    """Return an overload's name, such as "Tensor"."""
     return overload._overloadname
 
 
@@ -47,40 +47,36 @@ def schema_arguments(overload: Any) -> list[Any]:
 
 
 def argument_types(overload: Any) -> list[tuple[str, str, bool]]:
-    """Return name, type, and whether it is keyword-only, for every argument in an operator's schema.
-
-    Mutability is left out, so that an in-place operator has the same types as its functional form.
-    """
+    """Return name, type and keyword-only flag of each argument, ignoring mutability."""
     return [(a.name, str(a.type), a.kwarg_only) for a in overload._schema.arguments]
 
 
 def is_view(target: Any) -> bool:
-    """Return whether an operator's schema declares its results as views of its arguments."""
+    """Return whether an operator returns views of its arguments."""
     return isinstance(target, OpOverload) and target.is_view
 
 
 def is_element_wise(target: Any) -> bool:
-    """Return whether Inductor computes an operator inside the kernels that use its results."""
+    """Return whether Inductor fuses an operator into its users."""
     return isinstance(target, OpOverload) and (torch.Tag.pointwise in target.tags or target.namespace == "prims")
 
 
 def is_random_op(overload: Any) -> bool:
-    """Return whether an operator draws random numbers."""
+    """Return whether an operator is random."""
     return torch.Tag.nondeterministic_seeded in overload.tags
 
 
 def returns_anything(overload: Any) -> bool:
-    """Return whether an operator has results."""
     return n_results(overload) > 0
 
 
 def n_results(overload: Any) -> int:
-    """Return the number of results in an operator's schema."""
+    """Return the number of an operator's results."""
     return len(overload._schema.returns)
 
 
 def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
-    """Return the given arguments that an operator mutates, with lists of tensors flattened."""
+    """Return the flattened arguments that an operator mutates."""
     given = dict(zip((a.name for a in overload._schema.arguments), args, strict=False)) | dict(kwargs)
     written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     return [leaf for name in written for leaf in pytree.tree_leaves(given.get(name))]
@@ -93,10 +89,7 @@ def define_operator(
     *,
     tags: Sequence[torch.Tag] = (),
 ) -> Any:
-    """Define an operator in the namespace `lowtide` and return its overload.
-
-    `fake` computes results on fake tensors and defaults to `function`. Without `function` the operator cannot run.
-    """
+    """Define an operator in the namespace `lowtide`. On fake tensors it runs `fake`, by default `function`."""
     library = torch.library.Library("lowtide", "FRAGMENT")
     _libraries.append(library)
     library.define(schema, tags=tuple(tags))
@@ -108,16 +101,15 @@ def define_operator(
 
 
 def register_fake(operator: Any, fake: Callable[..., Any]) -> None:
-    """Register the function that computes a custom operator on fake tensors."""
+    """Register the function for fake tensors."""
     operator.register_fake(fake)
 
 
 @cache
 def store_in_inductor(operator: Any) -> None:
-    """Make Inductor store an operator's argument in its own buffer, and return that buffer.
+    """Make Inductor store an operator's argument in its own buffer, channels-last if its operands are.
 
-    The buffer of channels-last images gets their layout. By default, Inductor assumes a contiguous buffer until
-    lowering ends, and would transpose values computed from it and from channels-last images twice.
+    Otherwise Inductor would assume a contiguous buffer and transpose channels-last results twice.
     """
     from torch._inductor.lowering import register_lowering  # takes seconds to load
 
@@ -126,7 +118,7 @@ def store_in_inductor(operator: Any) -> None:
 
 @cache
 def copy_in_inductor(operator: Any) -> None:
-    """Make Inductor copy an operator's argument inside the kernels that use the result."""
+    """Make Inductor copy an operator's argument inside the kernels that use it."""
     from torch._inductor.lowering import clone, register_lowering  # takes seconds to load
 
     register_lowering(operator)(clone)
@@ -142,7 +134,7 @@ def _store(value: Any) -> Any:
 
 
 def _adopt_operand_layout(buffer: Any, seen: set[str]) -> None:
-    """Fix the layout of a buffer to channels-last if its operands have it; `seen` holds the visited buffers."""
+    """Make a buffer channels-last if its operands are; skip `seen` buffers."""
     from torch._inductor.ir import ComputedBuffer
     from torch._inductor.virtualized import V
 

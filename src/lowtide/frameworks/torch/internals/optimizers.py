@@ -1,4 +1,4 @@
-"""Optimizers and `GradScaler`: hooks, the mark of a finished step, and the scaler's state."""
+"""Optimizers and `GradScaler`: hooks, step marks and state."""
 # pyright: reportUnknownMemberType=false
 
 from collections import defaultdict
@@ -11,29 +11,29 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 SYMBOLIC_CHOICES: dict[str, Any] = {"max": torch.sym_max, "min": torch.sym_min}
-"""The functions that replace `max` and `min` for symbolic scalars."""
+"""Replacements for symbolic scalars."""
 
 
 def has_step_hooks(optimizer: Optimizer) -> bool:
-    """Return whether an optimizer has hooks that run before or after its step."""
+    """Return whether an optimizer has step hooks."""
     hooks: Any = optimizer
     return bool(hooks._optimizer_step_pre_hooks or hooks._optimizer_step_post_hooks)
 
 
 def has_gradient_hooks(parameter: torch.Tensor) -> bool:
-    """Return whether a parameter has hooks on its gradient."""
+    """Return whether a parameter has gradient hooks."""
     hooked: Any = parameter
     return bool(hooked._backward_hooks or hooked._post_accumulate_grad_hooks)
 
 
 def note_step(optimizer: Optimizer) -> None:
-    """Mark that an optimizer made a step, as learning rate schedulers expect."""
+    """Mark a step for learning rate schedulers."""
     marked: Any = optimizer
     marked._opt_called = True
 
 
 def live_scale(scaler: GradScaler, device: torch.device) -> torch.Tensor:
-    """Return the scaler's scale tensor, and create it on `device` if it does not exist."""
+    """Return the scale tensor, created if necessary."""
     state: Any = scaler
     if state._scale is None:
         state._lazy_init_scale_growth_tracker(device)
@@ -42,14 +42,14 @@ def live_scale(scaler: GradScaler, device: torch.device) -> torch.Tensor:
 
 
 def growth_of(scaler: GradScaler) -> torch.Tensor:
-    """Return the tensor that counts steps without infinities; the scale must exist."""
+    """Return the tensor that counts steps without infinities."""
     state: Any = scaler
     return state._growth_tracker
 
 
 @contextmanager
 def scaling_by(scaler: GradScaler, scale: torch.Tensor) -> Generator[None]:
-    """Give a scaler another scale within this context, and restore its state at the end."""
+    """Give a scaler another scale in this context, then restore its state."""
     state: Any = scaler
     before = (state._scale, state._growth_tracker, state._per_optimizer_states)
     optimizer_states: defaultdict[Any, Any] = defaultdict(before[2].default_factory)
@@ -61,10 +61,7 @@ def scaling_by(scaler: GradScaler, scale: torch.Tensor) -> Generator[None]:
 
 
 def unscale_by_plain_ops(scaler: GradScaler, optimizer: Optimizer) -> torch.Tensor:
-    """Unscale an optimizer's gradients, once per step, and return the flag of infinite ones.
-
-    PyTorch's own kernel mutates its arguments, which prevents fusion. This function uses plain ops instead.
-    """
+    """Unscale gradients once per step, by ops that can be fused, and return the flag of infinities."""
     state: Any = scaler
     known = state._per_optimizer_states[id(optimizer)]
     if not known["found_inf_per_device"]:
@@ -78,14 +75,14 @@ def unscale_by_plain_ops(scaler: GradScaler, optimizer: Optimizer) -> torch.Tens
 
 
 def found_infinities(scaler: GradScaler, optimizer: Optimizer) -> torch.Tensor:
-    """Return the scaler's flag of infinite gradients of an optimizer."""
+    """Return the flag of an optimizer's infinite gradients."""
     state: Any = scaler
     (flag,) = state._found_inf_per_device(optimizer).values()
     return flag
 
 
 def update_scale(scaler: GradScaler, optimizer: Optimizer, flag: torch.Tensor) -> None:
-    """Update the scale from a flag of infinite gradients that a graph computed."""
+    """Update the scale from a computed flag of infinities."""
     state: Any = scaler
     state._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = {flag.device: flag}
     scaler.update()

@@ -1,7 +1,7 @@
-"""Sources of ops: the user's lines and modules that run when tracing creates a node.
+"""Sources of ops: the user's lines and modules that run while tracing.
 
-PyTorch can copy entries of its "current meta" to every new node. This module replaces it by an object that reads the
-Python stack and the running modules on access. Autograd's sequence numbers link each backward op to its forward op.
+PyTorch copies its "current meta" to new nodes. Here that is an object that reads the Python stack and the running
+modules. Autograd's sequence numbers link each backward op to its forward op.
 """
 # pyright: reportPrivateImportUsage=false, reportPrivateUsage=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnnecessaryComparison=false
@@ -26,12 +26,12 @@ _PYTORCH = str(Path(torch.__file__).parent)
 _LOWTIDE = str(Path(lowtide.__file__).parent)
 _DISPATCH = ("__torch_dispatch__", "__torch_function__")
 _FROM = "custom"
-"""A field of the current meta that PyTorch copies to nodes unchanged."""
+"""A field that PyTorch copies unchanged."""
 
 
 @contextmanager
 def recording_sources() -> Generator[None]:
-    """Record a stack trace and the running modules with every node traced in this context."""
+    """Record stack trace and modules with every node traced in this context."""
     running = _Running()
     hooks = [
         register_module_forward_pre_hook(running.enter),
@@ -51,7 +51,7 @@ def recording_sources() -> Generator[None]:
 
 
 def share_sources(graph: Graph) -> None:
-    """Copy the source of each forward op to the backward ops that differentiate it. O(nodes)."""
+    """Copy the source of forward ops to their backward ops. O(nodes)."""
     forward: dict[int, dict[str, Any]] = {}
     for node in graph.nodes:
         number, in_backward = (node.meta.pop(_FROM, None) or {}).get("autograd", (None, False))
@@ -62,14 +62,13 @@ def share_sources(graph: Graph) -> None:
             continue
         found = forward.get(number, {})
         node.meta["partitioner_tag"] = "is_backward"
-        if "stack_trace" in found:
-            node.meta["stack_trace"] = found["stack_trace"]
-        if "nn_module_stack" in found:
-            node.meta["fwd_nn_module_stack"] = found["nn_module_stack"]
+        for name, source in (("stack_trace", "stack_trace"), ("fwd_nn_module_stack", "nn_module_stack")):
+            if source in found:
+                node.meta[name] = found[source]
 
 
 class _Running:
-    """The running modules, outermost first, by their names in the outermost."""
+    """The running modules, outermost first."""
 
     def __init__(self) -> None:
         self.stack: list[tuple[str, type]] = []
@@ -111,7 +110,7 @@ class _Here(dict[str, Any]):
 
 
 def _stack_trace(frame: FrameType | None) -> str | None:
-    """Return the user's frames up to lowtide's call, outermost first, in the format of a traceback."""
+    """Return the user's frames up to lowtide's call as a traceback."""
     lines: list[str] = []
     while frame is not None:
         code = frame.f_code

@@ -1,4 +1,4 @@
-"""The runtime state of programs: random state, autocast, modes, boxed calls, module tensors, device properties."""
+"""Runtime state: random numbers, autocast, modes, boxed calls, module tensors, devices."""
 # pyright: reportFunctionMemberAccess=false, reportPrivateImportUsage=false, reportPrivateUsage=false
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
@@ -16,25 +16,25 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 
 class DispatchMode(TorchDispatchMode):
-    """A mode in which `__torch_dispatch__` receives every call of an operator."""
+    """A mode that receives every call of an operator."""
 
     def __init__(self) -> None:
         super().__init__()
 
 
 def random_state() -> torch.Tensor:
-    """Return the state of the default CPU generator."""
+    """Return the default CPU generator's state."""
     return torch.random.default_generator.get_state()
 
 
 def set_random_state(state: torch.Tensor) -> None:
-    """Set the state of the default CPU generator."""
+    """Set the default CPU generator's state."""
     torch.random.default_generator.set_state(state)
 
 
 @contextmanager
 def random_state_functions(get: Any, set_: Any) -> Generator[None]:
-    """Replace `torch.get_rng_state` and `torch.set_rng_state` in this context."""
+    """Replace torch's functions for the random state in this context."""
     before = torch.get_rng_state, torch.set_rng_state
     torch.get_rng_state, torch.set_rng_state = get, set_
     try:
@@ -44,17 +44,17 @@ def random_state_functions(get: Any, set_: Any) -> Generator[None]:
 
 
 def kept_random_state(devices: Iterable[torch.device] = ()) -> AbstractContextManager[None]:
-    """Restore the states of the default CPU generator and of CUDA devices at the end of this context."""
+    """Restore the random states of the CPU and of CUDA devices afterwards."""
     return torch.random.fork_rng(devices=[device for device in devices if device.type == "cuda"])
 
 
 def without_autocast() -> AbstractContextManager[None]:
-    """Disable autocast; a captured graph already contains its casts."""
+    """Disable autocast; captured graphs contain their casts."""
     return torch._C._DisableAutocast()
 
 
 def without_modes() -> AbstractContextManager[Any]:
-    """Disable all dispatch modes, including tracing."""
+    """Disable all dispatch modes."""
     return _disable_current_modes()
 
 
@@ -64,15 +64,12 @@ def differentiate(loss: torch.Tensor) -> None:
 
 
 def box_inputs(graph: Graph) -> None:
-    """Make the code of a graph receive its inputs as one list, which it empties.
-
-    The caller then holds no reference, so that inputs are freed at their last use.
-    """
+    """Make a graph's code receive its inputs as one list, which it empties to free them early."""
     graph.set_codegen(_BoxedCodeGen())
 
 
 def marked_boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Return a function of one list, marked as boxed for PyTorch's runtime."""
+    """Return a function marked as boxed for PyTorch's runtime."""
 
     def call(inputs: list[Any]) -> Any:
         return run(inputs)
@@ -82,27 +79,27 @@ def marked_boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
 
 
 def reparametrized(module: nn.Module, tensors: dict[str, torch.Tensor]) -> AbstractContextManager[None]:
-    """Replace a module's tensors, by name and including tied ones, in this context."""
+    """Replace a module's tensors, including tied ones, in this context."""
     return _reparametrize_module(module, tensors, tie_weights=True)
 
 
 def name_in(outer: nn.Module, module: nn.Module) -> str | None:
-    """Return the qualified name of a module in another one, or None if it is not part of it."""
+    """Return the qualified name of a module in another one, or None."""
     return next((name for name, inner in outer.named_modules() if inner is module), None)
 
 
 def memory_clock(device: str) -> tuple[int, int]:
-    """Return a CUDA device's memory clock rate in kHz and its bus width in bits."""
+    """Return a CUDA device's memory clock in kHz and bus width in bits."""
     properties = torch.cuda.get_device_properties(device)
     return properties.memory_clock_rate, properties.memory_bus_width
 
 
 @cache
 def multiplies_tiles() -> bool:
-    """Return whether the processor has AMX tiles, for which PyTorch packs the operands of products."""
+    """Return whether the processor multiplies AMX tiles."""
     return torch.cpu._is_amx_tile_supported()
 
 
 def compute_capability(device: torch.device) -> int | None:
-    """Return the major compute capability of a CUDA device, or None without a GPU."""
+    """Return a CUDA device's major compute capability, or None without a GPU."""
     return torch.cuda.get_device_capability(device)[0] if torch.cuda.is_available() else None

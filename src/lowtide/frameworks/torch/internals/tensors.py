@@ -1,7 +1,4 @@
-"""Storages and memory layouts of tensors, real and fake, and the values at which symbolic sizes are planned.
-
-A symbolic size is planned at the value it was traced with, unless `plan_at_most` sets a maximum.
-"""
+"""Storages and layouts of tensors, and the values at which symbolic sizes are planned."""
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Generator
@@ -16,27 +13,27 @@ from numpy.typing import NDArray
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, optimization_hint
 
 _UNLIMITED = 2**62
-"""Upper bounds from here on mean that PyTorch knows no limit."""
+"""Larger upper bounds mean no limit."""
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """Return a key that identifies a tensor's storage among all live ones."""
+    """Return a key that identifies a live storage."""
     storage: Any = tensor.untyped_storage()
     return storage._cdata
 
 
 def storage_bytes(tensor: torch.Tensor) -> int:
-    """Return the size of a tensor's storage; a symbolic size at its planned value."""
+    """Return the planned bytes of a tensor's storage."""
     return hint(tensor.untyped_storage().nbytes())
 
 
 def storage_over(memory: NDArray[np.uint8]) -> torch.UntypedStorage:
-    """Return a storage over the memory of an array, which it keeps alive."""
+    """Return a storage that shares an array's memory."""
     return torch.from_numpy(memory).untyped_storage()
 
 
 def memory_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a 1-D view of a tensor's memory from its first to its last element, including gaps."""
+    """Return a 1-D view of a tensor's memory, including gaps."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.as_strided((last + 1 if tensor.numel() else 0,), (1,))
 
@@ -47,24 +44,24 @@ def bytes_of(tensor: torch.Tensor) -> int:
 
 
 def contiguous_copy(tensor: torch.Tensor) -> int:
-    """Return the bytes of the copy that makes a tensor contiguous; 0 for a contiguous tensor."""
+    """Return the bytes of a contiguous copy; 0 for a contiguous tensor."""
     return 0 if tensor.is_contiguous() else bytes_of(tensor)
 
 
 def is_channels_last(tensor: torch.Tensor) -> bool:
-    """Return whether a batch of images is in channels-last format and not also contiguous."""
+    """Return whether images are channels-last and not contiguous."""
     if tensor.dim() not in (4, 5) or tensor.is_contiguous():
         return False
     return tensor.is_contiguous(memory_format=torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor's elements are in memory without overlaps and gaps."""
+    """Return whether a tensor has neither overlaps nor gaps."""
     return bool(torch.ops.aten.is_non_overlapping_and_dense.default(tensor))
 
 
 class _PlannedSizes:
-    """The symbols of one program that are planned at their maximum, and the sizes computed from them."""
+    """A program's symbols with planned values, and sizes computed from them."""
 
     def __init__(self) -> None:
         self.values: dict[sympy.Symbol, sympy.Integer] = {}
@@ -75,7 +72,7 @@ _planned: WeakKeyDictionary[ShapeEnv, _PlannedSizes] = WeakKeyDictionary()
 
 
 def plan_at_most(size: torch.SymInt, most: int) -> None:
-    """Plan a symbolic size, and all sizes that depend on it, at `most` or at the program's own smaller limit."""
+    """Plan a symbolic size at `most`, or at the program's own smaller limit."""
     symbol, shape_env = size.node.expr, size.node.shape_env
     if isinstance(symbol, sympy.Symbol):
         limit = shape_env.var_to_range[symbol].upper
@@ -85,19 +82,13 @@ def plan_at_most(size: torch.SymInt, most: int) -> None:
 
 
 def upper_bound(size: Any) -> int | None:
-    """Return the upper bound of a data-dependent size, or None if it has none.
-
-    PyTorch knows bounds of selected rows, and those declared by `torch._check`.
-    """
+    """Return the upper bound of a data-dependent size, or None."""
     upper = size.node.shape_env.bound_sympy(size.node.expr).upper
     return int(upper) if isinstance(upper, sympy.Integer) and upper < _UNLIMITED else None
 
 
 def hint(size: Any) -> int:
-    """Return the planned value of a symbolic integer; an integer unchanged.
-
-    A data-dependent size is planned at its upper bound, if known.
-    """
+    """Return the planned value of a size: the upper bound if it is data-dependent."""
     if isinstance(size, torch.SymInt) and free_unbacked_symbols(size):
         bound = upper_bound(size)
         return optimization_hint(size) if bound is None else bound
@@ -112,13 +103,13 @@ def hint(size: Any) -> int:
 
 
 def traced_with(size: torch.SymInt) -> int:
-    """Return the value that a symbolic integer was traced with."""
+    """Return the traced value of a size."""
     return optimization_hint(size)
 
 
 @contextmanager
 def at_planned_sizes(shape_env: ShapeEnv) -> Generator[None]:
-    """Make PyTorch use the planned values of sizes instead of the traced ones in this context."""
+    """Make PyTorch use planned instead of traced sizes."""
     planned = _planned.get(shape_env)
     values: dict[Any, Any] = shape_env.backed_var_to_val
     traced = {} if planned is None else {symbol: values[symbol] for symbol in planned.values}
@@ -130,10 +121,7 @@ def at_planned_sizes(shape_env: ShapeEnv) -> Generator[None]:
 
 
 def plain_number(value: Any) -> Any:
-    """Return the planned value of a symbolic number; any other value unchanged.
-
-    A number that only a run can determine becomes 1, or 0.5 for a float.
-    """
+    """Return the planned value of a symbolic number; 1 or 0.5 if only a run determines it."""
     if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return value
     if value.node.has_hint():

@@ -1,9 +1,10 @@
-"""A captured PyTorch program: one aten graph, and the binding of live tensors to its inputs and outputs."""
+"""Captured PyTorch programs: an aten graph, and the binding of live tensors to it."""
 
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.operators import op_name
 
 _ONLY_IN_ATTENTION = "_safe_softmax"
-"""An op that PyTorch uses only in attention by plain products."""
+"""An op used only in attention by plain products."""
 
 
 class CaptureMismatchError(UsageError):
@@ -24,36 +25,30 @@ class CaptureMismatchError(UsageError):
 
 
 class Binding(ABC):
-    """The mapping from the user's live objects to graph inputs, and from flat outputs to the user's result."""
+    """The binding of a user's objects to graph inputs and outputs."""
 
     @abstractmethod
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Return the live tensor or scalar of every placeholder, in order.
-
-        Raises CaptureMismatchError, before anything runs, if the call does not match the capture.
-        """
+        """Return the tensor or scalar of every placeholder; raises CaptureMismatchError before anything runs."""
 
     @abstractmethod
     def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
-        """Build the user's result from flat outputs, and store gradients as the original program does.
-
-        `sources` are the tensors that `bind` returned.
-        """
+        """Build the user's result, and store gradients, from flat outputs and the tensors that `bind` returned."""
 
     @abstractmethod
     def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run the user's own program, with the same work as the captured graph."""
+        """Run the user's own program."""
 
     @abstractmethod
     def persistent(self) -> list[torch.Tensor]:
-        """Return the live tensors that outlast a call: parameters, module buffers, optimizer state."""
+        """Return live parameters, module buffers and optimizer state."""
 
     def gradients(self) -> list[torch.Tensor | None]:
-        """Return the gradients that a call leaves in `.grad`, as part of its result."""
+        """Return the gradients that a call leaves in `.grad`."""
         return []
 
     def materialize(self) -> None:  # noqa: B027 (most programs have no lazy state)
-        """Create the state that the original program creates during its first call."""
+        """Create the state that a first call creates."""
 
     def dematerialize(self) -> None:  # noqa: B027
         """Undo `materialize`."""
@@ -61,7 +56,7 @@ class Binding(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Captured:
-    """A PyTorch program as one aten graph, captured without allocating or computing anything."""
+    """A program as one aten graph, captured without computing anything."""
 
     name: str
     graph_module: GraphModule
@@ -69,36 +64,30 @@ class Captured:
     """Name and lifetime class (`PERSISTENT`, `INPUT`, or `DONATED`) of every placeholder."""
     binding: Binding
     with_backward: bool
-    """Whether the graph contains a backward pass, for which some kernels compute more."""
+    """Whether the graph has a backward pass, for which some kernels compute more."""
     example_args: tuple[Any, ...]
     example_kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unmodeled: tuple[str, ...] = ()
-    """Parts of the program left out by capture, one sentence each."""
+    """Parts that capture left out, one sentence each."""
 
     def persistent(self) -> list[torch.Tensor]:
-        """Return the live tensors that outlast a call, including constants of the graph."""
+        """Return the live tensors that outlast a call, including graph constants."""
         names = dict.fromkeys(str(node.target) for node in self.graph_module.graph.find_nodes(op="get_attr"))
         constants = [attribute(self.graph_module, name) for name in names]
         return [*self.binding.persistent(), *(value for value in constants if isinstance(value, torch.Tensor))]
 
     def run_original(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the user's own program, with the same work as the captured graph."""
+        """Run the user's own program."""
         return self.binding.run_original(args, kwargs)
 
 
 def attribute(module: GraphModule, path: str) -> Any:
-    """Return the object to which a `get_attr` node refers."""
-    value: Any = module
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
+    """Return the object that a `get_attr` node names."""
+    return attrgetter(path)(module)
 
 
 def warn_of_math_attention(module: GraphModule) -> None:
-    """Warn if attention on the device "meta" became products with scores of length x length.
-
-    The device "meta" has no fused kernels, while a real device would run one. Such a plan describes another program.
-    """
+    """Warn of attention that became plain products because the device "meta" has no fused kernels."""
     found = [
         node
         for node in module.graph.nodes

@@ -1,4 +1,4 @@
-"""In-place forms of pure ops: ops that may write their output into the storage of a dying input."""
+"""In-place forms of pure ops, which write into a dying input."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,23 +16,16 @@ from lowtide.frameworks.torch.internals.tensors import is_dense, storage_bytes
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp
 
 aten = torch.ops.aten
-_BY_ROWS = frozenset(
-    {
-        aten._softmax.default,
-        aten._log_softmax.default,
-        aten._softmax_backward_data.default,
-        aten._log_softmax_backward_data.default,
-    }
-)
+_SOFTMAX = (aten._softmax, aten._log_softmax, aten._softmax_backward_data, aten._log_softmax_backward_data)
+_BY_ROWS = frozenset(packet.default for packet in _SOFTMAX)
 
 
 def in_place_forms(op: LoweredOp, lowered: Lowered) -> tuple[InPlaceForm, ...]:
     """Return the in-place forms of an op, which are bit-equal to its plain form. Cached in `lowered`.
 
-    Element-wise ops qualify. On the CPU, so do softmax and its gradient, whose kernels read a row completely before
-    they write it. The output must have dtype, shape and strides of the input, and both must fill their storages. All
-    arguments in that storage must have the same form, so that each element is read before it is overwritten. These
-    conditions must hold for all symbolic sizes. Every form runs the same kernel as the plain op.
+    Element-wise ops qualify, and on the CPU softmax and its gradient, which read each row before they write it. Output
+    and input must have one dtype, shape and strides, for all symbolic sizes, and fill their storages. All arguments in
+    that storage must have this form, too, so that each element is read before it is overwritten.
     """
     if op not in lowered.in_place_forms:
         lowered.in_place_forms[op] = tuple(_find_forms(op, lowered))
@@ -44,7 +37,10 @@ def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
     if len(op.writes) != 1 or op.mutates or target is None:
         return
     value = value_of(op.node)
-    if not isinstance(value, torch.Tensor) or not _reads_before_it_writes(target, value) or not _fills_storage(value):
+    if not isinstance(value, torch.Tensor):
+        return
+    is_by_rows = target in _BY_ROWS and value.device.type == "cpu"
+    if not (torch.Tag.pointwise in target.tags or is_by_rows) or not _fills_storage(value):
         return
     variants = _variants_of(target)
     for position, operand in enumerate(op.node.args):
@@ -65,14 +61,9 @@ def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
             yield InPlaceForm(buffer, op.writes[0], variants.in_place, operand, None)
 
 
-def _reads_before_it_writes(target: Any, value: torch.Tensor) -> bool:
-    """Return whether the kernel of an op may write into one of its operands."""
-    return torch.Tag.pointwise in target.tags or (target in _BY_ROWS and value.device.type == "cpu")
-
-
 @dataclass(frozen=True, slots=True)
 class _Variants:
-    """The overload of an operator that writes into a given tensor: an out variant, or an in-place one."""
+    """The out variant or in-place variant of an operator."""
 
     out: Any = None
     out_argument: str | None = None

@@ -1,4 +1,4 @@
-"""Lowering of FX nodes to ops and buffers: one buffer per storage, and no ops for views."""
+"""Lowering of FX nodes to ops and buffers, one per storage."""
 
 import operator
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.hints import depends_on_values, is_limited
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import is_view, op_name, overload_of, returns_anything
+from lowtide.frameworks.torch.internals.symbolic_scalars import SYMBOLIC
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.effects import (
@@ -28,10 +29,10 @@ from lowtide.frameworks.torch.reading.effects import (
 from lowtide.frameworks.torch.reading.scratch_reductions import kept_bytes
 
 LASTS = "lowtide_lasts"
-"""Marks a node whose result is kept to the end, so that its readers can be recomputed at any time."""
+"""Marks a node with a result that is kept to the end."""
 
 HELD_ELSEWHERE = "lowtide_held_elsewhere"
-"""Marks a node whose result may have other owners, so that no op may take over its storage."""
+"""Marks a node with a result that may have other owners, so that its storage is never reused."""
 
 _REPLACES_STORAGE = {"resize_", "resize_as_", "set_", "set_data", "_resize_output_"}
 _READS_FORM_ONLY = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_assert_tensor_metadata"}
@@ -57,56 +58,55 @@ class LoweredOp:
     writes: list[BufferId]
     mutates: list[BufferId]
     waits: list[Node] = field(default_factory=list[Node])
-    """Waits that directly follow a collective. They are part of its op and return its result."""
+    """The waits that directly follow a collective."""
 
 
 @dataclass(frozen=True, slots=True)
 class InPlaceForm:
-    """A form of an op whose output takes over the storage of an input."""
+    """A form of an op with its output in the storage of an input."""
 
     read: BufferId
     write: BufferId
     target: Any
     operand: Node
-    """The input whose storage the output takes over."""
+    """The input that gives up its storage."""
     out_argument: str | None
-    """Keyword of the output tensor; None for an in-place overload, which mutates its first argument."""
+    """Keyword of the output; None for an overload that mutates its first argument."""
 
 
 @dataclass(slots=True, eq=False)
 class Lowered:
-    """An aten graph as ops over buffers. Its other nodes are inputs, views, and elements of tuples."""
+    """An aten graph as ops over buffers."""
 
     ops: list[LoweredOp] = field(default_factory=list[LoweredOp])
     buffers: list[LoweredBuffer] = field(default_factory=list[LoweredBuffer])
     buffers_of: dict[Node, tuple[BufferId, ...]] = field(default_factory=dict[Node, tuple[BufferId, ...]])
-    """The buffers of a node's value, one per tensor or scalar."""
+    """One buffer per tensor or scalar in a node's value."""
     in_place_forms: dict[LoweredOp, tuple[InPlaceForm, ...]] = field(
         default_factory=dict[LoweredOp, tuple[InPlaceForm, ...]]
     )
     """Cache of `in_place_forms`."""
     bodies: dict[str, "Lowered"] = field(default_factory=dict[str, "Lowered"])
-    """Cache of `lower_callee`: the lowered form of each called graph."""
+    """Cache of `lower_callee`."""
 
 
 def lower_body(module: GraphModule) -> Lowered:
-    """Lower a graph that an op calls, with persistent inputs, because the caller counts them."""
+    """Lower a called graph; the caller counts its inputs."""
     placeholders = module.graph.find_nodes(op="placeholder")
     return lower(module, [(node.name, Lifetime.PERSISTENT) for node in placeholders])
 
 
 def lower_callee(caller: Lowered, module: GraphModule, name: str) -> Lowered:
-    """Return the lowered form of a graph that an op of `module` calls. Cached in `caller`."""
+    """Return the lowered form of a called graph."""
     if name not in caller.bodies:
         caller.bodies[name] = lower_body(attribute(module, name))
     return caller.bodies[name]
 
 
 def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Lowered:
-    """Lower an aten graph whose nodes carry fake or real tensors in `meta["val"]`.
+    """Lower an aten graph with tensors in each node's `meta["val"]`.
 
-    `inputs` has a name and a lifetime class per placeholder. Raises UnsupportedError for calls of modules or methods,
-    nodes without metadata, and ops that replace a tensor's storage.
+    `inputs` has a name and a lifetime per placeholder. Raises UnsupportedError for nodes that cannot be planned.
     """
     lowering = _Lowering()
     remaining = iter(inputs)
@@ -128,7 +128,7 @@ def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Lowere
 
 
 def nodes_in(arguments: Any) -> list[Node]:
-    """Return the distinct nodes in nested arguments, in order."""
+    """Return the distinct nodes in nested arguments."""
     found: dict[Node, None] = {}
     map_nodes(arguments, found.setdefault)
     return list(found)
@@ -143,45 +143,47 @@ class _Lowering:
         self._constants: dict[str, Node] = {}
         """The first node of each constant."""
         self._shaped_by: dict[Node, tuple[BufferId, ...]] = {}
-        """The symbolic scalars in the shape of each view. Readers of the view also read them."""
+        """The symbolic scalars in each view's shape, which its readers read too."""
 
     def add_input(self, node: Node, name: str, value: Any, lifetime: Lifetime) -> None:
-        """Add the buffers of a value that exists from the start."""
-        self.result.buffers_of[node] = tuple(
-            self._buffer_of(name, leaf, lifetime) for leaf in pytree.tree_leaves(value) if _is_data(leaf)
-        )
+        """Add the buffers of an input."""
+        self.result.buffers_of[node] = tuple(self._buffer_of(name, leaf, lifetime) for leaf in _data_in(value))
 
     def add_constant(self, node: Node, constant: Any) -> None:
-        """Add the buffers of a constant, or reuse them if an earlier node refers to it."""
+        """Add the buffers of a constant, or reuse those of an earlier node."""
         value = constant if value_of(node) is None else value_of(node)
         known = self._constants.setdefault(str(node.target), node)
         if known is node:
             self.add_input(node, node.name, value, Lifetime.PERSISTENT)
         else:
-            leaves = [leaf for leaf in pytree.tree_leaves(value) if _is_data(leaf)]
-            self._place_in(node, leaves, self.result.buffers_of[known])
+            self._place_in(node, _data_in(value), self.result.buffers_of[known])
 
     def _place_in(self, node: Node, leaves: list[Any], buffers: tuple[BufferId, ...]) -> None:
-        """Assign existing buffers to a node's value and to its storages."""
+        """Assign existing buffers to a node."""
         self.result.buffers_of[node] = buffers
         for leaf, buffer in zip(leaves, buffers, strict=True):
             self._kept.append(leaf)
             self._storages[storage_key(leaf)] = buffer
 
     def add_call(self, node: Node) -> None:
-        """Add a call: as an op, unless it only returns views of existing storages."""
+        """Add a call, as an op unless it returns only views."""
         result = self.result
-        if "val" not in node.meta and not _returns_nothing(node) and node.target is not operator.getitem:
+        overload, name = overload_of(node.target), op_name(node.target)
+        has_result = overload is None or returns_anything(overload)
+        if "val" not in node.meta and has_result and node.target is not operator.getitem:
             raise UnsupportedError(f"node '{node.name}' has no tensor metadata; capture it with fake tensors")
-        _check_storage(node)
-        leaves = [leaf for leaf in pytree.tree_leaves(value_of(node)) if _is_data(leaf)]
+        if name in _REPLACES_STORAGE:
+            raise UnsupportedError(
+                f"node '{node.name}' ({name}) replaces a tensor's storage; rewrite it with a new tensor"
+            )
+        leaves = _data_in(value_of(node))
         if waits_for_collective(node):
             self._wait(node, leaves)
             return
         known = len(result.buffers)
-        if node.target is operator.getitem and _projects(node):
-            result.buffers_of[node] = self._projected(node, leaves)
-            (source,) = nodes_in(node.args)
+        source = node.args[0] if node.target is operator.getitem else None
+        if isinstance(source, Node) and isinstance(value_of(source), list | tuple):
+            result.buffers_of[node] = self._projected(node, source, leaves)
             self._shaped_by[node] = self._shaped_by.get(source, ())
             return
         several = len(leaves) > 1
@@ -201,21 +203,21 @@ class _Lowering:
         if leaves and not writes and not mutates and not is_random(node) and not is_opaque(node):
             self._shaped_by[node] = tuple(buffer for buffer in reads if result.buffers[buffer].device is None)
             return
-        if op_name(node.target) in _READS_FORM_ONLY:
+        if name in _READS_FORM_ONLY:
             reads = [buffer for buffer in reads if result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE]
         result.ops.append(LoweredOp(node, reads, writes, mutates))
 
     def mark_outputs(self, node: Node) -> None:
-        """Give the buffers of outputs the lifetime class OUTPUT."""
+        """Mark the buffers of outputs."""
         for buffer in self._buffers(node.args):
             if self.result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE:
                 self.result.buffers[buffer].lifetime = Lifetime.OUTPUT
 
     def _wait(self, node: Node, leaves: list[Any]) -> None:
-        """Add the wait for a collective, which completes its argument and returns it.
+        """Add the wait for a collective, which returns the completed argument.
 
-        A wait directly after its collective is part of that op. Any other wait is an op that mutates the result, so
-        that readers come after it, and reads the operands of the collective, so that they stay alive until then.
+        A wait directly after its collective is part of that op. Any other is an op that mutates the result, so that
+        readers come later, and reads the collective's operands, so that they stay alive.
         """
         (waited_for,) = nodes_in(node.args)
         completed = self.result.buffers_of[waited_for]
@@ -230,14 +232,12 @@ class _Lowering:
         sent = self._buffers([started.args, started.kwargs]) if is_collective(started) else []
         self.result.ops.append(LoweredOp(node, list(dict.fromkeys((*completed, *sent))), [], list(completed)))
 
-    def _projected(self, node: Node, leaves: list[Any]) -> tuple[BufferId, ...]:
-        source: Any = node.args[0]
-        index: Any = node.args[1]
+    def _projected(self, node: Node, source: Node, leaves: list[Any]) -> tuple[BufferId, ...]:
+        """Return the buffers of an element of a tuple."""
         if leaves and all(isinstance(leaf, torch.Tensor) for leaf in leaves):
             return tuple(self._buffer_of(node.name, leaf, Lifetime.INTERMEDIATE) for leaf in leaves)
-        values: Any = value_of(source)
-        before = [leaf for value in values[:index] for leaf in pytree.tree_leaves(value) if _is_data(leaf)]
-        return self.result.buffers_of[source][len(before) : len(before) + len(leaves)]
+        before = len(_data_in(value_of(source)[: node.args[1]]))
+        return self.result.buffers_of[source][before : before + len(leaves)]
 
     def _buffers(self, arguments: Any) -> list[BufferId]:
         found: dict[BufferId, None] = {}
@@ -269,31 +269,15 @@ class _Lowering:
         return len(self.result.buffers) - 1
 
 
-def _is_data(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor | torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool)
-
-
-def _projects(node: Node) -> bool:
-    source = node.args[0]
-    return isinstance(source, Node) and isinstance(value_of(source), list | tuple)
+def _data_in(value: Any) -> list[Any]:
+    """Return the tensors and scalars in a nested value."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, (torch.Tensor, *SYMBOLIC, int, float))]
 
 
 def _is_read_waited(collective: Node) -> bool:
-    """Return whether all readers of a collective's result wait for it first."""
+    """Return whether all readers of a collective wait for it."""
     return all(
         waits_for_collective(user)
         or ((user.target is operator.getitem or is_view(user.target)) and _is_read_waited(user))
         for user in collective.users
     )
-
-
-def _returns_nothing(node: Node) -> bool:
-    overload = overload_of(node.target)
-    return overload is not None and not returns_anything(overload)
-
-
-def _check_storage(node: Node) -> None:
-    if op_name(node.target) in _REPLACES_STORAGE:
-        raise UnsupportedError(
-            f"node '{node.name}' ({op_name(node.target)}) replaces a tensor's storage; rewrite it with a new tensor"
-        )

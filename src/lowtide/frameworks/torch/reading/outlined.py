@@ -1,4 +1,4 @@
-"""Outlined programs: called as one op of a compiled graph, and run by PyTorch's own kernels in program order."""
+"""Outlined programs, called as one op and run by PyTorch's own kernels."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ class Outlined:
     forms: tuple[tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device], ...]
     """Size, strides, dtype and device of each result."""
     scratch_bytes: int
-    """Peak memory, excluding arguments and results."""
+    """Excludes arguments and results."""
     flops: int
     traffic_bytes: int
 
@@ -31,11 +31,7 @@ _known: dict[str, Outlined] = {}
 
 
 def register_program(module: GraphModule, *, scratch_bytes: int, flops: int, traffic_bytes: int) -> str:
-    """Register a program for the rest of the process, and return its key for the op.
-
-    Its arguments are tensors and numbers, its results tensors. The key is a hash of its code and of the forms of
-    arguments and results, so that compiled code from a cache finds the program after it is registered again.
-    """
+    """Register a program for the rest of the process, and return its key, a hash of its code and forms."""
     results = [value_of(node) for node in outputs_of(module)]
     forms = tuple((value.shape, value.stride(), value.dtype, value.device) for value in results)
     given = [_form_of(value_of(node)) for node in module.graph.find_nodes(op="placeholder")]
@@ -47,16 +43,13 @@ def register_program(module: GraphModule, *, scratch_bytes: int, flops: int, tra
 
 
 def outlined_by(call: Node) -> Outlined | None:
-    """Return the outlined program that a call runs, or None."""
+    """Return the outlined program of a call, or None."""
     return _known[arguments_by_name(call)["key"]] if op_name(call.target).startswith(OUTLINED) else None
 
 
 @cache
 def outlined_op(n_results: int) -> Any:
-    """Return the op that runs programs with `n_results` results: `(given, overwritten, numbers, key)`.
-
-    The schema must fix the number of results, because PyTorch functionalizes mutating ops only then.
-    """
+    """Return the op for programs with `n_results` results, which PyTorch must know to functionalize it."""
 
     def run(given: Sequence[Any], overwritten: Sequence[Any], numbers: Sequence[Any], key: str) -> Any:
         return _returned(list(_known[key].run(*given, *overwritten, *numbers)))

@@ -1,7 +1,8 @@
-"""Build the `Graph` of a captured PyTorch program."""
+"""Building the graph of a captured program."""
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -29,28 +30,23 @@ from lowtide.frameworks.torch.reading.scratch import has_unknown_workspace, scra
 from lowtide.frameworks.torch.reading.stack_trace import source_of
 
 
+@dataclass(eq=False)
 class Reading:
-    """A captured program with its lowered form and its graph, computed once on first access.
+    """A captured program with its lowered form and graph, both computed once, or an UnsupportedError."""
 
-    Both raise UnsupportedError for nodes without tensor metadata, sparse layouts, and ops that replace storages.
-    """
-
-    def __init__(self, captured: Captured, scratch: Callable[[Node], int] = scratch_bytes) -> None:
-        """Store a program, and the function that returns the scratch bytes of a node."""
-        self.captured = captured
-        self._scratch = scratch
+    captured: Captured
+    scratch: Callable[[Node], int] = scratch_bytes
 
     @cached_property
     def lowered(self) -> Lowered:
-        """The program as ops over buffers: one op per node that allocates or computes, one buffer per storage."""
+        """The program as ops over buffers."""
         return lower(self.captured.graph_module, self.captured.inputs)
 
     @cached_property
     def graph(self) -> Graph:
-        """The program as a graph; ids of its ops and buffers are positions in `lowered`."""
-        captured = self.captured
-        module, notes = captured.graph_module, captured.unmodeled
-        return graph_of(captured.name, module, self.lowered, notes, scratch=self._scratch)
+        """The program as a graph; ids are positions in `lowered`."""
+        program = self.captured
+        return graph_of(program.name, program.graph_module, self.lowered, program.unmodeled, scratch=self.scratch)
 
 
 def graph_of(
@@ -66,9 +62,8 @@ def graph_of(
 ) -> Graph:
     """Return the graph of a lowered program; op ids are positions in `lowered.ops`.
 
-    Ops that write a buffer in `run_once` are never recomputed. `after` lists, per op, more ops that must run before it.
-    `scratch` returns the scratch bytes of a node. Without `in_place`, the graph has no in-place pairs; the baseline
-    uses none.
+    Ops that write a buffer in `run_once` are never recomputed. `after` lists more predecessors of an op. `scratch`
+    returns the scratch bytes of a node. Without `in_place` there are no in-place pairs, which the baseline never uses.
     """
     builder = GraphBuilder(name)
     for note in notes:
@@ -86,7 +81,7 @@ def graph_of(
 
 
 def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, SpaceId]:
-    """Add a memory space per device, the fullest first. The first one has the budget and holds scalars."""
+    """Add a memory space per device, the fullest first; that one also holds scalars."""
     held: dict[str, int] = {}
     for buffer in lowered.buffers:
         if buffer.device is not None:
@@ -95,7 +90,7 @@ def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, SpaceId]:
 
 
 def _in_place_pairs(op: LoweredOp, lowered: Lowered) -> list[tuple[BufferId, BufferId]]:
-    """Return the pairs (read, written) of equal size that the in-place forms of an op allow."""
+    """Return the pairs (read, written) of equal size."""
     pairs = [(form.read, form.write) for form in in_place_forms(op, lowered)]
     return [pair for pair in pairs if lowered.buffers[pair[0]].size_bytes == lowered.buffers[pair[1]].size_bytes]
 
@@ -140,7 +135,7 @@ def _add_op(
 
 
 def _group_of(op: LoweredOp) -> tuple[int, int]:
-    """Return the size and span of the group of a collective that may be recomputed; (1, 1) for other ops."""
+    """Return ranks and span of a collective that may be recomputed; (1, 1) for other ops."""
     if not is_repeatable_collective(op.node) or not (op.waits or op_name(op.node.target) in RETURNS_WHEN_DONE):
         return 1, 1
     return size_and_span(arguments_by_name(op.node)["group_name"]) or (1, 1)
@@ -160,7 +155,7 @@ def _add_callees(builder: GraphBuilder, module: GraphModule, node: Node, lowered
 
 
 def kind_of(node: Node) -> str:
-    """Return the kind of a node's op: operator name, kind of call, or name of the Python function."""
+    """Return the kind of a node's op."""
     target: Any = node.target
     if overload_of(target) is not None:
         return qualified_name(target).replace("::", ".")

@@ -1,4 +1,4 @@
-"""Scratch memory of kernels, as measured for the CPU kernels of PyTorch 2.13 on x86 and for an H100."""
+"""Scratch memory of kernels, as measured for PyTorch 2.13 on x86 and an H100."""
 
 import math
 from collections.abc import Callable
@@ -19,24 +19,22 @@ from lowtide.frameworks.torch.reading.scratch_convolution import convolution, co
 from lowtide.frameworks.torch.reading.scratch_products import (
     attention,
     attention_backward,
+    cuda_product,
     matrix_product,
-    product_with_bias_on_cuda,
 )
 from lowtide.frameworks.torch.reading.scratch_reductions import RULES_OF_REDUCTIONS, single_precision_bytes
 
 _SELECTORS = ("condition", "mask")
-"""Arguments that select elements, and are not cast."""
+"""Arguments that are not cast."""
 
 
 def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_of) -> int:
     """Return the bytes that a node's kernel allocates besides its outputs and frees before it returns.
 
+    Modeled on the CPU: copies of operands that BLAS or a kernel cannot read, casts of mixed dtypes, layouts of
+    convolutions, temporaries of normalization, losses, attention, sorting and resampling, and collectives over gloo.
+    Modeled on a GPU: only workspaces of products with a bias, not those of cuDNN. Scalars are left out.
     `given_value` returns the value of an argument as the kernel receives it.
-
-    Modeled on the CPU: copies of operands that BLAS cannot read, casts of mixed dtypes, layouts of convolutions,
-    copies of strided gradients in fused optimizers, temporaries of normalization, losses, attention, sorting and
-    resampling, and collectives over gloo. Scalars are left out. Modeled on a GPU: only the workspaces of products with
-    a bias, not those that cuDNN chooses for convolutions.
     """
     outlined = outlined_by(node)
     if outlined is not None:
@@ -47,7 +45,7 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
     given: Arguments = {name: map_nodes(value, given_value) for name, value in arguments_by_name(node).items()}
     devices = {value.device.type for value in given.values() if isinstance(value, torch.Tensor)}
     if devices - {"cpu"}:
-        return product_with_bias_on_cuda(given) if devices == {"cuda"} and op_name(target) == "addmm" else 0
+        return cuda_product(given) if devices == {"cuda"} and op_name(target) == "addmm" else 0
     rule = _RULES.get(op_name(target))
     if rule is not None:
         return rule(given, hinted_value_of(node))
@@ -55,13 +53,13 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
 
 
 def has_unknown_workspace(node: Node) -> bool:
-    """Return whether a node's kernel is known to need a workspace of unmodeled size."""
+    """Return whether a kernel has a workspace that is not modeled."""
     name = op_name(node.target)
     return name.startswith(("linalg_", "_linalg_", "_fft_", "mkldnn_rnn_layer")) or name in ("_unique2", "multinomial")
 
 
 def _casts(given: Arguments) -> int:
-    """Return the bytes of operands cast to the common dtype of an element-wise kernel."""
+    """Return the bytes of operands cast to the common dtype."""
     operands = [
         value
         for name, value in given.items()
@@ -74,28 +72,28 @@ def _casts(given: Arguments) -> int:
 
 
 def _fused_update(given: Arguments, _: Any) -> int:
-    """Return the bytes of gradients copied because their strides differ from their parameters'."""
+    """Return the bytes of gradients with other strides than their parameters."""
     pairs = zip(given["self"], given["grads"], strict=True)
     return sum(bytes_of(gradient) for parameter, gradient in pairs if parameter.stride() != gradient.stride())
 
 
 def _copies(*names: str) -> Callable[[Arguments, Any], int]:
-    """Return the rule of kernels that copy the named operands unless they are contiguous."""
+    """Return the rule of kernels that need contiguous operands."""
     return lambda given, _: sum(contiguous_copy(given[name]) for name in names if given.get(name) is not None)
 
 
 def _image_copies(name: str) -> Callable[[Arguments, Any], int]:
-    """Return the rule of kernels that copy images unless they are contiguous or channels-last."""
+    """Return the rule of kernels that need contiguous or channels-last images."""
     return lambda given, _: 0 if is_channels_last(given[name]) else contiguous_copy(given[name])
 
 
 def _size_of(name: str) -> Callable[[Arguments, Any], int]:
-    """Return the rule of kernels that need as many bytes as the named operand has."""
+    """Return the rule of kernels that need an operand's size."""
     return lambda given, _: bytes_of(given[name])
 
 
 def _gelu_backward(given: Arguments, _: Any) -> int:
-    """Return the bytes of both operands if their strides differ, since oneDNN copies them; not in double precision."""
+    """Return the bytes that oneDNN copies if the strides differ."""
     gradient, source = given["grad_output"], given["self"]
     if source.dtype == torch.float64:
         return 0
@@ -109,23 +107,13 @@ def _layer_norm_backward(given: Arguments, result: Any) -> int:
 
 
 def _channel_sums(given: Arguments, _: Any) -> int:
-    """Return the bytes of two numbers per channel and image."""
+    """Return the bytes of two numbers per image and channel."""
     source = given["input"]
     positions = max(1, math.prod(source.shape[3:]))
     return single_precision_bytes(source[:, :, 0] if source.dim() > 2 else source, 2) // positions
 
 
-def _group_norm(given: Arguments, result: Any) -> int:
-    return 0 if given["input"].is_contiguous() else _channel_sums(given, result)
-
-
-def _batch_norm(_: Arguments, result: Any) -> int:
-    """Return the bytes of three numbers per channel."""
-    return single_precision_bytes(result[1], 3)
-
-
 def _batch_norm_backward(given: Arguments, result: Any) -> int:
-    """Add a temporary of the input's size for operands of one layout, whose kernel computes the gradient in steps."""
     gradient, source = given["grad_out"], given["input"]
     operands = (gradient, source)
     same_layout = all(map(torch.Tensor.is_contiguous, operands)) or all(map(is_channels_last, operands))
@@ -134,7 +122,7 @@ def _batch_norm_backward(given: Arguments, result: Any) -> int:
 
 
 def _resampled(given: Arguments, result: Any) -> int:
-    """Return the bytes of images copied to channels-last format and back."""
+    """Return the bytes of channels-last copies."""
     image = given["self"] if "self" in given else given["input"]
     return 0 if is_channels_last(image) else bytes_of(image) + bytes_of(result)
 
@@ -144,24 +132,15 @@ def _resampling_weights(_: Arguments, result: torch.Tensor) -> int:
     return 4 * sum(result.shape[2:]) * (result.element_size() + torch.int64.itemsize)
 
 
-def _gathered(given: Arguments, result: Any) -> int:
-    """Return the bytes of the flat copy of the result into which gloo gathers."""
-    return bytes_of(result) if _runs_on_gloo(given) else 0
-
-
-def _scattered(given: Arguments, _: Any) -> int:
-    """Return the bytes of the flat copy of the input that gloo reduces."""
-    return bytes_of(given["input"]) if _runs_on_gloo(given) else 0
-
-
-def _runs_on_gloo(given: Arguments) -> bool:
-    return given["input"].device.type == "cpu" and "gloo" in (backend_of(given["group_name"]) or "")
+def _flat_copy(tensor: torch.Tensor, group: str) -> int:
+    """Return the bytes of the flat copy that gloo gathers into or reduces."""
+    return bytes_of(tensor) if tensor.device.type == "cpu" and "gloo" in (backend_of(group) or "") else 0
 
 
 _RULES: dict[str, Callable[[Arguments, Any], int]] = {
     **RULES_OF_REDUCTIONS,
-    "all_gather_into_tensor": _gathered,
-    "reduce_scatter_tensor": _scattered,
+    "all_gather_into_tensor": lambda given, result: _flat_copy(result, given["group_name"]),
+    "reduce_scatter_tensor": lambda given, _: _flat_copy(given["input"], given["group_name"]),
     **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), matrix_product),
     **dict.fromkeys(("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"), _fused_update),
     **dict.fromkeys(("upsample_nearest2d", "upsample_bilinear2d", "_upsample_nearest_exact2d"), _resampled),
@@ -171,7 +150,8 @@ _RULES: dict[str, Callable[[Arguments, Any], int]] = {
     **dict.fromkeys(("_softmax", "_log_softmax"), _copies("self")),
     **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _copies("grad_output", "output")),
     **dict.fromkeys(("max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d"), _image_copies("self")),
-    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit_functional"), _batch_norm),
+    "native_batch_norm": lambda _, result: single_precision_bytes(result[1], 3),
+    "_native_batch_norm_legit_functional": lambda _, result: single_precision_bytes(result[1], 3),
     **dict.fromkeys(("_fused_rms_norm", "native_dropout"), _size_of("input")),
     "max_pool2d_with_indices_backward": _image_copies("grad_output"),
     "embedding": _copies("indices"),
@@ -179,7 +159,7 @@ _RULES: dict[str, Callable[[Arguments, Any], int]] = {
     "gelu_backward": _gelu_backward,
     "native_layer_norm": _copies("input"),
     "native_layer_norm_backward": _layer_norm_backward,
-    "native_group_norm": _group_norm,
+    "native_group_norm": lambda given, result: 0 if given["input"].is_contiguous() else _channel_sums(given, result),
     "native_group_norm_backward": _channel_sums,
     "native_batch_norm_backward": _batch_norm_backward,
     "convolution": convolution,

@@ -1,4 +1,4 @@
-"""Scratch memory of convolutions on the CPU: oneDNN's blocked layouts, or images unfolded by PyTorch's own kernels."""
+"""Scratch memory of convolutions on the CPU, by oneDNN and by PyTorch's own kernels."""
 
 import math
 from typing import Any
@@ -9,51 +9,41 @@ from lowtide.frameworks.torch.internals.tensors import bytes_of, contiguous_copy
 from lowtide.frameworks.torch.reading.effects import Arguments
 
 _BLOCK, _WIDE_BLOCK = 16, 64
-"""Channels per block in oneDNN, and the maximum for weights of channels-last images."""
+"""Channels per block in oneDNN; the maximum for weights of channels-last images."""
 _FEWEST_BLOCKED_CHANNELS = 4
-"""Images with fewer channels are not copied into blocks."""
+"""Images with fewer channels are not blocked."""
 _WIDEST_DIRECT_KERNEL, _WIDEST_DIRECT_DEPTHWISE = 13, 6
-"""Wider kernels, of all channels or depthwise, compute the weight gradient from unfolded images."""
+"""Wider kernels, in general and depthwise, unfold images for the weight gradient."""
 _SMALL_IMAGES = 20480
-"""Maximum of elements for which PyTorch's own kernels compute a batch of one."""
+"""Maximum of elements in a batch of one for PyTorch's own kernels."""
 _OWN_KERNEL_WIDTH, _OWN_KERNEL_BATCH = 1, 16
-"""On one thread, PyTorch's own kernels compute kernels of this width for smaller batches."""
+"""On one thread, PyTorch's own kernels compute this width in smaller batches."""
 _FORWARD_BUFFERS, _BACKWARD_BUFFERS = 26 * 2**10, 32 * 2**10
-"""Accumulators and reordered bias of a oneDNN kernel on one thread."""
+"""Accumulators and bias of oneDNN on one thread."""
 _FEW_BUFFERS = 4 * 2**10
-"""The same if images and weights are in blocks."""
+"""The same if all is blocked."""
 _MOST_WITH_BORDER = 96 * 2**10
-"""Maximum of bytes of a channels-last image that a strided kernel copies with a border."""
+"""Maximum of a channels-last image copied with a border."""
 _MARGIN = 12
-"""Border, in pixels beyond the kernel's size, of a copied image."""
+"""Border of a copied image, in pixels beyond the kernel's size."""
 
 
 def convolution(given: Arguments, result: Any) -> int:
-    """Return the scratch of a convolution, transposed or not, in 1 to 3 spatial dimensions."""
+    """Return the scratch of a convolution, transposed or not."""
     image, weight = given["input"], given["weight"]
-    if image.dim() not in (3, 4, 5):
-        return 0
-    found = [
-        _native(given, image, weight, result) if own else _onednn(given, image, weight, result)
-        for own in _libraries(given, image, weight)
-    ]
-    return max(found)
+    rules = [_native if own else _onednn for own in _libraries(given, image, weight)]
+    return max(rule(given, image, weight, result) for rule in rules) if image.dim() in (3, 4, 5) else 0
 
 
-def convolution_backward(given: Arguments, result: Any) -> int:
-    """Return the scratch of the gradients of a convolution selected by `output_mask`."""
+def convolution_backward(given: Arguments, _: Any) -> int:
+    """Return the scratch of a convolution's gradients."""
     gradient, image, weight = given["grad_output"], given["input"], given["weight"]
-    if image.dim() not in (3, 4, 5):
-        return 0
-    found = [
-        _native_backward(given, gradient, image, weight) if own else _onednn_backward(given, gradient, image, weight)
-        for own in _libraries(given, image, weight)
-    ]
-    return max(found)
+    rules = [_native_backward if own else _onednn_backward for own in _libraries(given, image, weight)]
+    return max(rule(given, gradient, image, weight) for rule in rules) if image.dim() in (3, 4, 5) else 0
 
 
 def _libraries(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> tuple[bool, ...]:
-    """Return whether PyTorch's own kernels run; both answers if it depends on the processor."""
+    """Return whether PyTorch's own kernels run; both answers if the processor decides."""
     if image.dtype == torch.float16:
         return True, False
     return (image.dtype not in (torch.float32, torch.bfloat16) or _is_small(given, image, weight),)
@@ -77,22 +67,20 @@ def _padded(channels: int, block: int = _BLOCK) -> int:
 
 
 def _blocked(image: torch.Tensor) -> int:
-    """Return the bytes of an image with its channels in blocks."""
+    """Return the bytes of an image in blocks of channels."""
     return bytes_of(image) // image.shape[1] * _padded(image.shape[1])
 
 
 def _goes_in_blocks(image: torch.Tensor, weight: torch.Tensor, groups: int) -> bool:
-    """Return whether an input image is copied into blocks of channels."""
     return image.shape[1] >= _FEWEST_BLOCKED_CHANNELS or groups > 1 or math.prod(weight.shape[2:]) == 1
 
 
 def _blocked_input(image: torch.Tensor, weight: torch.Tensor, groups: int) -> int:
-    """Return the bytes of the blocked copy of an input image."""
     return _blocked(image) if _goes_in_blocks(image, weight, groups) else 0
 
 
 def _blocked_weight(weight: torch.Tensor, groups: int, *, both: bool) -> int:
-    """Return the bytes of a weight with its output channels, or both sides' channels, in blocks."""
+    """Return the bytes of a weight with its output channels, or both sides', in blocks."""
     outer, inner = weight.shape[0], weight.shape[1]
     if groups == 1:
         wide = _WIDE_BLOCK if not both and outer > _WIDE_BLOCK // 2 else _BLOCK
@@ -105,12 +93,12 @@ def _blocked_weight(weight: torch.Tensor, groups: int, *, both: bool) -> int:
 
 
 def _padded_in_group(channels: int) -> int:
-    """Return the channels of a group, which may have blocks of half the size."""
+    """Groups may have half blocks."""
     return channels if 2 * channels % _BLOCK == 0 else _padded(channels)
 
 
 def _copy(tensor: torch.Tensor, channels_last: bool) -> int:
-    """Return the bytes of a copy in channels-last or contiguous format, unless the tensor has it."""
+    """Return the bytes of a copy in the given format, unless the tensor has it."""
     if not channels_last:
         return contiguous_copy(tensor)
     form = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
@@ -133,14 +121,14 @@ def _onednn(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result:
 
 
 def _skipping(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
-    """Return the bytes of one image without skipped pixels, for strided kernels of one pixel."""
+    """Return the bytes of one image without the pixels that one-pixel kernels skip."""
     if math.prod(weight.shape[2:]) != 1 or not _is_skipping(given):
         return 0
     return math.prod(result.shape[2:]) * _padded(image.shape[1]) * image.element_size()
 
 
 def _with_border(given: Arguments, image: torch.Tensor) -> int:
-    """Return the bytes of one padded image that a strided kernel copies."""
+    """Return the bytes of one padded image for a strided kernel."""
     if not _is_skipping(given):
         return 0
     padded = (size + 2 * border for size, border in zip(image.shape[2:], given["padding"], strict=True))
@@ -169,7 +157,7 @@ def _onednn_backward(given: Arguments, gradient: torch.Tensor, image: torch.Tens
 def _image_gradient(
     given: Arguments, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor, last: bool
 ) -> int:
-    """Return the peak bytes while the image's gradient is computed, including the gradient."""
+    """Return the peak bytes of computing the image's gradient."""
     blocked_weight = _blocked_weight(weight, given["groups"], both=True)
     skips = given["groups"] == 1 and _is_skipping(given)
     # a strided kernel copies an image of the gradient with a margin, plus another one in work
@@ -185,11 +173,11 @@ def _image_gradient(
 def _weight_gradient(
     given: Arguments, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor, last: bool
 ) -> int:
-    """Return the peak bytes while the weight's gradient is computed, including the gradient."""
+    """Return the peak bytes of computing the weight's gradient."""
     single = math.prod(weight.shape) * torch.float32.itemsize
     is_depthwise = given["groups"] > 1 and weight.shape[1] == 1
     is_wide = weight.shape[-1] > (_WIDEST_DIRECT_DEPTHWISE if is_depthwise else _WIDEST_DIRECT_KERNEL)
-    if is_wide or _is_higher_than(weight, image):
+    if is_wide or (image.dim() > 3 and weight.shape[-2] > image.shape[-2]):  # then the images are unfolded
         unfolded = math.prod((*weight.shape[1:], *gradient.shape[2:])) * image.element_size()
         return 5 * single + (2 if last else 1) * unfolded
     groups = given["groups"]
@@ -205,13 +193,8 @@ def _weight_gradient(
     return max(computing, blocked + bytes_of(weight)) + rounded
 
 
-def _is_higher_than(weight: torch.Tensor, image: torch.Tensor) -> bool:
-    """Return whether a kernel has more rows than the image, so that no direct weight gradient exists."""
-    return image.dim() > 3 and weight.shape[-2] > image.shape[-2]
-
-
 def _unfolded(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
-    """Return the bytes of a batch with every pixel copied for every kernel position that reads it."""
+    """Return the bytes of a batch with a copied pixel per kernel position."""
     is_plain = math.prod(weight.shape[2:]) == 1 and not any(given["padding"])
     if given["transposed"]:
         return math.prod((image.shape[0], *weight.shape[1:], *image.shape[2:])) * image.element_size()

@@ -1,4 +1,4 @@
-"""Scratch memory of matrix products and attention: packed tiles, blocks of scores, and workspaces on a GPU."""
+"""Scratch memory of matrix products and attention."""
 
 import os
 from typing import Any
@@ -13,45 +13,43 @@ _KIB = 2**10
 HALF_TYPES = (torch.bfloat16, torch.float16)
 
 _FACTORS = (("mat1", "mat2"), ("batch1", "batch2"), ("self", "mat2"))
-"""Names of the factors of sums, of sums of batches, and of plain products."""
+"""Names of the factors in addmm, baddbmm, and plain products."""
 _UNPACKED = 160 * _KIB
-"""Maximum for a half-precision product in oneDNN without tiles."""
+"""Maximum in oneDNN without tiles."""
 _PACKED, _PACKED_FOR_FEW_ROWS = 1200 * _KIB, 1472 * _KIB
-"""Maxima of a factor packed into tiles, for many and for few rows."""
+"""Maxima of a packed factor, for many and for few rows."""
 _PACKED_COLUMNS, _PACKED_FLOAT16 = 842 * _KIB, 2336 * _KIB
-"""Maxima if the other factor has contiguous columns, and in float16."""
+"""Maxima with contiguous columns of the other factor, and in float16."""
 _ROWS, _COLUMNS = 256, 64
 """Rows and columns packed at once."""
 _ROWS_OF_SHORT_SUMS, _SUM_MULTIPLE = 1024, 32
-"""Maximum of rows that are also packed for short sums, and the multiple to which all sums are padded."""
+"""Maximum of rows also packed for short sums; all sums are padded to this multiple."""
 _LONG_SUMS = 2048
-"""Longer sums are split, with partial sums in single precision, if there are at least `_ROWS` rows."""
+"""Longer sums keep partial sums in single precision."""
 _BUFFERS = 40 * _KIB
 _PADDED_ROW_ENDS = 64 * _KIB
-"""Maximum for padding the ends of rows."""
+"""Maximum of padded row ends."""
 _SMALL = 16**3
-"""PyTorch passes no product with so few multiplications to oneDNN."""
+"""PyTorch itself computes products this small."""
 
 _QUERIES_PER_BLOCK = ((768, 256), (192, 64), (0, 32))
-"""(minimum number of queries, queries per block)."""
+"""Minimum number of queries, and queries per block."""
 _KEYS_PER_BLOCK = 512
 _MIN_WIDTH = 32
 _MIN_PACKED = 64
-"""Fewer queries or keys are multiplied without packing."""
+"""Fewer queries or keys are not packed."""
 _HALF_BUFFERS = 52 * _KIB
-"""Maximum of buffers for products of half-precision blocks."""
+"""Maximum for products of half-precision blocks."""
 
-_HOPPER = 9
-"""Compute capability from which products get the larger workspace."""
 _WORKSPACES = (1024 * _KIB, 32768 * _KIB)
-"""Bytes that PyTorch 2.11 gives cuBLASLt before Hopper, and from Hopper on."""
+"""Of cuBLASLt in PyTorch 2.11, up to and above compute capability 8."""
 
 
 def matrix_product(given: Arguments, result: torch.Tensor) -> int:
     """Return the scratch of a product on the CPU.
 
-    BLAS reads matrices with contiguous rows or columns. Any other matrix is copied, in a batch one at a time. oneDNN,
-    which multiplies half-precision batches, copies a whole batch of repeated matrices.
+    BLAS copies matrices without contiguous rows or columns, in a batch one at a time. In half precision, oneDNN copies
+    the whole batch unless it is dense.
     """
     copied, touched = 0, bytes_of(result)
     for name in ("self", "mat1", "mat2", "batch1", "batch2"):
@@ -71,7 +69,7 @@ def matrix_product(given: Arguments, result: torch.Tensor) -> int:
 
 
 def _in_tiles(left: torch.Tensor, right: torch.Tensor) -> int:
-    """Return an upper bound for a product of matrices, or of one pair of a batch, packed into tiles."""
+    """Return an upper bound for matrices packed into tiles."""
     rows = left.shape[-2]
     inner = -(-left.shape[-1] // _SUM_MULTIPLE) * _SUM_MULTIPLE
     columns = -(-right.shape[-1] // _COLUMNS) * _COLUMNS
@@ -91,12 +89,12 @@ def _in_tiles(left: torch.Tensor, right: torch.Tensor) -> int:
 
 
 def _has_columns(matrix: torch.Tensor) -> bool:
-    """Return whether a matrix has contiguous columns and no contiguous rows."""
+    """Return whether only the columns of a matrix are contiguous."""
     return matrix.stride()[-2] == 1 != matrix.stride()[-1]
 
 
-def product_with_bias_on_cuda(given: Arguments) -> int:
-    """Return the workspace of a product with a bias per row, which is one call of cuBLASLt."""
+def cuda_product(given: Arguments) -> int:
+    """Return the workspace of cuBLASLt for a product with a bias per row."""
     bias = given["self"]
     if not isinstance(bias, torch.Tensor) or (bias.dim() > 1 and bias.stride(0) != 0):
         return 0
@@ -104,11 +102,11 @@ def product_with_bias_on_cuda(given: Arguments) -> int:
     if chosen.isdecimal():
         return int(chosen) * _KIB
     capability = compute_capability(bias.device)
-    return _WORKSPACES[capability is None or capability >= _HOPPER]
+    return _WORKSPACES[capability is None or capability > 8]
 
 
 def attention(given: Arguments, _: Any) -> int:
-    """Return the scratch of attention: per thread a block of scores, its results, and two numbers per query."""
+    """Return the scratch of attention: a block of scores, results, and two numbers per query."""
     query = given["query"]
     queries, keys = _block(query, given["key"])
     numbers = queries * (keys + 2 + query.shape[-1])
@@ -117,7 +115,7 @@ def attention(given: Arguments, _: Any) -> int:
 
 
 def attention_backward(given: Arguments, _: Any) -> int:
-    """Return the scratch of attention's gradients: two blocks of scores, and a copy for unsuitable strides."""
+    """Return the scratch of attention's gradients: two blocks of scores, and a copy."""
     query, width = given["query"], given["query"].shape[-1]
     queries, keys = _block(query, given["key"])
     found = queries * (1 + 2 * keys) * _working_size(query)
@@ -131,10 +129,7 @@ def attention_backward(given: Arguments, _: Any) -> int:
 
 
 def _packed(query: torch.Tensor, key: torch.Tensor, queries: int) -> int:
-    """Return the bytes of keys and values packed into tiles, if the processor multiplies tiles.
-
-    Includes the block of keys in work and, for an odd width, a block of queries.
-    """
+    """Return the bytes of keys and values packed into tiles, including blocks in work."""
     length, width = key.shape[2], query.shape[-1]
     if query.dtype != torch.bfloat16 or min(query.shape[2], length) < _MIN_PACKED or not multiplies_tiles():
         return 0
@@ -145,7 +140,6 @@ def _packed(query: torch.Tensor, key: torch.Tensor, queries: int) -> int:
 
 
 def _block(query: torch.Tensor, key: torch.Tensor) -> tuple[int, int]:
-    """Return the numbers of queries and keys in a block."""
     length = query.shape[2]
     queries = next(size for least, size in _QUERIES_PER_BLOCK if length >= least)
     return min(queries, length), min(_KEYS_PER_BLOCK, key.shape[2])

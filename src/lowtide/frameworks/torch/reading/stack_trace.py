@@ -1,4 +1,4 @@
-"""Source locations of ops: the user's lines and modules, from the metadata that tracing records."""
+"""Source lines and modules of ops."""
 
 import re
 from pathlib import Path
@@ -11,12 +11,12 @@ _FRAME = re.compile(
     r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)(?:\n\s*(?!File ")(?P<code>.*))?$', re.MULTILINE
 )
 _ROOT = re.compile(r"^L\['\w+'\]\.?")
-"""Start of TorchDynamo's path of a module: the variable that holds the outermost module."""
+"""Start of TorchDynamo's path of a module."""
 _PYTORCH = str(Path(torch.__file__).parent)
 
 
 class Frame(NamedTuple):
-    """A line of the program that ran when an op was traced."""
+    """A line that ran when an op was traced."""
 
     file: str
     line: int
@@ -25,28 +25,25 @@ class Frame(NamedTuple):
 
     @property
     def in_pytorch(self) -> bool:
-        """Whether the line is in PyTorch's own files."""
+        """Whether the file is PyTorch's own."""
         return self.file.startswith(_PYTORCH)
 
 
 def frames_of(node: Node) -> list[Frame]:
-    """Return the frames of a node's stack trace, outermost first, or none without a trace."""
+    """Return the frames of a node's stack trace, outermost first."""
     found = _FRAME.finditer(node.meta.get("stack_trace") or "")
     return [Frame(each["file"], int(each["line"]), each["function"], (each["code"] or "").strip()) for each in found]
 
 
 def innermost_frame(node: Node) -> Frame | None:
-    """Return the innermost frame outside PyTorch, else the innermost of all, or None without a trace."""
+    """Return the innermost frame, outside PyTorch if there is one."""
     frames = frames_of(node)
     own = [frame for frame in frames if not frame.in_pytorch] or frames
     return own[-1] if own else None
 
 
 def source_of(node: Node) -> str | None:
-    """Return the source of an op, such as "blocks.3.mlp.act at model.py:41", or None if unknown.
-
-    A backward op has the source of its forward op.
-    """
+    """Return the source of an op or of its forward op, such as "blocks.3.act at model.py:41", or None."""
     frame = innermost_frame(node)
     meta = node.meta
     modules: dict[str, tuple[str, object]] = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack") or {}
