@@ -14,6 +14,7 @@ from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.files import check_writable, path_of, write_bytes
 from lowtide.core.progress import Report
+from lowtide.core.techniques import checked_techniques
 from lowtide.core.units import parse_bytes
 from lowtide.engine.costs import Prices
 from lowtide.engine.offload import Host
@@ -24,7 +25,7 @@ from lowtide.engine.planning.frontier import Frontier
 from lowtide.engine.planning.plan_best_form import plan_best_form, program_frontier
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.planning.result import Result
-from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
+from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.model import Model
 from lowtide.reporting.comparison import Comparison, compare_orders
 from lowtide.reporting.difference import ProgramDifference, difference
@@ -244,4 +245,5 @@ def _opened(
 def _settings(options: PlanOptions) -> PlanSettings:
     names = ("budget", "transient", "in_place", "addresses", "scheduler", "costs", "effort", "host")
     given: dict[str, Any] = {name: value for name, value in options.items() if name in names}
-    return PlanSettings(techniques=allowed_techniques(options.get("allow"), options.get("budget")), **given)
+    allow, budget = options.get("allow"), options.get("budget")
+    return PlanSettings(techniques=default_techniques(budget) if allow is None else checked_techniques(allow), **given)

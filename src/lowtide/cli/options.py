@@ -15,7 +15,7 @@ from lowtide.core.errors import UsageError
 from lowtide.core.techniques import Techniques, checked_techniques
 from lowtide.engine.costs import Prices, carries_costs, read_costs
 from lowtide.engine.graph import Graph
-from lowtide.engine.planning.settings import SENTENCES, PlanSettings, allowed_techniques
+from lowtide.engine.planning.settings import SENTENCES, PlanSettings, default_techniques
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZE = re.compile(r"[0-9]{1,18}")
@@ -97,7 +97,8 @@ def planning(command: Command) -> Command:
         )
         names = ("budget", "transient", "techniques", "in_place", "addresses", "scheduler", "effort")
         asked = {name: given.pop(name) for name in names}
-        asked["techniques"] = allowed_techniques(asked["techniques"], asked["budget"])
+        if asked["techniques"] is None:
+            asked["techniques"] = default_techniques(asked["budget"])
         settings = PlanSettings(
             **asked,
             costs=_pricing(given.pop("costs"), asked["techniques"]),

@@ -5,7 +5,7 @@ from typing import Any
 from lowtide.core.errors import MissingExtraError, one_line
 from lowtide.engine.planning.budget import GivenBudget
 from lowtide.frameworks.torch.compile.callback_options import checked_options
-from lowtide.frameworks.torch.internals.compiling import compiled, kept_out
+from lowtide.frameworks.torch.internals.compiling import compiled, uncompiled
 
 try:
     from lightning.pytorch.callbacks import Callback
@@ -32,7 +32,7 @@ class LightningBudget(Callback):
         """Compile the training step; what it logs stays out of the graphs."""
         self._plain = {name: getattr(pl_module, name) for name in ("training_step", "log", "log_dict")}
         for name, method in self._plain.items():
-            setattr(pl_module, name, kept_out(method))
+            setattr(pl_module, name, uncompiled(method))
         pl_module.training_step = compiled(self._plain["training_step"], self.options)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:

@@ -106,14 +106,18 @@ class PlanSettings:
         return self.costs(graph) if callable(self.costs) else price(graph, self.costs)
 
 
-def allowed_techniques(allow: Iterable[str] | None, budget: GivenBudget) -> Techniques:
-    """Return the techniques that a call allows.
+def default_techniques(budget: GivenBudget) -> Techniques:
+    """Return "reorder" and "share", which cost no time, and with a budget also "recompute"."""
+    return COST_NOTHING if budget is None else COST_NOTHING | {"recompute"}
 
-    By default these are "reorder" and "share", which cost no time, and with a budget also "recompute". Raises
-    UsageError for unknown techniques, and for those that have no effect without a budget.
+
+def allowed_techniques(allow: Iterable[str] | None, budget: GivenBudget) -> Techniques:
+    """Return the techniques that a call allows, by default those of `default_techniques`.
+
+    Raises UsageError for unknown techniques, and for those that have no effect without a budget.
     """
     if allow is None:
-        return COST_NOTHING if budget is None else COST_NOTHING | {"recompute"}
+        return default_techniques(budget)
     techniques = checked_techniques(allow)
     if budget is None:
         refuse_without_budget(techniques)

@@ -57,11 +57,11 @@ def test_sizes_that_depend_on_values_are_planned_at_the_most_that_the_program_al
     graphs = [lowtide.read(_step(most=most)) for most in (ROWS, ROWS // 2)]
     wide, narrow = (max(size for size in graph.sizes.tolist()) for graph in graphs)
     assert (wide, narrow) == (ROWS * 64 * 4, ROWS // 2 * 64 * 4)
-    assert sum("planned is the most" in note for note in graphs[0].unmodeled) == 2
+    assert sum("planned at its upper bound" in note for note in graphs[0].unmodeled) == 2
 
 
 def test_a_size_that_nothing_limits_is_refused_with_what_to_say() -> None:
-    with pytest.raises(UnsupportedError, match="nothing limits it; say so in the program"):
+    with pytest.raises(UnsupportedError, match="has no upper bound; add one to the program"):
         lowtide.read((lambda value: torch.zeros(value.sum().int().item()), (torch.ones(3),)))
 
 

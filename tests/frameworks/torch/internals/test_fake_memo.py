@@ -1,4 +1,4 @@
-"""What is known of an op's result is what running it on fakes gives: form, place in storage, mode."""
+"""`FakeMemo` returns the same form, storage and mode as running an op on fake tensors."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ bounds = st.one_of(st.none(), st.integers(-12, 12))
 
 
 def _node(target: Any, *values: Any, **settings: Any) -> Node:
-    """Return a call whose tensors are inputs that stand for fakes of one mode, in the order given."""
+    """Return a call with one input per tensor, all fake in one mode."""
     graph, mode = Graph(), new_fake_mode()
 
     def argument(value: Any) -> Any:
@@ -34,18 +34,18 @@ def _node(target: Any, *values: Any, **settings: Any) -> Node:
 
 
 def _is_like(node: Node, found: Any, wanted: Any) -> bool:
-    """Tell whether two values have one form and lie in the same inputs."""
+    """Return whether two values have the same form and share storage with the same inputs."""
 
     def face(value: torch.Tensor) -> tuple[Any, ...]:
-        lies_in = [storage_key(value_of(given)) == storage_key(value) for given in node.all_input_nodes]
+        shares = [storage_key(value_of(given)) == storage_key(value) for given in node.all_input_nodes]
         form = tuple(value.shape), value.stride(), value.dtype, value.device, value.storage_offset()
-        return *form, lies_in, value.requires_grad, value.untyped_storage().nbytes(), type(value)
+        return *form, shares, value.requires_grad, value.untyped_storage().nbytes(), type(value)
 
     return face(found) == face(wanted)
 
 
 @given(size=st.integers(0, 9), start=bounds, end=bounds, step=st.integers(1, 4), offset=st.integers(0, 2))
-def test_slices_have_the_form_and_place_that_pytorch_gives_them(
+def test_slices_have_the_same_form_and_offset_as_in_pytorch(
     size: int, start: int | None, end: int | None, step: int, offset: int
 ) -> None:
     base = torch.empty(3, size + offset, 2)[:, offset:]
@@ -73,10 +73,10 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("target", "values", "settings"), CALLS, ids=[str(target) for target, *_ in CALLS])
-def test_a_second_call_of_a_form_gives_what_the_first_one_gave(
+def test_a_second_call_of_a_form_returns_the_same_result(
     target: Any, values: tuple[Any, ...], settings: dict[str, Any]
 ) -> None:
-    """Also where its first argument lies elsewhere in another storage."""
+    """The first argument has another offset in another storage."""
     memo = FakeMemo()
     memo.value(_node(target, *values, **settings))
     moved = [_moved(value) if isinstance(value, torch.Tensor) else value for value in values]
@@ -88,13 +88,13 @@ def test_a_second_call_of_a_form_gives_what_the_first_one_gave(
         assert all(_is_like(node, *pair) for pair in zip(found, wanted, strict=True))
 
 
-def test_arguments_that_are_equal_numbers_of_other_types_are_told_apart() -> None:
+def test_equal_numbers_of_different_types_have_different_keys() -> None:
     memo = FakeMemo()
-    whole = torch.empty(4, dtype=torch.int64)
-    assert memo.value(_node(ATEN.mul.Tensor, whole, 1)).dtype == torch.int64
-    assert memo.value(_node(ATEN.mul.Tensor, whole, 1.0)).dtype == torch.float32
+    integers = torch.empty(4, dtype=torch.int64)
+    assert memo.value(_node(ATEN.mul.Tensor, integers, 1)).dtype == torch.int64
+    assert memo.value(_node(ATEN.mul.Tensor, integers, 1.0)).dtype == torch.float32
 
 
 def _moved(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor of the same strides that lies seven elements into its storage."""
+    """Return a tensor of the same strides at offset 7 of a new storage."""
     return torch.empty(1000, dtype=value.dtype).as_strided(value.shape, value.stride(), 7)

@@ -1,4 +1,4 @@
-"""The folder of private names loads with the release that is installed, and its page names every file of it."""
+"""Every file of `internals` loads with the installed PyTorch and is listed in `docs/porting_torch.md`."""
 
 import re
 from importlib import import_module
@@ -13,10 +13,10 @@ _PAGE = Path(__file__).parents[4] / "docs/porting_torch.md"
 
 
 @pytest.mark.parametrize("name", _FILES)
-def test_every_private_name_is_there_in_this_release(name: str) -> None:
+def test_every_private_name_exists_in_this_release(name: str) -> None:
     assert import_module(f"{internals.__name__}.{name}").__doc__
 
 
-def test_the_page_on_porting_names_every_file_of_the_folder() -> None:
+def test_the_porting_page_lists_every_file_of_internals() -> None:
     table = re.findall(r"^\| (`.+) \|", _PAGE.read_text(), re.MULTILINE)
     assert sorted(name for row in table for name in re.findall(r"`(\w+)`", row.partition("|")[0])) == _FILES

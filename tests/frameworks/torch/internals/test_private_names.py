@@ -1,4 +1,4 @@
-"""Private names of PyTorch, and switches of the type checker, stay in one folder: a new release is ported there."""
+"""Only `internals` uses private names of PyTorch and switches the type checker off."""
 
 import ast
 import re
@@ -13,9 +13,9 @@ _PACKAGE = Path(lowtide.__file__).parent
 _TORCH = _PACKAGE / "frameworks/torch"
 _MODULES = sorted(path for path in _PACKAGE.rglob("*.py") if not path.is_relative_to(_TORCH / "internals"))
 _OWN_OPERATORS = re.compile(r"(torch\.ops|aten)\.")
-"""Names of operators are data: `aten._softmax` is in every graph."""
+"""Operators such as `aten._softmax` are public in graphs."""
 _DOCUMENTED = frozenset({"os._exit"})
-"""Names of the standard library that are public in spite of the underscore."""
+"""Documented names with an underscore."""
 
 
 def _dotted(node: ast.expr) -> str:
@@ -33,7 +33,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def _own_names(tree: ast.Module) -> set[str]:
-    """Return the private names that a module defines itself: its functions, methods, fields, and what it assigns."""
+    """Return the names that a module defines: functions, classes, attributes and variables."""
     own: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -50,7 +50,7 @@ def _is_private(dotted: str) -> bool:
 
 
 def private_names(tree: ast.Module) -> set[str]:
-    """Return the private names of PyTorch in a module: imported, reached by dots, or given as a keyword."""
+    """Return the private names of PyTorch that a module imports, accesses, or passes as keywords."""
     own = _own_names(tree)
     found = {name for name in _imported(tree) if name.partition(".")[0] == "torch" and _is_private(name)}
     for node in ast.walk(tree):
@@ -64,7 +64,7 @@ def private_names(tree: ast.Module) -> set[str]:
 
 
 @pytest.mark.parametrize("path", _MODULES, ids=lambda path: str(path.relative_to(_PACKAGE)))
-def test_no_module_outside_internals_names_what_is_private_to_pytorch(path: Path) -> None:
+def test_no_module_outside_internals_uses_private_names_of_pytorch(path: Path) -> None:
     assert private_names(ast.parse(path.read_text())) == set()
 
 
@@ -86,7 +86,7 @@ def test_no_module_for_pytorch_outside_internals_switches_the_type_checker_off(p
         "make_fx(function, _allow_non_fake_inputs=True)",
     ],
 )
-def test_each_way_to_reach_a_private_name_is_found(source: str) -> None:
+def test_every_use_of_a_private_name_is_found(source: str) -> None:
     assert private_names(ast.parse(source))
 
 

@@ -1,4 +1,4 @@
-"""What a kernel takes for itself while it runs, by the allocator's events, and what the model says it takes."""
+"""The measured scratch of a kernel, from allocation events, and the modeled scratch."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -13,12 +13,12 @@ from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 
 SCALARS = 256
-"""Scalars and rows of places are left out of the model."""
+"""Tolerance for scalars and rows of indices, which are not modeled."""
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run kernels on one thread: buffers of further threads are left out of the model."""
+    """Run kernels on one thread, as the model assumes."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -28,10 +28,10 @@ def one_thread() -> Iterator[None]:
 
 
 def measured_scratch(call: Callable[[], Any]) -> int:
-    """Return the peak of bytes allocated during a call, less the storages of its results; caches are warm."""
+    """Return the peak bytes allocated during a call, minus its results, with warm caches."""
     with torch.no_grad(), one_thread():
         call()
-        gc.freeze()  # measuring collects garbage first, which takes longer than all the rest
+        gc.freeze()  # else the garbage collection before measuring would dominate
         try:
             peak, result = peak_of_call(call, torch.device("cpu"))
         finally:
@@ -46,13 +46,13 @@ def storage_sizes(results: Any) -> dict[int, int]:
 
 
 def modeled_scratch(target: Any, *args: Any) -> int:
-    """Return what the model says a call of an operator takes."""
+    """Return the modeled scratch of a call."""
     with one_thread():
         return scratch_bytes(node_of(target, *args))
 
 
 def node_of(target: Any, *args: Any) -> Node:
-    """Return a call of an operator as a node of a graph, with its arguments and its result as values."""
+    """Return a call as a node with values for arguments and result."""
     graph = Graph()
 
     def placeholder(tensor: torch.Tensor) -> Node:

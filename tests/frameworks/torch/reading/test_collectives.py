@@ -1,4 +1,4 @@
-"""Collectives: what they send stays until the wait for them, and the wait returns what they wrote."""
+"""Collectives: operands stay alive until the wait, which returns the result."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ ELEMENTS = 256 * KIB  # 1 MiB of float32
 
 @pytest.fixture(scope="module", autouse=True)
 def one_rank() -> Iterator[None]:
-    """A process group of this process alone."""
+    """A process group of one rank."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
@@ -31,7 +31,7 @@ def _summed(x: torch.Tensor) -> torch.Tensor:
 
 
 def _overlapped(x: torch.Tensor) -> torch.Tensor:
-    """Another op runs between a collective and its wait, which the plan may move."""
+    """Return a sum with an op between the collective and its wait."""
     total = torch.ops._c10d_functional.all_reduce(x * 1.5, "sum", dist.group.WORLD.group_name)
     meanwhile = x.cos()
     waited = torch.ops._c10d_functional.wait_tensor(total)
@@ -39,8 +39,8 @@ def _overlapped(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("program", "mib"), [(_summed, 3), (_overlapped, 4)], ids=["summed", "overlapped"])
-def test_a_wait_adds_nothing_and_keeps_what_was_sent(program: object, mib: int) -> None:
-    """One that follows its collective at once is part of it, another one an op of its own."""
+def test_a_wait_allocates_nothing_and_keeps_operands_alive(program: object, mib: int) -> None:
+    """A wait directly after its collective is part of that op; any other wait is a separate op."""
     graph = lowtide.read((program, (torch.randn(ELEMENTS),)))
     waits = [op for op in graph.ops() if op.kind.endswith("wait_tensor")]
     (start,) = [op for op in graph.ops() if op.kind.endswith("all_reduce")]

@@ -1,4 +1,4 @@
-"""The PyTorch reader's costs are the eager prices of its ops, and its FLOPs what PyTorch counts, both from shapes."""
+"""The costs of ops are their eager prices, and their FLOPs equal PyTorch's counts."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from lowtide.engine.costs import carries_costs, price
 from lowtide.engine.costs.kinds import plain_kind
 
 
-def test_the_reader_prices_ops_as_the_eager_profile_does_from_sizes_where_these_determine_the_work() -> None:
+def test_costs_equal_the_eager_profile_from_sizes_if_sizes_determine_the_work() -> None:
     """Matrix products, 3 x 3 convolutions with a bias and pointwise ops in single precision."""
     model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 32), nn.Tanh())
     graph = lt.read((model, torch.randn(4, 3, 6, 6)))
@@ -24,8 +24,8 @@ def test_the_reader_prices_ops_as_the_eager_profile_does_from_sizes_where_these_
     assert from_sizes.tolist() == pytest.approx(graph.cost.tolist())
 
 
-def test_the_reader_counts_what_pytorchs_own_counter_counts_and_one_an_element_elsewhere() -> None:
-    """A convolution without a bias, a batched product and their backward passes beside 5 element-wise results."""
+def test_flops_equal_pytorchs_counter_and_one_per_element_elsewhere() -> None:
+    """A convolution, a batched product, their backward passes, and 5 element-wise results."""
     weight, other = torch.randn(8, 3, 3, 3), torch.randn(4, 36, 5)
 
     def step(images: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -45,7 +45,7 @@ def test_the_reader_counts_what_pytorchs_own_counter_counts_and_one_an_element_e
     assert graph.flops[others].tolist() == [graph.sizes[graph.writes[op]].sum() // 4 for op in others]
 
 
-def test_attention_counts_alike_on_the_cpu_and_on_other_devices() -> None:
+def test_attention_has_equal_flops_on_the_cpu_and_other_devices() -> None:
     """Two products of (heads, 8, 16) and (heads, 16, 8) each way forward, five backward."""
     query, key, value = (torch.randn(2, 3, 8, 16) for _ in range(3))
 
@@ -63,7 +63,7 @@ def test_attention_counts_alike_on_the_cpu_and_on_other_devices() -> None:
     assert flops["_scaled_dot_product_flash_attention_for_cpu_backward"] == 5 * product
 
 
-def test_products_of_experts_count_as_the_one_product_that_their_groups_make_up() -> None:
+def test_grouped_products_count_as_one_product() -> None:
     """24 rows of 16 for three experts of 16 x 8: once forward, and once for each of the two gradients."""
     rows, experts = (torch.randn(shape, dtype=torch.bfloat16) for shape in ((24, 16), (3, 16, 8)))
     ends = torch.tensor([8, 16, 24], dtype=torch.int32)

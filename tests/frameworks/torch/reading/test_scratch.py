@@ -1,4 +1,4 @@
-"""Other kernels on the CPU: what the model says they take for themselves is what they take, or a stated bit more."""
+"""The modeled scratch of CPU kernels is at least the measured scratch, and little more."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from tests.frameworks.torch.reading.measured_scratch import SCALARS, measured_sc
 
 aten = torch.ops.aten
 SHARE = 0.1
-"""The model may be above the measured scratch by this part of it."""
+"""Maximum excess of the model, relative to the measured scratch."""
 Call = tuple[Any, ...]
 Form = Callable[[torch.Tensor], torch.Tensor]
 
@@ -153,7 +153,7 @@ def _check(call: Call) -> None:
 @pytest.mark.parametrize("name", ROW_KERNELS)
 @examples(3)
 @given(rows())
-def test_kernels_on_rows_take_what_the_model_says(name: str, drawn: tuple[Any, ...]) -> None:
+def test_scratch_of_kernels_on_rows(name: str, drawn: tuple[Any, ...]) -> None:
     shape, dtype, form = drawn
     _check(_of_rows(torch.rand(shape).to(dtype), form)[name])
 
@@ -161,7 +161,7 @@ def test_kernels_on_rows_take_what_the_model_says(name: str, drawn: tuple[Any, .
 @pytest.mark.parametrize("name", IMAGE_KERNELS)
 @examples(3)
 @given(images())
-def test_kernels_on_images_take_what_the_model_says(name: str, drawn: tuple[Any, ...]) -> None:
+def test_scratch_of_kernels_on_images(name: str, drawn: tuple[Any, ...]) -> None:
     shape, dtype, form = drawn
     _check(_of_images(torch.rand(shape).to(dtype), form)[name])
 
@@ -174,10 +174,8 @@ def test_kernels_on_images_take_what_the_model_says(name: str, drawn: tuple[Any,
     st.sampled_from([torch.float32, torch.bfloat16, torch.float64]),
     st.booleans(),
 )
-def test_attention_takes_what_the_model_says(
-    queries: int, keys: int, width: int, dtype: torch.dtype, together: bool
-) -> None:
-    """`together`: heads stand next to one another, as linear layers make them."""
+def test_scratch_of_attention(queries: int, keys: int, width: int, dtype: torch.dtype, together: bool) -> None:
+    """With `together`, heads are interleaved, as linear layers return them."""
 
     def heads(length: int) -> torch.Tensor:
         made = torch.rand(2, length, 2, width, dtype=dtype).transpose(1, 2)
@@ -193,8 +191,8 @@ def test_attention_takes_what_the_model_says(
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("loss", ["mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"])
-def test_what_the_result_of_a_loss_keeps_is_counted(loss: str, reduction: str) -> None:
-    """Some losses are sums in the storage of their terms."""
+def test_storage_kept_by_the_result_of_a_loss_is_counted(loss: str, reduction: str) -> None:
+    """Some losses return one number in the storage of all terms."""
     function = getattr(torch.nn.functional, loss)
     prediction, target = torch.rand(30, 40), torch.rand(30, 40)
 

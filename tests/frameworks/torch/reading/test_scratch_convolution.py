@@ -1,4 +1,4 @@
-"""Convolutions on the CPU: what the model says they take for themselves is what they take, or a stated bit more."""
+"""The modeled scratch of CPU convolutions is at least the measured scratch, and little more."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +11,11 @@ from tests.examples import examples
 from tests.frameworks.torch.reading.measured_scratch import SCALARS, measured_scratch, modeled_scratch
 
 aten = torch.ops.aten
-SHARE, SHARE_ALONE, CONSTANT = 0.5, 1.5, 800_000
-"""The model may be above the measured scratch by this part of what the op reads and writes and so many bytes: one
-image with a border and accumulators. Where every channel is alone there are several kernels: more, and blocks."""
-BLOCKS_ALONE = 16 * 16 * 4
-"""Bytes for every number of a weight in blocks of channels."""
+SHARE, SHARE_DEPTHWISE, CONSTANT = 0.5, 1.5, 800_000
+"""Maximum excess of the model: a share of the bytes read and written (more for depthwise convolutions), and a constant
+for an image with a border and accumulators."""
+BLOCKS_DEPTHWISE = 16 * 16 * 4
+"""Further excess per weight element of depthwise convolutions, in blocks of channels."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Draw plain and strided convolutions, of every channel alone, of patches; small and large batches."""
-    shape = draw(st.sampled_from(["plain", "plain", "plain", "alone", "patches"]))
+    """Draw plain, strided, depthwise and patch convolutions with small and large batches."""
+    shape = draw(st.sampled_from(["plain", "plain", "plain", "depthwise", "patches"]))
     channels = st.sampled_from([8, 16, 24, 32, 48, 64])
     if shape == "patches":
         kernel = stride = draw(st.sampled_from([4, 8, 14, 16]))
@@ -59,8 +59,8 @@ def cases(draw: st.DrawFn) -> Case:
         sources, results = draw(st.sampled_from([3, 16, 32, 48, 64])), draw(channels)
         padding, pixels = kernel // 2, draw(st.sampled_from([8, 12, 16, 24, 33]))
     if kernel == 1 and stride > 1:
-        sources = max(sources, 16)  # PyTorch 2.13 itself writes out of bounds on fewer channels that stand together
-    if shape == "alone":
+        sources = max(sources, 16)  # PyTorch 2.13 writes out of bounds on fewer channels in channels-last format
+    if shape == "depthwise":
         kernel, padding, sources = max(3, kernel), max(3, kernel) // 2, results
     last = draw(st.booleans())
     return Case(
@@ -71,7 +71,7 @@ def cases(draw: st.DrawFn) -> Case:
         kernel=kernel,
         stride=stride,
         padding=padding,
-        groups=sources if shape == "alone" else 1,
+        groups=sources if shape == "depthwise" else 1,
         channels_last=last,
         gradient_last=draw(st.sampled_from([last, last, False, True])),
         bias=draw(st.booleans()),
@@ -82,14 +82,16 @@ def cases(draw: st.DrawFn) -> Case:
 
 def _check(case: Case, measured: int, modeled: int, *operands: torch.Tensor) -> None:
     touched = sum(tensor.nbytes for tensor in operands)
-    share, blocks = (SHARE, 0) if case.groups == 1 else (SHARE_ALONE, BLOCKS_ALONE * case.results * case.kernel**2)
+    share, blocks = (
+        (SHARE, 0) if case.groups == 1 else (SHARE_DEPTHWISE, BLOCKS_DEPTHWISE * case.results * case.kernel**2)
+    )
     assert measured <= modeled + SCALARS
     assert modeled <= measured + share * touched + blocks + CONSTANT
 
 
 @examples(40)
 @given(cases())
-def test_a_convolution_takes_what_the_model_says(case: Case) -> None:
+def test_scratch_of_a_convolution(case: Case) -> None:
     arguments = case.arguments()
     measured = measured_scratch(lambda: aten.convolution.default(*arguments))
     result = aten.convolution.default(*arguments)
@@ -98,7 +100,7 @@ def test_a_convolution_takes_what_the_model_says(case: Case) -> None:
 
 @examples(40)
 @given(cases())
-def test_the_gradients_of_a_convolution_take_what_the_model_says(case: Case) -> None:
+def test_scratch_of_a_convolutions_gradients(case: Case) -> None:
     image, weight, _, *settings_of = case.arguments()
     gradient = torch.randn_like(aten.convolution.default(image, weight, None, *settings_of))
     form = torch.channels_last if case.gradient_last else torch.contiguous_format
@@ -111,7 +113,7 @@ def test_the_gradients_of_a_convolution_take_what_the_model_says(case: Case) -> 
 
 
 def test_a_kernel_with_more_rows_than_the_image_is_unfolded_for_its_gradient() -> None:
-    """As in the last stage of a residual network on small images; processors differ in how often they copy weights."""
+    """This happens in residual networks on small images. Processors copy weights different numbers of times."""
     for last in (True, False):
         form = torch.channels_last if last else torch.contiguous_format
         image, weight = (torch.randn(64, 64, side, side).contiguous(memory_format=form) for side in (2, 3))

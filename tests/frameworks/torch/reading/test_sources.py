@@ -1,4 +1,4 @@
-"""Ops know where the user's program has them: modules and lines, in forward and backward pass."""
+"""Forward and backward ops have source modules and lines of the user's program."""
 
 import inspect
 
@@ -41,7 +41,7 @@ def _sources(graph: lowtide.Graph) -> dict[str, str | None]:
     return dict(zip(graph.op_names, graph.sources, strict=True))
 
 
-def test_a_training_step_knows_the_module_and_the_line_of_its_ops_backward_ones_too() -> None:
+def test_forward_and_backward_ops_of_a_training_step_have_sources() -> None:
     model = Net()
     step = lt.TrainingStep(model, lambda model, x: model(x).sum(), torch.optim.SGD(model.parameters(), 0.1))
     graph = lowtide.read((step, (torch.randn(16, 8),)))
@@ -53,7 +53,7 @@ def test_a_training_step_knows_the_module_and_the_line_of_its_ops_backward_ones_
     assert found["addmm"] == f"blocks.0.up at test_sources.py:{_line('self.up(x)')}"
 
 
-def test_a_compiled_model_knows_them_too() -> None:
+def test_ops_of_a_compiled_model_have_sources() -> None:
     torch.compiler.reset()
     torch.compile(Net(), backend="lowtide", options={"compiler": "eager"})(torch.randn(16, 8)).sum().backward()
     graph = lt.explain().programs[-1]
@@ -65,7 +65,7 @@ def test_a_compiled_model_knows_them_too() -> None:
     assert row in str(graph)
 
 
-def test_sources_survive_graph_files_and_hosts_and_change_no_fingerprint(tmp_path) -> None:
+def test_sources_are_kept_in_files_and_with_hosts_and_change_no_fingerprint(tmp_path) -> None:
     graph = lowtide.read((Net(), (torch.randn(16, 8),)))
     lowtide.write_graph_file(graph, tmp_path / "net.graph.json")
     assert list(lowtide.read(tmp_path / "net.graph.json").sources) == list(graph.sources)
@@ -77,7 +77,7 @@ def test_sources_survive_graph_files_and_hosts_and_change_no_fingerprint(tmp_pat
     assert builder.build().fingerprint == graph.fingerprint
 
 
-def test_explain_finds_a_training_step_without_being_given_it() -> None:
+def test_explain_without_arguments_finds_a_training_step() -> None:
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     step = lt.training_step(model, lambda model, x: model(x).sum(), optimizer, torch.randn(16, 8))
@@ -96,10 +96,8 @@ class Branching(nn.Module):
 
 
 @pytest.mark.parametrize("model", [Broken(), Branching()])
-def test_a_program_that_cannot_be_captured_is_refused_with_its_line(
-    model: nn.Module, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Within other modules the path of the innermost one comes before it; PyTorch's traceback is not shown."""
+def test_the_error_of_a_failed_capture_has_its_line(model: nn.Module, capfd: pytest.CaptureFixture[str]) -> None:
+    """Inside other modules, it also has the innermost module's path. PyTorch's traceback is not shown."""
     line = inspect.getsourcelines(type(model))[1] + 2
     with pytest.raises(UnsupportedError, match=f"at test_sources.py:{line}"):
         lowtide.read((model, (torch.randn(2, 3),)))

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.aot_autograd import merge_common_subexpressions
 from lowtide.frameworks.torch.reading.captured import Captured
-from lowtide.frameworks.torch.reading.outlined import hold
+from lowtide.frameworks.torch.reading.outlined import register_program
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import ChunkedModule, Chunking, chunk_module
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, ChunkSizes, RecomputeRows
@@ -260,7 +260,7 @@ def _outlined() -> Example:
 
 
 def _held(module: GraphModule) -> str:
-    return hold(module, scratch_bytes=0, flops=0, traffic_bytes=0)
+    return register_program(module, scratch_bytes=0, flops=0, traffic_bytes=0)
 
 
 def _dead_code() -> Example:

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.core.errors import RewriteError
-from lowtide.frameworks.torch.internals.nodes import let_values_be_fake
+from lowtide.frameworks.torch.internals.nodes import make_values_fake
 from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from tests.frameworks.torch.rewrites.examples import trace
@@ -149,7 +149,7 @@ def test_real_values_become_fake_values_with_the_same_layout() -> None:
     for node in module.graph.nodes:
         node.meta["val"] = values[node.name]
     real = planned_layout(module)
-    let_values_be_fake(module.graph)
+    make_values_fake(module.graph)
     assert planned_layout(module) == real
     held = values["state_1"].clone()
     run_rewrites(module, [Edit(aten.exp.default, replace_by(aten.cos.default))])

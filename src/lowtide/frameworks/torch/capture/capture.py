@@ -16,8 +16,7 @@ from lowtide.frameworks.torch.capture.error_place import place_of
 from lowtide.frameworks.torch.capture.step.capture_training_step import capture_training_step
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.internals.fake_tensors import failures_unlogged, outside_of_fake_modes
-from lowtide.frameworks.torch.reading.captured import Captured
-from lowtide.frameworks.torch.reading.math_attention import warn_of_math_attention
+from lowtide.frameworks.torch.reading.captured import Captured, warn_of_math_attention
 
 
 def capture(program: Any) -> Captured:

@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check_modes, modes_of, modules_of
 from lowtide.frameworks.torch.capture.tracing import FakeInputs, dry_run, trace
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
+from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
 from lowtide.frameworks.torch.internals.runtime import differentiate
 from lowtide.frameworks.torch.reading.captured import Binding, Captured
 

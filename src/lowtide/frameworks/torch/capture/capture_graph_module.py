@@ -15,7 +15,7 @@ from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.capture_function import capture_function
 from lowtide.frameworks.torch.capture.sample_inputs import sample_inputs
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.nodes import let_values_be_fake
+from lowtide.frameworks.torch.internals.nodes import make_values_fake
 from lowtide.frameworks.torch.reading.captured import Binding, Captured
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import GIVEN
@@ -44,7 +44,7 @@ def capture_graph_module(module: GraphModule) -> Captured:
                 f"input '{node.name}' carries no tensor metadata; pass (module, example inputs) so that it is captured"
             )
     owned = GraphModule(module, copy.deepcopy(module.graph))
-    let_values_be_fake(owned.graph)
+    make_values_fake(owned.graph)
     (output,) = module.graph.find_nodes(op="output")
     _, spec = pytree.tree_flatten(output.args[0])
     return Captured(

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import lowtide
-from lowtide.frameworks.torch.internals.modules import name_in
+from lowtide.frameworks.torch.internals.runtime import name_in
 
 _PYTORCH, _LOWTIDE = (str(Path(str(package.__file__)).parent) for package in (torch, lowtide))
 

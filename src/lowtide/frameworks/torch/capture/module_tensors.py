@@ -9,8 +9,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
-from lowtide.frameworks.torch.internals.modules import reparametrized
+from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.runtime import reparametrized
 from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
 

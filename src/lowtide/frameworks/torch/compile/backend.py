@@ -15,9 +15,9 @@ from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 from lowtide.frameworks.torch.compile.program_step import Again, note_skipped, program_of
 from lowtide.frameworks.torch.compile.programs import forget, noting_runs, programs_planned
-from lowtide.frameworks.torch.internals.dynamo import aot_autograd, captured_now, watch_skipped_frames
-from lowtide.frameworks.torch.internals.input_names import naming_inputs
-from lowtide.frameworks.torch.internals.own_modules import capture_own_modules
+from lowtide.frameworks.torch.internals.aot_autograd import naming_inputs
+from lowtide.frameworks.torch.internals.compiling import capture_own_modules
+from lowtide.frameworks.torch.internals.dynamo import aot_autograd, snapshot_capture, watch_skipped_frames
 
 
 def lowtide(
@@ -75,7 +75,7 @@ def _again(module: GraphModule, options: Options) -> Again | None:
     Where that rests on conditions on dynamic sizes that the first compilation did not, which nobody would check any
     more, the graph stays as it was.
     """
-    captured = None if options.budget is None or options.plans is not None else captured_now(module)
+    captured = None if options.budget is None or options.plans is not None else snapshot_capture(module)
     if captured is None:
         return None
 

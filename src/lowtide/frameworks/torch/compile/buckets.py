@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from lowtide.frameworks.torch.internals.sizes import plan_at_most, traced_with
+from lowtide.frameworks.torch.internals.tensors import plan_at_most, traced_with
 
 
 def keep_to_bucket(inputs: Iterable[Any]) -> None:

@@ -6,15 +6,15 @@ from typing import Any
 from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained
-from lowtide.frameworks.torch.internals.boxed import marked_boxed, take_one_list
 from lowtide.frameworks.torch.internals.nodes import storages_of
+from lowtide.frameworks.torch.internals.runtime import box_inputs, marked_boxed
 from lowtide.frameworks.torch.reading.effects import mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
 
 
 def run_boxed(module: GraphModule, _example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
     """Return a graph as a function of one list, which it empties, so that nothing else keeps its inputs alive."""
-    take_one_list(module.graph)
+    box_inputs(module.graph)
     module.recompile()
     return marked_boxed(module.forward)
 

@@ -7,7 +7,7 @@ from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.reading.lowering import lower_body
-from lowtide.frameworks.torch.reading.outlined import hold
+from lowtide.frameworks.torch.reading.outlined import register_program
 from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
@@ -28,4 +28,4 @@ def _hold_planned(module: GraphModule) -> str:
     scratch = found.peak_bytes[graph.spaces[0].name] - returned
     flops, traffic = int(graph.flops.sum()), int(graph.traffic.sum())
     emitted = emit(module, lowered, found.plan, boxed=False)
-    return hold(emitted, scratch_bytes=scratch, flops=flops, traffic_bytes=traffic)
+    return register_program(emitted, scratch_bytes=scratch, flops=flops, traffic_bytes=traffic)

@@ -20,7 +20,7 @@ from lowtide.frameworks.torch.compile.split import split
 from lowtide.frameworks.torch.internals.aot_autograd import partition_as_pytorch_does, patched_autograd
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
-from lowtide.frameworks.torch.internals.sizes import hint
+from lowtide.frameworks.torch.internals.tensors import hint
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode

@@ -20,8 +20,8 @@ from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.planned_program import MINOR_BYTES, PlannedModule
 from lowtide.frameworks.torch.compile.programs import forget, remember
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.allocator import AllocatorStart
-from lowtide.frameworks.torch.internals.autograd_nodes import backward_of, saved_by, saved_outside
+from lowtide.frameworks.torch.internals.allocators import AllocatorStart
+from lowtide.frameworks.torch.internals.aot_autograd import backward_of, saved_by, saved_outside
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 
 _WORTH_ANEW = 0.01

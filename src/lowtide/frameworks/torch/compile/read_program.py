@@ -14,9 +14,8 @@ from lowtide.engine.plan import Plan, StepKind
 from lowtide.frameworks.torch.compile.convolution_layouts import scratch_under_inductor
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.emit.transfers.link import host_for
-from lowtide.frameworks.torch.internals.aot_autograd import must_save
-from lowtide.frameworks.torch.internals.hints import gives_as_much_as_values_say
-from lowtide.frameworks.torch.internals.input_names import input_name
+from lowtide.frameworks.torch.internals.aot_autograd import input_name, must_save
+from lowtide.frameworks.torch.internals.hints import has_data_dependent_size
 from lowtide.frameworks.torch.reading.lowering import Lowered, lower
 from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
@@ -67,7 +66,7 @@ class ReadProgram:
 def read_program(name: str, module: GraphModule, held: Collection[int], options: Options) -> ReadProgram:
     """Read a functional graph whose inputs at the places `held` outlive it; raises UnsupportedError."""
     for node in module.graph.nodes:
-        if gives_as_much_as_values_say(node):
+        if has_data_dependent_size(node):
             raise UnsupportedError(f"the size of tensor '{node.name}' depends on values; such graphs are not planned")
     inputs = enumerate(module.graph.find_nodes(op="placeholder"))
     named = [(input_name(node), Lifetime.PERSISTENT if place in held else Lifetime.INPUT) for place, node in inputs]

@@ -11,8 +11,8 @@ from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
 from lowtide.frameworks.torch.emit.transfers.emission import CopyEmission
 from lowtide.frameworks.torch.emit.waits import PendingWaits
 from lowtide.frameworks.torch.emit.wanted_gradients import compute_only_wanted
-from lowtide.frameworks.torch.internals.boxed import take_one_list
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.runtime import box_inputs
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.effects import is_collective, keeps_order
 from lowtide.frameworks.torch.reading.in_place import in_place_forms
@@ -41,7 +41,7 @@ def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> G
                 emitter.copy_in(buffer)
     graph = emitter.finish()
     if boxed:
-        take_one_list(graph)
+        box_inputs(graph)
     emitted = GraphModule(module, graph, class_name="Planned")
     for name, callee in plan.callees.items():
         body = attribute(module, name)

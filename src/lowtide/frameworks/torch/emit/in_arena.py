@@ -9,7 +9,7 @@ from lowtide.core.errors import UsageError
 from lowtide.frameworks.arena.allocator import Arena
 from lowtide.frameworks.arena.runs import Key, PlannedRuns, RunsInArena
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.cpu_allocator import replace_cpu_allocator
+from lowtide.frameworks.torch.internals.allocators import replace_cpu_allocator
 
 
 class InArena(RunsInArena):

@@ -1,1 +1,4 @@
-"""Everything that is private to PyTorch or untyped there, one file a subsystem: a new PyTorch is ported here."""
+"""Access to the private and untyped parts of PyTorch, one file per subsystem.
+
+A new release of PyTorch is ported in this folder only; see `docs/porting_torch.md`.
+"""

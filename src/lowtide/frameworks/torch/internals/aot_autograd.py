@@ -1,20 +1,25 @@
-"""AOTAutograd: joint graphs, what it says of their inputs and outputs, its partitioner, what checkpoints mark."""
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportAttributeAccessIssue=false
-# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
-# pyright: reportUnknownLambdaType=false
+"""AOTAutograd: joint graphs, input names, PyTorch's partitioner, marks of checkpoints, and saved tensors."""
+# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import re
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.descriptors import (
+    BufferAOTInput,
     InputMutationAOTOutput,
+    ParamAOTInput,
+    PlainAOTInput,
     SavedForBackwardsAOTOutput,
     SavedForBackwardsNoVcCheckAOTOutput,
     SubclassGetAttrAOTInput,
     SubclassGetAttrAOTOutput,
+    SyntheticBaseAOTInput,
+    ViewBaseAOTInput,
 )
 from torch._functorch.compile_utils import fx_graph_cse
 from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -23,29 +28,83 @@ from torch._library.fake_class_registry import FakeScriptObject
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
+from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import flat_leaves, outputs_of, value_of
+from lowtide.frameworks.torch.internals.tensors import storage_key
+
+_MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
+_MODULE = re.compile(r"^[LG]\['\w+'\](?:\.__self__)?\.")
+_VARIABLE = re.compile(r"^[LG]\['(\w+)'\]")
+_names_in_use: list[dict[int | str, str]] = []
+"""Input names of the graphs being compiled, innermost last, by position or by name in the module."""
 
 
 def merge_common_subexpressions(module: GraphModule) -> None:
-    """Let one node stand for all that compute the same, as PyTorch's partitioner does first."""
+    """Merge nodes that compute the same value."""
     module.graph = fx_graph_cse(module.graph)
 
 
 def merges_common_subexpressions() -> bool:
-    """Tell whether PyTorch's configuration says that its partitioner does that."""
+    """Return whether PyTorch's partitioner merges common subexpressions."""
     return bool(functorch_config.cse)
 
 
 def partition_as_pytorch_does(joint: GraphModule, inputs: Sequence[Any], **others: Any) -> tuple[Any, Any]:
-    """Return what PyTorch's own partitioner makes of a joint graph."""
+    """Return the forward and backward graphs of PyTorch's own partitioner."""
     return min_cut_rematerialization_partition(joint, inputs, **others)
 
 
 def static_inputs() -> set[int]:
-    """Return the places of parameters and buffers among the inputs of the graph that is being compiled."""
-    context = TracingContext.try_get()
-    metadata: Any = None if context is None else context.fw_metadata
+    """Return the positions of parameters and buffers among the current graph's inputs."""
+    metadata = _compilation_metadata()
     return set() if metadata is None else set(metadata.static_input_indices)
+
+
+def _compilation_metadata() -> Any:
+    context = TracingContext.try_get()
+    return None if context is None else context.fw_metadata
+
+
+@contextmanager
+def naming_inputs(captured: GraphModule) -> Generator[None]:
+    """Provide `input_name` with the names of a TorchDynamo graph's inputs."""
+    names: dict[int | str, str] = {}
+    for place, node in enumerate(captured.graph.find_nodes(op="placeholder")):
+        source = getattr(node, "_dynamo_source", None)
+        if source is not None:
+            names[place] = _user_name(source.name)
+    for name, source in vars(captured).get("_param_name_to_source", {}).items():
+        names[name] = _user_name(source.name)
+    _names_in_use.append(names)
+    try:
+        yield
+    finally:
+        _names_in_use.pop()
+
+
+def input_name(node: Node) -> str:
+    """Return the user's name of an input, such as "blocks.3.weight", or "primals_3" if unknown."""
+    return _described_name(node.meta.get("desc")) or node.name
+
+
+def _described_name(description: Any) -> str | None:
+    if isinstance(description, PlainAOTInput):
+        return _names_in_use[-1].get(description.idx) if _names_in_use else None
+    if isinstance(description, ParamAOTInput | BufferAOTInput):
+        target = description.target
+        return _names_in_use[-1].get(target, target) if _names_in_use else target
+    if isinstance(description, ViewBaseAOTInput | SyntheticBaseAOTInput):
+        base = _described_name(description.base_of)
+        return None if base is None else f"base of {base}"
+    if isinstance(description, SubclassGetAttrAOTInput):
+        base = _described_name(description.base)
+        return None if base is None else f"{base}.{description.attr}"
+    return None
+
+
+def _user_name(source: str) -> str:
+    path = _MEMBER.sub(r".\1", source)
+    return _VARIABLE.sub(r"\1", source) if path == source else _MODULE.sub("", path)
 
 
 def output_descriptions(module: GraphModule) -> list[Any]:
@@ -55,14 +114,22 @@ def output_descriptions(module: GraphModule) -> list[Any]:
 
 
 def inputs_overwritten_later(joint: GraphModule, n_forward_outputs: int) -> list[Node]:
-    """Return the inputs that the runtime overwrites when the forward pass has returned their new contents."""
+    """Return the inputs that the runtime overwrites after the forward pass."""
     described = output_descriptions(joint)[:n_forward_outputs]
-    later = [_overwritten_by(output) for output in described]
+    later = [_overwritten_input(output) for output in described]
     return [node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc", later) in later]
 
 
+def _overwritten_input(output: Any) -> Any:
+    """Return the description of the input that an output overwrites."""
+    if isinstance(output, SubclassGetAttrAOTOutput):
+        subclass = _overwritten_input(output.base)
+        return None if subclass is None else SubclassGetAttrAOTInput(subclass, output.attr)
+    return output.mutated_input if isinstance(output, InputMutationAOTOutput) else None
+
+
 def set_output(graph: Graph, values: Sequence[Any], described: Sequence[Any]) -> None:
-    """End a graph as AOTAutograd expects it."""
+    """Add the output node of a graph, with AOTAutograd's metadata."""
     output = graph.output(tuple(values))
     output.meta["desc"] = list(described)
     output.meta["output_stack_traces"] = [
@@ -77,61 +144,103 @@ def saved_description(place: int, node: Node) -> Any:
 
 
 def is_unchecked(node: Node) -> bool:
-    """Tell whether autograd skips its check that a saved tensor was not overwritten."""
+    """Return whether autograd does not check a saved tensor for mutation."""
     return bool(node.meta.get("saved_tensor_with_no_vc_check", False))
 
 
 def is_opaque_object(node: Node) -> bool:
-    """Tell whether a node stands for an object that is no tensor."""
+    """Return whether a node's value is a script object."""
     return isinstance(value_of(node), FakeScriptObject)
 
 
 def must_save(node: Node) -> bool:
-    """Tell whether the user's checkpoint policy says that a value is saved."""
+    """Return whether the user's checkpoint policy saves a value."""
     return node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
 
 
 def mark_must_save(node: Node) -> None:
-    """Let PyTorch's partitioner save a value wherever the backward pass needs it."""
+    """Make PyTorch's partitioner save a value if the backward pass needs it."""
     node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def must_recompute(node: Node) -> bool:
-    """Tell whether the user checkpoints a value, so that it is computed again in the backward pass."""
+    """Return whether the user's checkpoints recompute a value."""
     return node.meta.get("recompute") in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 
 
 def checkpoint_region(node: Node) -> int:
-    """Return the number of the checkpointed region in which a value is computed, in program order."""
+    """Return the number of the checkpointed region that computes a value."""
     return int(node.meta.get("ac_graph_id", 0))
 
 
 def is_graph_retained() -> bool:
-    """Tell whether the backward pass that is running may run once more."""
+    """Return whether the running backward pass may run again."""
     return torch._C._autograd._get_current_graph_task_keep_graph()
 
 
 def take_overwritten_saves() -> list[int]:
-    """Return the inputs of the backward pass just compiled that it may overwrite, and have AOTAutograd let it.
+    """Return and clear AOTAutograd's list of inputs that the compiled backward pass may overwrite.
 
-    AOTAutograd refuses to run such a pass where its graph is retained; whoever takes the places sees to that instead.
+    AOTAutograd would refuse to run the pass on a retained graph. The caller must copy these inputs instead.
     """
-    context = TracingContext.try_get()
-    metadata: Any = None if context is None else context.fw_metadata
-    places = getattr(metadata, "bw_donated_idxs", None) or []
+    places = getattr(_compilation_metadata(), "bw_donated_idxs", None) or []
     taken = list(places)
-    places.clear()  # the metadata that is asked when the pass runs holds the same list
+    places.clear()  # the metadata read at run time shares this list
     return taken
 
 
 def patched_autograd(changes: dict[str, Any]) -> AbstractContextManager[None]:
-    """Change AOTAutograd's configuration for a while."""
+    """Change AOTAutograd's configuration in this context."""
     return functorch_config.patch(changes)
 
 
-def _overwritten_by(output: Any) -> Any:
-    """Return the description of the input whose new contents an output is, of a tensor within a subclass as well."""
-    if isinstance(output, SubclassGetAttrAOTOutput):
-        whole = _overwritten_by(output.base)
-        return None if whole is None else SubclassGetAttrAOTInput(whole, output.attr)
-    return output.mutated_input if isinstance(output, InputMutationAOTOutput) else None
+def backward_of(results: Any) -> Any | None:
+    """Return the autograd node of a compiled backward pass, or None."""
+    for leaf in pytree.tree_leaves(results):
+        node = leaf.grad_fn if isinstance(leaf, torch.Tensor) else None
+        if node is not None and _is_compiled(node):
+            return node
+    return None
+
+
+def saved_by(node: Any) -> list[torch.Tensor]:
+    """Return the tensors that a compiled node saves."""
+    unchecked = getattr(node, "_tensors_no_vc_check", None) or []
+    return [each for each in (*node.saved_tensors, *unchecked) if isinstance(each, torch.Tensor)]
+
+
+def saved_outside(inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors, except leaves, that eager nodes before the inputs save."""
+    waiting = [each.grad_fn for each in inputs if isinstance(each, torch.Tensor)]
+    saved: list[torch.Tensor] = []
+    leaves: set[int] = set()
+    seen: set[Any] = set()
+    while waiting:
+        node: Any = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        waiting += [before for before, _ in node.next_functions]
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            leaves.add(storage_key(leaf))
+        elif not _is_compiled(node):
+            saved += _saved_by_eager(node)
+    return [each for each in saved if storage_key(each) not in leaves]
+
+
+def _is_compiled(node: Any) -> bool:
+    return type(node).__name__ == "CompiledFunctionBackward"
+
+
+def _saved_by_eager(node: Any) -> list[torch.Tensor]:
+    """Return the tensors that an eager node saves, without unpack hooks."""
+    found: list[Any] = []
+    for name in dir(node):
+        if name.startswith("_raw_saved_"):
+            try:
+                saved = getattr(node, name)
+                found += [each.data for each in (saved if isinstance(saved, (tuple, list)) else [saved])]
+            except RuntimeError:  # its backward pass is over
+                continue
+    return [each for each in found if isinstance(each, torch.Tensor)]

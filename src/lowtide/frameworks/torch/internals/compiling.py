@@ -1,23 +1,56 @@
-"""`torch.compile` with the backend "lowtide", as PyTorch types it: in part."""
-# pyright: reportUnknownMemberType=false
+"""`torch.compile` and `Module.compile` with the backend "lowtide".
+
+TorchDynamo skips frames in PyTorch's own files, so `nn.Sequential(...).compile()` compiles nothing.
+`capture_own_modules` adds the frame that `torch.compile(module)` adds.
+"""
+# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownMemberType=false
 
 from collections.abc import Callable, Mapping
+from types import MethodType
 from typing import Any
 
 import torch
 from torch import nn
 
+_backends: set[str] = set()
+
 
 def compile_in_place(model: nn.Module, options: Mapping[str, Any]) -> None:
-    """Compile a module in its place: calls of it run compiled, all else about it stays."""
+    """Compile the calls of a module in place."""
     model.compile(backend="lowtide", options=dict(options))
 
 
 def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a function compiled."""
+    """Return a compiled function."""
     return torch.compile(function, backend="lowtide", options=dict(options))
 
 
-def kept_out(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that runs outside of the graph of whoever calls it."""
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is never compiled into its caller's graph."""
     return torch.compiler.disable(function)
+
+
+def capture_own_modules(backend: str) -> None:
+    """Let `Module.compile` with a backend capture modules of PyTorch's own classes."""
+    from torch._dynamo import external_utils  # takes seconds to load
+    from torch._dynamo.eval_frame import OptimizeContext
+
+    if not _backends:
+        compile_call = OptimizeContext.__call__
+
+        def compile_with_frame(self: OptimizeContext, fn: Any) -> Any:
+            return compile_call(self, external_utils.wrap_inline(fn) if _is_skipped(self, fn) else fn)
+
+        OptimizeContext.__call__ = compile_with_frame
+    _backends.add(backend)
+
+
+def _is_skipped(context: Any, function: Any) -> bool:
+    """Return whether TorchDynamo would skip all frames of a module's call."""
+    from torch._dynamo import trace_rules
+    from torch._dynamo.eval_frame import innermost_backend
+
+    if not (isinstance(function, MethodType) and function.__func__ is nn.Module._call_impl):
+        return False
+    is_ours = getattr(innermost_backend(context.callback), "compiler_name", None) in _backends
+    return is_ours and trace_rules.check(function.__self__.forward)

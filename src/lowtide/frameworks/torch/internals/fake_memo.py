@@ -1,6 +1,5 @@
-"""Fake values that are known without running an op on fakes, since one of its form ran before."""
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportAttributeAccessIssue=false
-# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""A memo of the fake results of ops."""
+# pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,50 +20,48 @@ _UNKNOWN = object()
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What a result of one tensor was, and where in the storage of its first argument it lies, if it does."""
+    """The form of a result, and its offset if it is a view of the first argument."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
     elements_on: int | None
-    """From the first argument's first element; None for a storage of its own."""
+    """In elements; None for a new storage."""
 
 
 class FakeMemo:
-    """What `compute_fake` gives, for programs that run ops of few forms many times, as those in chunks do.
+    """A memo of `compute_fake`, for programs with many ops of few forms, such as programs in chunks.
 
-    A fake op takes a third of a millisecond, one that is known less than a tenth. Only results of one strided tensor
-    of known sizes are kept, of ops that change no tensor's form: new tensors, and views of a first argument. Slices
-    are known by their bounds, and what is written in place is the argument itself. All else is computed.
+    A hit takes 0.1 ms instead of 0.3 ms. Only single strided results of fixed sizes are stored.
     """
 
     def __init__(self) -> None:
         self._known: dict[Any, _Form] = {}
 
-    def value(self, node: Node, given: Callable[[Node], Any] = value_of, beside: torch.Tensor | None = None) -> Any:
-        """Return what a call gives for the fake tensors that its arguments stand for."""
+    def value(self, node: Node, given: Callable[[Node], Any] = value_of, like: torch.Tensor | None = None) -> Any:
+        """Return the result of `compute_fake`."""
         op = node.target
         if not isinstance(op, OpOverload) or torch.Tag.inplace_view in op.tags or len(op._schema.returns) != 1:
-            return compute_fake(node, given, beside)
+            return compute_fake(node, given, like)
         args, kwargs = map_nodes((node.args, dict(node.kwargs)), given)
         first = args[0] if args else None
         aliased = op._schema.returns[0].alias_info
         if aliased is not None and aliased.is_write:
             written = _written(op, args, kwargs)
-            return compute_fake(node, given, beside) if written is None else written
-        looks = aliased is not None
+            return compute_fake(node, given, like) if written is None else written
+        is_aliased = aliased is not None
         key = _form_of((op, args, tuple(kwargs.items())))
-        if key is _UNKNOWN or op.is_view is not looks or not isinstance(first, FakeTensor):
-            return compute_fake(node, given, beside)
+        if key is _UNKNOWN or op.is_view is not is_aliased or not isinstance(first, FakeTensor):
+            return compute_fake(node, given, like)
         form = _sliced(*args, **kwargs) if op is ATEN.slice.Tensor else self._known.get(key)
         if form is not None:
             return _tensor(form, first)
-        value = compute_fake(node, given, beside)
-        self._keep(key, value, first if looks else None)
+        value = compute_fake(node, given, like)
+        self._store(key, value, first if is_aliased else None)
         return value
 
-    def _keep(self, key: Any, value: Any, base: FakeTensor | None) -> None:
+    def _store(self, key: Any, value: Any, base: FakeTensor | None) -> None:
         if _form_of(value) is _UNKNOWN or not isinstance(value, FakeTensor):
             return
         elements_on = None
@@ -78,7 +75,7 @@ class FakeMemo:
 
 
 def _written(op: Any, args: Any, kwargs: Any) -> FakeTensor | None:
-    """Return the argument that an op writes and gives back."""
+    """Return the argument that an op mutates and returns."""
     wanted = op._schema.returns[0].alias_info.before_set
     for place, argument in enumerate(op._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.before_set == wanted:
@@ -88,7 +85,7 @@ def _written(op: Any, args: Any, kwargs: Any) -> FakeTensor | None:
 
 
 def _form_of(value: Any) -> Any:
-    """Return what tells apart arguments for which an op may give results of another form, or that there is no such."""
+    """Return a key of arguments that determines a result's form, or `_UNKNOWN`."""
     if isinstance(value, FakeTensor):
         size, stride = tuple(value.shape), value.stride() if value.layout == torch.strided else ()
         fixed = all(type(each) is int for each in (*size, *stride, value.storage_offset()))
@@ -101,7 +98,6 @@ def _form_of(value: Any) -> Any:
 
 
 def _sliced(base: FakeTensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> _Form:
-    """Return the form of `base[start:end:step]` along one dimension."""
     rows = range(base.shape[dim])[start:end:step]
     size, stride = list(base.shape), list(base.stride())
     elements_on = rows.start * stride[dim]
@@ -110,7 +106,6 @@ def _sliced(base: FakeTensor, dim: int = 0, start: int | None = None, end: int |
 
 
 def _tensor(form: _Form, first: FakeTensor) -> FakeTensor:
-    """Return a new fake tensor of a form, in the mode of the first argument."""
     mode = first.fake_mode
     if form.elements_on is None:
         own = torch.empty_strided(form.size, form.stride, dtype=form.dtype, device="meta")

@@ -1,5 +1,5 @@
-"""Fake tensors, which have a form and no memory: their mode, and tracing programs on them."""
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Fake tensors: their modes, and tracing on them."""
+# pyright: reportPrivateUsage=false
 
 import logging
 from collections.abc import Callable, Generator, Sequence
@@ -21,30 +21,29 @@ DEPENDS_ON_VALUES: tuple[type[Exception], ...] = (
     fake_tensor.DataDependentOutputException,
     fake_tensor.DynamicOutputShapeException,
 )
-"""What tracing raises where a program depends on the values of tensors."""
+"""Errors of tracing programs that depend on tensor values."""
 
 FakeMode = FakeTensorMode
-"""While it is on, tensors that are made are fake, and ops give fake tensors for fake tensors."""
+"""The mode of fake tensors."""
 
 
 def is_fake(value: Any) -> bool:
-    """Tell whether a value is a tensor that has a form and no memory."""
     return isinstance(value, FakeTensor)
 
 
 def new_fake_mode() -> FakeMode:
-    """Return a mode of its own, for shapes that stay as they are."""
+    """Return a new mode for fixed shapes."""
     return FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
 
 
 def fake_mode_of(tensors: Sequence[torch.Tensor]) -> FakeMode:
-    """Return the mode of the fake tensors among some tensors, a new one where there is none that knows symbols."""
+    """Return the mode of fake tensors, or a new one if they have no symbolic shapes."""
     found = detect_fake_mode(list(tensors))
     return found if found is not None and found.shape_env is not None else new_fake_mode()
 
 
 def faked(mode: FakeMode, tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's fake stand-in in a mode; a fake tensor of that mode as it is."""
+    """Return a tensor as a fake one of `mode`."""
     if not isinstance(tensor, FakeTensor):
         return mode.from_tensor(tensor.detach(), static_shapes=True)
     if tensor.fake_mode is mode:
@@ -54,39 +53,40 @@ def faked(mode: FakeMode, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def outside_of_fake_modes() -> AbstractContextManager[Any]:
-    """Put aside the fake modes that are on: those of fake tensors that are given are found by the tensors."""
+    """Disable active fake modes in this context."""
     return unset_fake_temporarily()
 
 
 @contextmanager
-def failures_unlogged() -> Generator[None]:
-    """Keep PyTorch from logging the tracebacks of ops that fail on fake tensors, which whoever catches them words."""
-    log = logging.getLogger(fake_tensor.__name__)
+def unlogged(name: str, is_hidden: Callable[[logging.LogRecord], bool]) -> Generator[None]:
+    """Suppress some records of a logger in this context."""
+    logger = logging.getLogger(name)
 
-    def is_below_errors(record: logging.LogRecord) -> bool:
-        return record.levelno < logging.ERROR
+    def is_shown(record: logging.LogRecord) -> bool:
+        return not is_hidden(record)
 
-    log.addFilter(is_below_errors)
+    logger.addFilter(is_shown)
     try:
         yield
     finally:
-        log.removeFilter(is_below_errors)
+        logger.removeFilter(is_shown)
+
+
+def failures_unlogged() -> AbstractContextManager[None]:
+    """Suppress PyTorch's logs of failures on fake tensors."""
+    return unlogged(fake_tensor.__name__, lambda record: record.levelno >= logging.ERROR)
 
 
 @contextmanager
 def forgetting_scalars(mode: FakeMode) -> Generator[None]:
-    """Run on fake tensors; scalars that are read from them meanwhile leave no trace behind."""
+    """Run on fake tensors, and discard symbols of scalars read from them."""
     shapes = mode.shape_env
     with mode, shapes.ignore_fresh_unbacked_symbols() if shapes else nullcontext():
         yield
 
 
 def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]) -> GraphModule:
-    """Return the ops that a function of one flat list runs on fake tensors, as a graph; nodes know their source.
-
-    Policies of `torch.utils.checkpoint` are followed as an eager run does; else PyTorch takes them for notes to a
-    compiler and saves all.
-    """
+    """Trace a function of one flat list on fake tensors, with checkpoint policies as in an eager run."""
     with recording_sources(), torch.compiler._non_strict_tracing_context():
         traced = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
     share_sources(traced.graph)
@@ -95,6 +95,6 @@ def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]
 
 @contextmanager
 def tracing_in(mode: FakeMode) -> Generator[None]:
-    """Let compilers find the mode of the fake tensors that they are given."""
+    """Make compilers find a mode in this context."""
     with tracing(TracingContext(mode)):
         yield

@@ -1,9 +1,4 @@
-"""What stands for symbolic values in planning; asking specializes nothing.
-
-A graph with dynamic shapes is planned for the sizes that `sizes.hint` gives. What is right only for those sizes must
-not get into the program: for that there is `is_always`.
-"""
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+"""Planned values of symbolic shapes, and checks that hold for all sizes; neither adds guards."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -16,35 +11,34 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.internals.sizes import hint, most
-from lowtide.frameworks.torch.internals.tensors import plain_number
+from lowtide.frameworks.torch.internals.tensors import hint, plain_number, upper_bound
 
 
 def hinted_value_of(node: Node) -> Any:
-    """Return what a node stands for, every symbolic number and shape replaced by the value it is planned at."""
+    """Return the value of a node at its planned sizes."""
     value = value_of(node)
     return _hinted(value) if isinstance(value, torch.Tensor) else pytree.tree_map(_hinted, value)
 
 
 def stand_in(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return a tensor without memory."""
+    """Return a fake tensor of this form."""
     with _static_shapes():
         return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
 
 def is_symbolic(tensor: torch.Tensor) -> bool:
-    """Tell whether a tensor's shape or strides depend on symbols."""
+    """Return whether a tensor's shape or strides are symbolic."""
     return any(isinstance(size, torch.SymInt) for size in (*tensor.shape, *tensor.stride()))
 
 
 def depends_on_values(tensor: torch.Tensor) -> bool:
-    """Tell whether a tensor's size is known only when the program runs, such as a number of selected rows."""
-    has_symbols = any(isinstance(size, torch.SymInt) for size in tensor.shape)  # asking for them all takes long
+    """Return whether a tensor's size depends on values."""
+    has_symbols = any(isinstance(size, torch.SymInt) for size in tensor.shape)  # the full search is slow
     return has_symbols and bool(free_unbacked_symbols(tensor))
 
 
-def gives_as_much_as_values_say(node: Node) -> bool:
-    """Tell whether sizes of a node's results depend on values, and not for what it was given."""
+def has_data_dependent_size(node: Node) -> bool:
+    """Return whether a node has results, and no inputs, with data-dependent sizes."""
     return _is_sized_by_values(node) and not any(map(_is_sized_by_values, node.all_input_nodes))
 
 
@@ -54,13 +48,13 @@ def _is_sized_by_values(node: Node) -> bool:
 
 
 def is_limited(tensor: torch.Tensor) -> bool:
-    """Tell whether the most is known that each size and stride of a tensor can be."""
+    """Return whether all sizes and strides of a tensor have upper bounds."""
     sizes = (*tensor.shape, *tensor.stride())
-    return all(not isinstance(size, torch.SymInt) or most(size) is not None for size in sizes)
+    return all(not isinstance(size, torch.SymInt) or upper_bound(size) is not None for size in sizes)
 
 
 def is_always(condition: Any) -> bool:
-    """Tell whether a condition on sizes holds for all sizes that a graph may be called with."""
+    """Return whether a condition holds for all sizes of the graph's inputs."""
     return statically_known_true(condition)
 
 

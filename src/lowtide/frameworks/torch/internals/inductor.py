@@ -1,51 +1,56 @@
-"""Inductor: compiling a graph with it, its configuration, the hooks that plug into it."""
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Inductor: compiling graphs, its configuration and its hooks."""
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch._dynamo.utils import GmWrapper
+from torch._guards import TracingContext
 from torch._inductor import config
 from torch._inductor.custom_graph_pass import CustomKnapsackSolver, CustomPartitionerFn, CustomRuntimeEstimator
 from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, take_overwritten_saves
-from lowtide.frameworks.torch.internals.boxed import marked_boxed
-from lowtide.frameworks.torch.internals.forward_last import EndsScheduled, ForwardLast, Strides, is_only_scheduled
+from lowtide.frameworks.torch.internals.dynamo import copied
+from lowtide.frameworks.torch.internals.hints import is_symbolic
+from lowtide.frameworks.torch.internals.runtime import marked_boxed
 
 try:
     from torch._inductor.custom_graph_pass import CustomSchedulerPass
-except ImportError:  # before PyTorch 2.13, passes over kernels are told apart as those over graphs are
+except ImportError:  # before PyTorch 2.13, scheduler passes have the class of graph passes
     from torch._inductor.custom_graph_pass import CustomGraphPass as CustomSchedulerPass
 
-__all__ = [
-    "CustomKnapsackSolver",
-    "CustomPartitionerFn",
-    "CustomRuntimeEstimator",
-    "CustomSchedulerPass",
-    "compile_boxed",
-    "compile_fx",
-    "compile_until_scheduled",
-    "lays_images_out",
-    "overlap_passes",
-    "patched_inductor",
-]
+__all__ = ["CustomKnapsackSolver", "CustomPartitionerFn", "CustomRuntimeEstimator", "CustomSchedulerPass"]
+
+Strides = Sequence[tuple[int, ...] | None]
+CompilePass = Callable[..., Any]
+
+
+class EndsScheduled(Protocol):
+    """A scheduler pass that ends a compilation while `ends` is set."""
+
+    ends: bool
+
+    def take_strides(self) -> Strides | None:
+        """Return, once, the output strides of the compilation that it ended, or None."""
+        ...
 
 
 def patched_inductor(changes: dict[str, Any]) -> AbstractContextManager[None]:
-    """Change Inductor's configuration for a while."""
+    """Change Inductor's configuration in this context."""
     return config.patch(changes)
 
 
 def overlap_passes() -> list[Any]:
-    """Return the passes over kernels that the user has Inductor run last, for the overlap with communication."""
+    """Return the user's passes that overlap communication."""
     return list(config.reorder_for_compute_comm_overlap_passes) if config.reorder_for_compute_comm_overlap else []
 
 
 def lays_images_out(module: GraphModule) -> bool:
-    """Tell whether Inductor lets the channels of images stand together where convolutions of a program use them."""
+    """Return whether Inductor chooses channels-last convolutions for a program."""
     from torch._inductor.graph import GraphLowering  # takes seconds to load
 
     return GraphLowering.decide_layout_opt(module, is_inference=False)
@@ -54,10 +59,7 @@ def lays_images_out(module: GraphModule) -> bool:
 def compile_fx(
     module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any], end: EndsScheduled | None = None
 ) -> Callable[..., Any]:
-    """Compile a captured graph with Inductor under a changed configuration; with an `end`, see `ForwardLast`.
-
-    A backward pass may overwrite what was saved; where the caller retains the graph, it is given copies of that.
-    """
+    """Compile a captured graph; its backward pass copies saved tensors if retained. For `end` see `ForwardLast`."""
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
     from torch._inductor.compile_fx import compile_fx_inner
 
@@ -72,10 +74,7 @@ def compile_fx(
 def compile_boxed(
     module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any]
 ) -> Callable[[list[Any]], Sequence[Any]]:
-    """Compile a graph without gradients with Inductor; the function takes one list, which it empties.
-
-    So an input that nobody else holds ends at its last use.
-    """
+    """Compile a graph without gradients into a function of one list, which it empties."""
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
 
     taking_a_list: Any = GmWrapper(module, list)
@@ -86,14 +85,14 @@ def _keeping_saved(run: Callable[[list[Any]], Any], overwritten: Sequence[int]) 
     def run_keeping(inputs: list[Any]) -> Any:
         if is_graph_retained():
             for place in overwritten:
-                inputs[place] = _copy_laid_out_alike(inputs[place])
+                inputs[place] = _copy_with_strides(inputs[place])
         return run(inputs)
 
     return marked_boxed(run_keeping) if overwritten else run
 
 
-def _copy_laid_out_alike(value: torch.Tensor) -> torch.Tensor:
-    """Return a copy with the same strides, as compiled kernels were told."""
+def _copy_with_strides(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy with the same strides."""
     copy = value.clone()
     if copy.stride() == value.stride():
         return copy
@@ -102,25 +101,70 @@ def _copy_laid_out_alike(value: torch.Tensor) -> torch.Tensor:
 
 
 def compile_until_scheduled(
-    module: GraphModule,
-    inputs: Sequence[Any],
-    changes: dict[str, Any],
-    take_strides: Callable[[], Strides | None],
+    module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any], take_strides: Callable[[], Strides | None]
 ) -> None:
-    """Compile all passes of a captured graph as far as a pass over their kernels lets it; nothing is kept.
-
-    `take_strides` says how the results of a graph lie whose compilation a pass ended, None where none did.
-    """
+    """Compile a captured graph until a scheduler pass ends each pass, and discard the results."""
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
     from torch._inductor.compile_fx import compile_fx_inner
 
     def compile_pass(graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
-        made: list[Any] = []
-        ended = is_only_scheduled(lambda: made.append(compile_fx_inner(graph, given, **others)), take_strides)
-        return marked_boxed(_never_run) if ended else made[0]
+        compiled: list[Any] = []
+        ended = _is_ended(lambda: compiled.append(compile_fx_inner(graph, given, **others)), take_strides)
+        return marked_boxed(_never_run) if ended else compiled[0]
 
     compile_graph(module, inputs, compile_pass, config_patches=changes)
 
 
 def _never_run(_inputs: list[Any]) -> None:
-    raise AssertionError("this graph was compiled only as far as its kernels are known")
+    raise AssertionError("this graph was only scheduled, so it has no code")
+
+
+def _is_ended(compile_pass: Callable[[], Any], take_strides: Callable[[], Strides | None]) -> bool:
+    """Compile a pass, and return whether it was ended. If so, record its output strides."""
+    try:
+        compile_pass()
+    except Exception:
+        strides = take_strides()
+        if strides is None:
+            raise
+    else:
+        return False
+    context = TracingContext.try_get()
+    if context is not None and context.output_strides is not None:
+        context.output_strides.extend(strides)
+    return True
+
+
+@dataclass
+class ForwardLast:
+    """Schedules the forward pass, compiles the backward pass, then compiles the forward pass.
+
+    No code was generated if the backward kernels end the compilation. The forward pass is lowered twice.
+    """
+
+    compile_pass: CompilePass
+    end: EndsScheduled
+    _waiting: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+
+    def compile(self, graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
+        """Compile the next pass; see Inductor's `compile_fx_inner`."""
+        if others.get("is_backward"):
+            compiled = self.compile_pass(graph, given, **others)
+            while self._waiting:
+                self._waiting.pop()()
+            return compiled
+        # CUDA graphs are recorded in the order of the passes; other sizes have other strides
+        is_fixed = all(isinstance(each, torch.Tensor) and not is_symbolic(each) for each in given)
+        if others.get("is_inference") or others.get("cudagraphs") or not is_fixed:
+            return self.compile_pass(graph, given, **others)
+        copy = copied(graph)
+        results: list[Any] = []
+        self.end.ends = True
+        try:
+            ended = _is_ended(lambda: results.append(self.compile_pass(graph, given, **others)), self.end.take_strides)
+        finally:
+            self.end.ends = False
+        if not ended:
+            return results[0]
+        self._waiting.append(lambda: results.append(self.compile_pass(copy, given, **others)))
+        return marked_boxed(lambda inputs: results[0](inputs))

@@ -1,9 +1,9 @@
-"""What operators are and say of themselves: overloads, schemas, tags, and operators of lowtide's own."""
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportAttributeAccessIssue=false
-# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
-# pyright: reportUnknownLambdaType=false
+"""Operators: schemas, tags, and lowtide's own operators with their lowering in Inductor."""
+# pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,29 +11,33 @@ from torch._ops import HigherOrderOperator, OpOverload
 
 from lowtide.frameworks.torch.internals import pytree
 
+_libraries: list[Any] = []  # an operator lives as long as the library that defined it
+_CHANNELS_LAST = [1, 3, 2, 0]
+"""Dimensions, innermost first."""
+
 
 def overload_of(target: Any) -> Any:
-    """Return a node's target where it is an operator with a schema, else None."""
+    """Return a target if it is an operator with a schema."""
     return target if isinstance(target, OpOverload) else None
 
 
 def higher_order_of(target: Any) -> Any:
-    """Return a node's target where it is a higher-order operator, else None."""
+    """Return a target if it is a higher-order operator."""
     return target if isinstance(target, HigherOrderOperator) else None
 
 
 def op_name(target: Any) -> str:
-    """Return an operator's name without namespace and overload; empty for what is no operator with a schema."""
+    """Return an operator's name without namespace and overload, or ""."""
     return target._opname if isinstance(target, OpOverload) else ""
 
 
 def qualified_name(overload: Any) -> str:
-    """Return an operator's name with its namespace, such as `aten::add`."""
+    """Return an operator's name such as `aten::add`."""
     return overload._schema.name
 
 
 def overload_name(overload: Any) -> str:
-    """Return what tells an operator's overload from the others of its name."""
+    """Return an overload's name, such as "Tensor"."""
     return overload._overloadname
 
 
@@ -43,40 +47,36 @@ def schema_arguments(overload: Any) -> list[Any]:
 
 
 def argument_types(overload: Any) -> list[tuple[str, str, bool]]:
-    """Return name, type, and whether it goes by keyword only, of every argument in an operator's schema.
-
-    Whether an argument is written to is left out, so that an in-place operator has the types of its plain form.
-    """
+    """Return name, type and keyword-only flag of each argument, ignoring mutability."""
     return [(a.name, str(a.type), a.kwarg_only) for a in overload._schema.arguments]
 
 
 def is_view(target: Any) -> bool:
-    """Tell whether an operator's results look at the storage of what it is given, as its schema says."""
+    """Return whether an operator returns views of its arguments."""
     return isinstance(target, OpOverload) and target.is_view
 
 
 def is_element_wise(target: Any) -> bool:
-    """Tell whether an operator is one that Inductor computes within the kernels that use its results."""
+    """Return whether Inductor fuses an operator into its users."""
     return isinstance(target, OpOverload) and (torch.Tag.pointwise in target.tags or target.namespace == "prims")
 
 
 def is_random_op(overload: Any) -> bool:
-    """Tell whether an operator draws from a random stream."""
+    """Return whether an operator is random."""
     return torch.Tag.nondeterministic_seeded in overload.tags
 
 
 def returns_anything(overload: Any) -> bool:
-    """Tell whether an operator's schema has a result."""
     return n_results(overload) > 0
 
 
 def n_results(overload: Any) -> int:
-    """Return how many results an operator's schema has."""
+    """Return the number of an operator's results."""
     return len(overload._schema.returns)
 
 
 def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
-    """Return the given arguments, tensors or lists of tensors flattened, that an operator writes into."""
+    """Return the flattened arguments that an operator mutates."""
     given = dict(zip((a.name for a in overload._schema.arguments), args, strict=False)) | dict(kwargs)
     written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     return [leaf for name in written for leaf in pytree.tree_leaves(given.get(name))]
@@ -89,10 +89,7 @@ def define_operator(
     *,
     tags: Sequence[torch.Tag] = (),
 ) -> Any:
-    """Define an operator of the namespace `lowtide` and return its overload.
-
-    It does what a function does, to fake tensors what `fake` does, or the same; without a function it cannot run.
-    """
+    """Define an operator in the namespace `lowtide`. On fake tensors it runs `fake`, by default `function`."""
     library = torch.library.Library("lowtide", "FRAGMENT")
     _libraries.append(library)
     library.define(schema, tags=tuple(tags))
@@ -104,8 +101,46 @@ def define_operator(
 
 
 def register_fake(operator: Any, fake: Callable[..., Any]) -> None:
-    """Say what a custom operator does to fake tensors."""
+    """Register the function for fake tensors."""
     operator.register_fake(fake)
 
 
-_libraries: list[Any] = []  # an operator lives as long as the library that defined it
+@cache
+def store_in_inductor(operator: Any) -> None:
+    """Make Inductor store an operator's argument in its own buffer, channels-last if its operands are.
+
+    Otherwise Inductor would assume a contiguous buffer and transpose channels-last results twice.
+    """
+    from torch._inductor.lowering import register_lowering  # takes seconds to load
+
+    register_lowering(operator)(_store)
+
+
+@cache
+def copy_in_inductor(operator: Any) -> None:
+    """Make Inductor copy an operator's argument inside the kernels that use it."""
+    from torch._inductor.lowering import clone, register_lowering  # takes seconds to load
+
+    register_lowering(operator)(clone)
+
+
+def _store(value: Any) -> Any:
+    from torch._inductor.virtualized import V
+
+    value.realize()
+    if not any(is_view(user.target) for user in V.graph.current_node.users):  # views need contiguous buffers
+        _adopt_operand_layout(getattr(value.data, "data", None), set())
+    return value
+
+
+def _adopt_operand_layout(buffer: Any, seen: set[str]) -> None:
+    """Make a buffer channels-last if its operands are; skip `seen` buffers."""
+    from torch._inductor.ir import ComputedBuffer
+    from torch._inductor.virtualized import V
+
+    if isinstance(buffer, ComputedBuffer):
+        for name in buffer.get_read_names() - seen:
+            seen.add(name)
+            _adopt_operand_layout(V.graph.name_to_buffer.get(name), seen)
+        if buffer.get_fill_order() == _CHANNELS_LAST:
+            buffer.decide_layout()

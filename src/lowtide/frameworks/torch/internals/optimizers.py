@@ -1,28 +1,88 @@
-"""Optimizers: hooks that a graph cannot call, and the mark of a step that learning rate schedulers look for."""
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false
+"""Optimizers and `GradScaler`: hooks, step marks and state."""
+# pyright: reportUnknownMemberType=false
 
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 SYMBOLIC_CHOICES: dict[str, Any] = {"max": torch.sym_max, "min": torch.sym_min}
-"""What `max` and `min` are for symbolic scalars."""
+"""Replacements for symbolic scalars."""
 
 
 def has_step_hooks(optimizer: Optimizer) -> bool:
-    """Tell whether anything is called before or after an optimizer's step."""
+    """Return whether an optimizer has step hooks."""
     hooks: Any = optimizer
     return bool(hooks._optimizer_step_pre_hooks or hooks._optimizer_step_post_hooks)
 
 
 def has_gradient_hooks(parameter: torch.Tensor) -> bool:
-    """Tell whether anything is called when a parameter's gradient is there."""
+    """Return whether a parameter has gradient hooks."""
     hooked: Any = parameter
     return bool(hooked._backward_hooks or hooked._post_accumulate_grad_hooks)
 
 
 def note_step(optimizer: Optimizer) -> None:
-    """Mark the optimizer as learning rate schedulers expect it after a step."""
+    """Mark a step for learning rate schedulers."""
     marked: Any = optimizer
     marked._opt_called = True
+
+
+def live_scale(scaler: GradScaler, device: torch.device) -> torch.Tensor:
+    """Return the scale tensor, created if necessary."""
+    state: Any = scaler
+    if state._scale is None:
+        state._lazy_init_scale_growth_tracker(device)
+    scale: Any = state._scale
+    return scale
+
+
+def growth_of(scaler: GradScaler) -> torch.Tensor:
+    """Return the tensor that counts steps without infinities."""
+    state: Any = scaler
+    return state._growth_tracker
+
+
+@contextmanager
+def scaling_by(scaler: GradScaler, scale: torch.Tensor) -> Generator[None]:
+    """Give a scaler another scale in this context, then restore its state."""
+    state: Any = scaler
+    before = (state._scale, state._growth_tracker, state._per_optimizer_states)
+    optimizer_states: defaultdict[Any, Any] = defaultdict(before[2].default_factory)
+    state._scale, state._growth_tracker, state._per_optimizer_states = scale, scale, optimizer_states
+    try:
+        yield
+    finally:
+        state._scale, state._growth_tracker, state._per_optimizer_states = before
+
+
+def unscale_by_plain_ops(scaler: GradScaler, optimizer: Optimizer) -> torch.Tensor:
+    """Unscale gradients once per step, by ops that can be fused, and return the flag of infinities."""
+    state: Any = scaler
+    known = state._per_optimizer_states[id(optimizer)]
+    if not known["found_inf_per_device"]:
+        factor = state._scale.double().reciprocal().float()
+        gradients = [each.grad for group in optimizer.param_groups for each in group["params"] if each.grad is not None]
+        is_wrong = torch.stack([gradient.isfinite().all().logical_not() for gradient in gradients]).any()
+        for gradient in gradients:
+            gradient.mul_(factor)
+        known["found_inf_per_device"] = {is_wrong.device: is_wrong.float()}
+    return found_infinities(scaler, optimizer)
+
+
+def found_infinities(scaler: GradScaler, optimizer: Optimizer) -> torch.Tensor:
+    """Return the flag of an optimizer's infinite gradients."""
+    state: Any = scaler
+    (flag,) = state._found_inf_per_device(optimizer).values()
+    return flag
+
+
+def update_scale(scaler: GradScaler, optimizer: Optimizer, flag: torch.Tensor) -> None:
+    """Update the scale from a computed flag of infinities."""
+    state: Any = scaler
+    state._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = {flag.device: flag}
+    scaler.update()

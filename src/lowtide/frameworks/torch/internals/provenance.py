@@ -1,12 +1,10 @@
-"""Where ops come from: the user's lines and modules that are running when tracing makes a node.
+"""Sources of ops: the user's lines and modules that run while tracing.
 
-PyTorch copies some of its "current meta" to every node that it makes, if told to. Here that is an object that looks at
-the Python stack when it is asked, and at the modules that are being called. Nodes of a backward pass get what the
-forward op has that they differentiate, by the sequence numbers of autograd.
+PyTorch copies its "current meta" to new nodes. Here that is an object that reads the Python stack and the running
+modules. Autograd's sequence numbers link each backward op to its forward op.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnnecessaryComparison=false
-# pyright: reportPrivateImportUsage=false
+# pyright: reportPrivateImportUsage=false, reportPrivateUsage=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnnecessaryComparison=false
 
 import linecache
 import sys
@@ -28,12 +26,12 @@ _PYTORCH = str(Path(torch.__file__).parent)
 _LOWTIDE = str(Path(lowtide.__file__).parent)
 _DISPATCH = ("__torch_dispatch__", "__torch_function__")
 _FROM = "custom"
-"""A field of the current meta that PyTorch copies to nodes as it is."""
+"""A field that PyTorch copies unchanged."""
 
 
 @contextmanager
 def recording_sources() -> Generator[None]:
-    """Keep with every node that is traced within the stack trace and the modules that led to it."""
+    """Record stack trace and modules with every node traced in this context."""
     running = _Running()
     hooks = [
         register_module_forward_pre_hook(running.enter),
@@ -53,7 +51,7 @@ def recording_sources() -> Generator[None]:
 
 
 def share_sources(graph: Graph) -> None:
-    """Give every node of a backward pass what is known of the forward op that it differentiates. O(nodes)."""
+    """Copy the source of forward ops to their backward ops. O(nodes)."""
     forward: dict[int, dict[str, Any]] = {}
     for node in graph.nodes:
         number, in_backward = (node.meta.pop(_FROM, None) or {}).get("autograd", (None, False))
@@ -64,14 +62,13 @@ def share_sources(graph: Graph) -> None:
             continue
         found = forward.get(number, {})
         node.meta["partitioner_tag"] = "is_backward"
-        if "stack_trace" in found:
-            node.meta["stack_trace"] = found["stack_trace"]
-        if "nn_module_stack" in found:
-            node.meta["fwd_nn_module_stack"] = found["nn_module_stack"]
+        for name, source in (("stack_trace", "stack_trace"), ("fwd_nn_module_stack", "nn_module_stack")):
+            if source in found:
+                node.meta[name] = found[source]
 
 
 class _Running:
-    """The modules whose forward passes are running, outermost first, by their names in the outermost."""
+    """The running modules, outermost first."""
 
     def __init__(self) -> None:
         self.stack: list[tuple[str, type]] = []
@@ -88,7 +85,7 @@ class _Running:
 
 
 class _Here(dict[str, Any]):
-    """The current meta, found when it is asked for."""
+    """The current meta, computed on access."""
 
     def __init__(self, running: _Running) -> None:
         super().__init__()
@@ -113,7 +110,7 @@ class _Here(dict[str, Any]):
 
 
 def _stack_trace(frame: FrameType | None) -> str | None:
-    """Return the user's frames up to where lowtide called them, outermost first, as a stack trace is written."""
+    """Return the user's frames up to lowtide's call as a traceback."""
     lines: list[str] = []
     while frame is not None:
         code = frame.f_code

@@ -1,50 +1,60 @@
-"""What programs run under: random state, casts, modes, autograd, the device."""
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportAttributeAccessIssue=false
-# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
-# pyright: reportUnknownLambdaType=false
+"""Runtime state: random numbers, autocast, modes, boxed calls, module tensors, devices."""
+# pyright: reportFunctionMemberAccess=false, reportPrivateImportUsage=false, reportPrivateUsage=false
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
 import torch
+from torch import nn
+from torch.fx import Graph
+from torch.fx.graph import _BoxedCodeGen
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 
+class DispatchMode(TorchDispatchMode):
+    """A mode that receives every call of an operator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
 def random_state() -> torch.Tensor:
-    """Return the state of the default CPU generator."""
+    """Return the default CPU generator's state."""
     return torch.random.default_generator.get_state()
 
 
 def set_random_state(state: torch.Tensor) -> None:
-    """Set the state of the default CPU generator."""
+    """Set the default CPU generator's state."""
     torch.random.default_generator.set_state(state)
 
 
 @contextmanager
 def random_state_functions(get: Any, set_: Any) -> Generator[None]:
-    """Put other functions in place of `torch.get_rng_state` and `torch.set_rng_state` for a while."""
-    kept = torch.get_rng_state, torch.set_rng_state
+    """Replace torch's functions for the random state in this context."""
+    before = torch.get_rng_state, torch.set_rng_state
     torch.get_rng_state, torch.set_rng_state = get, set_
     try:
         yield
     finally:
-        torch.get_rng_state, torch.set_rng_state = kept
+        torch.get_rng_state, torch.set_rng_state = before
 
 
 def kept_random_state(devices: Iterable[torch.device] = ()) -> AbstractContextManager[None]:
-    """Put the states of the default CPU generator and of those of CUDA devices back at the end."""
+    """Restore the random states of the CPU and of CUDA devices afterwards."""
     return torch.random.fork_rng(devices=[device for device in devices if device.type == "cuda"])
 
 
 def without_autocast() -> AbstractContextManager[None]:
-    """Switch automatic casts off; a captured graph holds its casts as ops."""
+    """Disable autocast; captured graphs contain their casts."""
     return torch._C._DisableAutocast()
 
 
 def without_modes() -> AbstractContextManager[Any]:
-    """Run as if nothing were being traced."""
+    """Disable all dispatch modes."""
     return _disable_current_modes()
 
 
@@ -53,25 +63,43 @@ def differentiate(loss: torch.Tensor) -> None:
     loss.backward()
 
 
+def box_inputs(graph: Graph) -> None:
+    """Make a graph's code receive its inputs as one list, which it empties to free them early."""
+    graph.set_codegen(_BoxedCodeGen())
+
+
+def marked_boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Return a function marked as boxed for PyTorch's runtime."""
+
+    def call(inputs: list[Any]) -> Any:
+        return run(inputs)
+
+    call._boxed_call = True
+    return call
+
+
+def reparametrized(module: nn.Module, tensors: dict[str, torch.Tensor]) -> AbstractContextManager[None]:
+    """Replace a module's tensors, including tied ones, in this context."""
+    return _reparametrize_module(module, tensors, tie_weights=True)
+
+
+def name_in(outer: nn.Module, module: nn.Module) -> str | None:
+    """Return the qualified name of a module in another one, or None."""
+    return next((name for name, inner in outer.named_modules() if inner is module), None)
+
+
 def memory_clock(device: str) -> tuple[int, int]:
-    """Return the clock rate of a CUDA device's memory in kHz and the width of its bus in bits."""
+    """Return a CUDA device's memory clock in kHz and bus width in bits."""
     properties = torch.cuda.get_device_properties(device)
     return properties.memory_clock_rate, properties.memory_bus_width
 
 
 @cache
 def multiplies_tiles() -> bool:
-    """Tell whether the processor multiplies tiles of bfloat16, for which PyTorch reorders what it multiplies often."""
+    """Return whether the processor multiplies AMX tiles."""
     return torch.cpu._is_amx_tile_supported()
 
 
 def compute_capability(device: torch.device) -> int | None:
-    """Return the major compute capability of a CUDA device; None where no GPU is there to be asked."""
+    """Return a CUDA device's major compute capability, or None without a GPU."""
     return torch.cuda.get_device_capability(device)[0] if torch.cuda.is_available() else None
-
-
-class DispatchMode(TorchDispatchMode):
-    """While it is on, its `__torch_dispatch__` gets every call of an operator."""
-
-    def __init__(self) -> None:
-        super().__init__()

@@ -1,9 +1,8 @@
-"""Scalars of a later run while tracing: symbols with a present value, and the conditions that were assumed of them."""
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Symbolic scalars in traces: their current values and assumed conditions."""
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
-import logging
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -11,13 +10,15 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
+from lowtide.frameworks.torch.internals.fake_tensors import unlogged
+
 SYMBOLIC = (torch.SymFloat, torch.SymInt, torch.SymBool)
 _TAKEN_BRANCH = "propagate_real_tensors"
-"""How the message of an assumption begins that was made by looking at a value."""
+"""Start of the message of such an assumption."""
 
 
 def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:
-    """Return a symbolic float with a present value; branches on it are taken by that, and noted."""
+    """Return a symbolic float with a current value, which decides branches."""
     from torch._dynamo.source import ConstantSource  # loads TorchDynamo, which takes seconds
 
     source = ConstantSource(name)
@@ -27,38 +28,35 @@ def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:
 
 
 def symbol_name(scalar: Any) -> str:
-    """Return the name of the symbol behind a symbolic scalar, also where it turned out to be a constant."""
+    """Return the symbol name of a scalar, even of a constant."""
     return str(scalar.node._expr)
 
 
 def hint_of(scalar: torch.SymFloat) -> float:
-    """Return the present value of a symbolic float made by `new_scalar`."""
+    """Return the current value of a float from `new_scalar`."""
     return float(scalar.node.hint)
 
 
 def number_of(shape_env: ShapeEnv, scalar: Any) -> Any:
-    """Return the present value of a symbolic scalar of any kind, None where it is not known."""
+    """Return the current value of a symbolic scalar, or None."""
     known = scalar.node.expr.xreplace(shape_env.backed_var_to_val).xreplace(shape_env.real_tensor_prop_unbacked_vals)
     return None if known.free_symbols else scalar.node.pytype(known)
 
 
 def note_number(shape_env: ShapeEnv, scalar: Any, value: Any) -> str:
-    """Note the present value of a scalar that was read from a tensor; returns the name of the symbol behind it.
-
-    Branches on it can be taken then. A boolean is an integer that equals one.
-    """
+    """Record the current value of a scalar read from a tensor, and return its symbol name."""
     (symbol,) = scalar.node.expr.free_symbols
     shape_env.set_real_tensor_prop_unbacked_vals(symbol, int(value) if isinstance(value, bool) else value)
     return str(symbol)
 
 
 def number_for(scalar: Any, values: Mapping[str, Any]) -> Any:
-    """Return a symbolic scalar for given values of its symbols."""
+    """Return a scalar's value for given symbol values."""
     return scalar.node.pytype(_interpreted(scalar.node.expr, values))
 
 
 def assumed(shape_env: ShapeEnv) -> list[Any]:
-    """Return the conditions that were assumed of scalars with a present value, each once."""
+    """Return the conditions that tracing assumed."""
     branches = (
         check.expr
         for checks in shape_env.deferred_runtime_asserts.values()
@@ -69,12 +67,12 @@ def assumed(shape_env: ShapeEnv) -> list[Any]:
 
 
 def symbols_in(condition: Any) -> list[str]:
-    """Return the names of the symbols in a condition, sorted."""
+    """Return the sorted symbol names in a condition."""
     return sorted(str(symbol) for symbol in condition.free_symbols)
 
 
 def holds(condition: Any, values: Mapping[str, Any]) -> bool:
-    """Tell whether a condition holds for given values of its symbols."""
+    """Return whether a condition holds for given symbol values."""
     return bool(_interpreted(condition, values))
 
 
@@ -83,16 +81,6 @@ def _interpreted(expression: Any, values: Mapping[str, Any]) -> Any:
     return sympy_interp(PythonReferenceAnalysis, table, expression)
 
 
-@contextmanager
-def silent_branches() -> Generator[None]:
-    """Keep PyTorch from warning of every branch that is taken by looking at a value."""
-    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
-
-    def is_other(record: logging.LogRecord) -> bool:
-        return not str(record.msg).startswith(_TAKEN_BRANCH)
-
-    logger.addFilter(is_other)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_other)
+def silent_branches() -> AbstractContextManager[None]:
+    """Suppress warnings about branches decided by current values."""
+    return unlogged("torch.fx.experimental.symbolic_shapes", lambda record: str(record.msg).startswith(_TAKEN_BRANCH))

@@ -1,56 +1,129 @@
-"""How tensors lie in storages, real ones and fake ones alike."""
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportAttributeAccessIssue=false
-# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
-# pyright: reportUnknownLambdaType=false
+"""Storages and layouts of tensors, and the values at which symbolic sizes are planned."""
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import sympy
 import torch
 from numpy.typing import NDArray
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, optimization_hint
 
-from lowtide.frameworks.torch.internals.sizes import hint
+_UNLIMITED = 2**62
+"""Larger upper bounds mean no limit."""
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """Return what tells a tensor's storage from all others that are alive."""
+    """Return a key that identifies a live storage."""
     storage: Any = tensor.untyped_storage()
     return storage._cdata
 
 
 def storage_bytes(tensor: torch.Tensor) -> int:
-    """Return the size of a tensor's storage; of a symbolic one the value it is planned at."""
+    """Return the planned bytes of a tensor's storage."""
     return hint(tensor.untyped_storage().nbytes())
 
 
+def storage_over(memory: NDArray[np.uint8]) -> torch.UntypedStorage:
+    """Return a storage that shares an array's memory."""
+    return torch.from_numpy(memory).untyped_storage()
+
+
+def memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a 1-D view of a tensor's memory, including gaps."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((last + 1 if tensor.numel() else 0,), (1,))
+
+
+def bytes_of(tensor: torch.Tensor) -> int:
+    """Return the bytes of a tensor's elements."""
+    return tensor.numel() * tensor.element_size()
+
+
+def contiguous_copy(tensor: torch.Tensor) -> int:
+    """Return the bytes of a contiguous copy; 0 for a contiguous tensor."""
+    return 0 if tensor.is_contiguous() else bytes_of(tensor)
+
+
+def is_channels_last(tensor: torch.Tensor) -> bool:
+    """Return whether images are channels-last and not contiguous."""
+    if tensor.dim() not in (4, 5) or tensor.is_contiguous():
+        return False
+    return tensor.is_contiguous(memory_format=torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d)
+
+
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Tell whether a tensor's elements lie in memory without overlaps and gaps."""
+    """Return whether a tensor has neither overlaps nor gaps."""
     return bool(torch.ops.aten.is_non_overlapping_and_dense.default(tensor))
 
 
-def another_like(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a new tensor of the same form; of a fake one another fake one."""
-    return tensor.new_empty_strided(tensor.shape, tensor.stride())
+class _PlannedSizes:
+    """A program's symbols with planned values, and sizes computed from them."""
+
+    def __init__(self) -> None:
+        self.values: dict[sympy.Symbol, sympy.Integer] = {}
+        self.known: dict[Any, int] = {}
+
+
+_planned: WeakKeyDictionary[ShapeEnv, _PlannedSizes] = WeakKeyDictionary()
+
+
+def plan_at_most(size: torch.SymInt, most: int) -> None:
+    """Plan a symbolic size at `most`, or at the program's own smaller limit."""
+    symbol, shape_env = size.node.expr, size.node.shape_env
+    if isinstance(symbol, sympy.Symbol):
+        limit = shape_env.var_to_range[symbol].upper
+        planned = _planned.setdefault(shape_env, _PlannedSizes())
+        planned.values[symbol] = min(sympy.Integer(most), limit)
+        planned.known.clear()
+
+
+def upper_bound(size: Any) -> int | None:
+    """Return the upper bound of a data-dependent size, or None."""
+    upper = size.node.shape_env.bound_sympy(size.node.expr).upper
+    return int(upper) if isinstance(upper, sympy.Integer) and upper < _UNLIMITED else None
+
+
+def hint(size: Any) -> int:
+    """Return the planned value of a size: the upper bound if it is data-dependent."""
+    if isinstance(size, torch.SymInt) and free_unbacked_symbols(size):
+        bound = upper_bound(size)
+        return optimization_hint(size) if bound is None else bound
+    planned = _planned.get(size.node.shape_env) if isinstance(size, torch.SymInt) else None
+    if planned is None:
+        return optimization_hint(size)
+    shape_env, expression = size.node.shape_env, size.node.expr
+    if expression not in planned.known:
+        with at_planned_sizes(shape_env):
+            planned.known[expression] = shape_env.optimization_hint(expression)
+    return planned.known[expression]
+
+
+def traced_with(size: torch.SymInt) -> int:
+    """Return the traced value of a size."""
+    return optimization_hint(size)
+
+
+@contextmanager
+def at_planned_sizes(shape_env: ShapeEnv) -> Generator[None]:
+    """Make PyTorch use planned instead of traced sizes."""
+    planned = _planned.get(shape_env)
+    values: dict[Any, Any] = shape_env.backed_var_to_val
+    traced = {} if planned is None else {symbol: values[symbol] for symbol in planned.values}
+    values.update({} if planned is None else planned.values)
+    try:
+        yield
+    finally:
+        values.update(traced)
 
 
 def plain_number(value: Any) -> Any:
-    """Return the value that a symbolic number is planned at; anything else as it is.
-
-    Where only running the program would tell the number, it is 1, or a half.
-    """
+    """Return the planned value of a symbolic number; 1 or 0.5 if only a run determines it."""
     if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return value
     if value.node.has_hint():
         return hint(value) if isinstance(value, torch.SymInt) else value.node.hint
     return 0.5 if isinstance(value, torch.SymFloat) else 1
-
-
-def storage_over(memory: NDArray[np.uint8]) -> torch.UntypedStorage:
-    """Return a storage that is the memory of an array and keeps it alive."""
-    return torch.from_numpy(memory).untyped_storage()
-
-
-def memory_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return all elements from a tensor's first to its last in memory, gaps included, as one row."""
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.as_strided((last + 1 if tensor.numel() else 0,), (1,))

@@ -1,8 +1,10 @@
-"""What capturing a PyTorch program gives: one aten graph, and how the live tensors get in and out of it."""
+"""Captured PyTorch programs: an aten graph, and the binding of live tensors to it."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -10,6 +12,12 @@ from torch.fx import GraphModule
 
 from lowtide.core.errors import UsageError
 from lowtide.engine.graph import Lifetime
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.hints import hinted_value_of
+from lowtide.frameworks.torch.internals.operators import op_name
+
+_ONLY_IN_ATTENTION = "_safe_softmax"
+"""An op used only in attention by plain products."""
 
 
 class CaptureMismatchError(UsageError):
@@ -17,44 +25,38 @@ class CaptureMismatchError(UsageError):
 
 
 class Binding(ABC):
-    """How the user's live objects feed a captured graph, and how its flat outputs become the user's result."""
+    """The binding of a user's objects to graph inputs and outputs."""
 
     @abstractmethod
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Return the live tensor or scalar of every placeholder, in order.
-
-        Raises CaptureMismatchError where the call does not fit what was captured; nothing has run then.
-        """
+        """Return the tensor or scalar of every placeholder; raises CaptureMismatchError before anything runs."""
 
     @abstractmethod
     def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
-        """Turn the graph's flat outputs into the user's result, storing gradients where the original would.
-
-        `sources` are the tensors that `bind` returned.
-        """
+        """Build the user's result, and store gradients, from flat outputs and the tensors that `bind` returned."""
 
     @abstractmethod
     def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run the user's own program, doing the same work as the captured graph."""
+        """Run the user's own program."""
 
     @abstractmethod
     def persistent(self) -> list[torch.Tensor]:
-        """Return the live tensors that outlast a call: parameters, module buffers, optimizer state."""
+        """Return live parameters, module buffers and optimizer state."""
 
     def gradients(self) -> list[torch.Tensor | None]:
-        """Return the gradients that a call leaves in `.grad`, part of its result."""
+        """Return the gradients that a call leaves in `.grad`."""
         return []
 
-    def materialize(self) -> None:  # noqa: B027 (most programs have no state that is made lazily)
-        """Make state that the original would only make during its first call."""
+    def materialize(self) -> None:  # noqa: B027 (most programs have no lazy state)
+        """Create the state that a first call creates."""
 
     def dematerialize(self) -> None:  # noqa: B027
-        """Take back what `materialize` made."""
+        """Undo `materialize`."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Captured:
-    """A PyTorch program as one aten-level graph, made without allocating or computing anything."""
+    """A program as one aten graph, captured without computing anything."""
 
     name: str
     graph_module: GraphModule
@@ -62,26 +64,43 @@ class Captured:
     """Name and lifetime class (`PERSISTENT`, `INPUT`, or `DONATED`) of every placeholder."""
     binding: Binding
     with_backward: bool
-    """Whether a backward pass is part of the graph; some kernels compute more for one."""
+    """Whether the graph has a backward pass, for which some kernels compute more."""
     example_args: tuple[Any, ...]
     example_kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unmodeled: tuple[str, ...] = ()
-    """What capturing had to leave out, one sentence each."""
+    """Parts that capture left out, one sentence each."""
 
     def persistent(self) -> list[torch.Tensor]:
-        """Return the live tensors that outlast a call, constants of the graph included."""
+        """Return the live tensors that outlast a call, including graph constants."""
         names = dict.fromkeys(str(node.target) for node in self.graph_module.graph.find_nodes(op="get_attr"))
-        held = [attribute(self.graph_module, name) for name in names]
-        return [*self.binding.persistent(), *(value for value in held if isinstance(value, torch.Tensor))]
+        constants = [attribute(self.graph_module, name) for name in names]
+        return [*self.binding.persistent(), *(value for value in constants if isinstance(value, torch.Tensor))]
 
     def run_original(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the user's own program as it is written, with the captured graph's amount of work."""
+        """Run the user's own program."""
         return self.binding.run_original(args, kwargs)
 
 
 def attribute(module: GraphModule, path: str) -> Any:
-    """Return what a `get_attr` node refers to."""
-    value: Any = module
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
+    """Return the object that a `get_attr` node names."""
+    return attrgetter(path)(module)
+
+
+def warn_of_math_attention(module: GraphModule) -> None:
+    """Warn of attention that became plain products because the device "meta" has no fused kernels."""
+    found = [
+        node
+        for node in module.graph.nodes
+        if op_name(node.target) == _ONLY_IN_ATTENTION
+        and any(
+            isinstance(leaf, torch.Tensor) and leaf.device.type == "meta"
+            for leaf in pytree.tree_leaves(hinted_value_of(node))
+        )
+    ]
+    if found:
+        warnings.warn(
+            f'lowtide: captured {len(found)} attentions on the device "meta" as products with scores of length x '
+            f"length (first: {found[0].name}); call a fused kernel by name, such as "
+            "torch.ops.aten._scaled_dot_product_flash_attention",
+            stacklevel=2,
+        )

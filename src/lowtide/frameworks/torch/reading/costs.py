@@ -1,6 +1,5 @@
-"""A first estimate of how long an op runs: the larger of its arithmetic and its memory traffic, plus a fixed start."""
+"""Estimated run times of ops, from arithmetic and memory traffic."""
 
-import math
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import map_nodes
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
+from lowtide.frameworks.torch.internals.tensors import bytes_of
 from lowtide.frameworks.torch.reading.outlined import outlined_by
 
 aten = torch.ops.aten
@@ -23,14 +23,11 @@ _COUNTED_AS = {
     aten._scaled_grouped_mm: aten._grouped_mm,
     aten._scaled_grouped_mm_v2: aten._grouped_mm,
 }
-"""Kernels without a formula of their own that compute what another one does, from the same first arguments."""
+"""Kernels counted by another op's formula."""
 
 
 def _grouped_product_flops(left: torch.Tensor, right: torch.Tensor, *_: Any, **__: Any) -> int:
-    """Count a product of which every group takes a slab of a 3-D operand, or some rows or columns of a 2-D one.
-
-    The groups share the rows or columns out among them: together they are one product, however they are shared.
-    """
+    """Count a grouped product as one, since the groups partition its rows, columns or slabs."""
     slabs = left.shape[0] if left.dim() == right.dim() == 3 else 1
     return 2 * int(slabs) * int(left.shape[-2]) * int(left.shape[-1]) * int(right.shape[-1])
 
@@ -39,10 +36,7 @@ _FORMULAS: dict[Any, Any] = {**flop_registry, aten._grouped_mm: _grouped_product
 
 
 def seconds_of(node: Node, ranks: int = 1, rank_span: int = 1) -> float:
-    """Estimate an op's run time in seconds on a plain machine, from its shapes: the "eager" price of the op.
-
-    A collective of several ranks moves what it sends.
-    """
+    """Return the "eager" price of an op: its estimated seconds on a plain machine."""
     if ranks > 1:
         return PLAIN_MACHINE.collective_seconds(sent_bytes(op_name(node.target), traffic_of(node), ranks), rank_span)
     return PLAIN_MACHINE.seconds(traffic_of(node), flops_of(node))
@@ -53,15 +47,12 @@ def traffic_of(node: Node) -> int:
     outlined = outlined_by(node)
     if outlined is not None:
         return outlined.traffic_bytes
-    return _bytes_of(hinted_value_of(node)) + sum(_bytes_of(hinted_value_of(other)) for other in node.all_input_nodes)
+    values = [hinted_value_of(each) for each in (node, *node.all_input_nodes)]
+    return sum(bytes_of(leaf) for value in values for leaf in _tensors(value))
 
 
 def flops_of(node: Node) -> int:
-    """Return an op's floating-point operations, by PyTorch's own counter where that knows the op.
-
-    It knows products, convolutions and attention; products of experts in groups are counted here. Any other op counts
-    as one operation per element of its result.
-    """
+    """Return an op's floating-point operations, one per element of its result for an unknown op."""
     outlined = outlined_by(node)
     if outlined is not None:
         return outlined.flops
@@ -70,20 +61,10 @@ def flops_of(node: Node) -> int:
     packet: Any = None if overload is None else overload.overloadpacket
     count: Any = None if packet is None else _FORMULAS.get(_COUNTED_AS.get(packet, packet))
     if count is None:
-        return sum(_elements_of(leaf) for leaf in _tensors(result))
+        return sum(leaf.numel() for leaf in _tensors(result))
     args, kwargs = map_nodes((node.args, dict(node.kwargs)), hinted_value_of)
     return int(count(*args, **kwargs, out_val=result))
 
 
-def _bytes_of(value: Any) -> int:
-    return sum(_elements_of(leaf) * leaf.element_size() for leaf in _tensors(value))
-
-
-def _elements_of(tensor: torch.Tensor) -> int:
-    return math.prod(int(size) for size in tensor.shape)
-
-
 def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

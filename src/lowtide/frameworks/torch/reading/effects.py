@@ -1,4 +1,4 @@
-"""What an aten op does besides computing its outputs: mutation, random draws, ordered and unknown effects."""
+"""Effects of aten ops: mutation, random numbers, order, communication."""
 
 import math
 import operator
@@ -16,14 +16,14 @@ from lowtide.frameworks.torch.internals.operators import (
 )
 
 aten = torch.ops.aten
+Arguments = dict[str, Any]
+"""The arguments of a call, by name."""
 
+_BATCH_NORMS = (aten.native_batch_norm, aten.cudnn_batch_norm, aten.miopen_batch_norm, aten._batch_norm_impl_index)
 _HIDDEN_MUTATIONS: dict[Any, tuple[str, ...]] = {
-    aten.native_batch_norm.default: ("running_mean", "running_var"),
-    aten.cudnn_batch_norm.default: ("running_mean", "running_var"),
-    aten.miopen_batch_norm.default: ("running_mean", "running_var"),
-    aten._batch_norm_impl_index.default: ("running_mean", "running_var"),
+    packet.default: ("running_mean", "running_var") for packet in _BATCH_NORMS
 }
-"""Arguments that are written to although the schema does not say so."""
+"""Mutated arguments that the schema does not declare."""
 
 _COLLECTIVES = ("c10d", "_c10d_functional", "_dtensor")
 _REPEATABLE = {
@@ -31,26 +31,26 @@ _REPEATABLE = {
     *("reduce_scatter_tensor", "reduce_scatter_tensor_coalesced"),
     *("all_reduce", "all_reduce_coalesced", "all_to_all_single", "broadcast", "shard_dim_alltoall"),
 }
-"""Collectives that overwrite nothing, in which all ranks of a group do the same; sends and receives are none."""
+"""Collectives without mutation in which all ranks take part."""
 RETURNS_WHEN_DONE = frozenset({"shard_dim_alltoall"})
-"""Collectives that nobody has to wait for."""
+"""Collectives that need no wait."""
 
 OUTLINED = "run_outlined_"
-"""How the names of ops begin that run a program of PyTorch's own kernels; see `outlined.py`."""
+"""Prefix of ops that run outlined programs."""
 _ORDERED_NAMESPACES = (*_COLLECTIVES, "lowtide")
 _SCALAR_MODULES = (operator.__name__, "_operator", math.__name__)
 CALLING = {"cond": "conditional", "while_loop": "while", "invoke_subgraph": "call"}
-"""Higher-order ops that call subgraphs, and the kind their op gets."""
+"""Higher-order ops that call subgraphs, and their kinds."""
 
 
-def arguments_by_name(node: Node) -> dict[str, Any]:
-    """Return the given arguments of a call to an aten op, by their names in its schema."""
+def arguments_by_name(node: Node) -> Arguments:
+    """Return the given arguments of a call, by name."""
     names = [argument.name for argument in schema_arguments(node.target)]
     return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
 
 
 def mutated_arguments(node: Node) -> list[Any]:
-    """Return the arguments, tensors or lists of tensors, that a node writes into."""
+    """Return the tensors, or lists of tensors, that a node mutates."""
     if overload_of(node.target) is None:
         return []
     given = arguments_by_name(node)
@@ -65,7 +65,7 @@ def mutated_arguments(node: Node) -> list[Any]:
 
 
 def is_random(node: Node) -> bool:
-    """Tell whether a node draws from a random stream; dropout with probability 0 does not."""
+    """Return whether a node is random; dropout with probability 0 is not."""
     overload = overload_of(node.target)
     if overload is None or torch.Tag.nondeterministic_seeded not in overload.tags:
         return False
@@ -75,7 +75,7 @@ def is_random(node: Node) -> bool:
 
 
 def keeps_order(node: Node) -> bool:
-    """Tell whether a node must keep its place: random draws, collectives, checks, and whatever is opaque."""
+    """Return whether a node keeps program order."""
     overload = overload_of(node.target)
     if is_random(node) or is_opaque(node):
         return True
@@ -85,23 +85,23 @@ def keeps_order(node: Node) -> bool:
 
 
 def is_collective(node: Node) -> bool:
-    """Tell whether a node starts or ends a communication with other processes."""
+    """Return whether a node starts or awaits communication."""
     overload = overload_of(node.target)
     return overload is not None and overload.namespace in _COLLECTIVES
 
 
 def is_repeatable_collective(node: Node) -> bool:
-    """Tell whether a node is a functional collective: it gives the same again wherever all its ranks run it again."""
+    """Return whether a node is a collective that all ranks may recompute."""
     return is_collective(node) and op_name(node.target) in _REPEATABLE
 
 
 def waits_for_collective(node: Node) -> bool:
-    """Tell whether a node waits until a collective has written its result, and returns that."""
+    """Return whether a node waits for a collective."""
     return is_collective(node) and op_name(node.target) == "wait_tensor"
 
 
 def is_opaque(node: Node) -> bool:
-    """Tell whether nothing is known about what a node does."""
+    """Return whether the effects of a node are unknown."""
     target = node.target
     if overload_of(target) is not None:
         return False
@@ -112,6 +112,6 @@ def is_opaque(node: Node) -> bool:
 
 
 def is_symbolic_scalar(target: Any) -> bool:
-    """Tell whether a target is one of torch's functions on symbolic scalars, such as `torch.sym_float`."""
+    """Return whether a target is a function such as `torch.sym_float`."""
     name = getattr(target, "__name__", "")
     return getattr(target, "__module__", "").split(".")[0] == "torch" and name.lstrip("_").startswith("sym_")

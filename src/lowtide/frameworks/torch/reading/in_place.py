@@ -1,4 +1,4 @@
-"""In-place forms of pure ops: which of them may compute into the storage of an input that dies there."""
+"""In-place forms of pure ops, which write into a dying input."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,24 +16,16 @@ from lowtide.frameworks.torch.internals.tensors import is_dense, storage_bytes
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp
 
 aten = torch.ops.aten
-_BY_ROWS = frozenset(
-    {
-        aten._softmax.default,
-        aten._log_softmax.default,
-        aten._softmax_backward_data.default,
-        aten._log_softmax_backward_data.default,
-    }
-)
+_SOFTMAX = (aten._softmax, aten._log_softmax, aten._softmax_backward_data, aten._log_softmax_backward_data)
+_BY_ROWS = frozenset(packet.default for packet in _SOFTMAX)
 
 
 def in_place_forms(op: LoweredOp, lowered: Lowered) -> tuple[InPlaceForm, ...]:
-    """Return the in-place forms of an op that are bit-equal to its plain form; every op is looked at once.
+    """Return the in-place forms of an op, which are bit-equal to its plain form. Cached in `lowered`.
 
-    Only element-wise ops qualify and, on the CPU, softmax with its gradient, whose kernels have read a row for the last
-    time when they write it. The output must have dtype, shape and strides of the input; both must fill their
-    storages without gaps. Every argument that lies in that storage must look at it in the same way, so that each
-    element is read before it is overwritten. That must hold for all sizes of symbolic shapes. Every form runs the very
-    kernel of the plain op.
+    Element-wise ops qualify, and on the CPU softmax and its gradient, which read each row before they write it. Output
+    and input must have one dtype, shape and strides, for all symbolic sizes, and fill their storages. All arguments in
+    that storage must have this form, too, so that each element is read before it is overwritten.
     """
     if op not in lowered.in_place_forms:
         lowered.in_place_forms[op] = tuple(_find_forms(op, lowered))
@@ -45,41 +37,41 @@ def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
     if len(op.writes) != 1 or op.mutates or target is None:
         return
     value = value_of(op.node)
-    if not isinstance(value, torch.Tensor) or not _reads_before_it_writes(target, value) or not _fills_storage(value):
+    if not isinstance(value, torch.Tensor):
         return
-    forms = _forms_of(target)
+    is_by_rows = target in _BY_ROWS and value.device.type == "cpu"
+    if not (torch.Tag.pointwise in target.tags or is_by_rows) or not _fills_storage(value):
+        return
+    variants = _variants_of(target)
     for position, operand in enumerate(op.node.args):
         if not isinstance(operand, Node) or not isinstance(value_of(operand), torch.Tensor):
             continue
         (buffer,) = lowered.buffers_of[operand]
-        taken = lowered.buffers[buffer]
-        if taken.held_elsewhere or taken.lifetime not in (Lifetime.INTERMEDIATE, Lifetime.DONATED):
+        storage = lowered.buffers[buffer]
+        if storage.held_elsewhere or storage.lifetime not in (Lifetime.INTERMEDIATE, Lifetime.DONATED):
             continue
         if any(operand is earlier for earlier in op.node.args[:position]):
             continue
-        alike = [other for other in op.node.all_input_nodes if buffer in lowered.buffers_of[other]]
-        if not all(_same_form(value_of(other), value) for other in alike) or not _fills_storage(value_of(operand)):
+        sharing = [other for other in op.node.all_input_nodes if buffer in lowered.buffers_of[other]]
+        if not all(_same_form(value_of(other), value) for other in sharing) or not _fills_storage(value_of(operand)):
             continue
-        if forms.out is not None:
-            yield InPlaceForm(buffer, op.writes[0], forms.out, operand, forms.out_argument)
-        elif forms.in_place is not None and position == 0:
-            yield InPlaceForm(buffer, op.writes[0], forms.in_place, operand, None)
-
-
-def _reads_before_it_writes(target: Any, value: torch.Tensor) -> bool:
-    """Tell whether the kernel of an op may compute into one of its operands."""
-    return torch.Tag.pointwise in target.tags or (target in _BY_ROWS and value.device.type == "cpu")
+        if variants.out is not None:
+            yield InPlaceForm(buffer, op.writes[0], variants.out, operand, variants.out_argument)
+        elif variants.in_place is not None and position == 0:
+            yield InPlaceForm(buffer, op.writes[0], variants.in_place, operand, None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Forms:
+class _Variants:
+    """The out variant or in-place variant of an operator."""
+
     out: Any = None
     out_argument: str | None = None
     in_place: Any = None
 
 
 @cache
-def _forms_of(target: Any) -> _Forms:
+def _variants_of(target: Any) -> _Variants:
     plain = argument_types(target)
     packet = target.overloadpacket
     for overload in _overloads(packet):
@@ -88,7 +80,7 @@ def _forms_of(target: Any) -> _Forms:
             continue
         rest = argument_types(overload)
         if rest[:-1] == plain and rest[-1][0] == written[0].name:
-            return _Forms(out=overload, out_argument=written[0].name)
+            return _Variants(out=overload, out_argument=written[0].name)
     twin = getattr(getattr(torch.ops, target.namespace), op_name(target) + "_", None)
     if twin is not None:
         for overload in _overloads(twin):
@@ -97,8 +89,8 @@ def _forms_of(target: Any) -> _Forms:
                 and argument_types(overload) == plain
                 and torch.Tag.generated not in overload.tags
             ):
-                return _Forms(in_place=overload)
-    return _Forms()
+                return _Variants(in_place=overload)
+    return _Variants()
 
 
 def _overloads(packet: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Programs that a compiler calls as one op: PyTorch's own kernels run them, in the order they are written in."""
+"""Outlined programs, called as one op and run by PyTorch's own kernels."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ from lowtide.frameworks.torch.reading.effects import OUTLINED, arguments_by_name
 
 @dataclass(frozen=True, slots=True)
 class Outlined:
-    """A program that is called as one op."""
+    """A program called as one op."""
 
     run: Callable[..., Sequence[torch.Tensor]]
     forms: tuple[tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device], ...]
-    """The results: sizes, strides, types, devices."""
+    """Size, strides, dtype and device of each result."""
     scratch_bytes: int
-    """What it needs at once, besides what it is given and what it returns."""
+    """Excludes arguments and results."""
     flops: int
     traffic_bytes: int
 
@@ -30,33 +30,26 @@ class Outlined:
 _known: dict[str, Outlined] = {}
 
 
-def hold(module: GraphModule, *, scratch_bytes: int, flops: int, traffic_bytes: int) -> str:
-    """Keep a program for as long as the process runs, and return the key by which the op finds it.
-
-    It takes tensors and numbers, and returns tensors. The key tells programs apart by their code and the forms of what
-    they take and return, so that compiled code that is found in a cache finds its program, once that was made again.
-    """
+def register_program(module: GraphModule, *, scratch_bytes: int, flops: int, traffic_bytes: int) -> str:
+    """Register a program for the rest of the process, and return its key, a hash of its code and forms."""
     results = [value_of(node) for node in outputs_of(module)]
     forms = tuple((value.shape, value.stride(), value.dtype, value.device) for value in results)
     given = [_form_of(value_of(node)) for node in module.graph.find_nodes(op="placeholder")]
     key = hashlib.sha256(repr((module.code, given, forms, scratch_bytes)).encode()).hexdigest()[:32]
     for node in module.graph.nodes:
-        node.meta.clear()  # fake values would keep the mode alive that they were traced in
+        node.meta.clear()  # fake values would keep their mode alive
     _known[key] = Outlined(module.forward, forms, scratch_bytes, flops, traffic_bytes)
     return key
 
 
 def outlined_by(call: Node) -> Outlined | None:
-    """Return the program that a call runs; None for a call of anything else."""
+    """Return the outlined program of a call, or None."""
     return _known[arguments_by_name(call)["key"]] if op_name(call.target).startswith(OUTLINED) else None
 
 
 @cache
 def outlined_op(n_results: int) -> Any:
-    """Return the op that runs a program with so many results: `(given, overwritten, numbers, key)`.
-
-    PyTorch turns ops that overwrite what they are given into others only where the number of results is known.
-    """
+    """Return the op for programs with `n_results` results, which PyTorch must know to functionalize it."""
 
     def run(given: Sequence[Any], overwritten: Sequence[Any], numbers: Sequence[Any], key: str) -> Any:
         return _returned(list(_known[key].run(*given, *overwritten, *numbers)))

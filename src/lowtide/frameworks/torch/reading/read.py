@@ -1,7 +1,8 @@
-"""Reading a captured PyTorch program into a `Graph`."""
+"""Building the graph of a captured program."""
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -9,9 +10,9 @@ from torch.fx import GraphModule, Node
 
 from lowtide.core.index_spaces import BufferId, OpId, SpaceId
 from lowtide.engine.graph import Graph, GraphBuilder
-from lowtide.frameworks.torch.internals.hints import gives_as_much_as_values_say
+from lowtide.frameworks.torch.internals.distributed import size_and_span
+from lowtide.frameworks.torch.internals.hints import has_data_dependent_size
 from lowtide.frameworks.torch.internals.operators import higher_order_of, op_name, overload_of, qualified_name
-from lowtide.frameworks.torch.internals.process_groups import size_and_span
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.costs import flops_of, seconds_of, traffic_of
 from lowtide.frameworks.torch.reading.effects import (
@@ -29,29 +30,23 @@ from lowtide.frameworks.torch.reading.scratch import has_unknown_workspace, scra
 from lowtide.frameworks.torch.reading.stack_trace import source_of
 
 
+@dataclass(eq=False)
 class Reading:
-    """A captured program as it was read: whoever plans, applies or measures it shares one lowering and one graph.
+    """A captured program with its lowered form and graph, both computed once, or an UnsupportedError."""
 
-    Both are made when first asked for, and raise UnsupportedError for nodes without tensor metadata, sparse layouts and
-    ops that replace storages.
-    """
-
-    def __init__(self, captured: Captured, scratch: Callable[[Node], int] = scratch_bytes) -> None:
-        """Take a program, and what tells the scratch of its nodes."""
-        self.captured = captured
-        self._scratch = scratch
+    captured: Captured
+    scratch: Callable[[Node], int] = scratch_bytes
 
     @cached_property
     def lowered(self) -> Lowered:
-        """The program as ops over buffers: one op per node that allocates or computes, one buffer per storage."""
+        """The program as ops over buffers."""
         return lower(self.captured.graph_module, self.captured.inputs)
 
     @cached_property
     def graph(self) -> Graph:
-        """The program as a graph; ids of its ops and buffers are positions in `lowered`."""
-        captured = self.captured
-        module, notes = captured.graph_module, captured.unmodeled
-        return graph_of(captured.name, module, self.lowered, notes, scratch=self._scratch)
+        """The program as a graph; ids are positions in `lowered`."""
+        program = self.captured
+        return graph_of(program.name, program.graph_module, self.lowered, program.unmodeled, scratch=self.scratch)
 
 
 def graph_of(
@@ -62,11 +57,13 @@ def graph_of(
     run_once: Collection[BufferId] = (),
     after: Mapping[OpId, Sequence[OpId]] | None = None,
     scratch: Callable[[Node], int] = scratch_bytes,
+    *,
+    in_place: bool = True,
 ) -> Graph:
-    """Build the graph of a lowered program; the op ids are the positions in `lowered.ops`.
+    """Return the graph of a lowered program; op ids are positions in `lowered.ops`.
 
-    An op that writes one of the buffers in `run_once` never runs a second time. `after` names, per op, further ops that
-    must run before it. `scratch` tells what the kernel of an op allocates for itself.
+    Ops that write a buffer in `run_once` are never recomputed. `after` lists more predecessors of an op. `scratch`
+    returns the scratch bytes of a node. Without `in_place` there are no in-place pairs, which the baseline never uses.
     """
     builder = GraphBuilder(name)
     for note in notes:
@@ -75,14 +72,16 @@ def graph_of(
     for buffer in lowered.buffers:
         builder.add_buffer(buffer.name, buffer.size_bytes, buffer.lifetime, space=spaces.get(str(buffer.device), 0))
     for place, op in enumerate(lowered.ops):
+        pairs = _in_place_pairs(op, lowered) if in_place else []
         once = any(buffer in run_once for buffer in op.writes)
         waits = (after or {}).get(place, ())
-        _add_op(builder, module, op, lowered, once=once, after=waits, scratch=scratch(op.node))
+        callees = _add_callees(builder, module, op.node, lowered)
+        _add_op(builder, op, pairs, callees, once=once, after=waits, scratch=scratch(op.node))
     return builder.build()
 
 
 def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, SpaceId]:
-    """Give every device a memory space, the fullest first: it is the one that a budget is for, and holds scalars."""
+    """Add a memory space per device, the fullest first; that one also holds scalars."""
     held: dict[str, int] = {}
     for buffer in lowered.buffers:
         if buffer.device is not None:
@@ -90,11 +89,17 @@ def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, SpaceId]:
     return {device: builder.add_space(device) for device in sorted(held, key=lambda device: -held[device])}
 
 
+def _in_place_pairs(op: LoweredOp, lowered: Lowered) -> list[tuple[BufferId, BufferId]]:
+    """Return the pairs (read, written) of equal size."""
+    pairs = [(form.read, form.write) for form in in_place_forms(op, lowered)]
+    return [pair for pair in pairs if lowered.buffers[pair[0]].size_bytes == lowered.buffers[pair[1]].size_bytes]
+
+
 def _add_op(
     builder: GraphBuilder,
-    module: GraphModule,
     op: LoweredOp,
-    lowered: Lowered,
+    pairs: Sequence[tuple[BufferId, BufferId]],
+    callees: Sequence[str],
     *,
     once: bool,
     after: Sequence[OpId],
@@ -102,11 +107,11 @@ def _add_op(
 ) -> None:
     node = op.node
     if is_opaque(node):
-        builder.note(f"op '{node.name}' ({kind_of(node)}): its effects are unknown, so it keeps its place")
+        builder.note(f"op '{node.name}' ({kind_of(node)}): unknown effects, so it stays in program order")
     if has_unknown_workspace(node):
-        builder.note(f"op '{node.name}' ({kind_of(node)}): the workspace of its kernel is not counted")
-    if gives_as_much_as_values_say(node):
-        builder.note(f"op '{node.name}' ({kind_of(node)}): how much it gives depends on values; planned is the most")
+        builder.note(f"op '{node.name}' ({kind_of(node)}): the workspace of its kernel is not modeled")
+    if has_data_dependent_size(node):
+        builder.note(f"op '{node.name}' ({kind_of(node)}): its size depends on values; planned at its upper bound")
     ranks, span = _group_of(op)
     builder.add_op(
         node.name,
@@ -115,11 +120,7 @@ def _add_op(
         after=after,
         writes=op.writes,
         mutates=op.mutates,
-        in_place=[
-            (form.read, form.write)
-            for form in in_place_forms(op, lowered)
-            if lowered.buffers[form.read].size_bytes == lowered.buffers[form.write].size_bytes
-        ],
+        in_place=pairs,
         scratch_bytes=scratch,
         pure=not (once or op.mutates or is_random(node) or (keeps_order(node) and ranks == 1)),
         ordered=keeps_order(node),
@@ -128,13 +129,13 @@ def _add_op(
         traffic_bytes=traffic_of(node),
         ranks=ranks,
         rank_span=span,
-        callees=_add_callees(builder, module, node, lowered),
+        callees=callees,
         source=source_of(node),
     )
 
 
 def _group_of(op: LoweredOp) -> tuple[int, int]:
-    """Return how many ranks a collective that may run again has, and among how many they lie; (1, 1) for other ops."""
+    """Return ranks and span of a collective that may be recomputed; (1, 1) for other ops."""
     if not is_repeatable_collective(op.node) or not (op.waits or op_name(op.node.target) in RETURNS_WHEN_DONE):
         return 1, 1
     return size_and_span(arguments_by_name(op.node)["group_name"]) or (1, 1)
@@ -154,7 +155,7 @@ def _add_callees(builder: GraphBuilder, module: GraphModule, node: Node, lowered
 
 
 def kind_of(node: Node) -> str:
-    """Return the kind of a node's op: its aten name, the kind of call, or the Python function's name."""
+    """Return the kind of a node's op."""
     target: Any = node.target
     if overload_of(target) is not None:
         return qualified_name(target).replace("::", ".")

@@ -1,68 +1,56 @@
-"""What convolutions take for themselves on the CPU: oneDNN's layouts, or images unfolded by PyTorch's own kernels."""
+"""Scratch memory of convolutions on the CPU, by oneDNN and by PyTorch's own kernels."""
 
 import math
 from typing import Any
 
 import torch
 
-from lowtide.frameworks.torch.reading.tensor_forms import bytes_of, contiguous_copy, is_channels_last
-
-Arguments = dict[str, Any]
+from lowtide.frameworks.torch.internals.tensors import bytes_of, contiguous_copy, is_channels_last
+from lowtide.frameworks.torch.reading.effects import Arguments
 
 _BLOCK, _WIDE_BLOCK = 16, 64
-"""oneDNN keeps channels in blocks of so many; of weights beside channels that stand together, up to so many."""
+"""Channels per block in oneDNN; the maximum for weights of channels-last images."""
 _FEWEST_BLOCKED_CHANNELS = 4
-"""An image of fewer channels goes into a convolution as it is."""
-_WIDEST_DIRECT_KERNEL, _WIDEST_DIRECT_KERNEL_ALONE = 13, 6
-"""Wider kernels have no weight gradient of their own, of all channels or of every channel alone: images are unfolded
-and multiplied."""
+"""Images with fewer channels are not blocked."""
+_WIDEST_DIRECT_KERNEL, _WIDEST_DIRECT_DEPTHWISE = 13, 6
+"""Wider kernels, in general and depthwise, unfold images for the weight gradient."""
 _SMALL_IMAGES = 20480
-"""Elements of a batch of one below which PyTorch's own kernels take it."""
+"""Maximum of elements in a batch of one for PyTorch's own kernels."""
 _OWN_KERNEL_WIDTH, _OWN_KERNEL_BATCH = 1, 16
-"""On one thread PyTorch's own kernels take kernels of this width for smaller batches than this."""
+"""On one thread, PyTorch's own kernels compute this width in smaller batches."""
 _FORWARD_BUFFERS, _BACKWARD_BUFFERS = 26 * 2**10, 32 * 2**10
-"""What a kernel of oneDNN takes beside that on one thread: its accumulators, its reordered bias."""
+"""Accumulators and bias of oneDNN on one thread."""
 _FEW_BUFFERS = 4 * 2**10
-"""The same where images and weights are in blocks throughout."""
+"""The same if all is blocked."""
 _MOST_WITH_BORDER = 96 * 2**10
-"""Of an image whose channels stand together, a kernel that skips pixels copies at most so many bytes with a border."""
+"""Maximum of a channels-last image copied with a border."""
 _MARGIN = 12
-"""Pixels that an image gets on top of the kernel's size where it is copied with a border."""
+"""Border of a copied image, in pixels beyond the kernel's size."""
 
 
 def convolution(given: Arguments, result: Any) -> int:
-    """Return the scratch of a convolution, transposed or not, of any number of dimensions."""
+    """Return the scratch of a convolution, transposed or not."""
     image, weight = given["input"], given["weight"]
-    if image.dim() not in (3, 4, 5):
-        return 0
-    found = [
-        _native(given, image, weight, result) if own else _onednn(given, image, weight, result)
-        for own in _libraries(given, image, weight)
-    ]
-    return max(found)
+    rules = [_native if own else _onednn for own in _libraries(given, image, weight)]
+    return max(rule(given, image, weight, result) for rule in rules) if image.dim() in (3, 4, 5) else 0
 
 
-def convolution_backward(given: Arguments, result: Any) -> int:
-    """Return the scratch of the gradients of a convolution that `output_mask` asks for."""
+def convolution_backward(given: Arguments, _: Any) -> int:
+    """Return the scratch of a convolution's gradients."""
     gradient, image, weight = given["grad_output"], given["input"], given["weight"]
-    if image.dim() not in (3, 4, 5):
-        return 0
-    found = [
-        _native_backward(given, gradient, image, weight) if own else _onednn_backward(given, gradient, image, weight)
-        for own in _libraries(given, image, weight)
-    ]
-    return max(found)
+    rules = [_native_backward if own else _onednn_backward for own in _libraries(given, image, weight)]
+    return max(rule(given, gradient, image, weight) for rule in rules) if image.dim() in (3, 4, 5) else 0
 
 
 def _libraries(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> tuple[bool, ...]:
-    """Return whether PyTorch's own kernels run; both answers where that depends on the processor."""
+    """Return whether PyTorch's own kernels run; both answers if the processor decides."""
     if image.dtype == torch.float16:
         return True, False
     return (image.dtype not in (torch.float32, torch.bfloat16) or _is_small(given, image, weight),)
 
 
 def _is_small(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Tell whether PyTorch's own kernels are faster, by PyTorch's rule."""
+    """Return whether PyTorch chooses its own kernels as faster."""
     if image.dtype != torch.float32:
         return False
     widths = (weight.shape[-1], weight.shape[-2] if image.dim() > 3 else 1)
@@ -79,22 +67,20 @@ def _padded(channels: int, block: int = _BLOCK) -> int:
 
 
 def _blocked(image: torch.Tensor) -> int:
-    """Bytes of an image whose channels are in blocks."""
+    """Return the bytes of an image in blocks of channels."""
     return bytes_of(image) // image.shape[1] * _padded(image.shape[1])
 
 
 def _goes_in_blocks(image: torch.Tensor, weight: torch.Tensor, groups: int) -> bool:
-    """Tell whether an image that goes in is copied into blocks of channels."""
     return image.shape[1] >= _FEWEST_BLOCKED_CHANNELS or groups > 1 or math.prod(weight.shape[2:]) == 1
 
 
 def _blocked_input(image: torch.Tensor, weight: torch.Tensor, groups: int) -> int:
-    """Bytes of the blocked copy of an image that goes in."""
     return _blocked(image) if _goes_in_blocks(image, weight, groups) else 0
 
 
 def _blocked_weight(weight: torch.Tensor, groups: int, *, both: bool) -> int:
-    """Bytes of a weight whose results' channels, or both sides' channels, are in blocks."""
+    """Return the bytes of a weight with its output channels, or both sides', in blocks."""
     outer, inner = weight.shape[0], weight.shape[1]
     if groups == 1:
         wide = _WIDE_BLOCK if not both and outer > _WIDE_BLOCK // 2 else _BLOCK
@@ -107,12 +93,12 @@ def _blocked_weight(weight: torch.Tensor, groups: int, *, both: bool) -> int:
 
 
 def _padded_in_group(channels: int) -> int:
-    """Groups may have blocks of half the size."""
+    """Groups may have half blocks."""
     return channels if 2 * channels % _BLOCK == 0 else _padded(channels)
 
 
 def _copy(tensor: torch.Tensor, channels_last: bool) -> int:
-    """Bytes of the copy of a tensor that is not in the form that is asked for."""
+    """Return the bytes of a copy in the given format, unless the tensor has it."""
     if not channels_last:
         return contiguous_copy(tensor)
     form = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
@@ -129,20 +115,20 @@ def _onednn(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result:
         return copies + blocked_weight + made + _FORWARD_BUFFERS
     if last:
         return copies + blocked_weight + _with_border(given, image) + _FORWARD_BUFFERS
-    # the result is blocked first and written out when the blocked inputs are gone
+    # the blocked result is written out after the blocked inputs are freed
     computing = _blocked_input(image, weight, groups) + blocked_weight + _blocked(result) - bytes_of(result)
     return copies + max(computing + _skipping(given, image, weight, result), _blocked(result)) + _FEW_BUFFERS
 
 
 def _skipping(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
-    """Kernels of one pixel that skip pixels take one image without these."""
+    """Return the bytes of one image without the pixels that one-pixel kernels skip."""
     if math.prod(weight.shape[2:]) != 1 or not _is_skipping(given):
         return 0
     return math.prod(result.shape[2:]) * _padded(image.shape[1]) * image.element_size()
 
 
 def _with_border(given: Arguments, image: torch.Tensor) -> int:
-    """Bytes of one image with its padding that a kernel copies which skips pixels."""
+    """Return the bytes of one padded image for a strided kernel."""
     if not _is_skipping(given):
         return 0
     padded = (size + 2 * border for size, border in zip(image.shape[2:], given["padding"], strict=True))
@@ -159,27 +145,27 @@ def _onednn_backward(given: Arguments, gradient: torch.Tensor, image: torch.Tens
     results = (bytes_of(image) if wants_image else 0) + (bytes_of(weight) if wants_weight else 0)
     copies = _copy(gradient, last) + _copy(image, last) + _copy(weight, last)
     if last and given["groups"] > 1 and weight.shape[1] == 1:
-        copies += _BLOCK * _BLOCK * bytes_of(weight)  # by one of its kernels every channel alone is a block of its own
+        copies += _BLOCK * _BLOCK * bytes_of(weight)  # one depthwise kernel puts every channel into its own block
     buffers = _BACKWARD_BUFFERS if last or _is_skipping(given) else _FEW_BUFFERS
     for_image = _image_gradient(given, gradient, image, weight, last) if wants_image else 0
     for_weight = _weight_gradient(given, gradient, image, weight, last) if wants_weight else 0
     if wants_image and wants_weight:
-        for_weight += bytes_of(image)  # which is made first
+        for_weight += bytes_of(image)  # the image's gradient is computed first
     return copies + max(0, for_image - results, for_weight - results) + buffers
 
 
 def _image_gradient(
     given: Arguments, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor, last: bool
 ) -> int:
-    """Return the most bytes alive while the image's gradient is made, itself included."""
+    """Return the peak bytes of computing the image's gradient."""
     blocked_weight = _blocked_weight(weight, given["groups"], both=True)
     skips = given["groups"] == 1 and _is_skipping(given)
-    # where the kernel skips pixels, an image of the gradient gets a margin, beside another in work
+    # a strided kernel copies an image of the gradient with a margin, plus another one in work
     margins = (size + kernel + _MARGIN for size, kernel in zip(gradient.shape[2:], weight.shape[2:], strict=True))
     border = 2 * math.prod(margins) * gradient.shape[1] * gradient.element_size() if skips else 0
     if last:
         return bytes_of(image) + blocked_weight + border
-    if skips:  # the gradient comes out with its channels together, and is copied twice
+    if skips:  # the gradient is computed in channels-last format and copied twice
         return max(bytes_of(gradient) + blocked_weight + bytes_of(image) + border, 3 * bytes_of(image))
     return max(_blocked(gradient) + blocked_weight + _blocked(image), _blocked(image) + bytes_of(image))
 
@@ -187,11 +173,11 @@ def _image_gradient(
 def _weight_gradient(
     given: Arguments, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor, last: bool
 ) -> int:
-    """Return the most bytes alive while the weight's gradient is made, itself included."""
+    """Return the peak bytes of computing the weight's gradient."""
     single = math.prod(weight.shape) * torch.float32.itemsize
-    is_alone = given["groups"] > 1 and weight.shape[1] == 1
-    is_wide = weight.shape[-1] > (_WIDEST_DIRECT_KERNEL_ALONE if is_alone else _WIDEST_DIRECT_KERNEL)
-    if is_wide or _is_higher_than(weight, image):
+    is_depthwise = given["groups"] > 1 and weight.shape[1] == 1
+    is_wide = weight.shape[-1] > (_WIDEST_DIRECT_DEPTHWISE if is_depthwise else _WIDEST_DIRECT_KERNEL)
+    if is_wide or (image.dim() > 3 and weight.shape[-2] > image.shape[-2]):  # then the images are unfolded
         unfolded = math.prod((*weight.shape[1:], *gradient.shape[2:])) * image.element_size()
         return 5 * single + (2 if last else 1) * unfolded
     groups = given["groups"]
@@ -207,13 +193,8 @@ def _weight_gradient(
     return max(computing, blocked + bytes_of(weight)) + rounded
 
 
-def _is_higher_than(weight: torch.Tensor, image: torch.Tensor) -> bool:
-    """Tell whether a kernel has more rows than the image, which no weight gradient of its own allows for."""
-    return image.dim() > 3 and weight.shape[-2] > image.shape[-2]
-
-
 def _unfolded(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
-    """Bytes of a batch with a copy of every pixel for every place of the kernel that sees it."""
+    """Return the bytes of a batch with a copied pixel per kernel position."""
     is_plain = math.prod(weight.shape[2:]) == 1 and not any(given["padding"])
     if given["transposed"]:
         return math.prod((image.shape[0], *weight.shape[1:], *image.shape[2:])) * image.element_size()
@@ -228,7 +209,7 @@ def _native(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result:
     groups = given["groups"]
     if groups == 1:
         return copies + _unfolded(given, image, weight, result)
-    # every group is a slice of its own, and their results are joined at the end
+    # each group is a slice, and the results are concatenated at the end
     return copies + max(_unfolded(given, image, weight, result) + bytes_of(image) // groups, bytes_of(result))
 
 

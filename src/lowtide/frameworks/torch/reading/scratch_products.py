@@ -1,39 +1,55 @@
-"""Memory that products of matrices take for themselves, as measured for PyTorch 2.13 on x86."""
+"""Scratch memory of matrix products and attention."""
 
+import os
 from typing import Any
 
 import torch
 
-from lowtide.frameworks.torch.internals.runtime import multiplies_tiles
-from lowtide.frameworks.torch.internals.tensors import is_dense
-from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
+from lowtide.frameworks.torch.internals.runtime import compute_capability, multiplies_tiles
+from lowtide.frameworks.torch.internals.tensors import bytes_of, is_dense
+from lowtide.frameworks.torch.reading.effects import Arguments
 
+_KIB = 2**10
 HALF_TYPES = (torch.bfloat16, torch.float16)
+
 _FACTORS = (("mat1", "mat2"), ("batch1", "batch2"), ("self", "mat2"))
-"""How the factors are called: by sums, by sums of batches, by plain products."""
-_MOST = 160 * 2**10
-"""What oneDNN takes at most for a product in half precision where it multiplies no tiles."""
-_MOST_PACKED, _MOST_FOR_FEW_ROWS = 1200 * 2**10, 1472 * 2**10
-"""What it packs at most of a factor into tiles, for many rows and for few."""
-_MOST_OF_COLUMNS, _MOST_IN_FLOAT16 = 842 * 2**10, 2336 * 2**10
-"""The same where the columns of the other are contiguous, and in float16."""
+"""Names of the factors in addmm, baddbmm, and plain products."""
+_UNPACKED = 160 * _KIB
+"""Maximum in oneDNN without tiles."""
+_PACKED, _PACKED_FOR_FEW_ROWS = 1200 * _KIB, 1472 * _KIB
+"""Maxima of a packed factor, for many and for few rows."""
+_PACKED_COLUMNS, _PACKED_FLOAT16 = 842 * _KIB, 2336 * _KIB
+"""Maxima with contiguous columns of the other factor, and in float16."""
 _ROWS, _COLUMNS = 256, 64
-"""How many rows, and columns, it packs at once."""
-_MOST_ROWS, _FILLED_UP = 1024, 32
-"""Of short sums so many rows are packed as well; all sums are filled up to a multiple of some numbers."""
+"""Rows and columns packed at once."""
+_ROWS_OF_SHORT_SUMS, _SUM_MULTIPLE = 1024, 32
+"""Maximum of rows also packed for short sums; all sums are padded to this multiple."""
 _LONG_SUMS = 2048
-"""Sums of more numbers are made in parts, which are kept in single precision where there are as many rows as that."""
-_ALIGNED = 40 * 2**10
-_MOST_LAST = 64 * 2**10
-"""What it takes at most to fill up the ends of rows."""
+"""Longer sums keep partial sums in single precision."""
+_BUFFERS = 40 * _KIB
+_PADDED_ROW_ENDS = 64 * _KIB
+"""Maximum of padded row ends."""
 _SMALL = 16**3
-"""PyTorch gives no product of so few multiplications to oneDNN."""
+"""PyTorch itself computes products this small."""
+
+_QUERIES_PER_BLOCK = ((768, 256), (192, 64), (0, 32))
+"""Minimum number of queries, and queries per block."""
+_KEYS_PER_BLOCK = 512
+_MIN_WIDTH = 32
+_MIN_PACKED = 64
+"""Fewer queries or keys are not packed."""
+_HALF_BUFFERS = 52 * _KIB
+"""Maximum for products of half-precision blocks."""
+
+_WORKSPACES = (1024 * _KIB, 32768 * _KIB)
+"""Of cuBLASLt in PyTorch 2.11, up to and above compute capability 8."""
 
 
-def matrix_product(given: dict[str, Any], result: torch.Tensor) -> int:
-    """BLAS takes a matrix whose rows or columns are contiguous; any other is copied, a batch one by one.
+def matrix_product(given: Arguments, result: torch.Tensor) -> int:
+    """Return the scratch of a product on the CPU.
 
-    oneDNN, which multiplies half-precision batches, takes no repeated matrices either and copies the whole batch.
+    BLAS copies matrices without contiguous rows or columns, in a batch one at a time. In half precision, oneDNN copies
+    the whole batch unless it is dense.
     """
     copied, touched = 0, bytes_of(result)
     for name in ("self", "mat1", "mat2", "batch1", "batch2"):
@@ -49,29 +65,89 @@ def matrix_product(given: dict[str, Any], result: torch.Tensor) -> int:
         return copied
     left, right = next((given[one], given[other]) for one, other in _FACTORS if one in given and other in given)
     is_small = left.shape[-2] * left.shape[-1] * right.shape[-1] <= _SMALL
-    return copied + (min(3 * touched, _MOST) if is_small or not multiplies_tiles() else _in_tiles(left, right))
+    return copied + (min(3 * touched, _UNPACKED) if is_small or not multiplies_tiles() else _in_tiles(left, right))
 
 
 def _in_tiles(left: torch.Tensor, right: torch.Tensor) -> int:
-    """Return at least what a product takes of matrices, or of one pair of a batch, that are packed into tiles."""
+    """Return an upper bound for matrices packed into tiles."""
     rows = left.shape[-2]
-    inner = -(-left.shape[-1] // _FILLED_UP) * _FILLED_UP
+    inner = -(-left.shape[-1] // _SUM_MULTIPLE) * _SUM_MULTIPLE
     columns = -(-right.shape[-1] // _COLUMNS) * _COLUMNS
     at_once = min(-(-rows // _COLUMNS) * _COLUMNS, _ROWS)
     if left.dtype == torch.float16:
-        return min(8 * inner * at_once + _MOST, _MOST_IN_FLOAT16)
+        return min(8 * inner * at_once + _UNPACKED, _PACKED_FLOAT16)
     sums = 4 * rows * columns if inner > _LONG_SUMS and rows >= _ROWS else 0
-    packed = min(2 * inner * columns, _MOST_FOR_FEW_ROWS if rows < _COLUMNS else _MOST_PACKED)
+    packed = min(2 * inner * columns, _PACKED_FOR_FEW_ROWS if rows < _COLUMNS else _PACKED)
     if inner < _COLUMNS:
-        packed += 2 * inner * min(rows, _MOST_ROWS)
+        packed += 2 * inner * min(rows, _ROWS_OF_SHORT_SUMS)
     elif _has_columns(right) and rows <= _COLUMNS:
         packed = min(packed, _COLUMNS * (2 * inner + rows))
     if _has_columns(left) and inner >= _COLUMNS:
-        packed = min(2 * inner * (2 * _COLUMNS + at_once), _MOST_OF_COLUMNS)
-    last = min(_COLUMNS * inner, _MOST_LAST) if inner > left.shape[-1] else 0
-    return packed + last + sums + _ALIGNED
+        packed = min(2 * inner * (2 * _COLUMNS + at_once), _PACKED_COLUMNS)
+    row_ends = min(_COLUMNS * inner, _PADDED_ROW_ENDS) if inner > left.shape[-1] else 0
+    return packed + row_ends + sums + _BUFFERS
 
 
 def _has_columns(matrix: torch.Tensor) -> bool:
-    """Tell whether the columns of a matrix are contiguous, and its rows are not."""
+    """Return whether only the columns of a matrix are contiguous."""
     return matrix.stride()[-2] == 1 != matrix.stride()[-1]
+
+
+def cuda_product(given: Arguments) -> int:
+    """Return the workspace of cuBLASLt for a product with a bias per row."""
+    bias = given["self"]
+    if not isinstance(bias, torch.Tensor) or (bias.dim() > 1 and bias.stride(0) != 0):
+        return 0
+    chosen = os.environ.get("CUBLASLT_WORKSPACE_SIZE", "")
+    if chosen.isdecimal():
+        return int(chosen) * _KIB
+    capability = compute_capability(bias.device)
+    return _WORKSPACES[capability is None or capability > 8]
+
+
+def attention(given: Arguments, _: Any) -> int:
+    """Return the scratch of attention: a block of scores, results, and two numbers per query."""
+    query = given["query"]
+    queries, keys = _block(query, given["key"])
+    numbers = queries * (keys + 2 + query.shape[-1])
+    found = numbers * _working_size(query) + (queries * keys * query.element_size() if _is_half(query) else 0)
+    return found + _packed(query, given["key"], queries)
+
+
+def attention_backward(given: Arguments, _: Any) -> int:
+    """Return the scratch of attention's gradients: two blocks of scores, and a copy."""
+    query, width = given["query"], given["query"].shape[-1]
+    queries, keys = _block(query, given["key"])
+    found = queries * (1 + 2 * keys) * _working_size(query)
+    if _is_half(query):
+        rows = 2 * (queries + keys) * max(width, _MIN_WIDTH)
+        found += 2 * queries * keys * query.element_size() + rows * _working_size(query) + _HALF_BUFFERS
+    operands = (given[name] for name in ("grad_out", "query", "key", "value", "out"))
+    if not all(operand.transpose(1, 2).is_contiguous() for operand in operands):
+        found += bytes_of(query)
+    return found
+
+
+def _packed(query: torch.Tensor, key: torch.Tensor, queries: int) -> int:
+    """Return the bytes of keys and values packed into tiles, including blocks in work."""
+    length, width = key.shape[2], query.shape[-1]
+    if query.dtype != torch.bfloat16 or min(query.shape[2], length) < _MIN_PACKED or not multiplies_tiles():
+        return 0
+    even, heads = width + width % 2, key.shape[0] * key.shape[1]
+    packed = heads * (length + length % 2) * (even + width)
+    in_work = min(_KEYS_PER_BLOCK, length) * width + (queries * even if width % 2 else 0)
+    return (packed + in_work) * query.element_size()
+
+
+def _block(query: torch.Tensor, key: torch.Tensor) -> tuple[int, int]:
+    length = query.shape[2]
+    queries = next(size for least, size in _QUERIES_PER_BLOCK if length >= least)
+    return min(queries, length), min(_KEYS_PER_BLOCK, key.shape[2])
+
+
+def _is_half(query: torch.Tensor) -> bool:
+    return query.element_size() < torch.float32.itemsize
+
+
+def _working_size(query: torch.Tensor) -> int:
+    return max(query.element_size(), torch.float32.itemsize)

@@ -1,4 +1,4 @@
-"""The lines and modules of the user's program that led to an op, from what tracing keeps with its node."""
+"""Source lines and modules of ops."""
 
 import re
 from pathlib import Path
@@ -11,12 +11,12 @@ _FRAME = re.compile(
     r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)(?:\n\s*(?!File ")(?P<code>.*))?$', re.MULTILINE
 )
 _ROOT = re.compile(r"^L\['\w+'\]\.?")
-"""How TorchDynamo begins the path of a module: with the variable that holds the outermost."""
+"""Start of TorchDynamo's path of a module."""
 _PYTORCH = str(Path(torch.__file__).parent)
 
 
 class Frame(NamedTuple):
-    """A line of a program that was running when an op was traced."""
+    """A line that ran when an op was traced."""
 
     file: str
     line: int
@@ -25,28 +25,25 @@ class Frame(NamedTuple):
 
     @property
     def in_pytorch(self) -> bool:
-        """Whether the line is one of PyTorch's own."""
+        """Whether the file is PyTorch's own."""
         return self.file.startswith(_PYTORCH)
 
 
 def frames_of(node: Node) -> list[Frame]:
-    """Return the frames of a node's stack trace, outermost first; none where it has no trace."""
+    """Return the frames of a node's stack trace, outermost first."""
     found = _FRAME.finditer(node.meta.get("stack_trace") or "")
     return [Frame(each["file"], int(each["line"]), each["function"], (each["code"] or "").strip()) for each in found]
 
 
 def innermost_frame(node: Node) -> Frame | None:
-    """Return the innermost frame outside PyTorch's own files; PyTorch's where there is no other, None without any."""
+    """Return the innermost frame, outside PyTorch if there is one."""
     frames = frames_of(node)
     own = [frame for frame in frames if not frame.in_pytorch] or frames
     return own[-1] if own else None
 
 
 def source_of(node: Node) -> str | None:
-    """Return where the user's program has an op, "blocks.3.mlp.act at model.py:41"; None where nothing is known.
-
-    An op of a backward pass is where the forward op is that it differentiates.
-    """
+    """Return the source of an op or of its forward op, such as "blocks.3.act at model.py:41", or None."""
     frame = innermost_frame(node)
     meta = node.meta
     modules: dict[str, tuple[str, object]] = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack") or {}

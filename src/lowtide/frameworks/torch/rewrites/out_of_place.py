@@ -86,7 +86,7 @@ def write_out_of_place(module: GraphModule, inputs: Sequence[tuple[str, Lifetime
 
 
 def _peaks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Mapping[str, int]:
-    graph = graph_of("step", module, lower(module, inputs))
+    graph = graph_of("step", module, lower(module, inputs), in_place=False)
     return simulate(graph, Plan.baseline(graph)).peak_bytes
 
 

@@ -9,8 +9,13 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.internals.operators import define_operator, is_element_wise, is_view
-from lowtide.frameworks.torch.internals.stored import copy_in_inductor, store_in_inductor
+from lowtide.frameworks.torch.internals.operators import (
+    copy_in_inductor,
+    define_operator,
+    is_element_wise,
+    is_view,
+    store_in_inductor,
+)
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, replace_uses
 from lowtide.frameworks.torch.rewrites.saved_values import as_bytes, from_bytes, is_mask_for_kernels

@@ -26,9 +26,9 @@ from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBindi
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.capture.step.update_tracing import UpdateCalls, symbolic_choices
 from lowtide.frameworks.torch.capture.tracing import FakeInputs, trace
-from lowtide.frameworks.torch.internals.distributed_tensors import local_part
+from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
-from lowtide.frameworks.torch.internals.grad_scaler import found_infinities, scaling_by, unscale_spelled_out
+from lowtide.frameworks.torch.internals.optimizers import found_infinities, scaling_by, unscale_by_plain_ops
 from lowtide.frameworks.torch.internals.symbolic_scalars import new_scalar, silent_branches, symbol_name
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.out_of_place import write_out_of_place
@@ -101,7 +101,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
             if step.before_update is not None:
                 if scaler is not None:
                     with swapped(step.optimizer, parameters, {}), torch.no_grad():
-                        (unscale_spelled_out if step.spells_out_fused else GradScaler.unscale_)(scaler, step.optimizer)
+                        (unscale_by_plain_ops if step.spells_out_fused else GradScaler.unscale_)(scaler, step.optimizer)
                 step.before_update([parameters[place] for place in clipped])
             update(parameters)
             if step.after_update is not None:

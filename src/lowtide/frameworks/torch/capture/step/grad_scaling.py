@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.frameworks.torch.capture.step.raw_step import raw_step
-from lowtide.frameworks.torch.internals.grad_scaler import unscale_spelled_out
+from lowtide.frameworks.torch.internals.optimizers import unscale_by_plain_ops
 
 
 def active(scaler: object) -> GradScaler | None:
@@ -46,7 +46,7 @@ def scaled_step(scaler: GradScaler, optimizer: Optimizer) -> None:
 def scaled_step_spelled_out(scaler: GradScaler, optimizer: Optimizer) -> None:
     """Run any optimizer's update on unscaled gradients, and put back all of it where one of them was infinite."""
     with torch.no_grad():
-        skips = unscale_spelled_out(scaler, optimizer) > 0
+        skips = unscale_by_plain_ops(scaler, optimizer) > 0
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
         kept = [(each, each.clone()) for each in parameters]
         states = [(entries, dict(entries)) for each in parameters if (entries := optimizer.state.get(each))]

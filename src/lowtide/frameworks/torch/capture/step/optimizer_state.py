@@ -13,7 +13,7 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.step.initial_state import initial_values
 from lowtide.frameworks.torch.capture.step.raw_step import Groups, raw_step, settings_of, swapped
 from lowtide.frameworks.torch.capture.step.scalar_settings import ScalarSettings
-from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
+from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
 
 
 class StateEntry(NamedTuple):

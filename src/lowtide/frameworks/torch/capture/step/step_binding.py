@@ -13,9 +13,8 @@ from lowtide.frameworks.torch.capture.step.decisions import Decisions
 from lowtide.frameworks.torch.capture.step.micro_batches import Part
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
-from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
-from lowtide.frameworks.torch.internals.grad_scaler import growth_of, live_scale, update_scale
-from lowtide.frameworks.torch.internals.optimizers import note_step
+from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.optimizers import growth_of, live_scale, note_step, update_scale
 from lowtide.frameworks.torch.reading.captured import Binding, CaptureMismatchError
 
 

@@ -15,8 +15,8 @@ from torch.fx import GraphModule
 from lowtide.core.errors import FingerprintError
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
+from lowtide.frameworks.torch.internals.distributed import Rendezvous, compilation, ranks_of, rendezvous
 from lowtide.frameworks.torch.internals.operators import overload_of
-from lowtide.frameworks.torch.internals.process_groups import Rendezvous, compilation, ranks_of, rendezvous
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
 
 PATIENCE = timedelta(minutes=2)

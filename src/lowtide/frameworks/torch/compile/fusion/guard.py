@@ -12,9 +12,8 @@ from lowtide.frameworks.torch.compile.fusion.timeline import FusionTimeline
 from lowtide.frameworks.torch.compile.identity import identity
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.internals.inductor import CustomSchedulerPass
+from lowtide.frameworks.torch.internals.kernel_storage import drop_ordering_users, loops_over_reduction
 from lowtide.frameworks.torch.internals.kernels import KernelNode, choices, input_names, scheduler, set_choices
-from lowtide.frameworks.torch.internals.kernels_in_place import forget_mere_order
-from lowtide.frameworks.torch.internals.triton_loops import loops_over_reduction
 
 
 class FusionGuard(CustomSchedulerPass):
@@ -26,7 +25,7 @@ class FusionGuard(CustomSchedulerPass):
 
     def __call__(self, nodes: list[KernelNode]) -> list[KernelNode]:
         """Return the nodes as they are."""
-        forget_mere_order()
+        drop_ordering_users()
         capacity = self._peaks.left(input_names())
         outer = choices()
         if isinstance(outer, _Choices):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lowtide.frameworks.torch.emit.transfers.emission import ON_HOST
 from lowtide.frameworks.torch.emit.transfers.ops import COPY_TO_DEVICE, COPY_TO_HOST
-from lowtide.frameworks.torch.internals.kernels import KernelNode, source_graph, tuple_taken_from
+from lowtide.frameworks.torch.internals.kernels import KernelNode, source_graph, unpacked_tuple
 
 
 def is_copy(node: KernelNode) -> bool:
@@ -18,7 +18,7 @@ def names_on_host(nodes: Sequence[KernelNode]) -> set[str]:
     names = {str(node.target) for node in inputs if ON_HOST in node.meta}
     made = {name for node in nodes if _is_to_host(node) for name in node.get_buffer_names()}
     for node in nodes:
-        if tuple_taken_from(node) in made:
+        if unpacked_tuple(node) in made:
             names.update(node.get_buffer_names())
     return names | made
 

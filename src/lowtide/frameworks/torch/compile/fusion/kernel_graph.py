@@ -11,28 +11,30 @@ from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.torch.compile.fusion.host_buffers import is_copy, names_on_host
 from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KernelStorage, KnownInputs
 from lowtide.frameworks.torch.internals.hints import hinted_value_of, stand_in
+from lowtide.frameworks.torch.internals.kernel_storage import (
+    is_only_read_by,
+    pairs_in_place,
+    read_in_later_loops,
+    stays_within,
+)
 from lowtide.frameworks.torch.internals.kernels import (
     KernelNode,
     allocated_with,
     bytes_of_input,
+    enclosing_buffer,
     freeable_inputs,
     has_effects,
-    is_only_read_by,
     keeps_alive,
     names_before_overwriting,
     operand_layouts,
     output_names,
-    places_taken,
     pytorch_call,
     sizes_of_buffers,
-    stays_within,
-    whole_of,
+    used_results,
 )
-from lowtide.frameworks.torch.internals.kernels_in_place import pairs_in_place
 from lowtide.frameworks.torch.internals.operators import n_results
-from lowtide.frameworks.torch.internals.triton_loops import read_in_later_loops
+from lowtide.frameworks.torch.internals.tensors import bytes_of
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
-from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
 
 
 def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NOTHING_KNOWN) -> Graph:
@@ -113,7 +115,7 @@ def past_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> 
 
 def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
     """Return, per buffer that is a part of another one, the name of the largest that it is a part of."""
-    made = {buffer.get_name(): whole_of(buffer) for node in nodes for buffer in node.get_outputs()}
+    made = {buffer.get_name(): enclosing_buffer(buffer) for node in nodes for buffer in node.get_outputs()}
     found: dict[str, str] = {}
     for name, whole in made.items():
         while whole is not None and whole in made:
@@ -158,7 +160,7 @@ def _left_in_tuple(call: Node, node: KernelNode) -> int:
     results = hinted_value_of(call)
     if not isinstance(results, tuple):
         return 0
-    taken = places_taken(node)
+    taken = used_results(node)
     own = cast("tuple[Any, ...]", results)[: n_results(call.target)]
     left = [each for place, each in enumerate(own) if place not in taken]
     return sum(bytes_of(each) for each in left if isinstance(each, torch.Tensor))

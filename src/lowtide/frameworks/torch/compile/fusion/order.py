@@ -9,7 +9,7 @@ from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
 from lowtide.frameworks.torch.compile.identity import identity
 from lowtide.frameworks.torch.compile.options import Options
-from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names, tuple_taken_from
+from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names, unpacked_tuple
 
 
 class MemoryOrder:
@@ -51,10 +51,10 @@ def _with_parts_beside(nodes: Sequence[KernelNode]) -> list[KernelNode]:
     made = {name: node for node in nodes for name in node.get_buffer_names()}
     parts: dict[KernelNode, list[KernelNode]] = {}
     for node in nodes:
-        source = tuple_taken_from(node)
+        source = unpacked_tuple(node)
         if source is not None:
             parts.setdefault(made[source], []).append(node)
-    return [each for node in nodes if tuple_taken_from(node) is None for each in _unpacked(node, parts)]
+    return [each for node in nodes if unpacked_tuple(node) is None for each in _unpacked(node, parts)]
 
 
 def _unpacked(node: KernelNode, parts: dict[KernelNode, list[KernelNode]]) -> list[KernelNode]:

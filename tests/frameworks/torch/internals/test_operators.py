@@ -1,4 +1,4 @@
-"""What Inductor is told to store lies in memory as what it is made of."""
+"""Values stored by `store_in_inductor` have the layout of their operands."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lowtide.frameworks.torch.internals.inductor import compile_until_scheduled
 from lowtide.frameworks.torch.internals.kernels import KernelNode
-from lowtide.frameworks.torch.internals.stored import store_in_inductor
+from lowtide.frameworks.torch.internals.operators import store_in_inductor
 from lowtide.frameworks.torch.rewrites.stored_values import STORED
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -17,17 +17,17 @@ class _LayoutsKnownError(Exception):
 
 
 def _layouts(function: torch.nn.Module, *inputs: Tensor) -> list[tuple[int, ...]]:
-    """Return the strides of all buffers that Inductor makes of a function."""
+    """Return the strides of all buffers that Inductor allocates for a function."""
     found: list[tuple[int, ...]] = []
 
-    def look(nodes: list[KernelNode]) -> list[KernelNode]:
+    def record(nodes: list[KernelNode]) -> list[KernelNode]:
         made = [buffer for node in nodes for buffer in node.get_outputs()]
         found.extend(tuple(map(int, buffer.node.get_layout().stride)) for buffer in made)
         raise _LayoutsKnownError
 
     changes = {
         "reorder_for_compute_comm_overlap": True,
-        "reorder_for_compute_comm_overlap_passes": [look],
+        "reorder_for_compute_comm_overlap_passes": [record],
         "fx_graph_cache": False,
     }
     module = torch.fx.symbolic_trace(function)
@@ -37,15 +37,15 @@ def _layouts(function: torch.nn.Module, *inputs: Tensor) -> list[tuple[int, ...]
 
 
 class _Gradient(torch.nn.Module):
-    """A gradient through a rectifier whose mask is stored, and the sums that batch normalization makes of it."""
+    """The gradient of ReLU with a stored mask, followed by the sums of batch normalization."""
 
     def forward(self, rectified: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         masked = STORED(torch.where(STORED(rectified <= 0), 0.0, gradient))
         return masked.sum([0, 2, 3]), masked * 2
 
 
-def test_a_stored_mask_of_images_lies_as_they_do_and_so_does_what_is_made_with_it() -> None:
-    """Else the mask counts as contiguous until all is lowered, and the gradient is transposed twice."""
+def test_a_stored_mask_and_its_users_have_the_layout_of_the_images() -> None:
+    """With a contiguous mask, the gradient would be transposed twice."""
     store_in_inductor(STORED)
     images = [torch.randn(2, 6, 4, 5).to(memory_format=torch.channels_last) for _ in range(2)]
     layouts = [strides for strides in _layouts(_Gradient(), *images) if len(strides) == 4]

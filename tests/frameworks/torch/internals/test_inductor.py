@@ -1,4 +1,4 @@
-"""The forward pass is compiled last: no code is written where the kernels of the backward pass end the compilation."""
+"""`ForwardLast` generates no code if the kernels of the backward pass end the compilation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:Deprec
 
 
 class Last:
-    """A pass over kernels, to run last, that ends the compilation of the backward pass if it is asked to."""
+    """A scheduler pass that can end the compilation of either pass."""
 
     def __init__(self, *, ends_backward: bool = False) -> None:
         self.ends = False
         self.ends_backward = ends_backward
         self.passes: list[tuple[str, int]] = []
-        """Which passes came to their end, and how many kernels had code by then."""
+        """The scheduled passes, each with the number of kernels generated before."""
         self.strides: Any = None
 
     def __deepcopy__(self, memo: object) -> "Last":
@@ -45,7 +45,7 @@ class Last:
 
 
 def compiled(last: Last) -> Any:
-    """Return a compiled function, compiled with its forward pass last."""
+    """Return a function compiled with its forward pass last."""
 
     def backend(module: GraphModule, inputs: Sequence[Any]) -> Any:
         changes = {
@@ -62,17 +62,17 @@ def compiled(last: Last) -> Any:
 
 
 def scaled(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    """Return something whose gradient needs what the forward pass made."""
+    """Return a loss with a gradient that needs saved tensors."""
     return (torch.tanh(x @ w) * x.exp()).sum()
 
 
 def operands() -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what the function takes."""
+    """Return two random matrices."""
     torch.manual_seed(0)
     return torch.randn(8, 8, requires_grad=True), torch.randn(8, 8, requires_grad=True)
 
 
-def test_what_is_compiled_has_the_gradients_of_eager() -> None:
+def test_compiled_gradients_equal_eager_ones() -> None:
     last, given, wanted = Last(), operands(), operands()
     compiled(last)(*given).backward()
     scaled(*wanted).backward()
@@ -81,7 +81,7 @@ def test_what_is_compiled_has_the_gradients_of_eager() -> None:
         torch.testing.assert_close(one.grad, other.grad)
 
 
-def test_where_the_backward_pass_ends_the_compilation_no_code_is_written() -> None:
+def test_no_code_is_generated_if_the_backward_pass_ends_the_compilation() -> None:
     last = Last(ends_backward=True)
     with pytest.raises(RuntimeError, match="backward pass are too large"):
         compiled(last)(*operands())

@@ -1,0 +1,71 @@
+"""Allocators: the peak of a GPU's caching allocator, and a replacement of the CPU allocator."""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lowtide.core.errors import UnsupportedError
+from lowtide.frameworks.arena.allocator import NativeAllocator, native_allocator
+
+_VERSIONS = ("2.12.", "2.13.")
+"""Versions that match `native/torch/registration.cpp`."""
+_FUNCTIONS = (
+    "_ZN3c1015SetCPUAllocatorEPNS_9AllocatorEh",
+    "_ZN3c1025profiledCPUMemoryReporterEv",
+    "_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm",
+    "_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv",
+)
+"""c10::SetCPUAllocator, and the profiler's hooks."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorStart:
+    """The allocated bytes of a device at one moment, without the program's inputs, and its peak until then."""
+
+    device: torch.device
+    allocated_bytes: int
+    peak_bytes: int
+
+    @classmethod
+    def of(cls, inputs: Sequence[Any]) -> "AllocatorStart | None":
+        """Record the state of the inputs' device, or return None on the CPU."""
+        tensors = [each for each in inputs if isinstance(each, torch.Tensor) and each.device.type == "cuda"]
+        if not tensors:
+            return None
+        device = tensors[0].device
+        own = sum(each.nbytes for each in tensors if not isinstance(each, torch.nn.Parameter))
+        return cls(device, torch.cuda.memory_allocated(device) - own, torch.cuda.max_memory_allocated(device))
+
+    def peak_since(self) -> int | None:
+        """Return the peak of bytes allocated since, or None if an older peak is higher."""
+        peak = torch.cuda.max_memory_allocated(self.device)
+        return peak - self.allocated_bytes if peak > self.peak_bytes else None
+
+
+@cache
+def replace_cpu_allocator() -> NativeAllocator:
+    """Replace the CPU allocator of this process permanently, and return the new one, or raise UnsupportedError."""
+    allocator = native_allocator()
+    if not torch.__version__.startswith(_VERSIONS):
+        raise UnsupportedError(
+            f"cannot replace the CPU allocator of PyTorch {torch.__version__}; arenas need {'x or '.join(_VERSIONS)}x"
+        )
+    functions = [ctypes.cast(function, ctypes.c_void_p) for function in _find_functions()]
+    allocator.library.lowtide_register_with_torch(*functions)
+    return allocator
+
+
+def _find_functions() -> list[ctypes.c_void_p]:
+    folder = Path(torch.__file__).parent / "lib"
+    path = next((found for name in ("libc10.so", "libc10.dylib") if (found := folder / name).is_file()), None)
+    try:
+        return [getattr(ctypes.CDLL(str(path)), name) for name in _FUNCTIONS]
+    except (AttributeError, OSError) as error:
+        raise UnsupportedError(
+            f"cannot replace the CPU allocator of this build of PyTorch {torch.__version__}, which an arena needs"
+        ) from error

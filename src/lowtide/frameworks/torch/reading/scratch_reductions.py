@@ -1,0 +1,102 @@
+"""Scratch memory of losses and reductions on the CPU."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from lowtide.frameworks.torch.internals.hints import hinted_value_of
+from lowtide.frameworks.torch.internals.nodes import map_nodes
+from lowtide.frameworks.torch.internals.operators import op_name, overload_of
+from lowtide.frameworks.torch.internals.tensors import bytes_of
+from lowtide.frameworks.torch.reading.effects import Arguments, arguments_by_name
+from lowtide.frameworks.torch.reading.scratch_products import HALF_TYPES
+
+_KEEPING = ("mse_loss", "smooth_l1_loss", "binary_cross_entropy")
+"""Losses that return one number in the storage of all terms."""
+_NONE, _MEAN = 0, 1
+"""PyTorch's numbers for kinds of reduction."""
+
+
+def single_precision_bytes(tensor: torch.Tensor, count: int = 1) -> int:
+    """Return the bytes of `count` copies in at least single precision."""
+    return count * tensor.numel() * max(tensor.element_size(), torch.float32.itemsize)
+
+
+def kept_bytes(node: Node) -> int:
+    """Return the storage bytes that a loss on the CPU keeps; 0 for other nodes."""
+    target = overload_of(node.target)
+    if target is None or target.namespace != "aten" or op_name(target) not in _KEEPING:
+        return 0
+    given: Arguments = {name: map_nodes(value, hinted_value_of) for name, value in arguments_by_name(node).items()}
+    if given.get("reduction", _MEAN) == _NONE or given["self"].device.type != "cpu":
+        return 0
+    return max(bytes_of(given["self"]), bytes_of(given["target"]))
+
+
+def _loss(given: Arguments, result: Any) -> int:
+    """Return the bytes of the terms; a mean of half precision needs a wider copy."""
+    terms = 0 if given.get("reduction", _MEAN) == _NONE else bytes_of(given["self"])
+    return terms + _cross_entropy_of_probabilities(given, result)
+
+
+def _cross_entropy_of_probabilities(given: Arguments, _: Any) -> int:
+    """Return the bytes of a wider copy for a half-precision mean."""
+    source = given["self"]
+    is_half = source.element_size() < torch.float32.itemsize and given.get("reduction", _MEAN) == _MEAN
+    return source.numel() * torch.float32.itemsize if is_half else 0
+
+
+def _cross_entropy(given: Arguments, _: Any) -> int:
+    source = given["self"]
+    return 0 if source.is_contiguous() else bytes_of(source) + source[..., 0].numel() * torch.int64.itemsize * 2
+
+
+def _safe_softmax(given: Arguments, _: Any) -> int:
+    """Return the bytes of two masks: of elements and of rows."""
+    source = given["self"]
+    rows = source.numel() // max(1, source.shape[given["dim"]]) if source.dim() else 1
+    return source.numel() + rows
+
+
+def _mean(given: Arguments, result: torch.Tensor) -> int:
+    """Half-precision numbers are summed in single precision."""
+    halves = given["self"].dtype in HALF_TYPES
+    return single_precision_bytes(given["self"]) + single_precision_bytes(result) if halves else 0
+
+
+def _sum(given: Arguments, result: torch.Tensor) -> int:
+    """Return the bytes of a converted operand, or as `_mean` over several dimensions."""
+    source = given["self"]
+    if source.dtype != result.dtype:
+        return source.numel() * result.element_size()
+    several = isinstance(given.get("dim"), list | tuple) and len(given["dim"]) > 1
+    return _mean(given, result) if several else 0
+
+
+def _sort(given: Arguments, _: Any) -> int:
+    source = given["self"]
+    return source.shape[given.get("dim", -1)] * torch.int64.itemsize if source.dim() else 0
+
+
+def _single_precision_result(_: Arguments, result: torch.Tensor) -> int:
+    """Half-precision results are computed in single precision."""
+    return single_precision_bytes(result) if result.dtype in HALF_TYPES else 0
+
+
+RULES_OF_REDUCTIONS: dict[str, Callable[[Arguments, Any], int]] = {
+    **dict.fromkeys(("sum", "cumsum", "cumprod", "prod"), _sum),
+    **dict.fromkeys(("scatter", "scatter_add", "gather", "index_add"), _single_precision_result),
+    **dict.fromkeys(("mse_loss", "smooth_l1_loss", "huber_loss"), _loss),
+    "binary_cross_entropy": _cross_entropy_of_probabilities,
+    "binary_cross_entropy_with_logits": lambda given, _: single_precision_bytes(given["self"], 2),
+    "nll_loss_forward": _cross_entropy,
+    "_safe_softmax": _safe_softmax,
+    "mean": _mean,
+    "sort": _sort,
+    "argsort": lambda given, result: bytes_of(given["self"]) + _sort(given, result),
+    "kthvalue": lambda given, _: bytes_of(given["self"]) + given["self"].numel() * torch.int64.itemsize,
+    "logsumexp": lambda given, result: bytes_of(given["self"]) + bytes_of(result),
+}
+"""The scratch rule of each operator."""
