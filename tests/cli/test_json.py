@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from lowtide.reporting.kinds import JSON_VERSION, KINDS, Kind
+from lowtide.reporting.fields import JSON_VERSION, KINDS, Kind
 from tests.cli.conftest import Command
 
 CALLS: dict[Kind, Sequence[str]] = {

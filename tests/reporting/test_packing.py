@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.engine.packing import Buffers, Packed
-from lowtide.reporting.export.packing_svg import packing_svg
+from lowtide.reporting.export.svg import packing_svg
 from lowtide.reporting.packing import packed_to_json, packed_to_text, shortfall
 
 FIVE = Buffers([0, 3, 0, 9, 0], [3, 9, 9, 21, 21], [4] * 5, names="abcde", gaps=[[4, 5, 7]])

@@ -3,11 +3,11 @@
 import click
 
 from lowtide.api.opening import open_model
-from lowtide.cli import host, options
+from lowtide.cli import options
 from lowtide.cli.interrupts import interrupted_code
+from lowtide.cli.options import parse_size
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
-from lowtide.cli.sizes import parse_size
 from lowtide.core.effort import EffortName
 from lowtide.engine.costs import read_costs
 from lowtide.engine.planning.settings import PlanSettings
@@ -22,7 +22,7 @@ from lowtide.reporting.fitting import fit_device
 @options.in_place
 @options.costs
 @options.effort
-@host.options
+@options.host_options
 @options.json
 def command(
     model: str,
@@ -40,7 +40,7 @@ def command(
 
     Exits with 1 where nothing that was tried makes it fit. Offload is tried where a host is described.
     """
-    beside = host.host_of(host_bandwidth, host_capacity)
+    beside = options.host_of(host_bandwidth, host_capacity)
     settings = PlanSettings(costs=lambda graph: read_costs(costs, graph), effort=effort, in_place=in_place, host=beside)
     with Progress() as progress:
         progress(f"reading {model}")

@@ -1,4 +1,4 @@
-"""Options and arguments that several verbs share, declared once; those of planning derive from its settings."""
+"""Options and arguments that verbs share. Help and defaults of planning options come from `PlanSettings`."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -9,15 +9,66 @@ from typing import Any, TypeVar
 import click
 
 from lowtide.api.outputs import check_separate
-from lowtide.cli import host
 from lowtide.core.effort import EFFORT_NAMES, check_effort
 from lowtide.core.errors import UsageError
 from lowtide.core.techniques import Techniques, checked_techniques
+from lowtide.core.units import parse_bandwidth, parse_bytes
 from lowtide.engine.costs import Prices, carries_costs, read_costs
 from lowtide.engine.graph import Graph
+from lowtide.engine.offload import Host
 from lowtide.engine.planning.settings import SENTENCES, PlanSettings, allowed_techniques
 
+MOST_BYTES = 2**62
+"""No size given on the command line is larger."""
+
+
+def parse_size(_ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """Read an option's value as bytes, "8GiB"; raises UsageError."""
+    if text is None:
+        return None
+    size = parse_bytes(text)
+    if size > MOST_BYTES:
+        option = (param.name or "").replace("_", "-")
+        raise UsageError(f"--{option} {text} is too large; give at most {MOST_BYTES} bytes")
+    return size
+
+
 Command = TypeVar("Command", bound=Callable[..., Any])
+_MOST_BYTES_PER_S = 2**62
+
+
+def _parse_bandwidth(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    speed = parse_bandwidth(text)
+    if not 0 < speed <= _MOST_BYTES_PER_S:
+        raise UsageError(f"--host-bandwidth {text} is no speed of a link; write it like 25GB/s, more than 0")
+    return speed
+
+
+def host_options(command: Command) -> Command:
+    """Add the options that describe a host."""
+    bandwidth = click.option(
+        "--host-bandwidth",
+        metavar="SPEED",
+        callback=_parse_bandwidth,
+        help="Add a host to copy to and from, at this speed each way, like 25GB/s.",
+    )
+    capacity = click.option(
+        "--host-capacity", metavar="SIZE", callback=parse_size, help="What that host holds, like 64GiB."
+    )
+    return bandwidth(capacity(command))
+
+
+def host_of(bandwidth: int | None, capacity: int | None) -> Host | None:
+    """Return the host that the options describe; None where they name none."""
+    if bandwidth is not None:
+        return Host(bandwidth_bytes_per_s=bandwidth, capacity_bytes=capacity)
+    if capacity is not None:
+        raise UsageError("--host-capacity is of the host that --host-bandwidth adds; give both, or neither")
+    return None
+
+
 _SIZE = re.compile(r"[0-9]{1,18}")
 
 
@@ -101,13 +152,13 @@ def planning(command: Command) -> Command:
         settings = PlanSettings(
             **asked,
             costs=_pricing(given.pop("costs"), asked["techniques"]),
-            host=host.host_of(given.pop("host_bandwidth"), given.pop("host_capacity")),
+            host=host_of(given.pop("host_bandwidth"), given.pop("host_capacity")),
         )
         return command(settings=settings, **given)
 
     for option in (
         *(json, effort, costs, scheduler, addresses, in_place, techniques, transient, budget),
-        *(trust, force, dims, host.options),
+        *(trust, force, dims, host_options),
     ):
         collected = option(collected)
     return collected  # pyright: ignore

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from lowtide.reporting.kinds import Kind, to_object
+from lowtide.reporting.fields import Kind, to_object
 from lowtide.reporting.table import wrapped
 
 

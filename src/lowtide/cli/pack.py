@@ -11,16 +11,16 @@ import numpy as np
 from lowtide.api.outputs import check_separate, save
 from lowtide.cli import options
 from lowtide.cli.interrupts import interrupted_code
+from lowtide.cli.options import MOST_BYTES, parse_size
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
-from lowtide.cli.sizes import MOST_BYTES, parse_size
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.files import check_writable, read_stdin, write_bytes
 from lowtide.engine.packing import Buffers, pack
 from lowtide.engine.packing.csv_file import packed_lines, parse_buffers, read_buffer_file, write_buffer_file
 from lowtide.engine.packing.rules import RULES
-from lowtide.reporting.export.packing_svg import packing_svg
+from lowtide.reporting.export.svg import packing_svg
 from lowtide.reporting.packing import packed_to_json, packed_to_text
 
 _PIPE = Path("-")

@@ -1,4 +1,4 @@
-"""`lowtide plan`: find the plan and write it to a file."""
+"""`lowtide plan`: find a plan, or show the cost of several budgets (`--curve`)."""
 
 from pathlib import Path
 
@@ -8,19 +8,20 @@ from lowtide.api.opening import check_output, open_model
 from lowtide.api.optimize import plan_kept_beside
 from lowtide.api.outputs import save
 from lowtide.cli import options
-from lowtide.cli.curve import show_curve
 from lowtide.cli.interrupts import interrupted_code
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.core.errors import UsageError
 from lowtide.core.files import check_writable
 from lowtide.core.progress import Report
+from lowtide.core.techniques import NOT_ON_A_CURVE, refuse_ignored
 from lowtide.engine.plan import write_plan_file
 from lowtide.engine.planning.next_technique import next_technique
-from lowtide.engine.planning.plan_best_form import plan_best_form
+from lowtide.engine.planning.plan_best_form import plan_best_form, program_frontier
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.search import write_proof_file
+from lowtide.reporting.frontier import frontier_to_json, frontier_to_text
 from lowtide.reporting.planning import result_to_json, result_to_text
 
 
@@ -56,7 +57,7 @@ def command(
     if curve:
         if output is not None or proof_path is not None:
             raise UsageError("--curve makes several plans; leave out -o and --proof")
-        show_curve(model, dims, settings, trust=trust, as_json=as_json)
+        _show_curve(model, dims, settings, trust=trust, as_json=as_json)
         return 0
     with Progress() as progress:
         if output is not None:
@@ -95,3 +96,20 @@ def _save_proof(result: Result, path: Path, progress: Report) -> None:
         save(path, lambda path: write_proof_file(proof, path))
     if interrupted:
         raise KeyboardInterrupt
+
+
+def _show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trust: bool, as_json: bool) -> None:
+    """Print the frontier of memory and time of MODEL; raises UsageError for settings that it has no use for."""
+    if settings.budget is not None or settings.transient or settings.scheduler is not None:
+        raise UsageError("--curve makes plans for budgets of its own; leave out --budget, --transient and --scheduler")
+    refuse_ignored(settings.techniques, NOT_ON_A_CURVE, "--curve knows recomputation only", "leave --curve out")
+    if settings.host is not None:
+        raise UsageError("--curve knows recomputation only; leave the host out")
+    with Progress() as progress:
+        progress(f"reading {model}")
+        opened = open_model(model, dims, trust=trust)
+        found = program_frontier(opened, settings, progress)
+    if as_json:
+        print_json("curve", frontier_to_json(found))
+    else:
+        print_page(frontier_to_text(opened.graph.name, found))

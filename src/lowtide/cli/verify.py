@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from lowtide.api.opening import open_model
-from lowtide.cli import host, options
+from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.core.units import ByteUnit
@@ -15,7 +15,7 @@ from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.search import CheckedBound, CheckedClaim, check_certificate, read_proof_file
 from lowtide.reporting.claims import claim_to_json
 from lowtide.reporting.fields import VerifyFields
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 
 @click.command("verify")
@@ -26,7 +26,7 @@ from lowtide.reporting.printable import printable
 @click.option("--proof", "proof_path", type=click.Path(path_type=Path), help="Check this proof of the bound, too.")
 @options.over_budget
 @click.option("--strict", is_flag=True, help="Exit with 1 unless every claim of the plan is shown here.")
-@host.options
+@options.host_options
 @options.json
 def command(
     plan: Path,
@@ -47,7 +47,7 @@ def command(
     """
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims, host.host_of(host_bandwidth, host_capacity), trust=trust)
+        opened = open_model(model, dims, options.host_of(host_bandwidth, host_capacity), trust=trust)
         progress(f"verifying {plan}")
         form, loaded = read_plan(plan, opened, over_budget=over_budget)
         proof = None

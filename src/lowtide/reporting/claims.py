@@ -1,10 +1,25 @@
 """How claims read: one sentence for people, one object for programs."""
 
 from collections.abc import Iterable
+from typing import NotRequired, TypedDict
 
 from lowtide.engine.plan import Plan
-from lowtide.engine.plan.claim import Claim, Figure
-from lowtide.reporting.fields import ClaimFields
+from lowtide.engine.plan.claim import Claim, Evidence, Figure, PlanClass
+
+
+class ClaimFields(TypedDict):
+    """No plan of a class has less of a figure (`lowtide.engine.plan.claim.Claim`), with its sentence."""
+
+    figure: Figure
+    space: str | None
+    over: PlanClass
+    at_least: float
+    in_place: bool
+    in_chunks: bool
+    shown_by: Evidence
+    base_order: str | None
+    sentence: str
+    shown: NotRequired[bool]
 
 
 def claim_to_json(claim: Claim) -> ClaimFields:

@@ -12,9 +12,7 @@ from lowtide.engine.planning.measured import Reserved
 from lowtide.engine.schedule import Candidate, make_candidate, scheduler_names
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import ComparedFields, CompareFields
-from lowtide.reporting.figures import format_ratio
-from lowtide.reporting.printable import printable
-from lowtide.reporting.table import format_table, page_width
+from lowtide.reporting.table import format_ratio, format_table, page_width, printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.reporting.fields import CostsFields
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 _MOST_KINDS = 8
 _MOST_NAMES = 8

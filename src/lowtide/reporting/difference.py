@@ -9,7 +9,7 @@ from lowtide.engine.analysis.folding import fold, stem
 from lowtide.engine.analysis.holders_at_peak import holders_at_peak
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, StepKind
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 _MOST_SHOWN = 10
 _MOST_NAMED = 4

@@ -1,37 +1,27 @@
-"""What `--json` prints, verb by verb: the fields of every object.
+"""The JSON objects that `--json` prints: one type and one JSON Schema per verb.
 
-Byte figures are whole numbers, per memory space where they are maps; they leave persistent buffers out.
+Byte figures are whole numbers without persistent buffers, by memory space if they are maps. An object names its kind
+and the version of the format. Fields may be added; the version rises if one goes or changes its meaning.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
+
+import msgspec
 
 from lowtide.engine.analysis.bound_holders import BoundHolder
 from lowtide.engine.analysis.holders_at_peak import Holder
 from lowtide.engine.plan import Status
-from lowtide.engine.plan.claim import Evidence, Figure, PlanClass
 from lowtide.engine.planning.measured import CompiledMemory, Measurement, Reserved, RuntimePeaks, RuntimeRun
 from lowtide.engine.planning.next_technique import NextTechnique
 from lowtide.engine.timeline import Transfers
+from lowtide.reporting.claims import ClaimFields
+from lowtide.reporting.difference import ProgramDifference
 from lowtide.reporting.page.actions import Copied, Rerun, Shared
+from lowtide.reporting.plan_difference import PlanDifference
 
 Bytes = Mapping[str, int]
 """Bytes by memory space."""
-
-
-class ClaimFields(TypedDict):
-    """No plan of a class has less of a figure (`lowtide.engine.plan.claim.Claim`), with its sentence."""
-
-    figure: Figure
-    space: str | None
-    over: PlanClass
-    at_least: float
-    in_place: bool
-    in_chunks: bool
-    shown_by: Evidence
-    base_order: str | None
-    sentence: str
-    shown: NotRequired[bool]
 
 
 class OutlookFields(TypedDict):
@@ -346,3 +336,57 @@ class PackFields(TypedDict):
     work: int
     seconds: float
     shortfall: str | None
+
+
+JSON_VERSION = 1
+Kind = Literal[
+    "inspect",
+    "compare",
+    "plan",
+    "curve",
+    "optimize",
+    "level",
+    "apply",
+    "verify",
+    "report",
+    "export",
+    "check",
+    "diff",
+    "diff_plans",
+    "fits",
+    "costs",
+    "pack",
+]
+KINDS: Mapping[Kind, type] = {
+    "inspect": InspectFields,
+    "compare": CompareFields,
+    "plan": PlanFields,
+    "curve": CurveFields,
+    "optimize": OptimizeFields,
+    "level": LevelFields,
+    "apply": ApplyFields,
+    "verify": VerifyFields,
+    "report": ReportFields,
+    "export": ExportFields,
+    "check": CheckFields,
+    "diff": ProgramDifference,
+    "diff_plans": PlanDifference,
+    "fits": FitsFields,
+    "costs": CostsFields,
+    "pack": PackFields,
+}
+
+
+def to_object(kind: Kind, shown: object) -> dict[str, Any]:
+    """Return what `--json` prints of a kind, with plain values only."""
+    return {"kind": kind, "version": JSON_VERSION, **msgspec.to_builtins(shown)}
+
+
+def schema_of(kind: Kind) -> dict[str, Any]:
+    """Return the JSON Schema of a kind; objects may have more fields than it names."""
+    schema = msgspec.json.schema(KINDS[kind])
+    head = {"kind": {"const": kind}, "version": {"const": JSON_VERSION}}
+    main = schema["$defs"][schema["$ref"].rpartition("/")[2]]
+    main["properties"] = {**head, **main["properties"]}
+    main["required"] = [*head, *main.get("required", [])]
+    return schema

@@ -11,8 +11,8 @@ from lowtide.engine.planning.program import Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.fields import FitsFields
-from lowtide.reporting.printable import printable
 from lowtide.reporting.shortfall import describe_missed
+from lowtide.reporting.table import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

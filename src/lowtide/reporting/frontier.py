@@ -4,9 +4,8 @@ from lowtide.core.units import ByteUnit
 from lowtide.engine.planning.frontier import Frontier
 from lowtide.engine.recompute import RecomputeResult
 from lowtide.reporting.fields import CurveFields
-from lowtide.reporting.printable import printable
 from lowtide.reporting.shortfall import describe
-from lowtide.reporting.table import format_table, page_width
+from lowtide.reporting.table import format_table, page_width, printable
 
 
 def frontier_to_json(frontier: Frontier) -> CurveFields:

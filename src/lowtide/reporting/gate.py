@@ -17,7 +17,7 @@ from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.difference import difference
 from lowtide.reporting.fields import GateFields
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 _MOST_NAMED = 3
 

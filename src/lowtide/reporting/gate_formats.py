@@ -6,7 +6,7 @@ from xml.sax.saxutils import quoteattr
 import msgspec
 
 from lowtide.reporting.gate import Finding, Gate
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 
 def as_text(gates: Sequence[Gate]) -> str:

@@ -19,9 +19,7 @@ from lowtide.engine.planning.claims import peak_claims
 from lowtide.engine.schedule import make_candidate
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import InspectFields
-from lowtide.reporting.figures import fragmentation
-from lowtide.reporting.printable import printable
-from lowtide.reporting.table import format_table, page_width
+from lowtide.reporting.table import format_table, fragmentation, page_width, printable
 
 _MOST_HOLDERS = 20
 _MOST_BOUND_HOLDERS = 10

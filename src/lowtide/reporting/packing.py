@@ -3,7 +3,7 @@
 from lowtide.core.units import format_bytes
 from lowtide.engine.packing import FREE, Buffers, Packed
 from lowtide.reporting.fields import PackFields
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 _MOST_NAMED = 8
 

@@ -6,9 +6,8 @@ from lowtide.engine.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.engine.planning.result import Result
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import LevelFields, MeasuredFields, PlanFields
-from lowtide.reporting.figures import format_ratio, fragmentation
-from lowtide.reporting.printable import printable
 from lowtide.reporting.shortfall import describe_missed
+from lowtide.reporting.table import format_ratio, fragmentation, printable
 
 _NAMES_SHOWN = 5
 

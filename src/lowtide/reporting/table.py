@@ -1,9 +1,9 @@
-"""Tables and lines of text as wide as the page: the terminal's width, or 80 letters where there is none."""
+"""Tables, wrapped lines and figures for text output, as wide as the terminal, or 80 columns without one."""
 
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 
 from rich.cells import cell_len, set_cell_size
@@ -11,8 +11,6 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
-
-from lowtide.reporting.printable import printable
 
 _WIDTH = 80
 _MOST_WIDTH = 160
@@ -98,3 +96,19 @@ def _broken(line: str, indent: str, width: int) -> list[str]:
         lines.append(line[:at].rstrip())
         line = indent + line[at:].lstrip()
     return [*lines, line]
+
+
+def fragmentation(arena: Mapping[str, int], peak: Mapping[str, int]) -> dict[str, int]:
+    """Return what addresses add to the peak, per space: alignment, and holes that nothing fits."""
+    return {space: count - peak[space] for space, count in arena.items()}
+
+
+def format_ratio(figure: Mapping[str, int], base: Mapping[str, int]) -> str:
+    """Write the sum of one set of figures as a multiple of another, with three decimals; "-" where the base is 0."""
+    total = sum(base.values())
+    return f"{sum(figure.values()) / total:.3f}" if total else "-"
+
+
+def printable(text: str) -> str:
+    """Return text in which line ends, escape sequences and other control characters are spelled out."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -3,7 +3,7 @@
 from lowtide.core.units import ByteUnit
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 
 def dot(graph: Graph, plan: Plan) -> bytes:

@@ -8,15 +8,16 @@ from lowtide.core.errors import UsageError
 from lowtide.core.suggestions import unknown
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
+from lowtide.engine.graph.file_format import graph_document
 from lowtide.engine.plan import Plan
 
 FORMATS: Mapping[str, str] = {
     ".pickle": "lowtide.reporting.export.memory_snapshot:memory_snapshot",
     ".trace.json": "lowtide.reporting.export.chrome_trace:chrome_trace",
     ".csv": "lowtide.reporting.export.buffers_csv:buffers_csv",
-    ".graph.json": "lowtide.reporting.export.graph_file:graph_file",
+    ".graph.json": "lowtide.reporting.export.table:graph_file",
     ".dot": "lowtide.reporting.export.dot:dot",
-    ".svg": "lowtide.reporting.export.plan_svg:plan_svg",
+    ".svg": "lowtide.reporting.export.svg:plan_svg",
 }
 _OF_ONE_SPACE = (".csv", ".svg")
 _PRICED = (".pickle", ".trace.json")
@@ -46,3 +47,8 @@ def export(graph: Graph, plan: Plan, ending: str, *, space: str | None, prices: 
     if ending in _OF_ONE_SPACE:
         return write(graph, plan, 0 if space is None else names.index(space))
     return write(graph, plan, prices) if ending in _PRICED else write(graph, plan)
+
+
+def graph_file(graph: Graph, _plan: Plan) -> bytes:
+    """Return a graph file of the unmodified program."""
+    return graph_document(graph)

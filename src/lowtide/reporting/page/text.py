@@ -7,10 +7,8 @@ from numpy.typing import NDArray
 
 from lowtide.core.units import ByteUnit
 from lowtide.reporting.claims import caption
-from lowtide.reporting.figures import format_ratio
 from lowtide.reporting.page.facts import Facts
-from lowtide.reporting.printable import printable
-from lowtide.reporting.table import page_width, shortened
+from lowtide.reporting.table import format_ratio, page_width, printable, shortened
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _COLUMNS = 60

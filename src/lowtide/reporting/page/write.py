@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from lowtide.reporting.kinds import to_object
+from lowtide.reporting.fields import to_object
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.page.figures import figures
 from lowtide.reporting.page.pictures import pictures
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 _PLACE = re.compile(r"/\*\{\{([\w./]+)\}\}\*/")
 

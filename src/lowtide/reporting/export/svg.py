@@ -1,14 +1,29 @@
-"""A packing as a picture: every buffer a rectangle, steps from left to right, addresses upward."""
+"""SVG pictures of packings and plans: each buffer is a rectangle of steps (x) and addresses (y)."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.engine.graph import Graph
 from lowtide.engine.packing import Buffers, Packed
 from lowtide.engine.packing.buffers import live_pieces
-from lowtide.reporting.export.svg_axes import PictureFrame, axes
-from lowtide.reporting.printable import printable
+from lowtide.engine.plan import Plan
+from lowtide.reporting.export.placed import Placed, with_addresses
+from lowtide.reporting.table import printable
+
+
+@dataclass(frozen=True, slots=True)
+class PictureFrame:
+    """The rectangle that a picture fills, in its own units; y grows downward."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
 
 _WIDTH, _HEIGHT = 1200.0, 640.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 20.0, 44.0, 48.0
@@ -119,3 +134,68 @@ def _caption(name: str, buffers: Buffers, packed: Packed, capacity: int | None) 
 def _xml(text: str) -> str:
     """Return text that may stand in XML, whatever characters a name has."""
     return escape(printable(text))
+
+
+def plan_svg(graph: Graph, plan: Plan, space: int) -> bytes:
+    """Return an SVG picture of a memory space; the line is the plan's lower bound. Scratch lies above the arena."""
+    plan = with_addresses(graph, plan)
+    placed = Placed.of(graph, plan, space)
+    name = graph.spaces[space].name
+    buffers = Buffers(placed.first + 1, placed.last + 1, placed.sizes, names=placed.names)
+    drawn = Packed(
+        offsets=placed.offsets,
+        arena_bytes=plan.arena_bytes.get(name, placed.arena_bytes),
+        lower_bound_bytes=plan.lower_bound_bytes.get(name, 0),
+        status=plan.status,
+        bound_holders=(),
+        conflict=(),
+        method="plan",
+        work=0,
+    )
+    return packing_svg(f"{graph.name}, {name}", buffers, drawn, graph.spaces[space].capacity_bytes)
+
+
+_MOST_TICKS = 8
+_UNITS = ((2**20, "MiB"), (1, "B"))
+
+
+def axes(first_step: int, last_step: int, most_bytes: int, frame: PictureFrame) -> list[str]:
+    """Return the frame's left and lower edge, ticks, their figures, and what the axes are."""
+    factor, unit = next(each for each in _UNITS if most_bytes >= each[0] or each[0] == 1)
+    wide, high = frame.right - frame.left, frame.bottom - frame.top
+    lines = [f"M{frame.left:g} {frame.top:g}V{frame.bottom:g}H{frame.right:g}"]
+    labels: list[str] = []
+    for step in round_figures(first_step, last_step):
+        x = frame.left + (step - first_step) / max(last_step - first_step, 1) * wide
+        lines.append(f"M{x:.1f} {frame.bottom:g}v4")
+        labels.append(f'<text x="{x:.1f}" y="{frame.bottom + 15:g}" text-anchor="middle">{step}</text>')
+    for level in round_figures(0, most_bytes / factor):
+        y = frame.bottom - level * factor / most_bytes * high
+        lines.append(f"M{frame.left:g} {y:.1f}h-4")
+        labels.append(f'<text x="{frame.left - 7:g}" y="{y + 3:.1f}" text-anchor="end">{level:g}</text>')
+    middle, center = (frame.left + frame.right) / 2, (frame.top + frame.bottom) / 2
+    x = frame.left - 52
+    return [
+        f'<path class="axis" d="{"".join(lines)}"/>',
+        *labels,
+        f'<text x="{middle:g}" y="{frame.bottom + 32:g}" text-anchor="middle">step</text>',
+        f'<text x="{x:g}" y="{center:g}" text-anchor="middle" transform="rotate(-90 {x:g} {center:g})">'
+        f"address, {unit}</text>",
+    ]
+
+
+def round_figures(low: float, high: float) -> Iterator[float]:
+    """Yield the multiples of 1, 2 or 5 times a power of ten between two figures, at most a handful."""
+    distance = 1.0 if float(high).is_integer() and float(low).is_integer() and high - low >= 1 else 1e-6
+    while (high - low) / distance > _MOST_TICKS:
+        leading = round(distance / 10 ** _exponent(distance))
+        distance *= 2.5 if leading == 2 else 2.0
+    at = -(-low // distance)
+    while at * distance <= high * (1 + 1e-12):
+        figure = at * distance
+        yield int(figure) if distance >= 1 else round(figure, 7)
+        at += 1
+
+
+def _exponent(number: float) -> int:
+    return int(f"{number:e}".partition("e")[2])
