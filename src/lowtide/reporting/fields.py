@@ -25,7 +25,7 @@ Bytes = Mapping[str, int]
 
 
 class OutlookFields(TypedDict):
-    """What `lowtide inspect` says of a program that a runtime orders by itself: peaks by who runs it."""
+    """Peaks by runtime of a program that a runtime reorders, in `lowtide inspect`."""
 
     file_bytes: int
     runtime_peaks: RuntimePeaks
@@ -52,7 +52,7 @@ class InspectFields(TypedDict):
 
 
 class OrderFields(TypedDict):
-    """An order of `lowtide compare`."""
+    """An order in `lowtide compare`."""
 
     scheduler: str
     peak_bytes: Bytes
@@ -60,7 +60,7 @@ class OrderFields(TypedDict):
 
 
 class ComparedFields(TypedDict):
-    """All orders of one program."""
+    """All orders of one program, in `lowtide compare`."""
 
     name: str
     rows: Sequence[OrderFields]
@@ -109,7 +109,7 @@ class PlanFields(TypedDict):
 
 
 class RuntimeFields(TypedDict, total=False):
-    """What `lowtide optimize` says of a program that a runtime orders by itself."""
+    """Runtime figures of a program that a runtime reorders, in `lowtide optimize`."""
 
     level: str | None
     runtime_peaks: RuntimePeaks
@@ -119,7 +119,7 @@ class RuntimeFields(TypedDict, total=False):
 
 
 class MeasuredFields(TypedDict, total=False):
-    """What `lowtide optimize --measure` saw."""
+    """Measured figures of `lowtide optimize --measure`."""
 
     measured_before_bytes: int
     measured_after_bytes: int
@@ -138,7 +138,7 @@ class OptimizeFields(PlanFields, RuntimeFields, MeasuredFields):
 
 
 class LevelFields(TypedDict):
-    """`lowtide optimize --level` of a framework's own optimizer, bytes by device."""
+    """`lowtide optimize --level` with a framework's own optimizer; bytes by device."""
 
     level: str
     before_bytes: Bytes
@@ -147,7 +147,7 @@ class LevelFields(TypedDict):
 
 
 class PointFields(TypedDict):
-    """A budget of `lowtide plan --curve`."""
+    """A budget in `lowtide plan --curve`."""
 
     budget_bytes: int
     peak_bytes: int
@@ -196,7 +196,7 @@ class ExportFields(TypedDict):
 
 
 class FindingFields(TypedDict):
-    """A limit of `lowtide check`."""
+    """A limit in `lowtide check`."""
 
     rule: str
     space: str
@@ -207,7 +207,7 @@ class FindingFields(TypedDict):
 
 
 class GateFields(TypedDict):
-    """A program of `lowtide check`."""
+    """A program in `lowtide check`."""
 
     name: str
     ok: bool
@@ -222,7 +222,7 @@ class CheckFields(TypedDict):
 
 
 class HolderFields(TypedDict):
-    """What holds memory at the peak in `lowtide report`, repeated layers folded into one."""
+    """Tensors alive at the peak in `lowtide report`; repeated layers are one row."""
 
     label: str
     space: str
@@ -237,7 +237,7 @@ class HolderFields(TypedDict):
 
 
 class MemberFields(TypedDict):
-    """One of the buffers that are folded."""
+    """A buffer of a row of repeated layers."""
 
     name: str
     made_at: str | None
@@ -245,7 +245,7 @@ class MemberFields(TypedDict):
 
 
 class ReportFields(TypedDict):
-    """`lowtide report`; long lists are cut, with their lengths beside them."""
+    """`lowtide report`; long lists are cut, `n_` fields give their full length."""
 
     name: str
     n_ops: int
@@ -282,7 +282,7 @@ class ReportFields(TypedDict):
 
 
 class FitsFields(TypedDict):
-    """`lowtide fits`, figures of the first memory space."""
+    """`lowtide fits`; figures of the first memory space."""
 
     name: str
     fits: bool
@@ -300,7 +300,7 @@ class FitsFields(TypedDict):
 
 
 class KindFields(TypedDict):
-    """A kind of op of `lowtide costs`."""
+    """A kind of op in `lowtide costs`."""
 
     kind: str
     ops: int
@@ -378,12 +378,12 @@ KINDS: Mapping[Kind, type] = {
 
 
 def to_object(kind: Kind, shown: object) -> dict[str, Any]:
-    """Return what `--json` prints of a kind, with plain values only."""
+    """Return the object that `--json` prints, with plain values only."""
     return {"kind": kind, "version": JSON_VERSION, **msgspec.to_builtins(shown)}
 
 
 def schema_of(kind: Kind) -> dict[str, Any]:
-    """Return the JSON Schema of a kind; objects may have more fields than it names."""
+    """Return the JSON Schema of a kind; objects may have additional fields."""
     schema = msgspec.json.schema(KINDS[kind])
     head = {"kind": {"const": kind}, "version": {"const": JSON_VERSION}}
     main = schema["$defs"][schema["$ref"].rpartition("/")[2]]
