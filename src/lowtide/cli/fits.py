@@ -1,4 +1,4 @@
-"""`lowtide fits`: whether a program fits a device, and what makes it fit."""
+"""`lowtide fits`: check whether a program fits a device, and with which techniques."""
 
 import click
 
@@ -16,7 +16,7 @@ from lowtide.reporting.fitting import fit_device
 
 @click.command("fits")
 @options.model
-@click.option("--device", metavar="SIZE", required=True, callback=parse_size, help="What the device holds, like 24GiB.")
+@click.option("--device", metavar="SIZE", required=True, callback=parse_size, help="Memory of the device, like 24GiB.")
 @options.dims
 @options.trust
 @options.in_place
@@ -36,15 +36,15 @@ def command(
     host_capacity: int | None,
     as_json: bool,
 ) -> int:
-    """Say whether MODEL fits a device, persistent buffers included, as it stands or with which techniques.
+    """Show whether MODEL fits a device, persistent buffers included, and the techniques it needs to fit.
 
-    Exits with 1 where nothing that was tried makes it fit. Offload is tried where a host is described.
+    Exits with 1 if it fits with none of them. Offload is tried if --host-bandwidth is given.
     """
-    beside = options.host_of(host_bandwidth, host_capacity)
-    settings = PlanSettings(costs=lambda graph: read_costs(costs, graph), effort=effort, in_place=in_place, host=beside)
+    host = options.host_of(host_bandwidth, host_capacity)
+    settings = PlanSettings(costs=lambda graph: read_costs(costs, graph), effort=effort, in_place=in_place, host=host)
     with Progress() as progress:
         progress(f"reading {model}")
-        fit = fit_device(open_model(model, dims, beside, trust=trust), device, settings, progress)
+        fit = fit_device(open_model(model, dims, host, trust=trust), device, settings, progress)
     if as_json:
         print_json("fits", fit.to_json())
     else:

@@ -26,7 +26,7 @@ from lowtide.reporting.planning import result_to_json, result_to_text
 
 
 def exit_code(result: Result) -> int:
-    """What a planning verb exits with: 0, 1 for a budget that is not met, or `interrupted_code`."""
+    """Return the exit code of a planning verb: 0, 1 for a missed budget, or `interrupted_code`."""
     if result.status == "interrupted":
         return interrupted_code()
     return 0 if result.shortfall is None else 1
@@ -39,9 +39,9 @@ def exit_code(result: Result) -> int:
     "--proof",
     "proof_path",
     type=click.Path(path_type=Path),
-    help="Write what shows that no order can beat the bound here (.proof.json[.gz]).",
+    help="Write the proof of the lower bound here (.proof.json[.gz]).",
 )
-@click.option("--curve", is_flag=True, help="Show what several budgets cost instead, and which one to take.")
+@click.option("--curve", is_flag=True, help="Show the extra time of several budgets, and the best trade-off, instead.")
 @options.planning
 def command(
     model: str,
@@ -53,7 +53,7 @@ def command(
     settings: PlanSettings,
     as_json: bool,
 ) -> int:
-    """Find the plan with the least peak for MODEL, verify it and write it to a file."""
+    """Find the plan with the lowest peak for MODEL, verify it and write it to a file."""
     if curve:
         if output is not None or proof_path is not None:
             raise UsageError("--curve makes several plans; leave out -o and --proof")
@@ -66,8 +66,8 @@ def command(
             check_writable(proof_path)
         progress(f"reading {model}")
         opened = open_model(model, dims, settings.host, trust=trust)
-        with plan_kept_beside(output) as keep:
-            result = plan_best_form(opened, settings, progress, keep)
+        with plan_kept_beside(output) as keep_best_plan:
+            result = plan_best_form(opened, settings, progress, keep_best_plan)
             try:
                 if output is not None:
                     progress(f"writing {output}")
@@ -84,9 +84,9 @@ def command(
 
 
 def _save_proof(result: Result, path: Path, progress: Report) -> None:
-    """Write the proof of a result, where it has one; Ctrl-C ends the search for logs, and then counts."""
+    """Write the proof of a result, if it has one; Ctrl-C ends the search for logs, and is raised after writing."""
     interrupted = False
-    progress("writing down why no order needs less")
+    progress("recording the proof of the lower bound")
     try:
         proof = result.proof
     except KeyboardInterrupt:
@@ -99,12 +99,12 @@ def _save_proof(result: Result, path: Path, progress: Report) -> None:
 
 
 def _show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trust: bool, as_json: bool) -> None:
-    """Print the frontier of memory and time of MODEL; raises UsageError for settings that it has no use for."""
+    """Print the frontier of memory and time of MODEL; raises UsageError for settings that it would ignore."""
     if settings.budget is not None or settings.transient or settings.scheduler is not None:
-        raise UsageError("--curve makes plans for budgets of its own; leave out --budget, --transient and --scheduler")
-    refuse_ignored(settings.techniques, NOT_ON_A_CURVE, "--curve knows recomputation only", "leave --curve out")
+        raise UsageError("--curve chooses its own budgets; leave out --budget, --transient and --scheduler")
+    refuse_ignored(settings.techniques, NOT_ON_A_CURVE, "--curve supports only recomputation", "leave --curve out")
     if settings.host is not None:
-        raise UsageError("--curve knows recomputation only; leave the host out")
+        raise UsageError("--curve supports only recomputation; leave the host out")
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims, trust=trust)
