@@ -38,8 +38,8 @@ def test_the_page_for_people_says_what_is_copied_and_what_waits(
     for verb in (["plan"], ["optimize", "-o", tmp_path / "o.plan.json"]):
         done = lowtide(*verb, *arguments)
         assert done.code == 0
-        assert "to the host" in done.stdout
-        assert "which waits" in " ".join(done.stdout.split())
+        assert "offloaded" in done.stdout
+        assert "compute waits" in " ".join(done.stdout.split())
         percent = float(done.stdout.split(" of the baseline in cpu")[0].split("(")[-1])
         assert percent <= 0.6
 

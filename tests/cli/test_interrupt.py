@@ -75,7 +75,7 @@ def test_ctrl_c_before_any_order_writes_the_untouched_program(graph_file: Path, 
     out = tmp_path / "out.graph.json"
     done = _interrupted(tmp_path, "optimize", graph_file, "-o", out, "--scheduler", "endless")
     assert done.code == 130
-    assert "interrupted, order baseline" in done.stdout
+    assert "interrupted; order baseline" in done.stdout
     assert read_graph_file(out).fingerprint == read_graph_file(graph_file).fingerprint
 
 

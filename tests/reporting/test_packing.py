@@ -52,7 +52,7 @@ def test_many_names_are_cut_short() -> None:
 @pytest.mark.parametrize("status", ["stopped_by_work", "interrupted", "feasible"])
 def test_without_a_proof_none_is_claimed(status: str) -> None:
     said = shortfall(FIVE, packed(status=status), 12)
-    assert said == "no packing into 12 bytes was found, the best needs 8 more; no proof that none fits"
+    assert said == "no packing into 12 bytes found, the best needs 8 more; not proven impossible"
 
 
 def test_text_and_json_say_the_same() -> None:

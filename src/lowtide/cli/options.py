@@ -42,7 +42,7 @@ def _parse_bandwidth(_ctx: click.Context, _param: click.Parameter, text: str | N
         return None
     speed = parse_bandwidth(text)
     if not 0 < speed <= _MOST_BYTES_PER_S:
-        raise UsageError(f"--host-bandwidth {text} is not a valid speed; give one like 25GB/s")
+        raise UsageError(f"--host-bandwidth {text} is not a valid speed; give one like 25GB/s, more than 0")
     return speed
 
 
