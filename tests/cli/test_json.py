@@ -22,6 +22,7 @@ CALLS: dict[Kind, Sequence[str]] = {
     "export": ["export", "{model}", "-o", "{folder}/a.svg"],
     "check": ["check", "{model}", "--max-peak", "1"],
     "diff": ["diff", "{model}", "{model}"],
+    "diff_plans": ["diff", "{plan}", "{plan}"],
     "fits": ["fits", "{model}", "--device", "1200"],
     "pack": ["pack", "{buffers}"],
 }
