@@ -94,7 +94,7 @@ def test_the_page_of_an_inspection_says_why_the_peak_cannot_be_lower() -> None:
 def test_the_page_of_a_plan_says_why_a_budget_is_not_met() -> None:
     text = result_to_text("hungry", minimize(_hungry(2), budget="50%"))
     assert text.startswith("hungry: misses the budget by 2,048 B (proven impossible); order ")
-    assert "misses budget    op sum alone needs 4,096 B" in text
+    assert "misses budget    op 'sum' alone needs 4,096 B" in text
 
 
 def test_what_was_measured_stands_beside_what_was_predicted() -> None:
