@@ -5,8 +5,7 @@ from pathlib import Path
 
 from lowtide import Buffers, Graph, GraphBuilder, Lifetime, Plan, minimize, pack
 from lowtide.engine.offload import Host
-from lowtide.reporting.export.packing_svg import packing_svg
-from lowtide.reporting.export.plan_svg import plan_svg
+from lowtide.reporting.export.svg import packing_svg, plan_svg
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 MIB = 2**20

@@ -7,7 +7,7 @@ from typing import Any
 from lowtide.engine.costs import costs_schema
 from lowtide.engine.graph import graph_schema
 from lowtide.engine.plan import plan_schema
-from lowtide.reporting.kinds import KINDS, schema_of
+from lowtide.reporting.fields import KINDS, schema_of
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from lowtide import read_graph_file, read_plan_file
-from lowtide.api.outputs import to_the_end
+from lowtide.api.outputs import write_completely
 from lowtide.engine.graph.file_format import BufferRecord
 from lowtide.engine.graph.op import Op
 from lowtide.engine.plan.file_format import RunRow
@@ -75,7 +75,7 @@ def test_ctrl_c_before_any_order_writes_the_untouched_program(graph_file: Path, 
     out = tmp_path / "out.graph.json"
     done = _interrupted(tmp_path, "optimize", graph_file, "-o", out, "--scheduler", "endless")
     assert done.code == 130
-    assert "interrupted, order baseline" in done.stdout
+    assert "interrupted; order baseline" in done.stdout
     assert read_graph_file(out).fingerprint == read_graph_file(graph_file).fingerprint
 
 
@@ -167,5 +167,5 @@ def test_ctrl_c_while_writing_still_writes_the_whole_file_and_then_counts(tmp_pa
         (tmp_path / "out").write_text("whole")
 
     with pytest.raises(KeyboardInterrupt):
-        to_the_end(write)
+        write_completely(write)
     assert (tmp_path / "out").read_text() == "whole"

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from lowtide.reporting.kinds import JSON_VERSION, KINDS, Kind
+from lowtide.reporting.fields import JSON_VERSION, KINDS, Kind
 from tests.cli.conftest import Command
 
 CALLS: dict[Kind, Sequence[str]] = {
@@ -22,6 +22,7 @@ CALLS: dict[Kind, Sequence[str]] = {
     "export": ["export", "{model}", "-o", "{folder}/a.svg"],
     "check": ["check", "{model}", "--max-peak", "1"],
     "diff": ["diff", "{model}", "{model}"],
+    "diff_plans": ["diff", "{plan}", "{plan}"],
     "fits": ["fits", "{model}", "--device", "1200"],
     "pack": ["pack", "{buffers}"],
 }

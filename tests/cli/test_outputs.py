@@ -80,7 +80,7 @@ def test_a_plan_that_cannot_be_written_any_more_goes_to_a_second_place(
     if verb == "plan":
         arguments += ["--proof", tmp_path / "p.proof.json"]
     done = lowtide_process(*arguments, PYTHONPATH=module_path(tmp_path), TMPDIR=str(tmp_path / "second"))
-    assert_refused(done, WriteError.exit_code, f"cannot write {gone}", "not lost")
+    assert_refused(done, WriteError.exit_code, f"cannot write {gone}", " instead")
     assert WriteError.exit_code == 4
     (rescued,) = (path for path in (tmp_path / "second").rglob("*") if path.is_file())
     assert str(rescued) in done.complaints[0]

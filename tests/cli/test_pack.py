@@ -107,7 +107,7 @@ def test_a_capacity_that_is_missed_exits_1_and_the_packing_is_written_anyway(
     fields = result_of(lowtide, small, "--capacity", "11", "-o", tmp_path / "out.csv", code=1)
     assert "11 bytes" in fields["shortfall"]
     assert fields["arena_bytes"] == max(offsets_in(tmp_path / "out.csv").values()) + 4 > 11
-    assert "does NOT fit" in lowtide("pack", small, "--capacity", "11").stdout
+    assert "does not fit" in lowtide("pack", small, "--capacity", "11").stdout
 
 
 @pytest.mark.parametrize(

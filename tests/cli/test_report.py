@@ -27,7 +27,7 @@ def test_a_report_of_a_saved_plan_shows_that_plan(lowtide: Command, graph_file: 
 def test_a_report_that_goes_nowhere_or_into_no_page_is_refused(lowtide: Command, graph_file: Path) -> None:
     nowhere = lowtide("report", graph_file)
     assert nowhere.code == 2
-    assert nowhere.complaints == ["lowtide: a report goes somewhere: give -o REPORT.html, --text or --json"]
+    assert nowhere.complaints == ["lowtide: no output given; add -o REPORT.html, --text or --json"]
     assert lowtide("report", graph_file, "-o", "report.txt").code == 2
 
 

@@ -10,16 +10,16 @@ ROUNDED = ("--allow", "reorder,share,rounding", "--effort", "fast")
 def test_a_step_to_rounding_succeeds_and_both_pages_say_how_near_it_is(lowtide: Command, programs: str) -> None:
     done = lowtide("optimize", f"{programs}:half_precision", "--measure", *ROUNDED)
     assert done.code == 0
-    assert "results          equal to rounding" in done.stdout
-    assert "outputs equal    to rounding: they differ by " in done.stdout
+    assert "results          equal up to rounding" in done.stdout
+    assert "outputs equal    up to rounding: they differ by " in done.stdout
     fields = json.loads(lowtide("optimize", f"{programs}:half_precision", "--measure", *ROUNDED, "--json").stdout)
     assert (fields["to_rounding"], fields["outputs_near"], fields["outputs_equal"]) == (True, True, False)
     assert 0 < fields["largest_difference"] < 0.1
     page = lowtide("report", f"{programs}:half_precision", "--measure", *ROUNDED, "--text")
-    assert "outputs equal to rounding" in page.stdout
+    assert "outputs equal up to rounding" in page.stdout
 
 
 def test_a_curve_has_no_use_for_rounding(lowtide: Command, programs: str) -> None:
     done = lowtide("plan", f"{programs}:half_precision", "--curve", *ROUNDED)
     assert done.code == 2
-    assert "technique 'rounding' would be ignored: --curve knows recomputation only" in done.stderr
+    assert "technique 'rounding' would be ignored: --curve supports only recomputation" in done.stderr

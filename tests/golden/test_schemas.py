@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lowtide.engine.costs import costs_schema
 from lowtide.engine.graph import Graph, graph_schema, write_graph_file
 from lowtide.engine.plan import Plan, plan_schema, write_plan_file
-from lowtide.reporting.kinds import KINDS, Kind, schema_of
+from lowtide.reporting.fields import KINDS, Kind, schema_of
 from tests.golden.every_feature import every_feature_graph, every_feature_plan
 from tests.oracles.plans import claim, plan_of
 from tests.strategies import graphs

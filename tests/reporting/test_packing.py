@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.engine.packing import Buffers, Packed
-from lowtide.reporting.export.packing_svg import packing_svg
+from lowtide.reporting.export.svg import packing_svg
 from lowtide.reporting.packing import packed_to_json, packed_to_text, shortfall
 
 FIVE = Buffers([0, 3, 0, 9, 0], [3, 9, 9, 21, 21], [4] * 5, names="abcde", gaps=[[4, 5, 7]])
@@ -52,7 +52,7 @@ def test_many_names_are_cut_short() -> None:
 @pytest.mark.parametrize("status", ["stopped_by_work", "interrupted", "feasible"])
 def test_without_a_proof_none_is_claimed(status: str) -> None:
     said = shortfall(FIVE, packed(status=status), 12)
-    assert said == "no packing into 12 bytes was found, the best needs 8 more; no proof that none fits"
+    assert said == "no packing into 12 bytes found, the best needs 8 more; not proven impossible"
 
 
 def test_text_and_json_say_the_same() -> None:

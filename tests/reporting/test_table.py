@@ -3,9 +3,7 @@
 from rich.cells import cell_len
 
 from lowtide.core.units import format_by_space
-from lowtide.reporting.figures import format_ratio
-from lowtide.reporting.printable import printable
-from lowtide.reporting.table import format_table, wrapped
+from lowtide.reporting.table import format_ratio, format_table, printable, wrapped
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_numbers_stand_to_the_right() -> None:

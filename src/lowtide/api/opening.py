@@ -1,4 +1,4 @@
-"""From anything a user has to a model: which framework reads what, decided without loading any of them."""
+"""Open any program as a model; the framework is chosen before any framework is loaded."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -39,19 +39,23 @@ def open_model(
     trust: bool = False,
     output: Path | None = None,
 ) -> Model:
-    """Read a program once, to plan it, apply the plan and measure.
+    """Read a program as a model that can be planned, applied and measured.
 
-    `source` is a path (.graph.json[.gz], .onnx, .pt2, .pb, .pbtxt, .hlo, an export of Inductor, a memory snapshot of
-    PyTorch, a folder with a SavedModel; where the content tells what it is, that counts and not the name), the name of
-    a callable ("package.module:callable") that returns one of the following, or an object: a Graph, an onnx ModelProto,
-    a Caffe2 NetDef, a GraphDef, MetaGraphDef, tf.Graph or ConcreteFunction of TensorFlow, a GraphInterface of
-    Mesh-TensorFlow, an HLO module of XLA, a ClosedJaxpr of JAX, a torch ExportedProgram, FX GraphModule, captured
-    program, a tuple (function or module, example inputs), or a model that is open already. `dims` gives sizes to
-    dynamic dimensions by name. With `host`, plans may copy buffers there and back. A file runs code only with `trust`,
-    and a .pt2 that would is refused without; naming a callable runs its module (docs/trust.md). `output` is where the
-    program shall go that follows a plan, or the plan.
-    Raises UsageError for a source of no known kind, and for an output that cannot hold its program, both before
-    anything is read; InputError and its kinds for a source that cannot be read.
+    `source` is one of:
+
+    - a path: .graph.json[.gz], .onnx, .pt2, .pb, .pbtxt, .hlo, an Inductor export, a PyTorch memory snapshot, a folder
+      with a SavedModel. The content decides where it is unambiguous, otherwise the name
+    - the name of a callable, "package.module:callable", that returns one of the following
+    - an object: Graph, onnx ModelProto, Caffe2 NetDef, TensorFlow GraphDef, MetaGraphDef, tf.Graph or
+      ConcreteFunction, Mesh-TensorFlow GraphInterface, XLA HLO module, JAX ClosedJaxpr, torch ExportedProgram, FX
+      GraphModule, captured program, or a tuple (function or module, example inputs)
+    - an open model
+
+    `dims` maps names of dynamic dimensions to sizes. With `host`, plans may offload buffers. A file runs code only with
+    `trust`; without it, a .pt2 that needs this is refused. Naming a callable runs its module (docs/trust.md). `output`
+    is the path of the planned program or the plan.
+    Raises UsageError for an unknown kind of source and for an output that cannot hold its program, both before reading;
+    InputError or a subclass if the source cannot be read.
     """
     if output is not None:
         check_writable(output)
@@ -76,25 +80,23 @@ def _open(source: Any, bound: Mapping[str, int], trust: bool, output: Path | Non
         return framework.load()(source, bound)
     way = way_to_read(source)
     if way is not None:
-        raise UsageError(
-            f"a {type(source).__name__} alone does not say which tensors stay; give {way}(graph, final=...)"
-        )
+        raise UsageError(f"a {type(source).__name__} does not name the tensors to keep; give {way}(graph, final=...)")
     raise UsageError(f"cannot read a {type(source).__name__}; give {_KINDS}, or a framework's program object")
 
 
 def read(source: Any, dims: Mapping[str, int] | None = None, *, trust: bool = False) -> Graph:
-    """Read any program into a graph; `source`, `dims`, `trust` and the errors are those of `open_model`."""
+    """Read any program as a graph. Arguments and errors are those of `open_model`."""
     return open_model(source, dims, trust=trust).graph
 
 
 def apply(
     plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
 ) -> Any:
-    """Return the framework's own kind of program that follows the plan: a callable, a ModelProto, a graph.
+    """Return the program with the plan applied, of the framework's own type: a callable, a ModelProto, a graph.
 
-    `host` is the one that the plan was made with, for `host.added_to(graph)`. Raises FingerprintError when the plan was
-    made for another program or host, UnsupportedError for a plan this framework cannot carry out. `trust` is that of
-    `open_model`.
+    `host` is the host that the plan was made with. The other arguments are those of `open_model`. Raises
+    FingerprintError if the plan is for another program or host, UnsupportedError for a plan that this framework cannot
+    apply.
     """
     return open_model(source, dims, host, trust=trust).apply(checked_plan(plan))
 
@@ -102,17 +104,17 @@ def apply(
 def measure(
     plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
 ) -> Measurement:
-    """Run a program as it stands and under the plan, and return the real peaks of live tensor bytes of both.
+    """Run a program with and without the plan, and return the measured peaks of live tensor bytes.
 
-    Raises what `apply` raises.
+    Raises the errors of `apply`.
     """
     return open_model(source, dims, host, trust=trust).measure(checked_plan(plan))
 
 
 def check_output(path: Path, model: Model | None = None) -> None:
-    """Raise UsageError unless a plan can be written to this path or, with a model, the program that follows it.
+    """Raise UsageError unless a plan or, with a model, the planned program can be written to this path.
 
-    Call it before planning, so that nobody waits for a plan that has nowhere to go.
+    Call it before planning, so that no planning time is lost.
     """
     written = [each for each in FRAMEWORKS if path.name.endswith(each.file_endings)] if model else []
     _check_ending(path, model.file_endings if model else (), _only_written(written[0]) if written else "")
@@ -120,29 +122,29 @@ def check_output(path: Path, model: Model | None = None) -> None:
 
 
 def _check_ending(path: Path | None, of_programs: Iterable[str], note: str = "") -> None:
-    """Raise UsageError unless a path names a plan file, or ends as programs do; `note` says which of them do."""
+    """Raise UsageError unless a path has the ending of a plan file or a program; `note` explains the latter."""
     endings = (*PLAN_FILES, *of_programs)
     if path is not None and not path.name.endswith(endings):
-        raise UsageError(f"cannot write {path.name!r} here{note}; give a name that ends in {', '.join(endings)}")
+        raise UsageError(f"cannot write to {path.name!r}{note}; give a name that ends in {', '.join(endings)}")
 
 
 def _only_written(framework: Framework) -> str:
-    """Say what alone of a framework's programs can be written; nothing where all can."""
+    """Describe which programs of a framework can be saved. Empty if all of them can."""
     only, note = framework.writes_only, framework.writes_only_with
-    return f", where only an {' or '.join(only)} {note}can be written to {', '.join(framework.writes)}" if only else ""
+    return f": only an {' or '.join(only)} {note}can be saved as {', '.join(framework.writes)}" if only else ""
 
 
 def check_annotated(model: Model, path: Path | None) -> None:
-    """Raise UsageError unless what is written to this path has room for what a plan says of it."""
+    """Raise UsageError unless the program at this path can hold annotations of a plan."""
     if path is None or path.name.endswith(PLAN_FILES) or not model.takes_notes:
-        raise UsageError("--annotate notes a plan in the metadata of a model's nodes; give an .onnx MODEL and OUTPUT")
+        raise UsageError("--annotate needs node metadata; give an .onnx MODEL and OUTPUT")
 
 
 def save_applied(model: Model, plan: Plan, path: Path, *, annotate: bool = False) -> None:
-    """Write the program that follows the plan or, where the name ends in .plan.json[.gz], the plan itself.
+    """Write the planned program or, for the ending .plan.json[.gz], the plan.
 
-    With `annotate`, which `check_annotated` allows, the program says of its parts what the plan says of them. Raises
-    UnsupportedError where the framework has no file for programs, UsageError where the file cannot be written.
+    With `annotate`, which `check_annotated` allows, the metadata of nodes describes the plan. Raises UnsupportedError
+    if the framework has no program files, UsageError if the file cannot be written.
     """
     if path.name.endswith(PLAN_FILES):
         write_plan_file(plan, path, _graph_of(plan, model))
@@ -153,11 +155,11 @@ def save_applied(model: Model, plan: Plan, path: Path, *, annotate: bool = False
 
 
 def _graph_of(plan: Plan, model: Model) -> Graph:
-    """Return the graph of a model that a plan is for; raises FingerprintError where it is for none of its forms."""
+    """Return the graph of the model's form that a plan is for; raises FingerprintError if it is for none."""
     form = model.form_of(plan)
     if form is not None:
         return form.graph
-    raise FingerprintError(f"the plan was made for another graph than {model.graph.name!r}; make a new plan for it")
+    raise FingerprintError(f"the plan is for another graph than {model.graph.name!r}; make a new plan")
 
 
 def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | None) -> Model:
@@ -173,16 +175,16 @@ def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | N
         return framework.load(trust=trust)(name, dims)
     module, colon, attribute = name.partition(":")
     if not colon or "/" in name or not all(part.isidentifier() for part in f"{module}.{attribute}".split(".")):
-        raise UsageError(f"cannot tell what {name!r} is; give {_KINDS}")
+        raise UsageError(f"cannot read {name!r}: unknown kind; give {_KINDS}")
     _check_ending(output, _WRITTEN)
     program = _call(module, attribute)
     if isinstance(program, str | Path):
-        raise UsageError(f"{name} returns a name, {str(program)!r}; return (function or module, example inputs)")
+        raise UsageError(f"{name} returns a string, {str(program)!r}; return (function or module, example inputs)")
     return open_model(program, dims, output=output)
 
 
 def _call(module: str, attribute: str) -> Any:
-    """Import a module, with the working directory on the path as `python -m` has it, and call what it names."""
+    """Import a module, with the working directory on the path as in `python -m`, and call its attribute."""
     if "" not in sys.path:
         sys.path.insert(0, "")
     target: Any = _run_foreign(f"import of {module!r}", lambda: import_module(module))
@@ -195,19 +197,19 @@ def _call(module: str, attribute: str) -> Any:
     return _run_foreign(f"{module}:{attribute}()", target)
 
 
-def _run_foreign(what: str, code: Callable[[], Any]) -> Any:
-    """Run code of the user's and turn whatever it raises into one line."""
+def _run_foreign(action: str, code: Callable[[], Any]) -> Any:
+    """Run user code, and turn any exception into a UsageError of one line."""
     try:
         return code()
     except LowtideError:
         raise
     except ModuleNotFoundError as error:
-        raise UsageError(f"{what} failed: {error}; run from the folder that holds it, or install it") from error
+        raise UsageError(f"{action} failed: {error}; run from its folder, or install it") from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{what} failed: {type(error).__name__}: {one_line(error, 1000)}") from error
+        raise UsageError(f"{action} failed: {type(error).__name__}: {one_line(error, 1000)}") from error
 
 
 def _without_dims(model: ModelKind, dims: Mapping[str, int]) -> ModelKind:
     if dims:
-        raise UsageError("the program has sizes already, there is no dimension to bind; leave out --dim (dims)")
+        raise UsageError("the program has no dynamic dimensions; leave out --dim (dims)")
     return model

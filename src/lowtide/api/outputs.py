@@ -1,4 +1,4 @@
-"""Files that a command writes: never one over another or over what it reads, and what took long is never lost."""
+"""Output files of commands: check that they do not collide, and write results without losing them."""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -8,13 +8,13 @@ from pathlib import Path
 from lowtide.core.errors import LowtideError, UsageError, WriteError
 
 Files = Mapping[str, str | Path | None]
-"""Files by what the command line calls them: "MODEL", "-o". None and names of no file are none."""
+"""Files by their name on the command line: "MODEL", "-o". None and names that are no file are ignored."""
 
 
 def check_separate(inputs: Files, outputs: Files, *, force: bool) -> None:
-    """Raise UsageError where two outputs are one file, or, unless `force`, where an output is an input's file.
+    """Raise UsageError if two outputs are one file or, unless `force`, if an output is an input.
 
-    Links are followed.
+    Follows links.
     """
     for (one, first), (other, second) in combinations(outputs.items(), 2):
         if _same_file(first, second):
@@ -26,12 +26,12 @@ def check_separate(inputs: Files, outputs: Files, *, force: bool) -> None:
 
 
 def save(path: Path, write: Callable[[Path], None], rescue: Callable[[Path], Path] | None = None) -> None:
-    """Write a result to a path; where that fails, to a folder of its own among temporary files, and say so.
+    """Write a result to a path. If that fails, write it to a new temporary folder and name that in the WriteError.
 
-    `rescue` writes there instead of `write`: it takes that folder and returns the file. Raises WriteError.
+    `rescue`, if given, writes to that folder instead of `write`, and returns the file.
     """
     try:
-        to_the_end(lambda: write(path))
+        write_completely(lambda: write(path))
     except WriteError as error:
         try:
             folder = Path(tempfile.mkdtemp(prefix="lowtide."))
@@ -42,11 +42,11 @@ def save(path: Path, write: Callable[[Path], None], rescue: Callable[[Path], Pat
                 second = rescue(folder)
         except (LowtideError, OSError):
             raise error from None
-        raise WriteError(f"{error}; so that it is not lost, it was written to {second}") from None
+        raise WriteError(f"{error}; saved to {second} instead") from None
 
 
-def to_the_end(write: Callable[[], None]) -> None:
-    """Write a result even where Ctrl-C comes meanwhile: what took minutes to plan is not lost. Then it counts."""
+def write_completely(write: Callable[[], None]) -> None:
+    """Write a result completely even if interrupted; KeyboardInterrupt is raised afterwards."""
     try:
         write()
     except KeyboardInterrupt:
@@ -61,4 +61,4 @@ def _same_file(one: str | Path | None, other: str | Path | None) -> bool:
     try:
         return first.resolve() == second.resolve() or (first.exists() and second.exists() and first.samefile(second))
     except (OSError, ValueError, RuntimeError):
-        return False  # no such file can be, as whoever opens it says
+        return False  # not a valid file name

@@ -1,4 +1,4 @@
-"""`lowtide apply`: carry out a saved plan."""
+"""`lowtide apply`: apply a saved plan to its program."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from lowtide.engine.planning.plan_file import read_plan
 @click.command("apply")
 @click.argument("plan", type=click.Path(path_type=Path))
 @options.model
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Where the applied program goes.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Write the applied program here.")
 @options.over_budget
 @options.annotate
 @options.dims
@@ -34,8 +34,8 @@ def command(
     trust: bool,
     as_json: bool,
 ) -> None:
-    """Verify PLAN against MODEL and write the program that follows it."""
-    check_separate({"MODEL": model}, {"-o": output}, force=force)  # a plan written over PLAN is that plan again
+    """Verify PLAN against MODEL, and write MODEL with PLAN applied."""
+    check_separate({"MODEL": model}, {"-o": output}, force=force)  # writing the plan over PLAN is harmless
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims, trust=trust, output=output)
@@ -48,4 +48,4 @@ def command(
     if as_json:
         print_json("apply", {"output": str(output), "peak_bytes": loaded.peak_bytes})
     else:
-        click.echo(f"{output}: follows {plan}, peak {format_by_space(loaded.peak_bytes)}")
+        click.echo(f"{output}: {plan} applied, peak {format_by_space(loaded.peak_bytes)}")

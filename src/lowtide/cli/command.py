@@ -1,4 +1,4 @@
-"""The `lowtide` command: finds the verb and turns errors into one line and an exit code."""
+"""The `lowtide` command: run a verb and turn errors into one line and an exit code."""
 
 import importlib
 import sys
@@ -31,7 +31,7 @@ _VERBS = (
 
 @dataclass
 class _Debug:
-    """Whether the traceback of what a program raised is shown."""
+    """Whether to show the traceback of an error in the user's program."""
 
     asked: bool = False
 
@@ -41,12 +41,16 @@ def _note_debug(ctx: click.Context, _param: click.Parameter, asked: bool) -> Non
 
 
 _DEBUG = click.Option(
-    ["--debug"], is_flag=True, expose_value=False, callback=_note_debug, help="Show the traceback of a program's error."
+    ["--debug"],
+    is_flag=True,
+    expose_value=False,
+    callback=_note_debug,
+    help="Show the traceback of an error in the program.",
 )
 
 
 class _Verbs(click.Group):
-    """Loads a verb's file only when that verb runs."""
+    """A group that imports the module of a verb only when that verb runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_VERBS)
@@ -76,7 +80,7 @@ def run() -> int:
     """Run the command line and return its exit code."""
     stdout: Any = sys.stdout
     if isinstance(stdout, TextIOWrapper):
-        stdout.reconfigure(errors="backslashreplace")  # names come from files and need not fit the terminal
+        stdout.reconfigure(errors="backslashreplace")  # names from files may not be printable on this terminal
     debug = _Debug()
     try:
         code = cli.main(standalone_mode=False, obj=debug)

@@ -1,4 +1,4 @@
-"""`lowtide compare`: every order side by side, with the bound."""
+"""`lowtide compare`: the peak of every order, with the lower bound."""
 
 import click
 
@@ -20,7 +20,7 @@ from lowtide.reporting.comparison import compare_orders
 def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effort: EffortName, as_json: bool) -> None:
     """Show the peak of MODEL under every order, and the lower bound of all orders.
 
-    A JAX function is also compiled, to show the order and the addresses that XLA chose.
+    A JAX function is also compiled, to show the order and addresses that XLA chose.
     """
     with Progress() as progress:
         progress(f"reading {model}")
@@ -30,13 +30,17 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
         )
         progress(f"compiling {model}")
         compiled = program.compiled()
-        inside = None
+        compiled_comparison = None
         if compiled is not None:
             made = open_model(compiled)
-            inside = compare_orders(made.graph, made.reserved(), in_place=in_place, effort=effort, progress=progress)
+            compiled_comparison = compare_orders(
+                made.graph, made.reserved(), in_place=in_place, effort=effort, progress=progress
+            )
     if as_json:
-        print_json("compare", comparison.with_compiled(inside))
+        print_json("compare", comparison.with_compiled(compiled_comparison))
     else:
         print_page(comparison.to_text())
-        if inside is not None:
-            print_page(f"\nas compiled, in the compiler's own order (given) and others:\n{inside.to_text()}")
+        if compiled_comparison is not None:
+            print_page(
+                f"\nAfter compilation, in the compiler's order (given) and others:\n{compiled_comparison.to_text()}"
+            )

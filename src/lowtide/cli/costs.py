@@ -1,4 +1,4 @@
-"""`lowtide costs`: what every op takes on this machine, for `--costs`."""
+"""`lowtide costs`: time every op on this machine, for `--costs`."""
 
 from pathlib import Path
 
@@ -27,9 +27,9 @@ _ENDINGS = (".json", ".json.gz")
 @options.trust
 @options.json
 def command(model: str, output: Path, dims: dict[str, int], force: bool, trust: bool, as_json: bool) -> None:
-    """Time every op of MODEL, a PyTorch program, on its device and write a costs file.
+    """Time every op of MODEL, a PyTorch program, on its device, and write a costs file.
 
-    Plans made with it (--costs FILE) are priced by what ops really take here.
+    With --costs FILE, plans use these times as prices.
     """
     if not output.name.endswith(_ENDINGS):
         raise UsageError(f"cannot write costs to {output.name!r}; give a name that ends in {', '.join(_ENDINGS)}")

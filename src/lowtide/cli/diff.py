@@ -1,4 +1,4 @@
-"""`lowtide diff`: how the memory of two programs or plans differs, and why the peak changed."""
+"""`lowtide diff`: compare the memory of two programs or two plans."""
 
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from lowtide.reporting.difference import difference
 @click.command("diff")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-@click.option("--plan-a", type=click.Path(path_type=Path), help="Look at A under this plan.")
-@click.option("--plan-b", type=click.Path(path_type=Path), help="Look at B under this plan.")
+@click.option("--plan-a", type=click.Path(path_type=Path), help="Compare A under this plan.")
+@click.option("--plan-b", type=click.Path(path_type=Path), help="Compare B under this plan.")
 @options.dims
 @options.trust
 @options.json
@@ -35,7 +35,7 @@ def command(
     """Show new, removed and resized tensors from A to B, and the tensors that take more memory at the peak.
 
     A and B are models, or two plan files. Ops and buffers of models are matched by name. To compare two plans of one
-    model in detail, name the model twice, with --plan-a and --plan-b.
+    model in detail, give the model twice, with --plan-a and --plan-b.
     """
     if is_plan_file(before) and is_plan_file(after):
         plans = diff(before, after)

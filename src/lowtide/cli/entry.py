@@ -1,17 +1,17 @@
-"""Where the `lowtide` command begins: the handlers of interrupts stand before anything large is loaded."""
+"""The entry point of the `lowtide` command; sets interrupt handlers before importing anything large."""
 
 import sys
 
-from lowtide.cli.interrupts import heeding_interrupts, interrupted_code
+from lowtide.cli.interrupts import handling_interrupts, interrupted_code
 
 
 def main() -> None:
     """Run the command line and exit.
 
-    Codes: 0 ok, 1 budget or verification failed, 2 usage, 3 bad input, 4 a file could not be written, 128 + n
-    interrupted by signal n.
+    Exit codes: 0 success, 1 budget missed or verification failed, 2 usage error, 3 bad input, 4 file not writable,
+    128 + n interrupted by signal n.
     """
-    with heeding_interrupts():
+    with handling_interrupts():
         try:
             from lowtide.cli.command import run
 
@@ -19,5 +19,5 @@ def main() -> None:
         except KeyboardInterrupt:
             print("lowtide: interrupted", file=sys.stderr)
             code = interrupted_code()
-    exec("")  # Python forgets that an interrupt came within a string that it ran, and does not exit with SIGINT for it
+    exec("")  # resets the flag that makes Python exit with SIGINT after an interrupt within exec
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""`lowtide export`: a plan in a format that other tools open."""
+"""`lowtide export`: write a plan in a format of other tools."""
 
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from lowtide.reporting.export.table import ending_of, export
 @options.model
 @options.plan
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The file; its ending is the format."
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Write here; the ending selects the format."
 )
-@click.option("--space", metavar="NAME", help="The memory space, for .csv and .svg; the first by default.")
+@click.option("--space", metavar="NAME", help="Memory space of .csv and .svg; the first one by default.")
 @options.planning
 def command(
     model: str,
@@ -32,10 +32,10 @@ def command(
     settings: PlanSettings,
     as_json: bool,
 ) -> None:
-    """Write a plan for MODEL, found as `lowtide plan` does or read from a file, for another tool.
+    """Write a plan for MODEL, a new one or that of --plan, for another tool.
 
-    .pickle is a memory snapshot of PyTorch, .trace.json a trace for Perfetto and Chrome, .csv live ranges for packers,
-    .graph.json the program itself, .dot a graph for Graphviz, .svg a picture with axes; .gz behind it compresses.
+    Formats: .pickle (PyTorch memory snapshot), .trace.json (trace for Perfetto and Chrome), .csv (live ranges for
+    packers), .graph.json (the program), .dot (Graphviz), .svg (picture). Add .gz to compress.
     """
     ending = ending_of(output.name)
     check_writable(output)

@@ -1,13 +1,13 @@
-"""`lowtide fits`: whether a program fits a device, and what makes it fit."""
+"""`lowtide fits`: check whether a program fits a device, and with which techniques."""
 
 import click
 
 from lowtide.api.opening import open_model
-from lowtide.cli import host, options
+from lowtide.cli import options
 from lowtide.cli.interrupts import interrupted_code
+from lowtide.cli.options import parse_size
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
-from lowtide.cli.sizes import parse_size
 from lowtide.core.effort import EffortName
 from lowtide.engine.costs import read_costs
 from lowtide.engine.planning.settings import PlanSettings
@@ -16,13 +16,13 @@ from lowtide.reporting.fitting import fit_device
 
 @click.command("fits")
 @options.model
-@click.option("--device", metavar="SIZE", required=True, callback=parse_size, help="What the device holds, like 24GiB.")
+@click.option("--device", metavar="SIZE", required=True, callback=parse_size, help="Memory of the device, like 24GiB.")
 @options.dims
 @options.trust
 @options.in_place
 @options.costs
 @options.effort
-@host.options
+@options.host_options
 @options.json
 def command(
     model: str,
@@ -36,15 +36,15 @@ def command(
     host_capacity: int | None,
     as_json: bool,
 ) -> int:
-    """Say whether MODEL fits a device, persistent buffers included, as it stands or with which techniques.
+    """Show whether MODEL fits a device, persistent buffers included, and the techniques it needs to fit.
 
-    Exits with 1 where nothing that was tried makes it fit. Offload is tried where a host is described.
+    Exits with 1 if it fits with none of them. Offload is tried if --host-bandwidth is given.
     """
-    beside = host.host_of(host_bandwidth, host_capacity)
-    settings = PlanSettings(costs=lambda graph: read_costs(costs, graph), effort=effort, in_place=in_place, host=beside)
+    host = options.host_of(host_bandwidth, host_capacity)
+    settings = PlanSettings(costs=lambda graph: read_costs(costs, graph), effort=effort, in_place=in_place, host=host)
     with Progress() as progress:
         progress(f"reading {model}")
-        fit = fit_device(open_model(model, dims, beside, trust=trust), device, settings, progress)
+        fit = fit_device(open_model(model, dims, host, trust=trust), device, settings, progress)
     if as_json:
         print_json("fits", fit.to_json())
     else:

@@ -1,4 +1,4 @@
-"""`lowtide inspect`: the peak, the bound, who holds memory at the peak and why, what is not modeled."""
+"""`lowtide inspect`: show the peak, the lower bound, the tensors at the peak, and what is not modeled."""
 
 import click
 
@@ -19,7 +19,7 @@ from lowtide.reporting.inspection import Inspection
 @options.effort
 @options.json
 def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effort: EffortName, as_json: bool) -> None:
-    """Show the peak of MODEL as it stands, who holds memory there, and what is not modeled."""
+    """Show the peak of the unmodified MODEL, the tensors alive at the peak, and what is not modeled."""
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims, trust=trust)

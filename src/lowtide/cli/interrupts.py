@@ -1,6 +1,6 @@
-"""Interrupts of the command line: Ctrl-C, and what a scheduler or a closed terminal sends, are treated alike.
+"""Handlers for interrupts by Ctrl-C (SIGINT), schedulers (SIGTERM) and closed terminals (SIGHUP).
 
-Imports next to nothing, so that the handlers stand before anything else is loaded.
+Imports little, so that the handlers are set before anything else is loaded.
 """
 
 import os
@@ -15,39 +15,39 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP
 _CODE_OF_SIGNALS = 128
 _SOON_SECONDS = 0.01
 _received: list[int] = [signal.SIGINT]
-"""The last of them that came."""
+"""The last signal received."""
 
 
 @contextmanager
-def heeding_interrupts() -> Generator[None]:
-    """End the process at SIGINT, SIGTERM and SIGHUP, except those that the caller ignores, as nohup does.
+def handling_interrupts() -> Generator[None]:
+    """Handle SIGINT, SIGTERM and SIGHUP, except signals that the caller ignores, as nohup does.
 
-    While the command is loaded nothing can be lost, and an exception could be: within callbacks of imports Python drops
-    it. So the process ends at once until `command_is_loaded`, and KeyboardInterrupt is raised from then on.
+    Until `command_is_loaded`, a signal ends the process at once, since Python drops exceptions within callbacks of
+    imports. Afterwards, it raises KeyboardInterrupt.
     """
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    heeded = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
+    handled = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
     hook = sys.unraisablehook
-    for number in heeded:
+    for number in handled:
         signal.signal(number, _leave)
-    sys.unraisablehook = _heed_again
+    sys.unraisablehook = _send_again
     try:
         yield
     finally:
         sys.unraisablehook = hook
-        for number in heeded:
+        for number in handled:
             signal.signal(number, before[number])
 
 
 def command_is_loaded() -> None:
-    """Let interrupts raise KeyboardInterrupt, where they are heeded."""
+    """Let handled signals raise KeyboardInterrupt from now on."""
     for number in _SIGNALS:
         if signal.getsignal(number) is _leave:
             signal.signal(number, _interrupt)
 
 
 def interrupted_code() -> int:
-    """Return what an interrupted command exits with: 130 at Ctrl-C, 143 at SIGTERM, 129 at SIGHUP, as shells do."""
+    """Return the exit code after an interrupt: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP."""
     return _CODE_OF_SIGNALS + _received[-1]
 
 
@@ -61,8 +61,8 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _heed_again(lost: Any) -> None:
-    """Send an interrupt again that was raised where Python cannot pass it on, such as a callback of its collector."""
+def _send_again(lost: Any) -> None:
+    """Send an interrupt again if Python could not raise it, such as in a callback of the garbage collector."""
     if not isinstance(lost.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return

@@ -1,4 +1,4 @@
-"""`lowtide optimize`: plan, apply, verify, and run both: the main job."""
+"""`lowtide optimize`: plan, verify and apply, write the result, and measure it."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,13 +22,13 @@ from lowtide.reporting.planning import level_to_json, level_to_text
 @click.command("optimize")
 @options.model
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the applied program, or .plan.json[.gz].")
-@click.option("--measure", is_flag=True, help="Run the program before and after, and measure its real peaks.")
+@click.option("--measure", is_flag=True, help="Run the program with and without the plan, and measure both peaks.")
 @click.option(
     "--level",
     metavar="LEVEL",
-    help=f"Do what the framework's own optimizer does at a level (TensorFlow: {', '.join(LEVELS)}; original:LEVEL is "
-    "Grappler's to the letter), or plan what its runtime makes of MODEL (ONNX: none, basic, extended, all; by default "
-    "the highest that keeps all bits, where OUTPUT is an .onnx file).",
+    help=f"TensorFlow: rewrite like Grappler at a level ({', '.join(LEVELS)}; original:LEVEL for exactly Grappler's "
+    "result). ONNX: plan MODEL as optimized by its runtime (none, basic, extended, all; by default the highest level "
+    "with bit-equal results if OUTPUT is an .onnx file).",
 )
 @click.option(
     "--for",
@@ -36,11 +36,11 @@ from lowtide.reporting.planning import level_to_json, level_to_text
     type=click.Choice(["any-runtime", "lowtide-session"]),
     default="any-runtime",
     show_default=True,
-    help="Who will run OUTPUT; a file that a runtime with an order of its own would run worse is only written for "
-    "lowtide's session.",
+    help="Runtime of OUTPUT. A file that would need more memory in a runtime with its own order is written for "
+    "lowtide's session only.",
 )
 @click.option(
-    "--device", "devices", multiple=True, metavar="NAME=SIZE", help="What a device holds, for --level; repeatable."
+    "--device", "devices", multiple=True, metavar="NAME=SIZE", help="Memory of a device, for --level; repeatable."
 )
 @options.annotate
 @options.planning
@@ -57,15 +57,15 @@ def command(
     settings: PlanSettings,
     as_json: bool,
 ) -> int:
-    """Lower the peak of MODEL: plan, verify, apply, write to OUTPUT, and measure if asked to.
+    """Lower the peak of MODEL: plan, verify, apply, write to OUTPUT and, with --measure, measure.
 
-    OUTPUT is what MODEL is (.onnx, .pt2, .pb, .pbtxt, .hlo, .graph.json[.gz]; .json[.gz] for an export of Inductor),
-    or a plan file (.plan.json[.gz]) for any MODEL.
+    OUTPUT has the format of MODEL (.onnx, .pt2, .pb, .pbtxt, .hlo, .graph.json[.gz]; .json[.gz] for an Inductor
+    export), or is a plan file (.plan.json[.gz]) for any MODEL.
     """
     if devices and level is None:
-        raise UsageError("--device says what a device holds for --level; give a level, or a --budget instead")
+        raise UsageError("--device needs --level; give a level, or --budget instead")
     if output is None and not measure:
-        raise UsageError("optimize has nothing to do with its plan; give -o OUTPUT, --measure, or both")
+        raise UsageError("no use for the plan; give -o OUTPUT, --measure, or both")
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims, settings.host, trust=trust, output=output)
@@ -74,7 +74,7 @@ def command(
     if level is not None and not opened.is_reordered_by_runtime:
         return rewrite_at_level(opened, output, measure, level, devices, as_json)
     if devices:
-        raise UsageError(f"--device gives a device's memory for --level, which {model} does not have; leave it out")
+        raise UsageError(f"--device is for --level, which {model} does not have; leave it out")
     job = Job(settings=settings, output=output, measure=measure, level=level, target=target, annotate=annotate)
     with Progress() as progress:
         done = optimize_model(opened, job, progress, lambda line: click.echo(f"lowtide: {line}", err=True))
@@ -92,9 +92,9 @@ def rewrite_at_level(
 ) -> int:
     """Rewrite a program at a level of its framework's optimizer and write it; return the exit code."""
     if output is None:
-        raise UsageError("a level rewrites the program; give -o OUTPUT for it")
+        raise UsageError("--level rewrites the program; give -o OUTPUT")
     if measure:
-        raise UsageError("--measure compares plans; measure a rewritten file by `lowtide optimize OUTPUT --measure`")
+        raise UsageError("--measure is for plans; measure the rewritten file with `lowtide optimize OUTPUT --measure`")
     capacities = dict(_capacity(each) for each in devices)
     with Progress() as progress:
         progress(f"rewriting at level {level}")

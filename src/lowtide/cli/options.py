@@ -1,4 +1,4 @@
-"""Options and arguments that several verbs share, declared once; those of planning derive from its settings."""
+"""Options and arguments that verbs share. Help and defaults of planning options come from `PlanSettings`."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -9,15 +9,66 @@ from typing import Any, TypeVar
 import click
 
 from lowtide.api.outputs import check_separate
-from lowtide.cli import host
 from lowtide.core.effort import EFFORT_NAMES, check_effort
 from lowtide.core.errors import UsageError
 from lowtide.core.techniques import Techniques, checked_techniques
+from lowtide.core.units import parse_bandwidth, parse_bytes
 from lowtide.engine.costs import Prices, carries_costs, read_costs
 from lowtide.engine.graph import Graph
+from lowtide.engine.offload import Host
 from lowtide.engine.planning.settings import SENTENCES, PlanSettings, default_techniques
 
+MOST_BYTES = 2**62
+"""Largest size on the command line."""
+
+
+def parse_size(_ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """Parse a size such as "8GiB" into bytes; raises UsageError."""
+    if text is None:
+        return None
+    size = parse_bytes(text)
+    if size > MOST_BYTES:
+        option = (param.name or "").replace("_", "-")
+        raise UsageError(f"--{option} {text} is too large; give at most {MOST_BYTES} bytes")
+    return size
+
+
 Command = TypeVar("Command", bound=Callable[..., Any])
+_MOST_BYTES_PER_S = 2**62
+
+
+def _parse_bandwidth(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    speed = parse_bandwidth(text)
+    if not 0 < speed <= _MOST_BYTES_PER_S:
+        raise UsageError(f"--host-bandwidth {text} is not a valid speed; give one like 25GB/s, more than 0")
+    return speed
+
+
+def host_options(command: Command) -> Command:
+    """Add the options that describe a host."""
+    bandwidth = click.option(
+        "--host-bandwidth",
+        metavar="SPEED",
+        callback=_parse_bandwidth,
+        help="Add a host to offload to, with this copy speed each way, like 25GB/s.",
+    )
+    capacity = click.option(
+        "--host-capacity", metavar="SIZE", callback=parse_size, help="Memory of that host, like 64GiB."
+    )
+    return bandwidth(capacity(command))
+
+
+def host_of(bandwidth: int | None, capacity: int | None) -> Host | None:
+    """Return the host that the options describe, or None; raises UsageError for a capacity without a bandwidth."""
+    if bandwidth is not None:
+        return Host(bandwidth_bytes_per_s=bandwidth, capacity_bytes=capacity)
+    if capacity is not None:
+        raise UsageError("--host-capacity needs --host-bandwidth; give both, or neither")
+    return None
+
+
 _SIZE = re.compile(r"[0-9]{1,18}")
 
 
@@ -41,7 +92,7 @@ def _parse_effort(_ctx: click.Context, _param: click.Parameter, value: str) -> s
 
 
 def _setting(name: str, option: str, **how: Any) -> Callable[[Command], Command]:
-    """Declare the option of a setting: its help is the setting's sentence, its default that of the setting."""
+    """Declare the option of a setting, with the setting's help and default."""
     default = how.pop("default", getattr(PlanSettings, name))
     how = {"show_default": default is not None, **how}
     return click.option(option, name, default=default, help=SENTENCES[name], **how)
@@ -51,20 +102,16 @@ model = click.argument("model")
 dims = click.option(
     "--dim", "dims", multiple=True, metavar="NAME=N", callback=_parse_dims, help="Bind a dynamic dimension; repeatable."
 )
-trust = click.option(
-    "--trust", is_flag=True, help="Let a .pt2 file run code while it is loaded, where it holds more than data."
-)
+trust = click.option("--trust", is_flag=True, help="Allow a .pt2 file to run code when loaded.")
 json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 over_budget = click.option(
-    "--allow-over-budget", "over_budget", is_flag=True, help="Accept a plan that says itself that it is infeasible."
+    "--allow-over-budget", "over_budget", is_flag=True, help="Accept a plan that is marked as over its budget."
 )
-plan = click.option(
-    "--plan", "plan_path", type=click.Path(path_type=Path), help="Take this plan, instead of making one."
-)
+plan = click.option("--plan", "plan_path", type=click.Path(path_type=Path), help="Use this plan instead of making one.")
 annotate = click.option(
-    "--annotate", is_flag=True, help="Say in the metadata of an .onnx OUTPUT's nodes what the plan says, for Netron."
+    "--annotate", is_flag=True, help="Write the plan to the metadata of the nodes of an .onnx OUTPUT, for Netron."
 )
-force = click.option("--force", is_flag=True, help="Let an output replace a file that is read.")
+force = click.option("--force", is_flag=True, help="Allow an output to replace an input file.")
 budget = _setting("budget", "--budget", metavar="SIZE")
 transient = _setting("transient", "--transient", is_flag=True)
 techniques = _setting(
@@ -83,9 +130,9 @@ effort = _setting("effort", "--effort", metavar=f"[{'|'.join(EFFORT_NAMES)}]", c
 
 
 def planning(command: Command) -> Command:
-    """Add the options of every verb that makes a plan, and hand them to it as one record, `settings`.
+    """Add the options of verbs that make a plan, and pass them to the verb as `settings`.
 
-    Its outputs, `output` and `proof_path`, are checked against one another and what is read.
+    Raises UsageError if the outputs `output` and `proof_path` collide with each other or an input.
     """
 
     @wraps(command)
@@ -102,29 +149,28 @@ def planning(command: Command) -> Command:
         settings = PlanSettings(
             **asked,
             costs=_pricing(given.pop("costs"), asked["techniques"]),
-            host=host.host_of(given.pop("host_bandwidth"), given.pop("host_capacity")),
+            host=host_of(given.pop("host_bandwidth"), given.pop("host_capacity")),
         )
         return command(settings=settings, **given)
 
     for option in (
         *(json, effort, costs, scheduler, addresses, in_place, techniques, transient, budget),
-        *(trust, force, dims, host.options),
+        *(trust, force, dims, host_options),
     ):
         collected = option(collected)
     return collected  # pyright: ignore
 
 
 def _pricing(named: str, allowed: Techniques) -> Callable[[Graph], Prices]:
-    """Return what prices a graph as the user asks for, by a profile or a costs file.
+    """Return a function that prices a graph by a profile or a costs file.
 
-    It raises UsageError where offload would weigh transfers in seconds against ops that nobody has priced.
+    It raises UsageError if offload, which needs seconds, would use a graph without costs.
     """
 
     def prices(graph: Graph) -> Prices:
         if "offload" in allowed and named == "given" and not carries_costs(graph):
             raise UsageError(
-                f"graph {graph.name!r} does not say how long its ops take, which offload needs; add --costs eager, or "
-                "a costs file"
+                f"graph {graph.name!r} has no costs, which offload needs; add --costs eager, or a costs file"
             )
         return read_costs(named, graph)
 

@@ -1,17 +1,17 @@
-"""The result on stdout: a page for people, or one JSON object."""
+"""Print results on stdout: text, or one JSON object."""
 
 import click
 import msgspec
 
-from lowtide.reporting.kinds import Kind, to_object
+from lowtide.reporting.fields import Kind, to_object
 from lowtide.reporting.table import wrapped
 
 
 def print_page(text: str, *, err: bool = False) -> None:
-    """Print lines for people; longer ones than the terminal is wide go on in the next line."""
+    """Print text, wrapped at the width of the terminal."""
     click.echo("\n".join(wrapped(text)), err=err)
 
 
 def print_json(kind: Kind, shown: object) -> None:
-    """Print one JSON object of a kind; keys keep their order, bytes are ints."""
+    """Print one JSON object of a kind."""
     click.echo(msgspec.json.format(msgspec.json.encode(to_object(kind, shown)), indent=2).decode())

@@ -1,4 +1,4 @@
-"""`lowtide pack`: offsets for buffers whose live ranges stand in a CSV file."""
+"""`lowtide pack`: find offsets for the buffers of a CSV file."""
 
 import math
 import time
@@ -11,16 +11,16 @@ import numpy as np
 from lowtide.api.outputs import check_separate, save
 from lowtide.cli import options
 from lowtide.cli.interrupts import interrupted_code
+from lowtide.cli.options import MOST_BYTES, parse_size
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
-from lowtide.cli.sizes import MOST_BYTES, parse_size
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.files import check_writable, read_stdin, write_bytes
 from lowtide.engine.packing import Buffers, pack
 from lowtide.engine.packing.csv_file import packed_lines, parse_buffers, read_buffer_file, write_buffer_file
 from lowtide.engine.packing.rules import RULES
-from lowtide.reporting.export.packing_svg import packing_svg
+from lowtide.reporting.export.svg import packing_svg
 from lowtide.reporting.packing import packed_to_json, packed_to_text
 
 _PIPE = Path("-")
@@ -28,13 +28,16 @@ _PIPE = Path("-")
 
 @click.command("pack")
 @click.argument("buffers_csv", metavar="BUFFERS.csv", type=click.Path(path_type=Path))
-@click.option("--capacity", metavar="SIZE", callback=parse_size, help="Find a packing into so many bytes, like 1MiB.")
-@click.option("--alignment", metavar="N", callback=parse_size, help="Make every offset a multiple of N bytes, too.")
-@click.option("--method", metavar="NAME", help=f"Use this rule only, instead of the best of all: {', '.join(RULES)}.")
+@click.option("--capacity", metavar="SIZE", callback=parse_size, help="Find a packing within this size, like 1MiB.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write the lines with their offsets here; - is stdout."
+    "--alignment",
+    metavar="N",
+    callback=parse_size,
+    help="Align every offset to N bytes, in addition to the alignments of the file.",
 )
-@click.option("--svg", type=click.Path(path_type=Path), help="Draw the packing here, steps by addresses.")
+@click.option("--method", metavar="NAME", help=f"Use this rule only, instead of the best one: {', '.join(RULES)}.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the lines with offsets here; - is stdout.")
+@click.option("--svg", type=click.Path(path_type=Path), help="Draw the packing here.")
 @options.force
 @options.effort
 @options.json
@@ -49,12 +52,12 @@ def command(
     effort: EffortName,
     as_json: bool,
 ) -> int:
-    """Give every buffer of BUFFERS.csv an offset, so that the arena is as small as possible.
+    """Find offsets for the buffers of BUFFERS.csv that make the arena as small as possible.
 
-    "-" reads the lines from stdin, and "-o -" writes them to stdout, what is said of them to stderr.
+    "-" reads from stdin. "-o -" writes the lines to stdout and the summary to stderr.
 
-    One buffer a line; columns in any order: id, size, lower and upper (half-open) or start and end (inclusive), and
-    alignment, offset (fixed), hint, gaps where wanted.
+    One buffer per line. Columns in any order: id, size, lower and upper (half-open) or start and end (inclusive).
+    Optional: alignment, offset (fixed), hint, gaps.
     """
     piped_in, piped_out = buffers_csv == _PIPE, output == _PIPE
     if piped_out and as_json:
@@ -91,12 +94,12 @@ def command(
 
 
 def _aligned(buffers: Buffers, alignment: int) -> Buffers:
-    """Return buffers whose offsets are multiples of one more alignment."""
+    """Return buffers with an additional alignment."""
     if alignment < 1:
-        raise UsageError(f"--alignment {alignment} is no alignment; give bytes >= 1")
-    own, places = np.unique(buffers.alignment, return_inverse=True)
-    joint = [math.lcm(alignment, each) for each in own.tolist()]
-    for each, both in zip(own.tolist(), joint, strict=True):
+        raise UsageError(f"--alignment {alignment} is not an alignment; give at least 1 byte")
+    alignments, places = np.unique(buffers.alignment, return_inverse=True)
+    joint = [math.lcm(alignment, each) for each in alignments.tolist()]
+    for each, both in zip(alignments.tolist(), joint, strict=True):
         if both > MOST_BYTES:
-            raise UsageError(f"--alignment {alignment} and the file's {each} have no common multiple of 64 bits")
+            raise UsageError(f"--alignment {alignment} and the file's {each} have no common multiple within 64 bits")
     return replace(buffers, alignment=np.asarray(joint, np.int64)[places])

@@ -1,4 +1,4 @@
-"""`lowtide plan`: find the plan and write it to a file."""
+"""`lowtide plan`: find a plan, or show the cost of several budgets (`--curve`)."""
 
 from pathlib import Path
 
@@ -8,24 +8,25 @@ from lowtide.api.opening import check_output, open_model
 from lowtide.api.optimize import plan_kept_beside
 from lowtide.api.outputs import save
 from lowtide.cli import options
-from lowtide.cli.curve import show_curve
 from lowtide.cli.interrupts import interrupted_code
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.core.errors import UsageError
 from lowtide.core.files import check_writable
 from lowtide.core.progress import Report
+from lowtide.core.techniques import NOT_ON_A_CURVE, refuse_ignored
 from lowtide.engine.plan import write_plan_file
 from lowtide.engine.planning.next_technique import next_technique
-from lowtide.engine.planning.plan_best_form import plan_best_form
+from lowtide.engine.planning.plan_best_form import plan_best_form, program_frontier
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.search import write_proof_file
+from lowtide.reporting.frontier import frontier_to_json, frontier_to_text
 from lowtide.reporting.planning import result_to_json, result_to_text
 
 
 def exit_code(result: Result) -> int:
-    """What a planning verb exits with: 0, 1 for a budget that is not met, or `interrupted_code`."""
+    """Return the exit code of a planning verb: 0, 1 for a missed budget, or `interrupted_code`."""
     if result.status == "interrupted":
         return interrupted_code()
     return 0 if result.shortfall is None else 1
@@ -38,9 +39,9 @@ def exit_code(result: Result) -> int:
     "--proof",
     "proof_path",
     type=click.Path(path_type=Path),
-    help="Write what shows that no order can beat the bound here (.proof.json[.gz]).",
+    help="Write the proof of the lower bound here (.proof.json[.gz]).",
 )
-@click.option("--curve", is_flag=True, help="Show what several budgets cost instead, and which one to take.")
+@click.option("--curve", is_flag=True, help="Show the extra time of several budgets, and the best trade-off, instead.")
 @options.planning
 def command(
     model: str,
@@ -52,11 +53,11 @@ def command(
     settings: PlanSettings,
     as_json: bool,
 ) -> int:
-    """Find the plan with the least peak for MODEL, verify it and write it to a file."""
+    """Find the plan with the lowest peak for MODEL, verify it and write it to a file."""
     if curve:
         if output is not None or proof_path is not None:
             raise UsageError("--curve makes several plans; leave out -o and --proof")
-        show_curve(model, dims, settings, trust=trust, as_json=as_json)
+        _show_curve(model, dims, settings, trust=trust, as_json=as_json)
         return 0
     with Progress() as progress:
         if output is not None:
@@ -65,8 +66,8 @@ def command(
             check_writable(proof_path)
         progress(f"reading {model}")
         opened = open_model(model, dims, settings.host, trust=trust)
-        with plan_kept_beside(output) as keep:
-            result = plan_best_form(opened, settings, progress, keep)
+        with plan_kept_beside(output) as keep_best_plan:
+            result = plan_best_form(opened, settings, progress, keep_best_plan)
             try:
                 if output is not None:
                     progress(f"writing {output}")
@@ -83,9 +84,9 @@ def command(
 
 
 def _save_proof(result: Result, path: Path, progress: Report) -> None:
-    """Write the proof of a result, where it has one; Ctrl-C ends the search for logs, and then counts."""
+    """Write the proof of a result, if it has one; Ctrl-C ends the search for logs, and is raised after writing."""
     interrupted = False
-    progress("writing down why no order needs less")
+    progress("recording the proof of the lower bound")
     try:
         proof = result.proof
     except KeyboardInterrupt:
@@ -95,3 +96,20 @@ def _save_proof(result: Result, path: Path, progress: Report) -> None:
         save(path, lambda path: write_proof_file(proof, path))
     if interrupted:
         raise KeyboardInterrupt
+
+
+def _show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trust: bool, as_json: bool) -> None:
+    """Print the frontier of memory and time of MODEL; raises UsageError for settings that it would ignore."""
+    if settings.budget is not None or settings.transient or settings.scheduler is not None:
+        raise UsageError("--curve chooses its own budgets; leave out --budget, --transient and --scheduler")
+    refuse_ignored(settings.techniques, NOT_ON_A_CURVE, "--curve supports only recomputation", "leave --curve out")
+    if settings.host is not None:
+        raise UsageError("--curve supports only recomputation; leave the host out")
+    with Progress() as progress:
+        progress(f"reading {model}")
+        opened = open_model(model, dims, trust=trust)
+        found = program_frontier(opened, settings, progress)
+    if as_json:
+        print_json("curve", frontier_to_json(found))
+    else:
+        print_page(frontier_to_text(opened.graph.name, found))

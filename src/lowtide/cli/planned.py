@@ -1,4 +1,4 @@
-"""A plan for verbs that show one: found as `lowtide plan` does, or read from the file that `--plan` names."""
+"""The plan that `export` and `report` show: a new one, or that of `--plan`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class Planned:
 
     model: Model
     graph: Graph
-    """The graph that the plan is for: the model's own, or that in chunks."""
+    """The graph that the plan is for: of the unmodified program or of another form."""
     plan: Plan
     result: Result | None
-    """What planning found; None for a plan that was read."""
+    """The result of planning; None for a plan from a file."""
 
 
 def plan_or_read(
@@ -37,14 +37,14 @@ def plan_or_read(
     trust: bool,
     progress: Report,
 ) -> Planned:
-    """Open a model and return a plan for it; raises UsageError for settings that a plan from a file has no use for."""
+    """Open a model and return a plan for it; raises UsageError for settings that a plan from a file would ignore."""
     progress(f"reading {source}")
     model = open_model(source, dims, settings.host, trust=trust)
     if plan_path is None:
         result = plan_best_form(model, settings, progress)
         return Planned(model=model, graph=result.graph, plan=result.plan, result=result)
     if settings.budget is not None or settings.scheduler is not None:
-        raise UsageError("a plan that is there takes no --budget and no --scheduler; leave them or --plan out")
+        raise UsageError("--plan cannot be combined with --budget or --scheduler; leave either out")
     progress(f"verifying {plan_path}")
     form, plan = read_plan(plan_path, model, over_budget=True)
     return Planned(model=model, graph=form.graph, plan=plan, result=None)

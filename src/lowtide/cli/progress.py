@@ -1,4 +1,4 @@
-"""Progress on stderr, for anything that takes longer than a second."""
+"""Progress on stderr for stages that take longer than a second."""
 
 import logging
 import sys
@@ -11,10 +11,10 @@ _PATIENCE_SECONDS = 1.0
 
 
 class Progress:
-    """Tells on stderr what is going on, once a stage has lasted a second; a spinner where stderr is a terminal.
+    """Prints the current stage on stderr once it has lasted a second; on a terminal, with a spinner.
 
-    While it is entered, whatever a program prints that is read or measured goes to stderr: stdout is for the result.
-    Frameworks log no tracebacks meanwhile: what is wrong comes as one line.
+    As a context manager, it redirects the output of user programs to stderr, since stdout is for the result, and
+    disables logging, so that frameworks log no tracebacks.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Progress:
         self._disabled_logs = logging.root.manager.disable
 
     def __call__(self, stage: str) -> None:
-        """Enter a stage, described in a few words."""
+        """Enter a stage, named in a few words."""
         self._end_stage()
         self._timer = threading.Timer(_PATIENCE_SECONDS, self._show, [stage])
         self._timer.daemon = True

@@ -1,4 +1,4 @@
-"""The pytest plug-in: `@pytest.mark.lowtide(max_peak="6GiB")` on a test that returns a program."""
+"""The pytest plugin: `@pytest.mark.lowtide(max_peak="6GiB")` on a test that returns a program."""
 
 from inspect import signature
 from typing import Any
@@ -10,14 +10,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the mark."""
     config.addinivalue_line(
         "markers",
-        "lowtide(max_peak, max_total, max_arena, against, max_growth, planned): the test returns a program, as "
-        "lowtide.read takes it, that stays within these limits",
+        "lowtide(max_peak, max_total, max_arena, against, max_growth, planned): check the memory limits of the "
+        "program that the test returns, in any form that lowtide.read accepts",
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a marked test, and hold what it returns to the limits of its mark."""
+    """Run a marked test and check the limits of the program that it returns."""
     mark = pyfuncitem.get_closest_marker("lowtide")
     if mark is None:
         return None
@@ -33,7 +33,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     program = pyfuncitem.obj(**arguments)
     if program is None:
         pytest.fail(
-            "a test with the mark lowtide returns the program to check, as lowtide.read takes it", pytrace=False
+            "a test with the mark lowtide returns the program to check, in a form that lowtide.read accepts",
+            pytrace=False,
         )
     against = mark.kwargs.get("against")
     base = None if against is None else read(against)

@@ -1,4 +1,4 @@
-"""`lowtide report`: a plan as one page to look at, or as text."""
+"""`lowtide report`: show a plan as an HTML page or as text."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +24,10 @@ from lowtide.reporting.page.write import page
 @click.command("report")
 @options.model
 @options.plan
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the page here (.html).")
-@click.option("--text", "as_text", is_flag=True, help="Print the same facts as text.")
-@click.option("--measure", is_flag=True, help="Run the program before and after, and show its real peaks.")
-@click.option("--curve", is_flag=True, help="Show what several budgets cost, too, with recomputation.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the HTML page here.")
+@click.option("--text", "as_text", is_flag=True, help="Print the report as text.")
+@click.option("--measure", is_flag=True, help="Run the program with and without the plan, and show both peaks.")
+@click.option("--curve", is_flag=True, help="Also show the extra time of several budgets, with recomputation.")
 @options.planning
 def command(
     model: str,
@@ -41,12 +41,12 @@ def command(
     settings: PlanSettings,
     as_json: bool,
 ) -> None:
-    """Show a plan for MODEL, found as `lowtide plan` does or read from a file, beside the untouched program.
+    """Compare a plan for MODEL, a new one or that of --plan, with the unmodified program.
 
     The page is one file that needs no network.
     """
     if output is None and not as_text and not as_json:
-        raise UsageError("a report goes somewhere: give -o REPORT.html, --text or --json")
+        raise UsageError("no output given; add -o REPORT.html, --text or --json")
     if output is not None:
         if output.suffix not in (".html", ".htm"):
             raise UsageError(f"cannot write a report to {output.name!r}; give a name that ends in .html")
@@ -68,10 +68,10 @@ def command(
 
 
 def _facts(found: Planned, settings: PlanSettings, measure: bool, curve: bool, progress: Progress) -> Facts:
-    """Gather what there is to say of a plan."""
+    """Gather the facts of a report."""
     measured = points = None
     if measure:
-        progress("measuring: running the program before and after")
+        progress("measuring the program with and without the plan")
         measured = found.model.measure(found.plan)
     if curve:
         points = program_frontier(found.model, _of_a_curve(settings), progress)
@@ -87,12 +87,12 @@ def _facts(found: Planned, settings: PlanSettings, measure: bool, curve: bool, p
 
 
 def _of_a_plan(settings: PlanSettings, *, curve: bool) -> PlanSettings:
-    """Return the settings of the plan itself: recomputation may be allowed for the curve alone."""
-    for_nothing = {"recompute"} if curve and settings.budget is None else set[str]()
-    return replace(settings, techniques=settings.techniques - for_nothing)
+    """Return the settings of the plan; without a budget, recomputation is only for the curve."""
+    unused = {"recompute"} if curve and settings.budget is None else set[str]()
+    return replace(settings, techniques=settings.techniques - unused)
 
 
 def _of_a_curve(settings: PlanSettings) -> PlanSettings:
-    """Return the settings of a curve, which makes plans for budgets of its own and copies nothing."""
+    """Return the settings of a curve, which chooses its own budgets and does not offload."""
     techniques = settings.techniques - NOT_ON_A_CURVE
     return replace(settings, budget=None, transient=False, scheduler=None, host=None, techniques=techniques)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from lowtide.api.opening import open_model
-from lowtide.cli import host, options
+from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.core.units import ByteUnit
@@ -15,7 +15,7 @@ from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.search import CheckedBound, CheckedClaim, check_certificate, read_proof_file
 from lowtide.reporting.claims import claim_to_json
 from lowtide.reporting.fields import VerifyFields
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 
 @click.command("verify")
@@ -23,10 +23,12 @@ from lowtide.reporting.printable import printable
 @options.model
 @options.dims
 @options.trust
-@click.option("--proof", "proof_path", type=click.Path(path_type=Path), help="Check this proof of the bound, too.")
+@click.option(
+    "--proof", "proof_path", type=click.Path(path_type=Path), help="Also check this proof of the lower bound."
+)
 @options.over_budget
-@click.option("--strict", is_flag=True, help="Exit with 1 unless every claim of the plan is shown here.")
-@host.options
+@click.option("--strict", is_flag=True, help="Exit with 1 unless every claim of the plan is proven here.")
+@options.host_options
 @options.json
 def command(
     plan: Path,
@@ -40,14 +42,14 @@ def command(
     trust: bool,
     as_json: bool,
 ) -> int:
-    """Check that PLAN computes what MODEL computes, within the memory it claims, and which of its claims are shown.
+    """Check that PLAN computes the same as MODEL within the memory it states, and which of its claims are proven.
 
-    A plan that was made with a host is one for MODEL and that host: name the same one. A plan that says itself that it
-    is infeasible fails, unless that is allowed.
+    If the plan was made with a host, give the same host. A plan that is marked as over its budget fails, unless
+    --allow-over-budget is given.
     """
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims, host.host_of(host_bandwidth, host_capacity), trust=trust)
+        opened = open_model(model, dims, options.host_of(host_bandwidth, host_capacity), trust=trust)
         progress(f"verifying {plan}")
         form, loaded = read_plan(plan, opened, over_budget=over_budget)
         proof = None
@@ -69,7 +71,7 @@ def command(
 
 
 def _to_json(plan: Plan, claims: Sequence[CheckedClaim], bounds: Sequence[CheckedBound] | None) -> VerifyFields:
-    """Return the fields of the JSON object; bounds are those of a proof, None without one."""
+    """Return the fields of the JSON object; `bounds` are those of a proof, None without one."""
     fields: VerifyFields = {
         "valid": True,
         "peak_bytes": plan.peak_bytes,
@@ -83,11 +85,11 @@ def _to_json(plan: Plan, claims: Sequence[CheckedClaim], bounds: Sequence[Checke
 
 
 def _claimed(checked: CheckedClaim, unit: ByteUnit) -> str:
-    """Say what is claimed, and whether it is shown."""
+    """Return a claim as text, and whether it is proven."""
     claim = checked.claim
     figure = f"{claim.at_least:.6g}" if claim.space is None else unit.write(int(claim.at_least))
     where = "" if claim.space is None else f" in {printable(claim.space)}"
-    how = "shown" if checked.is_shown else "claimed, not shown here"
+    how = "proven" if checked.is_shown else "claimed, not proven here"
     return f"{claim.figure}{where} at least {figure}: {claim.sentence} ({how})"
 
 
@@ -96,4 +98,4 @@ def _confirmed(bound: CheckedBound, unit: ByteUnit) -> str:
     if not bound.not_rechecked:
         return text
     most = max(bound.not_rechecked)
-    return f"{text}; the {unit.write(most)} it claims rest on work too large to repeat here"
+    return f"{text}; the claimed {unit.write(most)} need too much work to check here"

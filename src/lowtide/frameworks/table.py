@@ -1,4 +1,4 @@
-"""Which framework reads what: one row a framework, none of them loaded."""
+"""The table of frameworks: endings, packages and model classes, without loading any framework."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,51 +17,51 @@ GRAPH_INTERFACE = (
     "get_tensor_size",
     "is_tensor_final",
 )
-"""The methods of Mesh-TensorFlow's GraphInterface that tell one, whoever wrote its class."""
+"""Methods that identify a GraphInterface of Mesh-TensorFlow of any class."""
 
 LOADED_EXECUTABLE = ("hlo_modules", "get_compiled_memory_stats", "get_output_layouts")
-"""The methods of an executable that XLA compiled, whichever package wraps it."""
+"""Methods that identify an executable compiled by XLA, of any class."""
 
 OpenModel = Callable[[Any, Mapping[str, int]], Model]
-"""A model class: called with what it reads and with sizes for dynamic dimensions by name."""
+"""Opens a model from a source and sizes of dynamic dimensions by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """What lowtide must know of a framework before it loads it."""
+    """Properties of a framework that are known without loading it."""
 
     name: str
-    """Also the name of its folder here and of its public module, `lowtide.NAME`."""
+    """Name of the framework, its folder and its public module, `lowtide.NAME`."""
     model: str
-    """Its model class, as "module:Class"."""
+    """The model class, as "module:Class"."""
     extra: str | None
-    """The extra of lowtide that installs it; None where lowtide itself is enough."""
+    """The extra of lowtide that installs it; None if not needed."""
     file_endings: tuple[str, ...]
-    """How names of its program files end, in lower case."""
+    """Endings of program files, in lower case."""
     writes: tuple[str, ...]
-    """How names of files end that planned programs can be written to; a model's own `file_endings` are some of them."""
+    """Endings of files for planned programs; a model's `file_endings` are a subset."""
     packages: tuple[str, ...]
-    """The top packages whose objects it reads, subclasses included; those of its own folder here come on top."""
+    """Packages whose objects, and objects of subclasses, it reads, in addition to its own folder."""
     trusting_model: str | None = None
-    """What opens files that may run code, as "module:function"; None where no file of the framework does."""
+    """Function that opens files that may run code, as "module:function"; None if no file may."""
     reads_calls: bool = False
-    """Whether it reads tuples (function or module, example inputs). Whose function or inputs they hold, decides; the
-    first of these in the table reads those that tell nothing."""
+    """Whether it reads tuples (function or module, example inputs). The types of function and inputs select the
+    framework; the first one with this flag is the default."""
 
     needs_more: tuple[str, ...] = ()
-    """The methods of objects that only its public model reads, called by its name: they do not say all there is."""
+    """Methods of objects that lack information, so that only the public model class, with arguments, reads them."""
 
     writes_only: tuple[str, ...] = ()
-    """The classes of objects that alone can be written, by name; empty where all that are read can."""
+    """Names of the classes whose objects can be saved; empty if all can."""
 
     writes_only_with: str = ""
-    """What these must have to be written."""
+    """Condition under which these can be saved, for messages."""
 
     methods: tuple[str, ...] = ()
-    """What an object of no known package must have, all of it, to be read; empty where only packages tell."""
+    """Methods that identify objects of unknown packages; empty if only packages count."""
 
     def owns(self, source: Any) -> bool:
-        """Tell whether an object has the framework's methods, or a class of one of its packages, or one derived."""
+        """Return whether an object has all of `methods`, or a class or base class from one of the packages."""
         if _has(source, self.methods):
             return True
         packages = (*self.packages, f"{__package__}.{self.name}")
@@ -69,15 +69,15 @@ class Framework:
         return any(home.startswith(f"{package}.") for home in homes for package in packages)
 
     def endings_for(self, source: Any) -> tuple[str, ...]:
-        """Return how names of files may end that a program planned can be written to, before it is read."""
+        """Return the endings of files for the planned form of a program that has not been read yet."""
         kinds = [base.__name__ for base in type(source).__mro__]
         written = isinstance(source, str | Path) or not self.writes_only or set(kinds) & set(self.writes_only)
         return self.writes if written else ()
 
     def load(self, *, trust: bool = False) -> OpenModel:
-        """Import the model class, or with `trust` what opens files that may run code.
+        """Import the model class or, with `trust`, the function that opens files that may run code.
 
-        Raises MissingExtraError where the framework does not load.
+        Raises MissingExtraError if the framework cannot be imported.
         """
         module, _, attribute = ((self.trusting_model if trust else None) or self.model).partition(":")
         try:
@@ -167,7 +167,7 @@ FRAMEWORKS = (
 
 
 def framework_of(source: Any) -> Framework | None:
-    """Return the framework that reads an object, None where there is none."""
+    """Return the framework that reads an object, or None."""
     if not isinstance(source, tuple | list):
         return next((framework for framework in FRAMEWORKS if framework.owns(source)), None)
     callers = [framework for framework in FRAMEWORKS if framework.reads_calls]
@@ -176,7 +176,7 @@ def framework_of(source: Any) -> Framework | None:
 
 
 def _parts(source: Any) -> Iterator[Any]:
-    """Iterate what nested tuples, lists and values of dicts hold, in order."""
+    """Yield the leaves of nested tuples, lists and dicts, in order."""
     waiting = [source]
     while waiting:
         part = waiting.pop()
@@ -189,7 +189,7 @@ def _parts(source: Any) -> Iterator[Any]:
 
 
 def way_to_read(source: Any) -> str | None:
-    """Return how to read an object that is refused since it does not say all there is, None for any other."""
+    """Return the model class to use for an object that lacks information, None for any other object."""
     framework = next((framework for framework in FRAMEWORKS if _has(source, framework.needs_more)), None)
     if framework is None:
         return None
@@ -197,20 +197,20 @@ def way_to_read(source: Any) -> str | None:
 
 
 def _has(source: Any, methods: Iterable[str]) -> bool:
-    """Whether an object has all of some methods, and these are any at all."""
+    """Return whether an object has all methods; False for no methods."""
     found = [callable(getattr(source, method, None)) for method in methods]
     return bool(found) and all(found)
 
 
 def framework_of_file(name: str, kind: str | None) -> Framework | None:
-    """Return the framework that reads a file, by the kind that its content tells or else by its name, else None."""
+    """Return the framework that reads a file, by the kind of its content or else by its name, or None."""
     known = next((framework for framework in FRAMEWORKS if framework.name == kind), None)
     return known or next((framework for framework in FRAMEWORKS if name.lower().endswith(framework.file_endings)), None)
 
 
 def require(name: str) -> None:
-    """Raise MissingExtraError unless the packages of a framework are installed; its folder calls this first."""
+    """Raise MissingExtraError unless the packages of a framework are installed."""
     framework = next(framework for framework in FRAMEWORKS if framework.name == name)
     for package in framework.packages:
         if framework.extra is not None and find_spec(package) is None:
-            raise MissingExtraError(framework.extra, f"there is no package {package}")
+            raise MissingExtraError(framework.extra, f"package {package} not found")

@@ -1,10 +1,25 @@
-"""How claims read: one sentence for people, one object for programs."""
+"""Claims as sentences and as JSON objects."""
 
 from collections.abc import Iterable
+from typing import NotRequired, TypedDict
 
 from lowtide.engine.plan import Plan
-from lowtide.engine.plan.claim import Claim, Figure
-from lowtide.reporting.fields import ClaimFields
+from lowtide.engine.plan.claim import Claim, Evidence, Figure, PlanClass
+
+
+class ClaimFields(TypedDict):
+    """A bound over a class of plans (`lowtide.engine.plan.claim.Claim`), with its sentence."""
+
+    figure: Figure
+    space: str | None
+    over: PlanClass
+    at_least: float
+    in_place: bool
+    in_chunks: bool
+    shown_by: Evidence
+    base_order: str | None
+    sentence: str
+    shown: NotRequired[bool]
 
 
 def claim_to_json(claim: Claim) -> ClaimFields:
@@ -28,7 +43,7 @@ def claims_to_json(claims: Iterable[Claim]) -> list[ClaimFields]:
 
 
 def verdict(plan: Plan) -> str:
-    """Return a plan's status for people: what an optimal plan is the best of."""
+    """Return the status of a plan in words; for an optimal plan, with the class of plans that it beats."""
     if plan.status != "optimal":
         return plan.status
     over_cost = any(claim.figure == "extra cost" for claim in plan.claims)
@@ -36,6 +51,6 @@ def verdict(plan: Plan) -> str:
 
 
 def caption(claims: Iterable[Claim], figure: Figure = "peak") -> str:
-    """Return what stands beside the bound of a figure: no plan of which class can beat it."""
+    """Return the caption of a bound: the class of plans that it holds for."""
     sentences = dict.fromkeys(claim.sentence for claim in claims if claim.figure == figure)
-    return "; ".join(sentences) or "nothing is shown"
+    return "; ".join(sentences) or "nothing is proven"

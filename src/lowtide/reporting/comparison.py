@@ -1,4 +1,4 @@
-"""The result of `compare`: the peak under every order, with the lower bound."""
+"""The result of `compare`: the peak of every order, and the lower bound."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,7 @@ from lowtide.engine.planning.measured import Reserved
 from lowtide.engine.schedule import Candidate, make_candidate, scheduler_names
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import ComparedFields, CompareFields
-from lowtide.reporting.figures import format_ratio
-from lowtide.reporting.printable import printable
-from lowtide.reporting.table import format_table, page_width
+from lowtide.reporting.table import format_ratio, format_table, page_width, printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +22,13 @@ class Comparison:
     graph: Graph
     rows: list[Candidate]
     claims: list[Claim]
-    """What no order can beat, per memory space."""
+    """Lower bounds over all orders, per memory space."""
     reserved: Reserved | None = None
-    """What the framework itself reserved for the program, where it said so."""
+    """Memory that the framework reserved for the program, if known."""
 
     @property
     def lower_bound_bytes(self) -> dict[str, int]:
-        """The figures of the claims, 0 where nothing is shown."""
+        """The lower bound per memory space, 0 if nothing is proven."""
         return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     def to_json(self) -> ComparedFields:
@@ -49,14 +47,14 @@ class Comparison:
         return shown
 
     def with_compiled(self, compiled: "Comparison | None") -> CompareFields:
-        """Return the fields with those of what a compiler made of the program, if any."""
+        """Return the fields, with those of the compiled program if there is one."""
         shown: CompareFields = {**self.to_json()}
         if compiled is not None:
             shown["compiled"] = compiled.to_json()
         return shown
 
     def to_text(self) -> str:
-        """Return the table for people."""
+        """Return the table as text."""
         best = min(self.rows, key=lambda row: row.key).plan.peak_bytes
         unit = ByteUnit(*(row.plan.peak_bytes for row in self.rows))
         rows = [
@@ -73,16 +71,16 @@ class Comparison:
         )
         title = f"{printable(self.graph.name)}: {self.graph.n_ops} ops, {self.graph.n_buffers} buffers"
         table = format_table(["order", "peak", "of best", "seconds"], rows, [False, True, True, True], page_width())
-        beside = [] if self.reserved is None else _reserved_to_text(self.reserved)
-        return "\n".join([title, table, f"lower bound: {caption(self.claims)}", *beside])
+        reserved = [] if self.reserved is None else _reserved_to_text(self.reserved)
+        return "\n".join([title, table, f"lower bound: {caption(self.claims)}", *reserved])
 
 
 def _reserved_to_text(reserved: Reserved) -> list[str]:
-    """Return what the framework reserved, the given order's peak, and the reasons for the difference, one a line."""
+    """Return one line with the reserved bytes, and one line per reason why they differ from the peak."""
     unit = ByteUnit(reserved.reserved_bytes, reserved.peak_bytes)
     return [
-        f"{reserved.by}: {unit.write(reserved.reserved_bytes)} reserved, of which temporary "
-        f"{unit.write(reserved.temporary_bytes)}; the given order here: {unit.write(reserved.peak_bytes)}",
+        f"{reserved.by}: {unit.write(reserved.reserved_bytes)} reserved, temporaries "
+        f"{unit.write(reserved.temporary_bytes)}; lowtide, program order: {unit.write(reserved.peak_bytes)}",
         *(
             f"  {'-' if each.extra_bytes < 0 else '+'}{unit.write(abs(each.extra_bytes))}  {each.reason}"
             for each in reserved.differences
@@ -98,7 +96,7 @@ def compare_orders(
     effort: EffortName,
     progress: Report | None = None,
 ) -> Comparison:
-    """Order a graph by every scheduler; `reserved` are the bytes that its framework reports. Ctrl-C ends all of it."""
+    """Order a graph by every scheduler. `reserved` is the framework's own figure; Ctrl-C ends the comparison."""
     report, rows = progress or silent, list[Candidate]()
     for name in scheduler_names():
         report(f"ordering {graph.n_ops} ops ({name})")

@@ -1,11 +1,11 @@
-"""What `costs` says: what the ops of a program take, which kinds take most, and what could not be measured."""
+"""The result of `costs`: the time of all ops, the slowest kinds, and the ops that could not be timed."""
 
 from collections import defaultdict
 
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.reporting.fields import CostsFields
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 _MOST_KINDS = 8
 _MOST_NAMES = 8
@@ -23,7 +23,7 @@ def costs_to_json(graph: Graph, prices: Prices) -> CostsFields:
 
 
 def costs_to_text(graph: Graph, prices: Prices) -> str:
-    """Return the page for people."""
+    """Return the result as text."""
     total = float(prices.seconds.sum())
     lines = [f"{printable(graph.name)}: {graph.n_ops} ops take {total * 1000:.3f} ms on {prices.device}"]
     for kind, count, seconds in _kinds(graph, prices)[:_MOST_KINDS]:
@@ -32,15 +32,15 @@ def costs_to_text(graph: Graph, prices: Prices) -> str:
         names = ", ".join(map(printable, prices.estimated[:_MOST_NAMES]))
         more = len(prices.estimated) - _MOST_NAMES
         rest = f" and {more} more" if more > 0 else ""
-        lines.append(f"  not run alone, so estimated: {names}{rest}")
+        lines.append(f"  estimated, not timed: {names}{rest}")
     return "\n".join(lines)
 
 
 def _kinds(graph: Graph, prices: Prices) -> list[tuple[str, int, float]]:
-    """Return every kind with its count and seconds, the most expensive first."""
+    """Return (kind, number of ops, seconds), slowest first."""
     counts: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
-    for kind, taken in zip(graph.op_kinds, prices.seconds.tolist(), strict=True):
+    for kind, duration in zip(graph.op_kinds, prices.seconds.tolist(), strict=True):
         counts[kind] += 1
-        seconds[kind] += taken
+        seconds[kind] += duration
     return sorted(((kind, counts[kind], seconds[kind]) for kind in counts), key=lambda row: -row[2])

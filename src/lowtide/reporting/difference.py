@@ -1,4 +1,4 @@
-"""How two programs differ in memory: what came, went and grew, and why the peak changed."""
+"""The result of `diff` for two programs: new, removed and resized tensors, and why the peak changed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from lowtide.engine.analysis.folding import fold, stem
 from lowtide.engine.analysis.holders_at_peak import holders_at_peak
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, StepKind
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 _MOST_SHOWN = 10
 _MOST_NAMED = 4
@@ -17,11 +17,11 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldChange:
-    """What holds another number of bytes at the peak of a memory space; repeated layers are one row."""
+    """Tensors whose bytes at the peak of a memory space changed; repeated layers are one row."""
 
     space: str
     label: str
-    """The op that makes it or, where none does, the buffer, without numbers."""
+    """The producing op or, for inputs, the buffer, without numbers."""
     before_bytes: int
     before_count: int
     after_bytes: int
@@ -29,11 +29,11 @@ class HeldChange:
 
     @property
     def growth_bytes(self) -> int:
-        """How many bytes more it holds."""
+        """Growth in bytes, negative if it shrank."""
         return self.after_bytes - self.before_bytes
 
     def written(self, unit: ByteUnit) -> str:
-        """Return the change for people: "relu x 8 -> x 9: 8.0 MiB -> 9.0 MiB (+1.0 MiB)"."""
+        """Return the change as text: "relu x 8 -> x 9: 8.0 MiB -> 9.0 MiB (+1.0 MiB)"."""
         sign = "+" if self.growth_bytes >= 0 else "-"
         counts = "" if self.before_count == self.after_count else f" x {self.before_count} -> x {self.after_count}"
         before, after, growth = map(unit.write, (self.before_bytes, self.after_bytes, abs(self.growth_bytes)))
@@ -42,7 +42,7 @@ class HeldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resized:
-    """A buffer of one name with another size."""
+    """A buffer whose size changed."""
 
     buffer: str
     before_bytes: int
@@ -51,7 +51,7 @@ class Resized:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramDifference:
-    """Two programs under a plan each, matched by names."""
+    """The difference of two programs, each under a plan; ops and buffers are matched by name."""
 
     before: str
     after: str
@@ -60,18 +60,18 @@ class ProgramDifference:
     before_persistent_bytes: dict[str, int]
     after_persistent_bytes: dict[str, int]
     peak_op: dict[str, tuple[str | None, str | None]]
-    """Per memory space, the op at the peak before and after; None before the first op."""
+    """Ops at the peak before and after, per memory space; None before the first op."""
     held: tuple[HeldChange, ...]
-    """What holds more or less at the peak, the largest change first."""
+    """Changes at the peak, the largest first."""
     new_ops: tuple[str, ...]
     gone_ops: tuple[str, ...]
     resized: tuple[Resized, ...]
     """The largest change first."""
     moved_addresses: int
-    """Buffers of both whose first address is another one; 0 where either plan has no addresses."""
+    """Number of common buffers with a new first address; 0 if a plan has no addresses."""
 
     def to_text(self) -> str:
-        """Return the page for people."""
+        """Return the difference as text."""
         unit = ByteUnit(
             self.before_peak_bytes, self.after_peak_bytes, self.before_persistent_bytes, self.after_persistent_bytes
         )
@@ -83,9 +83,9 @@ class ProgramDifference:
         ]
         for space, (before, after) in self.peak_op.items():
             if before != after:
-                lines.append(f"  the peak of {printable(space)} is at {_op(after)}, and was at {_op(before)}")
+                lines.append(f"  peak of {printable(space)} moved from {_op(before)} to {_op(after)}")
         if self.held:
-            lines += ["", "Held at the peak:", *(f"  {change.written(unit)}" for change in self.held[:_MOST_SHOWN])]
+            lines += ["", "At the peak:", *(f"  {change.written(unit)}" for change in self.held[:_MOST_SHOWN])]
             if len(self.held) > _MOST_SHOWN:
                 rest = sum(change.growth_bytes for change in self.held[_MOST_SHOWN:])
                 lines.append(
@@ -99,14 +99,14 @@ class ProgramDifference:
                 for row in self.resized[:_MOST_SHOWN]
             ]
         if self.moved_addresses:
-            lines.append(f"Buffers at another address: {self.moved_addresses}")
+            lines.append(f"Buffers with a new address: {self.moved_addresses}")
         return "\n".join(lines)
 
 
 def difference(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> ProgramDifference:
-    """Return how two programs under their plans differ; both plans are trusted. O(steps + e).
+    """Compare two programs under their plans, which are not verified. O(steps + e).
 
-    The changes of what is held in a memory space add up to the change of its peak.
+    The changes in `held` of a memory space add up to the change of its peak.
     """
     peaks = [simulate(graph, plan) for graph, plan in ((before, before_plan), (after, after_plan))]
     spaces = dict.fromkeys([*peaks[0].spaces, *peaks[1].spaces])
@@ -159,7 +159,7 @@ def _held(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> t
 
 
 def _peak_op(graph: Graph, plan: Plan, space: str) -> str | None:
-    """Return the op at the peak of a space; None where the space is unknown or peaks before the first op."""
+    """Return the op at the peak of a space; None if the space is unknown or peaks before the first op."""
     step = simulate(graph, plan).peak_steps.get(space, -1)
     runs = plan.targets[: step + 1][plan.kinds[: step + 1] == StepKind.RUN]
     return graph.op_names[int(runs[-1])] if len(runs) else None
@@ -174,12 +174,12 @@ def _moved(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> 
 
 
 def _op(name: str | None) -> str:
-    return "the beginning" if name is None else printable(name)
+    return "the start" if name is None else printable(name)
 
 
-def _names(what: str, names: Iterable[str]) -> str:
+def _names(change: str, names: Iterable[str]) -> str:
     listed = list(names)
     if not listed:
-        return f"none {what}"
+        return f"none {change}"
     more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
-    return f"{len(listed)} {what} ({', '.join(map(printable, listed[:_MOST_NAMED]))}{more})"
+    return f"{len(listed)} {change} ({', '.join(map(printable, listed[:_MOST_NAMED]))}{more})"

@@ -1,41 +1,31 @@
-"""What `--json` prints, verb by verb: the fields of every object.
+"""The JSON objects that `--json` prints: one type and one JSON Schema per verb.
 
-Byte figures are whole numbers, per memory space where they are maps; they leave persistent buffers out.
+Byte figures are whole numbers without persistent buffers, by memory space if they are maps. An object names its kind
+and the version of the format. Fields may be added; the version rises if one goes or changes its meaning.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
+
+import msgspec
 
 from lowtide.engine.analysis.holders_at_peak import Holder
 from lowtide.engine.analysis.lower_bounds import BoundHolder
 from lowtide.engine.plan import Status
-from lowtide.engine.plan.claim import Evidence, Figure, PlanClass
 from lowtide.engine.planning.measured import CompiledMemory, Measurement, Reserved, RuntimePeaks, RuntimeRun
 from lowtide.engine.planning.next_technique import NextTechnique
 from lowtide.engine.timeline import Transfers
+from lowtide.reporting.claims import ClaimFields
+from lowtide.reporting.difference import ProgramDifference
 from lowtide.reporting.page.actions import Copied, Rerun, Shared
+from lowtide.reporting.plan_difference import PlanDifference
 
 Bytes = Mapping[str, int]
 """Bytes by memory space."""
 
 
-class ClaimFields(TypedDict):
-    """No plan of a class has less of a figure (`lowtide.engine.plan.claim.Claim`), with its sentence."""
-
-    figure: Figure
-    space: str | None
-    over: PlanClass
-    at_least: float
-    in_place: bool
-    in_chunks: bool
-    shown_by: Evidence
-    base_order: str | None
-    sentence: str
-    shown: NotRequired[bool]
-
-
 class OutlookFields(TypedDict):
-    """What `lowtide inspect` says of a program that a runtime orders by itself: peaks by who runs it."""
+    """Peaks by runtime of a program that a runtime reorders, in `lowtide inspect`."""
 
     file_bytes: int
     runtime_peaks: RuntimePeaks
@@ -62,7 +52,7 @@ class InspectFields(TypedDict):
 
 
 class OrderFields(TypedDict):
-    """An order of `lowtide compare`."""
+    """An order in `lowtide compare`."""
 
     scheduler: str
     peak_bytes: Bytes
@@ -70,7 +60,7 @@ class OrderFields(TypedDict):
 
 
 class ComparedFields(TypedDict):
-    """All orders of one program."""
+    """All orders of one program, in `lowtide compare`."""
 
     name: str
     rows: Sequence[OrderFields]
@@ -119,7 +109,7 @@ class PlanFields(TypedDict):
 
 
 class RuntimeFields(TypedDict, total=False):
-    """What `lowtide optimize` says of a program that a runtime orders by itself."""
+    """Runtime figures of a program that a runtime reorders, in `lowtide optimize`."""
 
     level: str | None
     runtime_peaks: RuntimePeaks
@@ -129,7 +119,7 @@ class RuntimeFields(TypedDict, total=False):
 
 
 class MeasuredFields(TypedDict, total=False):
-    """What `lowtide optimize --measure` saw."""
+    """Measured figures of `lowtide optimize --measure`."""
 
     measured_before_bytes: int
     measured_after_bytes: int
@@ -148,7 +138,7 @@ class OptimizeFields(PlanFields, RuntimeFields, MeasuredFields):
 
 
 class LevelFields(TypedDict):
-    """`lowtide optimize --level` of a framework's own optimizer, bytes by device."""
+    """`lowtide optimize --level` with a framework's own optimizer; bytes by device."""
 
     level: str
     before_bytes: Bytes
@@ -157,7 +147,7 @@ class LevelFields(TypedDict):
 
 
 class PointFields(TypedDict):
-    """A budget of `lowtide plan --curve`."""
+    """A budget in `lowtide plan --curve`."""
 
     budget_bytes: int
     peak_bytes: int
@@ -206,7 +196,7 @@ class ExportFields(TypedDict):
 
 
 class FindingFields(TypedDict):
-    """A limit of `lowtide check`."""
+    """A limit in `lowtide check`."""
 
     rule: str
     space: str
@@ -217,7 +207,7 @@ class FindingFields(TypedDict):
 
 
 class GateFields(TypedDict):
-    """A program of `lowtide check`."""
+    """A program in `lowtide check`."""
 
     name: str
     ok: bool
@@ -232,7 +222,7 @@ class CheckFields(TypedDict):
 
 
 class HolderFields(TypedDict):
-    """What holds memory at the peak in `lowtide report`, repeated layers folded into one."""
+    """Tensors alive at the peak in `lowtide report`; repeated layers are one row."""
 
     label: str
     space: str
@@ -247,7 +237,7 @@ class HolderFields(TypedDict):
 
 
 class MemberFields(TypedDict):
-    """One of the buffers that are folded."""
+    """A buffer of a row of repeated layers."""
 
     name: str
     made_at: str | None
@@ -255,7 +245,7 @@ class MemberFields(TypedDict):
 
 
 class ReportFields(TypedDict):
-    """`lowtide report`; long lists are cut, with their lengths beside them."""
+    """`lowtide report`; long lists are cut, `n_` fields give their full length."""
 
     name: str
     n_ops: int
@@ -292,7 +282,7 @@ class ReportFields(TypedDict):
 
 
 class FitsFields(TypedDict):
-    """`lowtide fits`, figures of the first memory space."""
+    """`lowtide fits`; figures of the first memory space."""
 
     name: str
     fits: bool
@@ -310,7 +300,7 @@ class FitsFields(TypedDict):
 
 
 class KindFields(TypedDict):
-    """A kind of op of `lowtide costs`."""
+    """A kind of op in `lowtide costs`."""
 
     kind: str
     ops: int
@@ -346,3 +336,57 @@ class PackFields(TypedDict):
     work: int
     seconds: float
     shortfall: str | None
+
+
+JSON_VERSION = 1
+Kind = Literal[
+    "inspect",
+    "compare",
+    "plan",
+    "curve",
+    "optimize",
+    "level",
+    "apply",
+    "verify",
+    "report",
+    "export",
+    "check",
+    "diff",
+    "diff_plans",
+    "fits",
+    "costs",
+    "pack",
+]
+KINDS: Mapping[Kind, type] = {
+    "inspect": InspectFields,
+    "compare": CompareFields,
+    "plan": PlanFields,
+    "curve": CurveFields,
+    "optimize": OptimizeFields,
+    "level": LevelFields,
+    "apply": ApplyFields,
+    "verify": VerifyFields,
+    "report": ReportFields,
+    "export": ExportFields,
+    "check": CheckFields,
+    "diff": ProgramDifference,
+    "diff_plans": PlanDifference,
+    "fits": FitsFields,
+    "costs": CostsFields,
+    "pack": PackFields,
+}
+
+
+def to_object(kind: Kind, shown: object) -> dict[str, Any]:
+    """Return the object that `--json` prints, with plain values only."""
+    return {"kind": kind, "version": JSON_VERSION, **msgspec.to_builtins(shown)}
+
+
+def schema_of(kind: Kind) -> dict[str, Any]:
+    """Return the JSON Schema of a kind; objects may have additional fields."""
+    schema = msgspec.json.schema(KINDS[kind])
+    head = {"kind": {"const": kind}, "version": {"const": JSON_VERSION}}
+    main = schema["$defs"][schema["$ref"].rpartition("/")[2]]
+    main["properties"] = {**head, **main["properties"]}
+    main["required"] = [*head, *main.get("required", [])]
+    return schema

@@ -1,4 +1,4 @@
-"""Whether a program fits a device: as it stands, or with the cheapest techniques that make it fit."""
+"""The result of `fits`: whether a program fits a device, and the cheapest techniques that make it fit."""
 
 from dataclasses import dataclass, replace
 
@@ -11,22 +11,22 @@ from lowtide.engine.planning.program import Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.fields import FitsFields
-from lowtide.reporting.printable import printable
 from lowtide.reporting.shortfall import describe_missed
+from lowtide.reporting.table import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFit:
-    """What a program needs of its first memory space, and what makes it fit."""
+    """Memory that a program needs in its first memory space, and the techniques that make it fit."""
 
     graph: Graph
     device_bytes: int
     result: Result
-    """Of the cheapest techniques that fit, or of all that were tried."""
+    """Plan with the cheapest techniques that fit, or with the last ones tried."""
     techniques: Techniques | None
-    """What makes it fit, empty where it does as it stands; None where nothing does."""
+    """Techniques that make it fit: empty if the unmodified program fits, None if nothing does."""
     tried: tuple[Techniques, ...]
-    """In this order, until one fitted."""
+    """Sets of techniques in the order tried."""
 
     @property
     def space(self) -> str:
@@ -35,7 +35,7 @@ class DeviceFit:
 
     @property
     def options(self) -> str:
-        """What to give to `lowtide plan` and `lowtide optimize`; empty where nothing need be done or nothing helps."""
+        """Options for `lowtide plan` and `lowtide optimize`; empty if none are needed or none help."""
         if not self.techniques:
             return ""
         return f"--budget {self.device_bytes} --allow {_named(self.techniques)} --costs {self.result.costs}"
@@ -60,22 +60,22 @@ class DeviceFit:
         }
 
     def to_text(self) -> str:
-        """Return the page for people."""
+        """Return the result as text."""
         result, space = self.result, self.space
         before, persistent = result.baseline_peak_bytes[space], result.persistent_bytes[space]
         unit = ByteUnit(self.device_bytes, before, persistent)
         lines = [
             f"{printable(self.graph.name)} on {unit.write(self.device_bytes)}: {self._verdict()}",
             f"  persistent       {unit.write(persistent)}   (weights, optimizer state)",
-            f"  peak             {unit.write(before)}   (as it stands, beside the persistent buffers)",
-            f"  together         {unit.write(persistent + before)}",
+            f"  peak             {unit.write(before)}   (unmodified program, without persistent)",
+            f"  total            {unit.write(persistent + before)}",
         ]
         if self.techniques:
             base = result.base_cost or 1.0
             after = result.peak_bytes[space]
             lines += [
-                f"  planned peak     {unit.write(after)}, {unit.write(persistent + after)} together",
-                f"  extra time       {result.extra_cost / base:.2%}   (priced by {result.costs})",
+                f"  planned peak     {unit.write(after)}, {unit.write(persistent + after)} in total",
+                f"  extra time       {result.extra_cost / base:.2%}   ({result.costs} prices)",
                 f"  next             lowtide optimize MODEL -o OUT {self.options}",
             ]
         elif self.techniques is None:
@@ -84,17 +84,17 @@ class DeviceFit:
 
     def _verdict(self) -> str:
         if self.techniques is None:
-            return f"does NOT fit, tried with {_named(self.tried[-1])}"
-        return f"fits with {_named(self.techniques)}" if self.techniques else "fits as it stands"
+            return f"does not fit, tried with {_named(self.tried[-1])}"
+        return f"fits with {_named(self.techniques)}" if self.techniques else "fits unmodified"
 
 
 def fit_device(
     program: Program, device_bytes: int, settings: PlanSettings, progress: Report | None = None
 ) -> DeviceFit:
-    """Return whether a program fits so many bytes, persistent buffers included, with as little as makes it fit.
+    """Find the cheapest techniques with which a program fits a device, persistent buffers included.
 
-    Tried in order: as it stands, what costs no time, recomputation and, where the settings name a host, offload. The
-    settings' budget and techniques are not asked. Raises what `plan_best_form` raises.
+    Tries in order: the unmodified program, techniques without extra time, recomputation and, if the settings have a
+    host, offload. Ignores the budget and the techniques of the settings. Raises what `plan_best_form` raises.
     """
     report = progress or silent
     ladder: list[Techniques] = [COST_NOTHING, COST_NOTHING | {"recompute"}]

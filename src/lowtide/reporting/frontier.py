@@ -1,12 +1,11 @@
-"""What `plan --curve` says: one line a budget, the knee marked."""
+"""The result of `plan --curve`: one line per budget, with the knee marked."""
 
 from lowtide.core.units import ByteUnit
 from lowtide.engine.planning.frontier import Frontier
 from lowtide.engine.recompute import RecomputeResult
 from lowtide.reporting.fields import CurveFields
-from lowtide.reporting.printable import printable
 from lowtide.reporting.shortfall import describe
-from lowtide.reporting.table import format_table, page_width
+from lowtide.reporting.table import format_table, page_width, printable
 
 
 def frontier_to_json(frontier: Frontier) -> CurveFields:
@@ -33,7 +32,7 @@ def frontier_to_json(frontier: Frontier) -> CurveFields:
 
 
 def frontier_to_text(name: str, frontier: Frontier) -> str:
-    """Return the page for people."""
+    """Return the curve as text."""
     base = frontier.base_cost or 1.0
     unit = ByteUnit(frontier.baseline_peak_bytes)
     rows = [
@@ -51,16 +50,16 @@ def frontier_to_text(name: str, frontier: Frontier) -> str:
         [
             f"{printable(name)}: memory against time in {printable(frontier.space)}",
             f"  baseline peak {unit.write(frontier.baseline_peak_bytes)}; budgets from the peak of order "
-            f"{frontier.base_order} down to its floor, priced by {frontier.costs}",
+            f"{frontier.base_order} down to its floor; {frontier.costs} prices",
             format_table(header, rows, [True, True, True, True, False], page_width()),
         ]
     )
 
 
 def _status(point: RecomputeResult, unit: ByteUnit) -> str:
-    """Say what a row is worth: where it misses its budget, by how much, and whether any plan must."""
+    """Return the status of a point; if it misses its budget, by how much and whether every plan does."""
     if point.fits:
         return point.status
     over = unit.write(point.peak_bytes - point.budget_bytes)
     is_proven = point.status == "infeasible" and point.holds_for_any_order
-    return f"over by {over}{', as any plan must' if is_proven else ''}"
+    return f"misses by {over}{' (proven impossible)' if is_proven else ''}"

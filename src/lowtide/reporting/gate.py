@@ -1,4 +1,4 @@
-"""The gate: limits on a program's memory, and what broke them."""
+"""The result of `check`: limits on the memory of a program, and the tensors that exceed them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,50 +17,50 @@ from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.difference import difference
 from lowtide.reporting.fields import GateFields
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 _MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a program must stay within, in bytes of its first memory space; None where there is no limit."""
+    """Limits in bytes of the first memory space; None for no limit."""
 
     max_peak: int | None = None
-    """Without persistent buffers, as every peak."""
+    """Limit of the peak, without persistent buffers."""
     max_total: int | None = None
-    """The peak with persistent buffers."""
+    """Limit of the peak with persistent buffers."""
     max_arena: int | None = None
-    """With addresses."""
+    """Limit of the arena."""
     max_growth: float | None = None
-    """By which part the peak may be above that of the program it is compared with."""
+    """Allowed growth of the peak over the base program, as a fraction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One limit, and how it stands."""
+    """A limit and the figure that it limits."""
 
     rule: str
-    """The limit by its option: "max-peak"."""
+    """Name of the limit's option: "max-peak"."""
     space: str
     bytes: int
     limit_bytes: int
     why: tuple[str, ...] = ()
-    """What holds the memory, or what grew, where the limit is broken."""
+    """If the limit is exceeded: the largest tensors at the peak, or those that grew."""
 
     @property
     def ok(self) -> bool:
-        """Whether the limit is kept."""
+        """Whether the figure is within the limit."""
         return self.bytes <= self.limit_bytes
 
     @property
     def sentence(self) -> str:
         """The finding in one line."""
         unit = ByteUnit(self.bytes, self.limit_bytes)
-        what = self.rule.removeprefix("max-")
-        figure = f"{what if what != 'growth' else 'peak'} of {printable(self.space)} {unit.write(self.bytes)}"
+        name = self.rule.removeprefix("max-")
+        figure = f"{name if name != 'growth' else 'peak'} of {printable(self.space)} {unit.write(self.bytes)}"
         if self.ok:
-            return f"{figure}, limit {unit.write(self.limit_bytes)}: kept"
+            return f"{figure}, limit {unit.write(self.limit_bytes)}: ok"
         why = f"; {', '.join(self.why)}" if self.why else ""
         over = unit.write(self.bytes - self.limit_bytes)
         return f"{figure} is {over} over the limit of {unit.write(self.limit_bytes)} ({self.rule}){why}"
@@ -68,14 +68,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A program and what its limits say."""
+    """A program and the findings of its limits."""
 
     name: str
     findings: tuple[Finding, ...] = field(default=())
 
     @property
     def ok(self) -> bool:
-        """Whether all limits are kept."""
+        """Whether all figures are within their limits."""
         return all(finding.ok for finding in self.findings)
 
     def to_json(self) -> GateFields:
@@ -105,15 +105,15 @@ def check_graph(
     planned: bool = False,
     effort: EffortName = DEFAULT_EFFORT,
 ) -> Gate:
-    """Hold a program to limits: as it stands or, with `planned`, as lowtide plans it without a budget.
+    """Check the limits of a program: unmodified or, with `planned`, as planned without a budget.
 
-    `base` is what `max_growth` compares with, treated alike. Raises UsageError without any limit, for a growth without
-    a base and a base without a growth.
+    `base` is the program that `max_growth` compares with, planned the same way. Raises UsageError without any
+    limit, and for only one of growth and base.
     """
     if limits == Limits():
         raise UsageError("there is no limit to check; give --max-peak, --max-total, --max-arena or --max-growth")
     if (limits.max_growth is None) != (base is None):
-        raise UsageError("--max-growth is the growth over the program of --against; give both, or neither")
+        raise UsageError("--max-growth needs the program to compare with; give --against, too, or neither")
     plan = _plan(graph, planned, effort, packs=limits.max_arena is not None)
     space = graph.spaces[0].name
     peak, persistent = simulate(graph, plan).peak_bytes[space], graph.persistent_bytes()[space]
@@ -142,7 +142,7 @@ def _plan(graph: Graph, planned: bool, effort: EffortName, *, packs: bool) -> Pl
 
 
 def _largest(graph: Graph, plan: Plan, space: str) -> tuple[str, ...]:
-    """Name what holds most at the peak."""
+    """Describe the largest tensors at the peak."""
     here = [each for each in fold(holders_at_peak(graph, plan)) if each.first.space == space]
     unit = ByteUnit(plan.peak_bytes or sum(each.size_bytes for each in here))
     return tuple(f"{printable(each.label)} holds {unit.write(each.size_bytes)}" for each in here[:_MOST_NAMED])
@@ -164,7 +164,7 @@ def _growth(graph: Graph, plan: Plan, base: Graph, base_plan: Plan, most: float)
 
 
 def read_limits(given: Mapping[str, Any]) -> Limits:
-    """Turn limits as people write them ("6GiB", "1%"), by the names of the fields, into limits; raises UsageError."""
+    """Parse limits ("6GiB", "1%") by field name; raises UsageError."""
     sizes = {name: given[name] for name in ("max_peak", "max_total", "max_arena") if given.get(name) is not None}
     growth = given.get("max_growth")
     return Limits(

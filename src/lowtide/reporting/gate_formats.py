@@ -1,4 +1,4 @@
-"""What `check` says, for people and for the machines that run it: GitHub, JUnit, SARIF."""
+"""Output formats of `check`: text, GitHub Actions, JUnit, SARIF."""
 
 from collections.abc import Callable, Mapping, Sequence
 from xml.sax.saxutils import quoteattr
@@ -6,11 +6,11 @@ from xml.sax.saxutils import quoteattr
 import msgspec
 
 from lowtide.reporting.gate import Finding, Gate
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 
 def as_text(gates: Sequence[Gate]) -> str:
-    """Return a line a limit."""
+    """Return one line per limit."""
     return "\n".join(
         f"{'ok  ' if finding.ok else 'FAIL'} {printable(gate.name)}: {finding.sentence}"
         for gate in gates
@@ -19,7 +19,7 @@ def as_text(gates: Sequence[Gate]) -> str:
 
 
 def as_github(gates: Sequence[Gate]) -> str:
-    """Return workflow commands of GitHub Actions: an error for each broken limit, a notice for each that is kept."""
+    """Return workflow commands of GitHub Actions: an error per exceeded limit, a notice per other limit."""
     lines: list[str] = []
     for gate in gates:
         for finding in gate.findings:
@@ -30,7 +30,7 @@ def as_github(gates: Sequence[Gate]) -> str:
 
 
 def as_junit(gates: Sequence[Gate]) -> str:
-    """Return a JUnit report: a suite for each program, a case for each limit."""
+    """Return a JUnit report: one suite per program, one case per limit."""
     lines = ['<?xml version="1.0" encoding="utf-8"?>', "<testsuites>"]
     for gate in gates:
         failures = sum(not finding.ok for finding in gate.findings)
@@ -47,7 +47,7 @@ def as_junit(gates: Sequence[Gate]) -> str:
 
 
 def as_sarif(gates: Sequence[Gate]) -> str:
-    """Return a SARIF 2.1.0 log: a result for each broken limit, a rule for each kind of limit."""
+    """Return a SARIF 2.1.0 log: one result per exceeded limit, one rule per kind of limit."""
     rules = sorted({finding.rule for gate in gates for finding in gate.findings})
     results = [_result(gate, finding) for gate in gates for finding in gate.findings if not finding.ok]
     driver = {"name": "lowtide", "rules": [{"id": rule, "shortDescription": {"text": _RULES[rule]}} for rule in rules]}
@@ -65,13 +65,13 @@ FORMATS: Mapping[str, Callable[[Sequence[Gate]], str]] = {
     "junit": as_junit,
     "sarif": as_sarif,
 }
-"""Every format by its name."""
+"""Formats by name."""
 
 _RULES = {
-    "max-peak": "The peak of live bytes, persistent buffers apart, stays within a limit.",
-    "max-total": "The peak of live bytes with persistent buffers stays within a limit.",
-    "max-arena": "The arena, with addresses, stays within a limit.",
-    "max-growth": "The peak grows by no more than a share of that of an earlier program.",
+    "max-peak": "Peak memory without persistent buffers stays within a limit.",
+    "max-total": "Peak memory with persistent buffers stays within a limit.",
+    "max-arena": "The arena (memory with addresses) stays within a limit.",
+    "max-growth": "Peak memory grows by at most a given share over an earlier program.",
 }
 
 

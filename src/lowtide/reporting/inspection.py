@@ -1,4 +1,4 @@
-"""What `inspect` says: the peak, the bound, who holds memory and why, what is not modeled."""
+"""The result of `inspect`: peak, lower bound, tensors alive at the peak, and what is not modeled."""
 
 from dataclasses import dataclass
 
@@ -18,9 +18,7 @@ from lowtide.engine.planning.claims import peak_claims
 from lowtide.engine.schedule import make_candidate
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import InspectFields
-from lowtide.reporting.figures import fragmentation
-from lowtide.reporting.printable import printable
-from lowtide.reporting.table import format_table, page_width
+from lowtide.reporting.table import format_table, fragmentation, page_width, printable
 
 _MOST_HOLDERS = 20
 _MOST_BOUND_HOLDERS = 10
@@ -28,34 +26,34 @@ _MOST_BOUND_HOLDERS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """The untouched program under the magnifying glass."""
+    """Memory of the unmodified program."""
 
     graph: Graph
     peak_bytes: dict[str, int]
     arena_bytes: dict[str, int]
     arena_lower_bound_bytes: dict[str, int]
     cuts: list[LowerBound]
-    """What single ops need whatever the order, per memory space."""
+    """Bytes that a single op needs in any order, per memory space."""
     claims: list[Claim]
-    """What no order can beat, per memory space: what the cuts show, or what the search of all orders shows above it."""
+    """Lower bounds over all orders, per memory space, from cuts or from a search of all orders."""
     bound_holders: list[BoundHolder]
-    """What is live where the cuts are attained; sizes add up to them."""
+    """Tensors alive where the cuts are attained; their sizes add up to the cuts."""
     best: Plan
-    """The best order that the search for the bound found, as a plan."""
+    """Plan of the best order found by the search for the bound."""
     holders: list[Holder]
 
     @property
     def lower_bound_bytes(self) -> dict[str, int]:
-        """What no order of this program can beat, per space."""
+        """The lower bound per memory space, 0 if nothing is proven."""
         return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     @classmethod
     def of(
         cls, graph: Graph, *, in_place: bool, effort: EffortName = DEFAULT_EFFORT, progress: Report | None = None
     ) -> "Inspection":
-        """Look at a graph in its given order, without optional in-place pairs; the bound may assume them.
+        """Inspect a graph in program order, without in-place pairs; with `in_place` the bound allows them.
 
-        The bound is what the search for the best order shows, with as much effort as `plan` has.
+        The bound is the one that `plan` finds with the same effort.
         """
         plan = Plan.baseline(graph)
         problem = Problem(graph, in_place=in_place)
@@ -99,23 +97,23 @@ class Inspection:
         }
 
     def to_text(self) -> str:
-        """Return the page for people."""
+        """Return the result as text."""
         graph, unit = self.graph, self._unit
         lines = [
             f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers",
-            f"  peak         {unit.by_space(self.peak_bytes)}   (given order, persistent buffers apart)",
+            f"  peak         {unit.by_space(self.peak_bytes)}   (program order, without persistent)",
             f"  arena        {unit.by_space(self.arena_bytes)}   (with addresses; "
             f"fragmentation {unit.by_space(fragmentation(self.arena_bytes, self.peak_bytes))})",
             f"  lower bound  {unit.by_space(self.lower_bound_bytes)}   ({caption(self.claims)})",
             f"  persistent   {unit.by_space(graph.persistent_bytes())}",
             "",
-            f"Held at the peak, largest first ({len(self.holders)} in all):",
+            f"At the peak, largest first ({len(self.holders)} in all):",
             self._holders_table(),
         ]
         rest = fold(self.holders)[_MOST_HOLDERS:]
         if rest:
             more = sum(len(layers.holders) for layers in rest)
-            lines.append(f"... and {more} more, {unit.write(sum(layers.size_bytes for layers in rest))} together")
+            lines.append(f"... and {more} more, {unit.write(sum(layers.size_bytes for layers in rest))} in total")
         lines += ["", *self._why_not_lower(), ""]
         lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
         lines.extend(f"  {printable(sentence)}" for sentence in graph.unmodeled)
@@ -134,10 +132,10 @@ class Inspection:
         unit = self._unit
         for cut in self.cuts:
             here = [holder for holder in self.bound_holders if holder.space == cut.space]
-            when = "before the first op, or after the last one" if cut.op is None else "while it runs"
-            who = "" if cut.op is None else f" ({printable(self._described(cut.op))})"
-            lines.append(f"Why {printable(cut.space)} cannot need less than {unit.write(cut.peak_bytes)}{who}:")
-            lines.append(f"at best, these are live {when}:")
+            when = "before the first op or after the last one" if cut.op is None else "during this op"
+            source = "" if cut.op is None else f" ({printable(self._described(cut.op))})"
+            lines.append(f"Why {printable(cut.space)} cannot need less than {unit.write(cut.peak_bytes)}{source}:")
+            lines.append(f"these must be live {when}:")
             rows = fold(here)
             shown, rest = rows[:_MOST_BOUND_HOLDERS], rows[_MOST_BOUND_HOLDERS:]
             lines += [f"  {unit.write(layers.size_bytes):>10}  {printable(_named(layers))}" for layers in shown]
@@ -146,7 +144,7 @@ class Inspection:
                 lines.append(f"  {total:>10}  in {sum(len(layers.holders) for layers in rest)} more")
             bound = self.lower_bound_bytes[cut.space]
             if bound > cut.peak_bytes:
-                lines.append(f"A search of all orders shows that none does with less than {unit.write(bound)}.")
+                lines.append(f"A search of all orders proves that none needs less than {unit.write(bound)}.")
         return lines
 
     def _holders_table(self) -> str:
@@ -159,7 +157,7 @@ class Inspection:
 
 
 def _row(layers: Fold[Holder], unit: ByteUnit) -> list[str]:
-    """Return a row of the table of holders; layers that repeat show what they have in common."""
+    """Return a row of the table; repeated layers show their common properties."""
     first = layers.first
     size, made = unit.write(layers.size_bytes), first.op or f"({first.lifetime})"
     if len(layers.holders) > 1:

@@ -1,26 +1,26 @@
-"""What `pack` says: the arena, the bound, the gap between them, and what does not fit."""
+"""The result of `pack`: arena, lower bound, gap, and the buffers that do not fit."""
 
 from lowtide.core.units import format_bytes
 from lowtide.engine.packing import FREE, Buffers, Packed
 from lowtide.reporting.fields import PackFields
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 _MOST_NAMED = 8
 
 
 def shortfall(buffers: Buffers, packed: Packed, capacity: int | None) -> str | None:
-    """Say why a packing does not fit a capacity, and whether any could; None where it does."""
+    """Return why a packing exceeds a capacity and whether that is proven; None if it fits."""
     if capacity is None or packed.arena_bytes <= capacity:
         return None
     if packed.status == "infeasible":
         names = [printable(buffers.name(buffer)) for buffer in packed.conflict[:_MOST_NAMED]]
         rest = len(packed.conflict) - len(names)
         more = f" and {rest} more" if rest else ""
-        needed = " (none can be left out)" if packed.conflict_minimal else ""
+        needed = " (a smallest such set)" if packed.conflict_minimal else ""
         held = f"; these cannot fit together{needed}: {', '.join(names)}{more}" if names else ""
         return f"proven: no packing fits {capacity} bytes{held}"
     over = packed.arena_bytes - capacity
-    return f"no packing into {capacity} bytes was found, the best needs {over} more; no proof that none fits"
+    return f"no packing into {capacity} bytes found, the best needs {over} more; not proven impossible"
 
 
 def _n_hints(buffers: Buffers) -> int:
@@ -50,12 +50,12 @@ def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, secon
 
 
 def _exactly(count: int) -> str:
-    """Return a figure to the byte, and in MiB where it has as much: a capacity is met or missed by bytes."""
+    """Return a figure in bytes, and in MiB if large; capacities are exact to the byte."""
     return f"{count} bytes" if count < 2**20 else f"{count} bytes, {format_bytes(count)}"
 
 
 def packed_to_text(name: str, buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> str:
-    """Return the page for people."""
+    """Return the result as text."""
     gap = "no packing needs less" if packed.optimal else f"at most {packed.gap:.2%} above the smallest"
     holders = f"   (set by {len(packed.bound_holders)} buffers)" if packed.bound_holders else ""
     lines = [
@@ -69,5 +69,5 @@ def packed_to_text(name: str, buffers: Buffers, packed: Packed, capacity: int | 
         lines.append(f"  hints            {packed.hints_kept} of {_n_hints(buffers)} kept")
     missed = shortfall(buffers, packed, capacity)
     if missed is not None:
-        lines.append(f"  does NOT fit     {missed}")
+        lines.append(f"  does not fit     {missed}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""How two plans for one program differ: peaks, bounds, order, recomputation, copies and addresses."""
+"""The result of `diff` for two plan files: peaks, bounds, order, recomputation and copies."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from lowtide.engine.search import moved_ops
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDifference:
-    """Two plans, compared without their program."""
+    """The difference of two plans, without their program."""
 
     before: str
     after: str
     same_program: bool
-    """Whether both plans are for the same graph. If not, only peaks and counts are compared."""
+    """Whether both plans are for the same graph. Otherwise, only peaks and counts are compared."""
     before_status: str
     after_status: str
     before_peak_bytes: dict[str, int]
@@ -32,7 +32,7 @@ class PlanDifference:
     before_copies: int
     after_copies: int
     moved_ops: int | None
-    """Ops whose first run changed its place; None for plans of different programs."""
+    """Number of ops whose first run moved; None for plans of different programs."""
     changed_recomputation: tuple[int, ...]
     """Ops that run more or less often, by index; empty for plans of different programs."""
 
@@ -63,7 +63,7 @@ class PlanDifference:
         )
 
     def to_text(self) -> str:
-        """Return the page for people."""
+        """Return the difference as text."""
         unit = ByteUnit(self.before_peak_bytes, self.after_peak_bytes)
         rows = [
             ("status", self.before_status, self.after_status),

@@ -1,4 +1,4 @@
-"""What `plan` and `optimize` say: before, after, the bound, and what was measured."""
+"""The result of `plan` and `optimize`: peaks before and after, lower bound, costs and measured peaks."""
 
 from lowtide.core.units import ByteUnit
 from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten
@@ -6,9 +6,8 @@ from lowtide.engine.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.engine.planning.result import Result
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import LevelFields, MeasuredFields, PlanFields
-from lowtide.reporting.figures import format_ratio, fragmentation
-from lowtide.reporting.printable import printable
 from lowtide.reporting.shortfall import describe_missed
+from lowtide.reporting.table import format_ratio, fragmentation, printable
 
 _NAMES_SHOWN = 5
 
@@ -48,7 +47,7 @@ def result_to_json(result: Result, offer: NextTechnique | None = None) -> PlanFi
 
 
 def measured_to_json(measured: Measurement | None) -> MeasuredFields:
-    """Return what was measured, as fields beside those of the result; none where nothing was."""
+    """Return the measured figures as fields of the JSON object; empty if nothing was measured."""
     if measured is None:
         return {}
     fields: MeasuredFields = {
@@ -69,37 +68,35 @@ def measured_to_json(measured: Measurement | None) -> MeasuredFields:
 def result_to_text(
     name: str, result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None
 ) -> str:
-    """Return the page for people."""
+    """Return the result as text. The first line states the outcome."""
     unit = ByteUnit(result.baseline_peak_bytes, result.persistent_bytes)
     after, before, where = result.peak_bytes, result.baseline_peak_bytes, ""
-    if result.transfers.bytes_out:  # what leaves a memory space counts in another one
+    if result.transfers.bytes_out:  # offloaded bytes count in another memory space
         space = next(iter(after))
         after, before, where = {space: after[space]}, {space: before[space]}, f" in {printable(space)}"
     ratio = format_ratio(after, before)
     lines = [
-        f"{printable(name)}: {result.status}, order {result.scheduler}, planned in {result.seconds:.1f} s",
+        f"{printable(name)}: {outcome(result)}; order {result.scheduler}, planned in {result.seconds:.1f} s",
         f"  baseline peak    {unit.by_space(result.baseline_peak_bytes)}",
         f"  planned peak     {unit.by_space(result.peak_bytes)}   ({ratio} of the baseline{where})",
         f"  lower bound      {unit.by_space(result.lower_bound_bytes)}   ({caption(result.claims)})",
         *_arena(result, unit),
-        f"  persistent       {unit.by_space(result.persistent_bytes)}   (apart from all of the above)",
+        f"  persistent       {unit.by_space(result.persistent_bytes)}   (not included above)",
     ]
     if result.graph.unmodeled:
         first, *others = result.graph.unmodeled
         more = f" and {len(others)} more" if others else ""
         lines.append(f"  not modeled      {printable(first)}{more}; see lowtide inspect")
-    lines += [f"  not in chunks    {printable(sentence)}" for sentence in result.left_whole]
+    lines += [f"  not chunked      {printable(sentence)}" for sentence in result.left_whole]
     if result.to_rounding:
-        lines.append("  results          equal to rounding: chunks make sums in another order")
+        lines.append("  results          equal up to rounding (chunks change the order of sums)")
     if result.chunk_cost:
-        whole = result.base_cost - result.chunk_cost or 1.0
-        lines.append(
-            f"  in chunks        {result.chunk_cost / whole:.2%} more time than whole, priced by {result.costs}"
-        )
+        unchunked = result.base_cost - result.chunk_cost or 1.0
+        lines.append(f"  chunking         {_time(result.chunk_cost / unchunked)} ({result.costs} prices)")
     if result.reruns or result.transfers.bytes_out:
         lines.append(f"  extra cost       {_extra(result)}")
     if result.transfers.bytes_out:
-        lines.append(f"  to the host      {_transfers(result, unit)}")
+        lines.append(f"  offloaded        {_transfers(result, unit)}")
     if result.communication.seconds:
         lines.append(f"  communication    {_communication(result)}")
     if measured is not None:
@@ -109,65 +106,90 @@ def result_to_text(
             f"  outputs equal    {_outputs(measured)}",
         ]
         if measured.original_bytes is not None:
-            lines.insert(-3, f"  measured eager   {unit.write(measured.original_bytes)}   (your own call, unplanned)")
+            lines.insert(-3, f"  measured eager   {unit.write(measured.original_bytes)}   (your own call, no plan)")
         if measured.host_bytes is not None:
-            lines.insert(-1, f"  on the host      {unit.write(measured.host_bytes)}   (measured)")
+            lines.insert(-1, f"  host memory      {unit.write(measured.host_bytes)}   (measured)")
     limits = {space: most for space, most in result.budget.allowed.items() if most is not None}
     if limits and result.shortfall is None:
         lines.append(f"  budget           {unit.by_space(limits)}: met")
     if result.shortfall is not None:
         lines.append(f"  misses budget    {describe_missed(result)}")
     if offer is not None:
-        more = f"{offer.extra_cost / offer.base_cost:.2%} more time" if offer.base_cost else "more time"
-        title = "fits with        " if offer.fits else "less yet         "
+        more = _time(offer.extra_cost / offer.base_cost) if offer.base_cost else "more time"
+        title = "fits with        " if offer.fits else "lower peak       "
         lines.append(f"  {title}{unit.write(offer.peak_bytes)} for {more}: {offer.settings}")
     elif after == before and all(most is None for most in result.budget.allowed.values()):
-        lines.append(f"  nothing gained   {_why_nothing(result)}")
+        lines.append(f"  no gain          {_why_no_gain(result)}")
     return "\n".join(lines)
 
 
+def outcome(result: Result) -> str:
+    """Return the outcome of planning in words, such as "fits the budget" or "misses the budget by 4.0 MiB"."""
+    shortfall = result.shortfall
+    if shortfall is not None:
+        unit = ByteUnit(result.baseline_peak_bytes, result.persistent_bytes)
+        proven = " (proven impossible)" if shortfall.is_impossible else ""
+        text = f"misses {shortfall.limited_by} by {unit.write(shortfall.missed_bytes)}{proven}"
+    elif any(most is not None for most in result.budget.allowed.values()):
+        is_budget = "the budget" in result.budget.limited_by.values()
+        text = "fits the budget" if is_budget else "fits the memory space"
+        if result.status == "optimal":
+            text += " (optimal)"
+    elif result.status == "optimal":
+        text = "optimal order" if not result.reruns and not result.transfers.bytes_out else "optimal plan"
+    elif result.status == "interrupted":
+        return "interrupted"
+    else:
+        text = "best plan found (not proven optimal)"
+    return f"{text}, interrupted" if result.status == "interrupted" else text
+
+
+def _time(share: float) -> str:
+    """Return a change of the run time: "+8.80 % time"."""
+    return f"{share * 100:+.2f} % time"
+
+
 def _outputs(measured: Measurement) -> str:
-    """Say how near results are to those of the program as it stands."""
+    """Return how far the outputs are from those of the unmodified program."""
     if measured.outputs_equal:
-        return "yes, bit for bit"
+        return "yes (bit-equal)"
     if measured.largest_difference is None:
-        return "NO"
-    differ = f"{measured.largest_difference:.1e} of the largest number of a tensor at most"
-    return f"to rounding: they differ by {differ}" if measured.outputs_near else f"NO, they differ by {differ}"
+        return "no"
+    differ = f"they differ by at most {measured.largest_difference:.1e} of a tensor's largest number"
+    return f"up to rounding: {differ}" if measured.outputs_near else f"no, {differ}"
 
 
 def compiled_to_text(compiled: CompiledMemory) -> str:
-    """Return what a compiled program takes, by everybody who says so, in lines for people."""
+    """Return the memory of a compiled program as text: predicted, reported, reserved and allocated."""
     unit = ByteUnit(compiled.predicted_bytes, compiled.total_bytes)
     lines = [
         f"  compiled, {compiled.name}",
-        f"    predicted      {unit.write(compiled.predicted_bytes)}   (the graph's peak, with arguments and results)",
-        f"    XLA says       {unit.write(compiled.total_bytes)}   (the same; of it temp_size_in_bytes "
+        f"    predicted      {unit.write(compiled.predicted_bytes)}   (peak of the graph with arguments and results)",
+        f"    XLA reports    {unit.write(compiled.total_bytes)}   (the same; temp_size_in_bytes "
         f"{unit.write(compiled.temp_bytes)})",
     ]
     if compiled.assigned_bytes is not None:
         lines.append(f"    reserved       {unit.write(compiled.assigned_bytes)}   (XLA's buffer assignment)")
     if compiled.resident_bytes is not None:
         called = unit.write(compiled.total_bytes - compiled.argument_bytes)
-        taken = unit.write(compiled.resident_bytes)
+        allocated = unit.write(compiled.resident_bytes)
         lines.append(
-            f"    allocated      {taken}   (what a call in a process of its own took from "
-            f"the system, of {called} without arguments)"
+            f"    allocated      {allocated}   (by one call in a new process; {called} predicted without arguments)"
         )
     return "\n".join(lines)
 
 
-def _why_nothing(result: Result) -> str:
-    """Say why a plan needs what the program needs, and what would help, where nothing that trades time was found."""
+def _why_no_gain(result: Result) -> str:
+    """Return why the plan does not lower the peak, and what may help."""
     if result.graph.n_ops > MOST_OPS:
-        return "--curve shows what running ops again would give, and its price"
+        return "--curve shows the gain and the cost of recomputation"
     if result.status == "optimal":
-        return "no order can do with less, and no rerun was found that helps; what is left is smaller inputs (inspect)"
-    return "no better order was found, and no rerun that helps; --effort max looks further"
+        return "no order needs less, and no recomputation found helps; use smaller inputs (see lowtide inspect)"
+    return "no better order and no useful recomputation found; --effort max searches longer"
 
 
 def _arena(result: Result, unit: ByteUnit) -> list[str]:
-    """Return the line of the arena, where buffers got addresses."""
+    """Return the line of the arena if buffers have addresses."""
     if not result.arena_bytes:
         return []
     lost = unit.by_space(fragmentation(result.arena_bytes, result.peak_bytes))
@@ -175,32 +197,40 @@ def _arena(result: Result, unit: ByteUnit) -> list[str]:
 
 
 def _extra(result: Result) -> str:
-    """Say what the budget costs, and how much less it could be."""
+    """Return the extra cost, its lower bound and the number of recomputed runs."""
     base = result.base_cost or 1.0
-    bound = "" if result.extra_cost_bound is None else f", at least {result.extra_cost_bound / base:.2%}"
+    bound = "" if result.extra_cost_bound is None else f", lower bound {_percent(result.extra_cost_bound / base)}"
     is_of_any = any(claim.figure == "extra cost" and claim.base_order is None for claim in result.claims)
-    order = "in any order" if is_of_any else f"for first runs in order {result.base_order}"
-    return f"{result.extra_cost / base:.2%}{bound} {order} ({result.reruns} runs again, priced by {result.costs})"
+    order = (
+        "" if result.extra_cost_bound is None else " in any order" if is_of_any else f" in order {result.base_order}"
+    )
+    runs = f"{result.reruns} recomputed runs, {result.costs} prices"
+    return f"{_time(result.extra_cost / base)}{bound}{order} ({runs})"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2f} %"
 
 
 def _transfers(result: Result, unit: ByteUnit) -> str:
-    """Say what is copied, and what of that compute notices."""
+    """Return the bytes copied, and the time of copies that compute hides or waits for."""
     base, transfers = result.base_cost or 1.0, result.transfers
     return (
-        f"{unit.write(transfers.bytes_out)} and back; copies take {transfers.hidden_seconds / base:.2%} behind "
-        f"compute, which waits {transfers.stall_seconds / base:.2%}"
+        f"{unit.write(transfers.bytes_out)} to the host and back; copies overlap with "
+        f"{_percent(transfers.hidden_seconds / base)} of the run time, compute waits "
+        f"{_percent(transfers.stall_seconds / base)}"
     )
 
 
 def _communication(result: Result) -> str:
-    """Say what collectives take, and what of that computation hides."""
-    base, taken = result.base_cost or 1.0, result.communication
-    hidden = 1 - taken.exposed_seconds / taken.seconds
-    return f"{taken.seconds / base:.2%} of the program's run time, {hidden:.0%} of it behind computation"
+    """Return the share of collectives in the run time, and the part that computation hides."""
+    base, collectives = result.base_cost or 1.0, result.communication
+    hidden = 1 - collectives.exposed_seconds / collectives.seconds
+    return f"{_percent(collectives.seconds / base)} of the run time, {hidden * 100:.0f} % hidden by computation"
 
 
 def level_to_json(level: str, rewritten: Rewritten) -> LevelFields:
-    """Return the fields of the JSON object for a program after a level of its framework's optimizer."""
+    """Return the fields of the JSON object for a program rewritten by its framework's optimizer."""
     return {
         "level": level,
         "before_bytes": rewritten.before_bytes,
@@ -210,7 +240,7 @@ def level_to_json(level: str, rewritten: Rewritten) -> LevelFields:
 
 
 def level_to_text(level: str, rewritten: Rewritten) -> str:
-    """Return the same for people."""
+    """Return the result of a level as text."""
     lines = [f"level {level}, peaks estimated by the framework:"]
     unit = ByteUnit(rewritten.before_bytes, rewritten.after_bytes)
     for device, before in rewritten.before_bytes.items():

@@ -1,4 +1,4 @@
-"""What is said of programs that a runtime orders by itself: its figures beside the plan's, and where they disagree."""
+"""Figures of programs that a runtime reorders: predicted and measured peaks, and warnings if they differ."""
 
 from dataclasses import dataclass
 
@@ -7,23 +7,23 @@ from lowtide.engine.planning.measured import Measurement, RuntimePeaks, RuntimeR
 from lowtide.reporting.fields import OutlookFields, RuntimeFields
 
 _TOLERATED = 0.02
-"""Predicted and measured figures may differ by so much of the larger one."""
+"""Tolerated difference of predicted and measured figures, relative to the larger one."""
 _PROCESS_BYTES = 2**19
-"""Resident memory may differ by so much besides: the heap of the process, its page size."""
+"""Additional tolerance of resident memory, for the heap and the page size."""
 _COUNTER_BYTES = 2**12
-"""A gain of no more than this may be lost among counters and flags that the runtime keeps besides."""
+"""Predicted gains up to this size need not be measured, since the runtime has counters of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOutlook:
-    """What a program that is not planned yet would need, by who runs it: three figures that are seldom the same."""
+    """Peak of an unplanned program in file order, in the stock runtime and in lowtide's session."""
 
     file_bytes: int
-    """Peak in the program's own order."""
+    """Peak in program order."""
     peaks: RuntimePeaks
-    """Of the program and of the best plan found, in the runtime's order."""
+    """Peaks of the program and of the best plan found, in the runtime's order."""
     planned_bytes: int
-    """Peak of the best plan found, where its order is followed."""
+    """Peak of the best plan found, if its order is followed."""
 
     def to_json(self) -> OutlookFields:
         """Return the fields of the JSON object."""
@@ -34,23 +34,23 @@ class RuntimeOutlook:
         }
 
     def to_text(self) -> str:
-        """Return the lines for people."""
+        """Return the figures as text."""
         unit = ByteUnit(self.file_bytes)
         return "\n".join(
             [
-                "Live bytes at the peak, by who runs it:",
-                f"  {unit.write(self.file_bytes):>10}  in the file's order",
+                "Peak memory by runtime:",
+                f"  {unit.write(self.file_bytes):>10}  in file order",
                 f"  {unit.write(self.peaks.before_bytes):>10}  in {self.peaks.by}",
                 f"  {unit.write(self.peaks.before_resident_bytes):>10}  added to resident memory by the stock "
-                f"runtime: its order, reuse, pattern and arena, inputs apart{_without(self.peaks)}",
-                f"  {unit.write(self.planned_bytes):>10}  in lowtide's session, planned with this effort",
+                f"runtime (order, reuse, pattern, arena; without inputs){_without(self.peaks)}",
+                f"  {unit.write(self.planned_bytes):>10}  in lowtide's session, with the plan for this effort",
             ]
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeReport:
-    """Figures of a program in its runtime, and doubts about the plan that they raise."""
+    """Predicted and measured figures of a program in its runtime."""
 
     level: str | None
     peaks: RuntimePeaks
@@ -62,24 +62,24 @@ class RuntimeReport:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Where measured and predicted figures disagree, a sentence each."""
+        """One sentence for each measured figure that contradicts its prediction."""
         if self.measured is None:
             return ()
         unit = ByteUnit(self.baseline_bytes, self.measured.before_bytes)
         found = [
-            f"{what}: {unit.write(predicted)} predicted, {unit.write(real)} measured"
-            for what, predicted, real in (
-                ("the file's order", self.baseline_bytes, self.measured.before_bytes),
-                ("the plan", self.planned_bytes, self.measured.after_bytes),
+            f"{name}: {unit.write(predicted)} predicted, {unit.write(real)} measured"
+            for name, predicted, real in (
+                ("file order", self.baseline_bytes, self.measured.before_bytes),
+                ("planned order", self.planned_bytes, self.measured.after_bytes),
             )
             if self._is_doubtful(predicted, real)
         ]
         promised = self.baseline_bytes - self.planned_bytes
         if promised > _COUNTER_BYTES and self.measured.after_bytes >= self.measured.before_bytes:
-            found.append("the gain that the plan promises was not measured")
+            found.append("the predicted gain was not measured")
         found += [
-            f"{run.by}: resident memory should grow by {unit.write(run.predicted_bytes)} and grows by "
-            f"{unit.write(run.growth_bytes)}"
+            f"{run.by}: resident memory grows by {unit.write(run.growth_bytes)}, "
+            f"{unit.write(run.predicted_bytes)} predicted"
             for run in self.runs
             if run.predicted_bytes is not None
             and run.growth_bytes is not None
@@ -88,7 +88,7 @@ class RuntimeReport:
         return tuple(found)
 
     def _is_doubtful(self, predicted: int, real: int, tolerated: int = 0) -> bool:
-        """Tell whether two figures disagree; what is not modeled may add to the real one."""
+        """Return whether two figures disagree; unmodeled memory may add to the measured one."""
         if self.peaks.unmodeled and real > predicted:
             return False
         return abs(predicted - real) > _TOLERATED * max(predicted, real) + tolerated
@@ -104,15 +104,15 @@ class RuntimeReport:
         }
 
     def to_text(self) -> str:
-        """Return the lines for people."""
+        """Return the figures as text."""
         unit = ByteUnit(self.baseline_bytes, self.peaks.before_bytes)
         lines = [
-            f"  level            {self.level or 'the file as it stands'}",
+            f"  level            {self.level or 'unmodified file'}",
             f"  stock order      {unit.write(self.peaks.before_bytes)} before, "
             f"{unit.write(self.peaks.after_bytes)} after   ({self.peaks.by})",
             f"  stock runtime    {unit.write(self.peaks.before_resident_bytes)} before, "
-            f"{unit.write(self.peaks.after_resident_bytes)} after   (added to resident memory: its order, reuse, "
-            f"pattern and arena{_without(self.peaks)})",
+            f"{unit.write(self.peaks.after_resident_bytes)} after   (resident memory: order, reuse, "
+            f"pattern, arena{_without(self.peaks)})",
         ]
         lines += [f"  {run.by}: {_run(run, unit)}" for run in self.runs]
         lines += [f"  WARNING          {doubt}" for doubt in self.doubts]
@@ -124,20 +124,20 @@ def _without(peaks: RuntimePeaks) -> str:
 
 
 def _nearest_predicted(run: RuntimeRun, real: int) -> int:
-    """Return what lies nearest to a real figure of all that was predicted."""
-    said = [each for each in (run.predicted_bytes, run.otherwise_predicted_bytes) if each is not None]
-    return min(max(real, min(said)), max(said))
+    """Return the value nearest to a measured figure within the range of predictions."""
+    predictions = [each for each in (run.predicted_bytes, run.otherwise_predicted_bytes) if each is not None]
+    return min(max(real, min(predictions)), max(predictions))
 
 
 def _run(run: RuntimeRun, unit: ByteUnit) -> str:
     growth = "unknown" if run.growth_bytes is None else unit.write(run.growth_bytes)
     if run.predicted_bytes is not None:
-        otherwise = run.otherwise_predicted_bytes
-        or_else = "" if otherwise is None else f", or {unit.write(otherwise)} by where the system puts the arena"
+        alternative = run.otherwise_predicted_bytes
+        or_else = "" if alternative is None else f", or {unit.write(alternative)} depending on the arena's address"
         growth += f" ({unit.write(run.predicted_bytes)} predicted{or_else})"
-    text = f"resident memory grows by {growth}, {run.seconds * 1e3:.1f} ms a run"
+    text = f"resident memory grows by {growth}, {run.seconds * 1e3:.1f} ms per run"
     if run.resident_bytes is not None:
-        text += f", the whole process has {unit.write(run.resident_bytes)}"
+        text += f", process total {unit.write(run.resident_bytes)}"
     if run.arena_bytes is not None:
         text += f", arena {unit.write(run.arena_bytes)}, {run.fallbacks} fallbacks"
     return text

@@ -1,4 +1,4 @@
-"""Sentences for shortfalls: why a plan misses its budget, and the least that was reached."""
+"""Sentences for shortfalls: why a plan misses its budget, and the lowest peak reached."""
 
 import math
 
@@ -9,11 +9,12 @@ from lowtide.engine.planning.result import Result
 
 
 def describe(shortfall: Shortfall) -> str:
-    """Return why a plan misses its budget or capacity, in one sentence."""
+    """Return the reason why a plan misses its budget or capacity, in one sentence."""
     allowed, reached = shortfall.allowed_bytes, shortfall.reached_bytes
     unit = ByteUnit(reached, shortfall.needed_bytes or 0)
-    limit = f"the {unit.write(max(allowed, 0))} that {shortfall.limited_by} leaves in {shortfall.space}"
-    found = f"the best plan found needs {unit.write(reached)} and misses {limit} by {unit.write(reached - allowed)}"
+    limit = f"the {unit.write(max(allowed, 0))} that {shortfall.limited_by} leaves"
+    missed = unit.write(shortfall.missed_bytes)
+    found = f"the best plan found needs {unit.write(reached)} in {shortfall.space}, {missed} more than {limit}"
     needed = 0 if shortfall.needed_bytes is None else shortfall.needed_bytes
     more = f"{unit.write(needed)} in {shortfall.space}, {unit.write(needed - allowed)} more than {limit}"
     live = f"; live then: {named_largest(shortfall.holders, unit)}" if shortfall.holders else ""
@@ -29,29 +30,29 @@ def describe(shortfall: Shortfall) -> str:
         case "op" if shortfall.op_bytes is not None and shortfall.op_bytes >= needed:
             return f"op {shortfall.op} alone needs {more}{shown}{live}"
         case "op":
-            own = "" if shortfall.op_bytes is None else f" ({unit.write(shortfall.op_bytes)} for the op itself)"
-            return f"the tensors that are live while op {shortfall.op} runs{own} need {more}{shown}{live}"
+            own = "" if shortfall.op_bytes is None else f" ({unit.write(shortfall.op_bytes)} of its own)"
+            return f"the tensors live during op {shortfall.op}{own} need {more}{shown}{live}"
         case "operands of an op":
-            return f"making all operands of op {shortfall.op} needs {more}{shown or ', even with recomputation'}"
+            return f"computing all operands of op {shortfall.op} needs {more}{shown or ', even with recomputation'}"
         case "every order" | "every plan":
             return f"{shortfall.cause} needs at least {more}{shown}"
         case "base order":
-            return f"{found}; with first runs in order {shortfall.base_order}, this is proven impossible"
+            return f"{found}; proven impossible for first runs in order {shortfall.base_order}"
         case "plan file":
-            return f"the plan in {shortfall.source} missed its budget when it was made"
+            return f"the plan in {shortfall.source} is marked as over its budget"
         case "not found":
-            return f"{found}; it is not proven that none fits"
+            return f"{found}; not proven impossible"
 
 
 def describe_missed(result: Result) -> str:
-    """Return why a result misses its budget and the budget that its plan would meet; empty if the budget is met."""
+    """Return why a result misses its budget, and the lowest peak reached; empty if it meets the budget."""
     if result.shortfall is None:
         return ""
-    return f"{describe(result.shortfall)}; {least_reached(result)}"
+    return f"{describe(result.shortfall)}; {lowest_peak(result)}"
 
 
-def least_reached(result: Result) -> str:
-    """Return the lowest peak that was reached, in bytes and as a share of the baseline."""
+def lowest_peak(result: Result) -> str:
+    """Return the lowest peak reached, in bytes and as a share of the baseline."""
     over = [name for name, most in result.budget.allowed.items() if most is not None and result.peak_bytes[name] > most]
     space = (over or list(result.peak_bytes))[0]
     reached, before = result.peak_bytes[space], result.baseline_peak_bytes[space]

@@ -1,9 +1,9 @@
-"""Tables and lines of text as wide as the page: the terminal's width, or 80 letters where there is none."""
+"""Tables, wrapped lines and figures for text output, as wide as the terminal, or 80 columns without one."""
 
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 
 from rich.cells import cell_len, set_cell_size
@@ -12,27 +12,25 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from lowtide.reporting.printable import printable
-
 _WIDTH = 80
 _MOST_WIDTH = 160
 """Longer lines are hard to read."""
 _LEAST_WIDTH = 8
 _CAPTION = re.compile(r" *\S+(?: \S+)* {2,}")
-"""What stands before the value of a line; where that is long, the rest stands beneath the value ..."""
+"""The caption of a line. A continuation is indented to the value if the caption is short enough ..."""
 _MOST_CAPTION = 24
 _INDENT = 6
-"""... else, and where a line has no caption, so far in."""
+"""... and by this much otherwise."""
 _UNLIMITED = 100_000
 
 
 def page_width() -> int:
-    """Return how many letters a line of a page for people has."""
+    """Return the number of columns of text output."""
     return min(shutil.get_terminal_size((_WIDTH, 24)).columns, _MOST_WIDTH) if sys.stdout.isatty() else _WIDTH
 
 
 class _Name:
-    """A cell that is cut in the middle where its column is too narrow: names of layers differ at their ends."""
+    """A cell that is cut in the middle if its column is too narrow, since names of layers differ at their ends."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -46,7 +44,7 @@ class _Name:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return text of at most so many columns of a terminal, cut in the middle."""
+    """Return the text, cut in the middle to at most `most` terminal columns."""
     if cell_len(text) <= most:
         return text
     end = (most - 1) // 2
@@ -57,9 +55,9 @@ def shortened(text: str, most: int) -> str:
 def format_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], width: int | None = None
 ) -> str:
-    """Return lines with the header first; `numeric` says which columns stand to the right, and are never cut.
+    """Return a table with a header. `numeric` columns are right-aligned and never cut.
 
-    With a width, the widest of the other columns are cut until lines have no more letters, or as near as that comes.
+    With a `width`, the widest of the other columns are cut until lines fit, as far as possible.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for caption, right in zip(header, numeric, strict=True):
@@ -74,13 +72,13 @@ def format_table(
 
 
 def wrapped(text: str) -> list[str]:
-    """Return text line by line, lines longer than the page broken between words; names are never broken."""
+    """Return the lines of a text, broken between words at the page width; names are never broken."""
     width = page_width()
     return [part for line in text.split("\n") for part in _broken(line, _hanging(line), width)]
 
 
 def _hanging(line: str) -> str:
-    """Return what the rest of a long line begins with."""
+    """Return the indentation of the continuation of a long line."""
     caption = _CAPTION.match(line)
     if caption is not None and caption.end() <= _MOST_CAPTION:
         return " " * caption.end()
@@ -88,7 +86,7 @@ def _hanging(line: str) -> str:
 
 
 def _broken(line: str, indent: str, width: int) -> list[str]:
-    """Break a line where it becomes too long; columns within it stay as they are."""
+    """Break a line that is too long; the spacing within it is kept."""
     lines: list[str] = []
     while cell_len(line) > width:
         at = line.rfind(" ", len(indent) + 1, width + 1)
@@ -98,3 +96,19 @@ def _broken(line: str, indent: str, width: int) -> list[str]:
         lines.append(line[:at].rstrip())
         line = indent + line[at:].lstrip()
     return [*lines, line]
+
+
+def fragmentation(arena: Mapping[str, int], peak: Mapping[str, int]) -> dict[str, int]:
+    """Return the bytes that addresses add to the peak, per space: alignment and unused gaps."""
+    return {space: count - peak[space] for space, count in arena.items()}
+
+
+def format_ratio(figure: Mapping[str, int], base: Mapping[str, int]) -> str:
+    """Return the ratio of two sums with three decimals, "-" if the base is 0."""
+    total = sum(base.values())
+    return f"{sum(figure.values()) / total:.3f}" if total else "-"
+
+
+def printable(text: str) -> str:
+    """Return the text with line ends, escape sequences and other control characters escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

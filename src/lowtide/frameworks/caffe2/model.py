@@ -1,4 +1,4 @@
-"""A NetDef as lowtide sees it: read once, planned, written back, measured."""
+"""The model of a Caffe2 NetDef."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ from lowtide.frameworks.model import Model
 
 
 class Caffe2Model(Model):
-    """A NetDef and its graph, read once."""
+    """A NetDef and its graph."""
 
     def __init__(
         self,
@@ -33,14 +33,16 @@ class Caffe2Model(Model):
     ) -> None:
         """Read a net from a path, binary or text, or from an object.
 
-        A NetDef has no shapes. `shapes` says what is known of blobs: a shape, [type, shape], or bytes, at least for
-        each blob from outside; the shapes of the others are inferred where their ops are known. `dims` gives single
-        sizes: "data.0". Blobs that the `init_net` makes, and those in `parameters`, are parameters. Beside a file,
-        NAME.value_info.json gives shapes; beside a predict_net also value_info.json, and init_net.pb the parameters.
-        A net may carry shapes itself, in an argument `shape_info` or `qshape_info` with a tensor without contents a
-        blob.
-        Raises MalformedInputError for a broken net, UnsupportedError where nothing is known of a blob from outside (it
-        lists them), UsageError for entries that fit no blob, GraphError for sizes no machine can hold.
+        A NetDef has no shapes. `shapes` maps blobs to a shape, [type, shape], or bytes. It must cover external inputs;
+        other shapes are inferred if their ops are known. `dims` gives single sizes: "data.0". Parameters are the
+        outputs of `init_net` and the blobs in `parameters`.
+
+        Files in the same folder are read as well: NAME.value_info.json for shapes and, for a predict_net,
+        value_info.json and init_net.pb (parameters). A net may contain shapes in an argument `shape_info` or
+        `qshape_info`, one tensor without contents per blob.
+
+        Raises MalformedInputError for a broken net, UnsupportedError if external inputs have no shape (with a list),
+        UsageError for entries of unknown blobs, GraphError for sizes beyond 64 bits.
         """
         self._source = source
         self._net = load_net(source)
@@ -55,7 +57,7 @@ class Caffe2Model(Model):
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """How names of NetDef files end: binary, and text."""
+        """Endings of NetDef files: binary and text."""
         return (".pb", ".pbtxt", ".prototxt")
 
     @property
@@ -65,42 +67,42 @@ class Caffe2Model(Model):
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The blobs that are there before the net runs and stay: weights."""
+        """The parameters: blobs that exist before the net runs and stay."""
         return self._parameters
 
     def in_single_assignment(self) -> tuple[NetDef, dict[str, int]]:
-        """Return a copy of the net in which no blob is written anew, without frees, and the bytes of its blobs."""
+        """Return a copy of the net that writes each blob once, without frees, and the bytes of its blobs."""
         net, names = in_single_assignment(self._net, self._translation)
         return net, dict(zip(names, self.graph.sizes.tolist(), strict=True))
 
     def blob_sizes(self) -> dict[str, int]:
-        """Return the bytes of every blob, the most where it is written anew."""
+        """Return the bytes of every blob; the largest size if it is written several times."""
         sizes: dict[str, int] = {}
         for blob, size in zip(self._translation.blobs, self.graph.sizes.tolist(), strict=True):
             sizes[blob] = max(size, sizes.get(blob, 0))
         return sizes
 
     def offsets(self, plan: Plan) -> dict[str, int]:
-        """Return where every buffer of a plan lies, by its name in the graph, in bytes from the begin of its memory."""
+        """Return the offset of every buffer of a plan in its memory space, in bytes, by name."""
         return {self.graph.buffer_names[address.buffer]: address.offset for address in plan.addresses}
 
     def apply(self, plan: Plan) -> Any:
-        """Return a net that does what the plan says, of the kind that was read; the original stays.
+        """Return a net with the plan applied, of the same type as the source, which is not changed.
 
-        Ops stand in the plan's order, blobs that take over storage have its name, and `Free` ends each blob where the
-        plan does. Raises FingerprintError for a plan of another net, UnsupportedError for one that runs ops twice or
-        copies, VerificationError for one that breaks the program.
+        Ops are in the plan's order, in-place pairs share a blob name, and `Free` ops free blobs. Raises
+        FingerprintError for a plan of another net, UnsupportedError for recomputation or copies, VerificationError
+        for an invalid plan.
         """
         return in_kind_of(self._applied(plan), self._source)
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Write the net that follows the plan, as text where the name ends in .pbtxt or .prototxt."""
+        """Write the net with the plan applied, as text if the name ends in .pbtxt or .prototxt."""
         write_bytes(path, write_net(self._applied(plan), path.name))
 
     def measure(self, plan: Plan) -> Measurement:
-        """Run the net with every blob freed after its last use, and under the plan, in NumPy on made-up inputs.
+        """Run the net in NumPy on generated inputs, with each blob freed after its last use, and with the plan.
 
-        Raises UnsupportedError for ops without a kernel here.
+        Raises UnsupportedError for ops without a NumPy kernel.
         """
         blobs, graph = self._translation.blobs, self.graph
         at_start = [blobs[buffer] for buffer in graph.exists_at_start.nonzero()[0].tolist()]
@@ -115,8 +117,8 @@ class Caffe2Model(Model):
         )
 
     def measure_costs(self) -> Prices:
-        """Raise UnsupportedError: the interpreter here says nothing about Caffe2's kernels."""
-        raise UnsupportedError("ops of NetDefs cannot be timed one by one; price them by --costs eager or fused")
+        """Raise UnsupportedError, since times of the NumPy interpreter differ from those of Caffe2."""
+        raise UnsupportedError("ops of NetDefs cannot be timed; use --costs eager or fused")
 
     def _applied(self, plan: Plan) -> NetDef:
         return apply_plan(self._net, self._translation, plan)

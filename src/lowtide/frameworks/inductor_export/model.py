@@ -1,4 +1,4 @@
-"""An export of Inductor as lowtide sees it: read once, planned, written in another order."""
+"""The model of an Inductor export."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,20 +11,20 @@ from lowtide.frameworks.model import UnrunnableModel
 
 
 class InductorExportModel(UnrunnableModel):
-    """An export of Inductor: its nodes can be put into another order, but there is nothing to run."""
+    """An Inductor export. Its nodes can be reordered but not run."""
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """Endings of files that planned programs are written to."""
+        """Endings of files for planned exports."""
         return (".json", ".json.gz")
 
     def __init__(self, source: ExportSource, dims: Mapping[str, int] | None = None) -> None:
-        """Read an export from a path, a document as `json.load` gives it, or an `Export`.
+        """Read an export from a path, a document parsed by `json.load`, or an `Export`.
 
-        Raises MalformedInputError for what is none, GraphError for one that holds no program, UsageError for `dims`.
+        Raises MalformedInputError for a malformed export, GraphError for an invalid program, UsageError for `dims`.
         """
         if dims:
-            raise UsageError("an export has sizes already, there is no dimension to bind; leave out --dim (dims)")
+            raise UsageError("an export has no dynamic dimensions; leave out --dim (dims)")
         self._export = load_export(source)
         try:
             graph = read_export(self._export)
@@ -35,7 +35,7 @@ class InductorExportModel(UnrunnableModel):
     def apply(self, plan: Plan) -> Export:
         """Return the export with its nodes in the plan's order.
 
-        Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that repeats nodes.
+        Raises PlanError for an invalid plan, UnsupportedError for recomputation.
         """
         return self._export.in_order(self.order_of(plan).tolist())
 

@@ -1,4 +1,4 @@
-"""A graph of Mesh-TensorFlow as lowtide sees it: read once, scheduled, and asked what it holds."""
+"""The model of a Mesh-TensorFlow graph."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,11 +18,11 @@ from lowtide.frameworks.model import UnrunnableModel
 
 
 class MeshTensorflowModel(UnrunnableModel):
-    """A GraphInterface, an `mtf.Graph` or a `tf.Graph`: it can be scheduled, but there is nothing to run."""
+    """A GraphInterface, `mtf.Graph` or `tf.Graph`. It can be scheduled but not run."""
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """None: a graph interface has no file."""
+        """Empty: graph interfaces have no file format."""
         return ()
 
     def __init__(
@@ -36,15 +36,13 @@ class MeshTensorflowModel(UnrunnableModel):
     ) -> None:
         """Read a graph.
 
-        `final` names the tensors of a bare graph that must stay to the end; a GraphInterface names them itself. With a
-        layout, from dimensions of tensors to dimensions of the mesh, sizes are those on one of the mesh's devices.
-        Raises UsageError for what is no graph or no layout, GraphError for a graph that holds no program or an unknown
-        shape, MalformedInputError for one that fails when it is asked.
+        `final` names the tensors that a bare graph keeps to the end; a GraphInterface names them itself. With a layout,
+        which maps tensor dimensions to mesh dimensions, sizes are per device of the mesh. Raises UsageError for another
+        object or an invalid layout, GraphError for an invalid program or an unknown shape, MalformedInputError if a
+        method of the graph fails.
         """
         if dims:
-            raise UsageError(
-                "a graph of Mesh-TensorFlow has sizes already, there is no dimension to bind; leave dims out"
-            )
+            raise UsageError("a graph of Mesh-TensorFlow has no dynamic dimensions; leave out dims")
         layout = None
         if partial_layout:
             layout = MeshLayout(
@@ -55,33 +53,33 @@ class MeshTensorflowModel(UnrunnableModel):
         super().__init__(self._translation.graph, "a graph of Mesh-TensorFlow")
 
     def operation_ids(self, order: Order) -> list[int]:
-        """Return an order of the graph's ops as ids: places in `get_all_operation_names`."""
+        """Return an order of ops as operation ids, the positions in `get_all_operation_names`."""
         return self._translation.operation_ids[order].tolist()
 
     def apply(self, plan: Plan) -> list[int]:
         """Return the ids of the operations in the plan's order.
 
-        Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that repeats operations.
+        Raises PlanError for an invalid plan, UnsupportedError for recomputation.
         """
         return self.operation_ids(self.order_of(plan))
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Raise UnsupportedError: there is no file for graphs of Mesh-TensorFlow."""
-        raise UnsupportedError("Mesh-TensorFlow has no file for a schedule; write a plan (.plan.json)")
+        """Raise UnsupportedError, since graphs of Mesh-TensorFlow have no file format."""
+        raise UnsupportedError("Mesh-TensorFlow has no file format for schedules; write a plan (.plan.json)")
 
     def tensor_sizes(self) -> dict[str, int]:
-        """Return the bytes of every tensor by name, on one device where there is a layout."""
+        """Return the bytes of every tensor by name, per device if there is a layout."""
         return dict(zip(self._translation.tensor_names, self.graph.sizes.tolist(), strict=True))
 
     def peak_bytes(self, schedule: Sequence[int]) -> int:
-        """Return the most bytes that live at once under a schedule of operation ids; raises UsageError for no such."""
+        """Return the peak of a schedule of operation ids; raises UsageError for an invalid schedule."""
         problem = Problem(self.graph, in_place=False)
         return int(problem.evaluate(self._order(schedule)).peaks[0])
 
     def memory_contents(self, schedule: Sequence[int]) -> list[frozenset[str]]:
-        """Return, per operation of a schedule, the tensors in memory while it runs, its outputs included.
+        """Return the tensors in memory during each operation of a schedule, its outputs included.
 
-        Raises UsageError for what is no schedule. O(n + e + the sizes of the sets).
+        Raises UsageError for an invalid schedule. O(n + e + the sizes of the sets).
         """
         order = self._order(schedule)
         plan = Plan.from_order(self.graph, order)
@@ -92,13 +90,13 @@ class MeshTensorflowModel(UnrunnableModel):
         for buffer, first, last in zip(buffers, ranges.first_steps.tolist(), ranges.last_steps.tolist(), strict=True):
             begins.setdefault(first, []).append(self._translation.tensor_names[buffer])
             ends.setdefault(last, []).append(self._translation.tensor_names[buffer])
-        held: set[str] = set()
+        live: set[str] = set()
         contents: list[frozenset[str]] = []
         for step, is_run in enumerate((plan.kinds == StepKind.RUN).tolist()):
-            held.difference_update(ends.get(step, ()))
-            held.update(begins.get(step, ()))
+            live.difference_update(ends.get(step, ()))
+            live.update(begins.get(step, ()))
             if is_run:
-                contents.append(frozenset(held))
+                contents.append(frozenset(live))
         return contents
 
     def _order(self, schedule: Sequence[int]) -> Order:
@@ -110,6 +108,6 @@ class MeshTensorflowModel(UnrunnableModel):
             if is_valid_order(self.graph, order):
                 return order
         raise UsageError(
-            f"the schedule is none for these {self.graph.n_ops} operations; "
-            "give the id of each once, after those of what it reads"
+            f"invalid schedule for these {self.graph.n_ops} operations; "
+            "give the id of each operation once, after those of its inputs"
         )

@@ -1,1 +1,1 @@
-"""Results in formats of others, one a file."""
+"""Export plans to formats of other tools, one module per format."""

@@ -1,4 +1,4 @@
-"""A plan's buffers as a CSV file, for packers: google/minimalloc and `lowtide pack`."""
+"""Export of a plan's buffers as CSV for packers, such as google/minimalloc and `lowtide pack`."""
 
 import csv
 from io import StringIO
@@ -12,19 +12,19 @@ from lowtide.engine.plan import Plan, StepKind
 
 
 def buffers_csv(graph: Graph, plan: Plan, space: int) -> bytes:
-    """Return a line for every block of storage in a memory space, and for all scratch: id, live range, size, alignment.
+    """Return one CSV line per storage block or scratch in a memory space: id, live range, size, alignment.
 
-    Live ranges are half-open, in steps of the plan; what is there before the first step begins at 0. Storage that is
-    handed on is one block. Ids are the block's first buffer, with its step where one name comes more than once.
+    Live ranges are half-open, in steps of the plan; storage that exists before the first step begins at 0. Buffers in
+    place share a block. The id is the block's first buffer, with its step if the name is not unique.
     """
     ranges = live_ranges(graph, plan)
     blocks = storage_blocks(graph, ranges)
-    first_of = np.full(len(blocks), -1, np.int64)
-    first_of[blocks.of_residency[::-1]] = np.arange(len(ranges))[::-1]
+    first_residency = np.full(len(blocks), -1, np.int64)
+    first_residency[blocks.of_residency[::-1]] = np.arange(len(ranges))[::-1]
     alignment = graph.spaces[space].alignment
     rows: list[tuple[str, int, int, int]] = []
     for block in np.flatnonzero((blocks.spaces == space) & (blocks.sizes > 0)).tolist():
-        name = graph.buffer_names[int(ranges.buffers[first_of[block]])]
+        name = graph.buffer_names[int(ranges.buffers[first_residency[block]])]
         rows.append((name, *_from_zero(blocks.first_steps[block], blocks.last_steps[block]), int(blocks.sizes[block])))
     scratch = Problem(graph, plan.callees).transient[:, space]
     for step in np.flatnonzero(plan.kinds == StepKind.RUN).tolist():
@@ -36,14 +36,14 @@ def buffers_csv(graph: Graph, plan: Plan, space: int) -> bytes:
     writer.writerow(("id", "lower", "upper", "size", "alignment"))
     seen: set[str] = set()
     for name, first, last, size in rows:
-        own = name
-        while own in seen:
-            own = f"{own}@{first}"
-        seen.add(own)
-        writer.writerow((own, first, last, size, alignment))
+        unique = name
+        while unique in seen:
+            unique = f"{unique}@{first}"
+        seen.add(unique)
+        writer.writerow((unique, first, last, size, alignment))
     return out.getvalue().encode("utf-8", "backslashreplace")
 
 
 def _from_zero(first: int, last: int) -> tuple[int, int]:
-    """Return a live range with a place, 0, for what is there before the first step."""
+    """Shift a live range by one, so that storage from before the first step begins at 0."""
     return int(first) + 1, int(last) + 1

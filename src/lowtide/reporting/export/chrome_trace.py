@@ -1,4 +1,4 @@
-"""A plan as a trace in Chrome's JSON format, for Perfetto: streams, live bytes, and the life of the largest buffers."""
+"""Export of a plan as a trace for Perfetto and Chrome: streams, live bytes and the largest buffers."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ from lowtide.reporting.export.placed import Placed, with_addresses
 
 _MICROSECONDS = 1e6
 _MOST_LIVES = 5_000
-"""Buffers whose life is shown, the largest by bytes times steps."""
+"""Most buffers shown, the largest by bytes times steps."""
 
 
 def chrome_trace(graph: Graph, plan: Plan, prices: Prices) -> bytes:
-    """Return a trace: a thread for every stream, a counter of live bytes and a process of buffers per memory space."""
+    """Return a trace with one thread per stream and, per memory space, a counter of live bytes and its buffers."""
     plan = with_addresses(graph, plan)
     timeline = play_timeline(graph, plan, prices, collectives_apart=True)
     starts = [round(start * _MICROSECONDS, 3) for start in timeline.starts.tolist()]
@@ -61,5 +61,5 @@ def _lives(placed: Placed, pid: int, times: list[float]) -> list[dict[str, Any]]
     return events
 
 
-def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "pid": pid, "tid": tid, "name": what, "args": {"name": name}}
+def _named(event: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "pid": pid, "tid": tid, "name": event, "args": {"name": name}}

@@ -1,15 +1,15 @@
-"""A graph in the language of Graphviz: ops in the order of a plan, and the buffers that they pass on."""
+"""Export of a graph to Graphviz: ops with their places in a plan, buffers as edges."""
 
 from lowtide.core.units import ByteUnit
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 
 def dot(graph: Graph, plan: Plan) -> bytes:
-    """Return a digraph: a node for every op with its place in the plan, an edge for every buffer read, with its size.
+    """Return a digraph with a node per op and an edge per buffer read, labeled with its size.
 
-    Inputs and persistent buffers have nodes of their own; wider edges carry more bytes. Ops that run again say so.
+    Inputs and persistent buffers are nodes. Wider edges carry more bytes. Recomputed ops are filled and list all runs.
     """
     places: dict[int, list[int]] = {}
     for place, op in enumerate(plan.order().tolist()):
@@ -25,8 +25,8 @@ def dot(graph: Graph, plan: Plan) -> bytes:
         lines.append(f"  b{buffer} [label={label}, shape={shape}];")
     for op in places:
         runs = ", ".join(map(str, places[op]))
-        again = ", style=filled, fillcolor=lightyellow" if len(places[op]) > 1 else ""
-        lines.append(f"  o{op} [label={_quoted(f'{graph.op_names[op]}' + chr(10) + f'run {runs}')}{again}];")
+        filled = ", style=filled, fillcolor=lightyellow" if len(places[op]) > 1 else ""
+        lines.append(f"  o{op} [label={_quoted(f'{graph.op_names[op]}' + chr(10) + f'run {runs}')}{filled}];")
     for op, reads in enumerate(graph.reads):
         for buffer in reads:
             source = f"b{buffer}" if producers[buffer] < 0 else f"o{producers[buffer]}"
@@ -39,6 +39,6 @@ def dot(graph: Graph, plan: Plan) -> bytes:
 
 
 def _quoted(text: str) -> str:
-    """Return text as a string of the language; control characters other than line ends are spelled out."""
+    """Return the text as a quoted string; control characters other than line ends are escaped."""
     lines = [printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
     return '"' + "\\n".join(lines) + '"'

@@ -1,4 +1,4 @@
-"""A plan as a memory snapshot of PyTorch, for its viewer and for tools that read such files."""
+"""Export of a plan as a PyTorch memory snapshot, for its viewer and other tools."""
 
 import pickle
 from typing import Any
@@ -10,16 +10,16 @@ from lowtide.engine.timeline import play_timeline
 from lowtide.reporting.export.placed import Placed, with_addresses
 
 _BASE = 0x7F00_0000_0000
-"""Where the first memory space begins; addresses of a snapshot are those of a process."""
-_APART = 2**44
+"""Address of the first memory space; snapshots have process addresses."""
+_DISTANCE = 2**44
 _MICROSECONDS = 1e6
 
 
 def memory_snapshot(graph: Graph, plan: Plan, prices: Prices) -> bytes:
-    """Return a pickled snapshot: a device for every memory space, an allocation for every residency and all scratch.
+    """Return a pickled snapshot with a device per memory space and an allocation per residency and scratch.
 
-    The most that is allocated at once is the plan's peak. Frames name the op and the buffer; times are those of the
-    timeline. Persistent buffers are left out, as from every peak.
+    The peak allocation is the plan's peak, without persistent buffers. Frames name the op and the buffer; times are
+    those of the timeline.
     """
     plan = with_addresses(graph, plan)
     timeline = play_timeline(graph, plan, prices)
@@ -28,7 +28,7 @@ def memory_snapshot(graph: Graph, plan: Plan, prices: Prices) -> bytes:
     segments: list[dict[str, Any]] = []
     for space in range(len(graph.spaces)):
         placed = Placed.of(graph, plan, space)
-        base = _BASE + space * _APART
+        base = _BASE + space * _DISTANCE
         trace, left = _trace(placed, base, times, plan.n_steps)
         traces.append(trace)
         if placed.reserved_bytes:
@@ -37,7 +37,7 @@ def memory_snapshot(graph: Graph, plan: Plan, prices: Prices) -> bytes:
 
 
 def _trace(placed: Placed, base: int, times: list[int], n_steps: int) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the events of one device, and the rows that are there at the end."""
+    """Return the events of one device, and the rows that are still allocated at the end."""
     if not placed.reserved_bytes:
         return [], []
     trace = [_event("segment_alloc", base, placed.reserved_bytes, [], 0)]
@@ -63,7 +63,7 @@ def _frames(placed: Placed, row: int) -> list[dict[str, Any]]:
 
 
 def _segment(placed: Placed, base: int, device: int, left: list[int]) -> dict[str, Any]:
-    """Return the one segment of a device: what is there at the end, and the free bytes between."""
+    """Return the segment of a device at the end: allocated blocks and the free blocks between them."""
     blocks: list[dict[str, Any]] = []
     end = 0
 

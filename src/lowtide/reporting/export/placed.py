@@ -1,4 +1,4 @@
-"""A plan's residencies as exports need them: with names, addresses and the order in which storage changes hands."""
+"""The residencies of a plan with names and addresses, as exports need them."""
 
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,7 @@ from lowtide.engine.plan import Addresses, Plan, StepKind
 
 
 def with_addresses(graph: Graph, plan: Plan) -> Plan:
-    """Return the plan, packed where it holds bytes and nobody gave them addresses."""
+    """Return the plan, packed first if its buffers have no addresses."""
     if len(plan.addresses) or not graph.sizes[~graph.persistent].any():
         return plan
     packing = pack_plan(graph, plan, Problem(graph, plan.callees).transient)
@@ -21,24 +21,24 @@ def with_addresses(graph: Graph, plan: Plan) -> Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """The residencies of one memory space in order of their first step, scratch among them; steps are half-open."""
+    """The residencies and scratch of one memory space by first step; ranges of steps are half-open."""
 
     names: list[str]
     ops: list[str]
-    """Who allocated each; empty for what is there from the start."""
+    """The producing op of each; empty for buffers that exist from the start."""
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     sizes: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    """Scratch has no address in a plan: it lies above the arena."""
+    """Addresses; scratch has none in a plan and is placed above the arena."""
     arena_bytes: int
-    """The end of the highest residency that is no scratch."""
+    """End of the highest buffer."""
     reserved_bytes: int
-    """The end of the highest of all."""
+    """End of the highest buffer or scratch."""
 
     @classmethod
     def of(cls, graph: Graph, plan: Plan, space: int) -> "Placed":
-        """Return what lies in a space; zero-sized buffers and persistent ones are left out. O(n log n)."""
+        """Return the residencies of a space, without empty and persistent buffers. O(n log n)."""
         table = Addresses.of(plan.addresses).table
         table = table[table[:, 3] == space]
         runs = np.flatnonzero(plan.kinds == StepKind.RUN)
@@ -50,7 +50,7 @@ class Placed:
         at = [graph.op_names[op] for op in plan.targets[busy].tolist()]
         names = [*(graph.buffer_names[buffer] for buffer in table[:, 0].tolist()), *(f"scratch of {op}" for op in at)]
         ops = [*("" if op < 0 else graph.op_names[op] for op in producers), *at]
-        # what is there before the first step is there at once, even where that step frees some of it
+        # buffers from before the first step begin together, even if that step frees some of them
         there = graph.counted_at_start[table[:, 0]] & (graph.buffer_spaces[table[:, 0]] == space) & (table[:, 1] <= 0)
         first = np.concatenate([np.where(there, -1, table[:, 1]), busy])
         order = np.argsort(first, kind="stable")
@@ -66,7 +66,7 @@ class Placed:
         )
 
     def events(self) -> list[tuple[int, bool, int]]:
-        """Return (step, whether it is an allocation, row) in order; at each step what ends comes before what begins."""
+        """Return sorted (step, is an allocation, row); at each step, frees come before allocations."""
         begins = [(int(step), True, row) for row, step in enumerate(self.first.tolist())]
         ends = [(int(step), False, row) for row, step in enumerate(self.last.tolist())]
         return sorted(begins + ends)

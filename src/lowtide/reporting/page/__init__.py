@@ -1,1 +1,1 @@
-"""A plan as one page: the facts of it, gathered once, as a file for the browser and as text."""
+"""Report a plan as an HTML page or as text; both show the same `Facts`."""

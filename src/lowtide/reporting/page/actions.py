@@ -1,4 +1,4 @@
-"""What a plan does that the untouched program does not: what moved, shares storage, runs again, is copied."""
+"""Changes that a plan makes to the unmodified program: moved ops, in-place pairs, recomputation and copies."""
 
 from dataclasses import dataclass
 
@@ -16,19 +16,19 @@ _MOST_BARS = 4000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
-    """An op that runs more than once."""
+    """A recomputed op."""
 
     op: str
     times: int
-    """How often it runs again."""
+    """Number of recomputed runs."""
     writes_bytes: int
     cost: float
-    """What its reruns cost together, in the unit of the ops' costs."""
+    """Total cost of the recomputed runs, in the unit of the ops' costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """Storage that one buffer takes over from another."""
+    """An in-place pair: one buffer takes over the storage of another."""
 
     op: str
     read: str
@@ -38,7 +38,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """A buffer that leaves its memory space."""
+    """A buffer that is copied to another memory space."""
 
     buffer: str
     to: str
@@ -48,7 +48,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """What a stream does for a while, in seconds from the start of the plan."""
+    """One op or copy on a stream; times in seconds from the start of the plan."""
 
     stream: str
     start: float
@@ -58,10 +58,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actions:
-    """What a plan does, each list with the most bytes first."""
+    """Changes by kind, most bytes first."""
 
     moved: tuple[str, ...]
-    """Ops that left their places, in program order."""
+    """Moved ops, in program order."""
     shared: tuple[Shared, ...]
     reruns: tuple[Rerun, ...]
     copied: tuple[Copied, ...]
@@ -70,12 +70,12 @@ class Actions:
 
     @property
     def extra_cost(self) -> float:
-        """What runs again and what waits."""
+        """Cost of recomputed runs and of waiting for copies."""
         return sum(rerun.cost for rerun in self.reruns) + self.transfers.stall_seconds
 
 
 def actions_of(graph: Graph, plan: Plan, prices: Prices) -> Actions:
-    """Return what a plan does to a graph. O(steps + n log n)."""
+    """Return the changes that a plan makes to a graph. O(steps + n log n)."""
     order = plan.order().tolist()
     runs = np.bincount(np.asarray(order, np.int64), minlength=graph.n_ops)
     moved = moved_ops(first_runs(order), np.arange(graph.n_ops, dtype=np.int32)) if order else []
@@ -126,10 +126,7 @@ def _copied(graph: Graph, plan: Plan) -> tuple[Copied, ...]:
 
 
 def stream_bars(graph: Graph, plan: Plan, prices: Prices) -> tuple[list[Bar], int]:
-    """Return what every stream does and when, and how many bars are left out; none where there is one stream only.
-
-    The longest bars are kept.
-    """
+    """Return the longest bars of all streams and the number of bars left out; no bars if there is only one stream."""
     is_copy = (plan.kinds == StepKind.COPY_OUT) | (plan.kinds == StepKind.COPY_IN)
     if not is_copy.any() and not (graph.ranks > 1).any():
         return [], 0

@@ -1,4 +1,4 @@
-"""Everything that a report says of a plan, computed once, whatever it is then written as."""
+"""The facts that a report of a plan shows, computed once for all formats."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ from lowtide.reporting.page.actions import Actions, Bar, actions_of, stream_bars
 from lowtide.reporting.shortfall import describe_missed
 
 MOST_COLUMNS = 4096
-"""Columns of the picture of memory over runs."""
+"""Most columns of the chart of memory over runs."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
-    """A plan beside the unmodified program. Byte figures leave persistent buffers out, as everywhere."""
+    """A plan and its unmodified program. Bytes exclude persistent buffers."""
 
     graph: Graph
     plan: Plan
     allowed_bytes: Mapping[str, int | None]
-    """Per memory space, what the plan had to stay within; None where nothing limits it."""
+    """Limit per memory space, None if there is none."""
     prices: Prices
     shortfall: str | None = None
-    """Why the budget is not met, in one sentence."""
+    """Why the plan misses its budget, in one sentence."""
     measured: Measurement | None = None
     frontier: Frontier | None = None
     unmodified: Graph
-    """The program as it stands; another graph where the plan is for the program in chunks."""
+    """The unmodified program; another graph than `graph` if the plan is for another form."""
 
     @classmethod
     def of(
@@ -51,7 +51,7 @@ class Facts:
         frontier: Frontier | None = None,
         unmodified: Graph | None = None,
     ) -> "Facts":
-        """Gather facts; without prices the graph's own costs are taken, without a result the spaces' capacities."""
+        """Gather facts. Defaults are the graph's own costs as prices, and the capacities of spaces as limits."""
         limits = {space.name: space.capacity_bytes for space in graph.spaces}
         return cls(
             graph=graph,
@@ -66,7 +66,7 @@ class Facts:
 
     @cached_property
     def baseline(self) -> Plan:
-        """The unmodified program."""
+        """The plan of the unmodified program."""
         return Plan.baseline(self.unmodified)
 
     @property
@@ -76,7 +76,7 @@ class Facts:
 
     @cached_property
     def over_time(self) -> list[tuple[MemoryOverTime, MemoryOverTime]]:
-        """Per memory space, the unmodified program and the plan, on the same columns."""
+        """Memory of the unmodified program and of the plan, per memory space, on the same columns."""
         n_runs = max(self.unmodified.n_ops, len(self.plan.order()))
         grain = runs_per_column(n_runs, MOST_COLUMNS)
         plans = ((self.unmodified, self.baseline), (self.graph, self.plan))
@@ -87,27 +87,27 @@ class Facts:
 
     @cached_property
     def baseline_peak_bytes(self) -> dict[str, int]:
-        """What the unmodified program needs, per space."""
+        """Peak of the unmodified program, per space."""
         return {before.space: int(before.live.max(initial=0)) for before, _ in self.over_time}
 
     @cached_property
     def peak_bytes(self) -> dict[str, int]:
-        """What the plan needs, per space, simulated anew."""
+        """Simulated peak of the plan, per space."""
         return {after.space: int(after.live.max(initial=0)) for _, after in self.over_time}
 
     @cached_property
     def holders(self) -> list[Fold[Holder]]:
-        """Who holds memory at the plan's peaks, repeated layers folded."""
+        """Tensors alive at the plan's peaks, repeated layers folded."""
         return fold(holders_at_peak(self.graph, self.plan))
 
     @cached_property
     def actions(self) -> Actions:
-        """What the plan does."""
+        """Changes that the plan makes."""
         return actions_of(self.graph, self.plan, self.prices)
 
     @cached_property
     def streams(self) -> tuple[list[Bar], int]:
-        """What every stream does and when, and how many bars are left out."""
+        """Bars of all streams, and the number of bars left out."""
         return stream_bars(self.graph, self.plan, self.prices)
 
     @cached_property
@@ -118,20 +118,20 @@ class Facts:
     def _may_run_twice(self) -> Any:
         return may_run_twice(self.graph)
 
-    def what_frees(self, holder: Holder) -> str:
-        """Say what would take a holder off the peak."""
+    def ways_to_lower(self, holder: Holder) -> str:
+        """Return how to remove a tensor from the peak."""
         match holder.lifetime:
             case "scratch":
-                return "the op in smaller pieces"
+                return "split the op into smaller ones"
             case "input":
-                return "the caller giving it up (donated)"
+                return "donate the input"
             case "output":
-                return "a program that does not return it"
+                return "do not return it"
             case _:
                 pass
         op = None if holder.op is None else self._ops_by_name.get(holder.op)
         if op is None:
-            return "its readers earlier"
+            return "run its readers earlier"
         if self._may_run_twice[op]:
-            return "its readers earlier, a second run of what makes it, or a copy to the host"
-        return f"its readers earlier; {holder.op} {why_not_twice(self.graph, op)}, so it runs once"
+            return "run its readers earlier, recompute it, or offload it"
+        return f"run its readers earlier; no recomputation, since {holder.op} {why_not_twice(self.graph, op)}"

@@ -1,4 +1,4 @@
-"""The figures of a report as JSON: all that is not drawn over time."""
+"""The figures of a report as JSON, without the charts."""
 
 from lowtide.engine.analysis.folding import Fold
 from lowtide.engine.analysis.holders_at_peak import Holder
@@ -13,7 +13,7 @@ _MOST_ACTIONS = 200
 
 
 def figures(facts: Facts) -> ReportFields:
-    """Return the figures as one JSON object; lists are cut, and counts beside them say how long they are."""
+    """Return the figures as one JSON object. Long lists are cut; `n_` fields give their full length."""
     graph, plan, actions = facts.graph, facts.plan, facts.actions
     return {
         "name": graph.name,
@@ -62,7 +62,7 @@ def _fold_to_json(facts: Facts, each: Fold[Holder]) -> HolderFields:
         "op": first.op,
         "made_at": each.made_at,
         "kept_alive_by": first.kept_alive_by,
-        "freed_by": facts.what_frees(first),
+        "freed_by": facts.ways_to_lower(first),
         "members": [
             {"name": holder.name, "made_at": holder.made_at, "kept_alive_by": holder.kept_alive_by}
             for holder in each.holders[:_MOST_IN_A_FOLD]

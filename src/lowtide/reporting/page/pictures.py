@@ -1,4 +1,4 @@
-"""What a report draws over runs and time, as JSON."""
+"""The charts of a report as JSON."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from lowtide.reporting.page.rectangles import Rectangles
 
 
 def pictures(facts: Facts) -> dict[str, Any]:
-    """Return what is drawn, per memory space, and where the user's program has the ops that are named there."""
+    """Return the charts per memory space, and the source lines of the ops that they name."""
     spaces = [_space_to_json(facts, space) for space in range(len(facts.graph.spaces))]
     bars, left_out = facts.streams
     named = {bar.what for bar in bars}
@@ -54,5 +54,5 @@ def _series(graph: Graph, memory: MemoryOverTime, plan: Plan) -> dict[str, Any]:
 
 
 def _op_at(plan: Plan, step: StepIndex) -> OpId | None:
-    """Return the op that runs at a step; None before the first one and where it is a free or a copy."""
+    """Return the op that runs at a step; None before the first step, and for frees and copies."""
     return int(plan.targets[step]) if step >= 0 and plan.kinds[step] == StepKind.RUN else None

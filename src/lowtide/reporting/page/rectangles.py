@@ -1,4 +1,4 @@
-"""Residencies as rectangles, runs by addresses: the largest one by one, the rest as a shade."""
+"""Residencies as rectangles of runs and addresses: the largest ones drawn singly, the rest as a shade."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +12,14 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Addresses, Plan, StepKind
 
 MOST_DRAWN = 12_000
-"""Rectangles that are drawn one by one, with a name."""
+"""Most rectangles that are drawn singly, with a name."""
 _COLUMNS, _ROWS = 512, 256
 """The grid of the shade."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rectangles:
-    """What lies where in one memory space; runs are half-open."""
+    """Residencies of one memory space; ranges of runs are half-open."""
 
     buffers: NDArray[np.int64]
     first_runs: NDArray[np.int64]
@@ -27,16 +27,16 @@ class Rectangles:
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
     drawn: NDArray[np.intp]
-    """Rows that are drawn one by one: those with most bytes times runs, in order of their first run."""
+    """Rows that are drawn singly: those with the most bytes times runs, in order of their first run."""
 
     @property
     def n_shaded(self) -> int:
-        """How many are in the shade only."""
+        """Number of rectangles in the shade."""
         return len(self.buffers) - len(self.drawn)
 
     @classmethod
     def of(cls, graph: Graph, plan: Plan, space: SpaceId) -> "Rectangles":
-        """Return the rectangles of a plan with addresses; those that last no run are left out. O(n log n)."""
+        """Return the rectangles of a plan with addresses, without empty ones. O(n log n)."""
         table = Addresses.of(plan.addresses).table
         table = table[table[:, 3] == space]
         runs = np.flatnonzero(plan.kinds == StepKind.RUN)
@@ -49,7 +49,7 @@ class Rectangles:
         return cls(table[:, 0], first, last, table[:, 4], sizes, drawn)
 
     def to_json(self, graph: Graph, n_runs: int, arena_bytes: int) -> dict[str, Any]:
-        """Return columns of what is drawn, and the shade of what is not."""
+        """Return the columns of the drawn rectangles, and the shade of the rest."""
         rows, buffers = self.drawn, self.buffers[self.drawn].tolist()
         producers = graph.structure.producers[self.buffers[rows]].tolist()
         roles = roles_of(graph)[self.buffers[rows]]
@@ -68,7 +68,7 @@ class Rectangles:
         }
 
     def _shade(self, n_runs: int, arena_bytes: int) -> dict[str, Any]:
-        """Return which cells of a grid anything in the shade touches, row by row as (start, length) pairs."""
+        """Return the grid cells that shaded rectangles touch, row by row as (start, length) pairs."""
         rest = np.ones(len(self.buffers), np.bool_)
         rest[self.drawn] = False
         across, up = max(n_runs, 1) / _COLUMNS, max(arena_bytes, 1) / _ROWS

@@ -1,4 +1,4 @@
-"""A report as text of 80 columns."""
+"""A report as text."""
 
 from textwrap import wrap
 
@@ -7,10 +7,8 @@ from numpy.typing import NDArray
 
 from lowtide.core.units import ByteUnit
 from lowtide.reporting.claims import caption
-from lowtide.reporting.figures import format_ratio
 from lowtide.reporting.page.facts import Facts
-from lowtide.reporting.printable import printable
-from lowtide.reporting.table import page_width, shortened
+from lowtide.reporting.table import format_ratio, page_width, printable, shortened
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _COLUMNS = 60
@@ -19,7 +17,7 @@ _MOST_ACTIONS = 8
 
 
 def to_text(facts: Facts) -> str:
-    """Return what the page says, without what only a picture can."""
+    """Return the facts as text, without charts."""
     graph, plan, actions = facts.graph, facts.plan, facts.actions
     unit = ByteUnit(facts.baseline_peak_bytes, facts.peak_bytes, graph.persistent_bytes())
     limits = {space: most for space, most in facts.allowed_bytes.items() if most is not None}
@@ -33,25 +31,25 @@ def to_text(facts: Facts) -> str:
         lines += [f"  lower bound  {unit.by_space(plan.lower_bound_bytes)}", *_indented(caption(plan.claims), 15)]
     if limits:
         met = all(facts.peak_bytes[space] <= most for space, most in limits.items())
-        lines.append(f"  budget       {unit.by_space(limits)}: {'met' if met else 'NOT met'}")
+        lines.append(f"  budget       {unit.by_space(limits)}: {'met' if met else 'missed'}")
     if facts.shortfall is not None:
         lines += _indented(facts.shortfall, 15)
     if plan.arena_bytes:
         lines.append(f"  arena        {unit.by_space(plan.arena_bytes)}   (with addresses)")
-    lines.append(f"  persistent   {unit.by_space(graph.persistent_bytes())}   (apart from all of the above)")
+    lines.append(f"  persistent   {unit.by_space(graph.persistent_bytes())}   (not included above)")
     if facts.measured is not None:
         measured = facts.measured
-        near = "equal to rounding" if measured.outputs_near else "NOT equal"
-        equal = "equal, bit for bit" if measured.outputs_equal else near
+        near = "equal up to rounding" if measured.outputs_near else "not equal"
+        equal = "bit-equal" if measured.outputs_equal else near
         lines.append(
             f"  measured     {unit.write(measured.before_bytes)} before, {unit.write(measured.after_bytes)} after, "
             f"outputs {equal}"
         )
     for before, after in facts.over_time:
         most = max(int(before.live.max(initial=0)), int(after.live.max(initial=0)))
-        lines += ["", f"Memory of {printable(before.space)} over the runs, full height {unit.write(most)}:"]
+        lines += ["", f"Memory of {printable(before.space)} over runs (full height is {unit.write(most)}):"]
         lines += [f"  before |{_bars(before.live, most)}|", f"  after  |{_bars(after.live, most)}|"]
-    lines += ["", "Held at the peak:"]
+    lines += ["", "At the peak:"]
     for each in facts.holders[:_MOST_HOLDERS]:
         first = each.first
         why = ", ".join(map(printable, first.kept_alive_by))
@@ -60,22 +58,21 @@ def to_text(facts: Facts) -> str:
     if rest:
         together = unit.write(sum(each.size_bytes for each in rest))
         lines.append(f"  {together:>10}  in {sum(len(each.holders) for each in rest)} more")
-    lines += ["", "What was done:"]
+    lines += ["", "Changes:"]
     lines.append(f"  {len(actions.moved)} of {graph.n_ops} ops moved")
-    lines.append(f"  {len(actions.shared)} buffers take over the storage of an input of their op")
+    lines.append(f"  {len(actions.shared)} buffers computed in place")
     if facts.in_chunks:
-        lines.append("  the program's largest tensors are computed in chunks")
+        lines.append("  largest tensors computed in chunks")
     if actions.reruns:
         base = actions.base_cost or 1.0
-        lines.append(
-            f"  {sum(row.times for row in actions.reruns)} runs are repeated, {actions.extra_cost / base:.2%} more time"
-        )
+        runs = sum(row.times for row in actions.reruns)
+        lines.append(f"  {runs} recomputed runs, {actions.extra_cost / base * 100:+.2f} % time")
         lines += [
             _cut(f"  {unit.write(row.writes_bytes):>10}  {printable(row.op)}, {row.times} more")
             for row in actions.reruns[:_MOST_ACTIONS]
         ]
     if actions.copied:
-        lines.append(f"  {len(actions.copied)} buffers are copied, {unit.write(actions.transfers.bytes_out)}")
+        lines.append(f"  {len(actions.copied)} buffers offloaded, {unit.write(actions.transfers.bytes_out)}")
         lines += [
             _cut(f"  {unit.write(row.size_bytes):>10}  {printable(row.buffer)} to {printable(row.to)}")
             for row in actions.copied[:_MOST_ACTIONS]
@@ -87,7 +84,7 @@ def to_text(facts: Facts) -> str:
 
 
 def _bars(live: NDArray[np.int64], most: int) -> str:
-    """Return one character a column of time, each showing the largest figure in it."""
+    """Return one character per column, for the largest value in that column."""
     columns = [part.max(initial=0) for part in np.array_split(live, min(_COLUMNS, max(len(live), 1)))]
     top = len(_BARS) - 1
     return "".join(_BARS[-(-int(value) * top // most) if most else 0] for value in columns)

@@ -1,4 +1,4 @@
-"""A report as one file for the browser: data, style and script inside, nothing from the network."""
+"""A report as one HTML file with data, style and script inside; it loads nothing from the network."""
 
 import re
 from importlib.resources import files
@@ -6,19 +6,19 @@ from typing import Any
 
 import msgspec
 
-from lowtide.reporting.kinds import to_object
+from lowtide.reporting.fields import to_object
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.page.figures import figures
 from lowtide.reporting.page.pictures import pictures
-from lowtide.reporting.printable import printable
+from lowtide.reporting.table import printable
 
 _PLACE = re.compile(r"/\*\{\{([\w./]+)\}\}\*/")
 
 
 def page(facts: Facts) -> bytes:
-    """Return the HTML file of a report, the same for the same facts."""
+    """Return the HTML file of a report. The same facts give the same file."""
     data = {"figures": to_object("report", figures(facts)), "pictures": pictures(facts)}
-    # "<" begins no tag within the data, whatever names are in it
+    # names in the data must not open a tag
     written = msgspec.json.encode(_printable(data)).decode().replace("<", "\\u003c")
 
     def filled(place: re.Match[str]) -> str:
@@ -32,7 +32,7 @@ def _asset(name: str) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """Return data whose texts hold no control characters and no halves of characters: names come from files."""
+    """Escape control characters and lone surrogates in all texts of the data; names come from files."""
     if isinstance(value, str):
         return value if value.isprintable() else printable(value)
     if isinstance(value, dict):

@@ -1,5 +1,5 @@
 "use strict";
-/* Where buffers lie */
+/* Addresses of buffers */
 
 function addressChart() {
   const here = pictures.spaces[space];
@@ -10,7 +10,7 @@ function addressChart() {
   const note = rows.shaded ? `The ${rows.first.length.toLocaleString("en")} largest of ${(rows.first.length + rows.shaded)
     .toLocaleString("en")} rectangles are drawn one by one; they are ${(100 * rows.drawn_share).toFixed(1)} % of all bytes `
     + `times runs. The other ${rows.shaded.toLocaleString("en")} are the gray shade, on a grid of ${rows.shade.columns} by ${
-      rows.shade.rows}.` : `All ${rows.first.length.toLocaleString("en")} residencies are drawn one by one.`;
+      rows.shade.rows}.` : `All ${rows.first.length.toLocaleString("en")} residencies are drawn.`;
   $("addresses-note").textContent = note;
   draw($("addresses"), {
     scales: { x: { time: false, range: (_, low, high) => [Math.max(0, low), Math.min(runsIn(), high)] },
@@ -78,14 +78,14 @@ function paintRectangles(chart, rows) {
 function readAddress(chart, rows) {
   const out = $("addresses-readout");
   if (chart.cursor.left < 0) {
-    out.textContent = "Point at a rectangle to read what lies there.";
+    out.textContent = "Point at a rectangle to see its buffer.";
     return;
   }
   const run = chart.posToVal(chart.cursor.left, "x");
   const address = chart.posToVal(chart.cursor.top, "y") * UNIT;
   const found = rows.first.findIndex((first, k) => first <= run && run < rows.last[k] && rows.offset[k] <= address
     && address < rows.offset[k] + rows.size[k]);
-  out.textContent = found < 0 ? `run ${Math.floor(run)}, address ${bytes(address)}: nothing that is drawn one by one`
+  out.textContent = found < 0 ? `run ${Math.floor(run)}, address ${bytes(address)}: no drawn buffer`
     : `${rows.name[found]}${rows.op[found] ? `, made by ${place(rows.op[found])}` : ""}: ${bytes(rows.size[found])} at ${rows.offset[found]
       .toLocaleString("en")}, runs ${rows.first[found]} to ${rows.last[found]}, ${pictures.parts[rows.role[found]]}`;
 }

@@ -1,5 +1,5 @@
 "use strict";
-/* All together */
+/* Draws all parts */
 
 function refresh() {
   const kept = view;
@@ -26,8 +26,8 @@ function begin() {
   $("name").textContent = facts.name;
   $("counts").textContent = `${facts.n_ops.toLocaleString("en")} ops, ${facts.n_buffers.toLocaleString("en")} buffers`;
   const grain = pictures.spaces[0].runs_per_column;
-  $("memory-note").textContent = grain === 1 ? "Every run is a column." : `A column stands for ${grain} runs and shows the instant `
-    + "among them with most bytes; zooming shows no more than that.";
+  $("memory-note").textContent = grain === 1 ? "Each column is one run." : `Each column is ${grain} runs and shows the largest memory `
+    + "among them, at any zoom.";
   pictures.spaces.forEach((each, k) => $("space").append(make("option", { value: String(k) }, each.name)));
   $("space").hidden = pictures.spaces.length < 2;
   $("space").onchange = () => {

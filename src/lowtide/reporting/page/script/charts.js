@@ -1,5 +1,5 @@
 "use strict";
-/* What the charts share: axes, one view, keys */
+/* Shared by all charts: axes, view, keys */
 
 function axes(yLabel) {
   const common = { stroke: () => ink("--ink"), grid: { stroke: () => ink("--line"), width: 1 },

@@ -18,6 +18,6 @@ function curveChart() {
   const rows = curve.points.map((point, k) => [[bytes(point.budget_bytes), "n"], [bytes(point.peak_bytes), "n"],
     [share(point.extra_cost, curve.base_cost), "n"], [point.status, ""], [k === curve.knee ? "the knee" : "", ""]]);
   $("curve-note").textContent = points.some((point) => point[2])
-    ? "The ring marks the knee: with less memory than there, each further byte costs much more time." : "";
+    ? "The ring marks the knee: below it, each byte saved costs much more time." : "";
   $("curve-table").replaceChildren(table(["budget", "peak", "extra time", "status", ""], rows));
 }

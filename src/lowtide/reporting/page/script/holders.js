@@ -1,10 +1,10 @@
 "use strict";
-/* Who holds memory at the peak, a table that can be sorted */
+/* Tensors alive at the peak, a sortable table */
 
 let sortBy = "size_bytes";
 let falling = true;
-const COLUMNS = [["label", "buffer"], ["size_bytes", "together"], ["op", "made by"], ["made_at", "where"], ["lifetime", "class"],
-  ["kept_alive_by", "kept alive by"], ["freed_by", "what would free it"]];
+const COLUMNS = [["label", "buffer"], ["size_bytes", "total"], ["op", "made by"], ["made_at", "where"], ["lifetime", "class"],
+  ["kept_alive_by", "kept alive by"], ["freed_by", "How to lower it"]];
 
 function holdersTable() {
   const rows = facts.holders.filter((row) => row.space === spaceName());
@@ -47,6 +47,6 @@ function holdersTable() {
     return make("tr", {}, ...columns.map(([key]) => (cells[key] ? cells[key]() : make("td", {}, ...name(value(row, key))))));
   });
   const listed = rows.reduce((sum, row) => sum + row.size_bytes, 0);
-  $("holders-note").textContent = `${bytes(listed)} of ${bytes(peak)} are listed.`;
+  $("holders-note").textContent = `${bytes(listed)} of ${bytes(peak)} listed.`;
   $("holders").replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body)));
 }

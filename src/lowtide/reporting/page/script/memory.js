@@ -1,5 +1,5 @@
 "use strict";
-/* Memory over the runs, stacked, and its legend */
+/* Stacked chart of memory over runs, with legend */
 
 const live = (series) => series.parts[0].map((_, at) => series.parts.slice(0, -2).reduce((sum, part) => sum + part[at], 0));
 
@@ -79,7 +79,7 @@ function readMemory(column) {
     return;
   }
   const grain = here.runs_per_column;
-  const where = grain === 1 ? `run ${column}` : `the largest of runs ${column * grain} to ${column * grain + grain - 1}`;
+  const where = grain === 1 ? `run ${column}` : `largest of runs ${column * grain} to ${column * grain + grain - 1}`;
   const parts = pictures.parts.map((name, part) => [name, series.parts[part][column]]).filter(([, value]) => value > 0);
   const total = parts.reduce((sum, [name, value]) => sum + (name === "padding" || name === "fragmentation" ? 0 : value), 0);
   out.textContent = `${where}, ${place(series.ops[column]) || "before the first op"}: ${bytes(total)} live; `

@@ -1,5 +1,5 @@
 "use strict";
-/* What the reader chose */
+/* Choices of the reader */
 
 let space = 0;
 let shown = "after";

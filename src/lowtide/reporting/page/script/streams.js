@@ -12,7 +12,7 @@ function streamsChart() {
   const svg = document.createElementNS(NS, "svg");
   svg.setAttribute("viewBox", `0 0 ${wide} ${names.length * 34 + 24}`);
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `What ${names.join(", ")} do over ${end.toPrecision(3)} seconds`);
+  svg.setAttribute("aria-label", `Activity of ${names.join(", ")} over ${end.toPrecision(3)} seconds`);
   const put = (tag, attributes, text) => {
     const node = document.createElementNS(NS, tag);
     for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
@@ -37,6 +37,6 @@ function streamsChart() {
     put("text", { x, y: foot, fill: "var(--faint)", "font-size": 11, "text-anchor": mark ? (mark < marks ? "middle" : "end") : "start" },
       `${((mark / marks) * end).toPrecision(3)} s`);
   }
-  $("streams").replaceChildren(svg, make("p", { className: "faint" }, `${end.toPrecision(4)} s in all, priced by ${facts.costs}.`
+  $("streams").replaceChildren(svg, make("p", { className: "faint" }, `${end.toPrecision(4)} s in total (${facts.costs} prices).`
     + (left ? ` The ${left} shortest bars are left out.` : "")));
 }

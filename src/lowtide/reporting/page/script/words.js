@@ -1,5 +1,5 @@
 "use strict";
-/* The data, and what every part writes with */
+/* The data, and helpers of all parts */
 
 const report = JSON.parse(document.getElementById("report").textContent);
 const facts = report.figures;
@@ -32,7 +32,7 @@ function share(part, whole) {
   return whole ? `${((100 * part) / whole).toFixed(2)} %` : "-";
 }
 
-/* An op as people find it: by name and, where that is known, where their program has it. */
+/* An op by name, with its source line if known. */
 function place(op) {
   return Object.hasOwn(pictures.sources, op) ? `${op} (${pictures.sources[op]})` : op;
 }

@@ -1,24 +1,39 @@
-"""A packing as a picture: every buffer a rectangle, steps from left to right, addresses upward."""
+"""SVG pictures of packings and plans: each buffer is a rectangle of steps (x) and addresses (y)."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.engine.graph import Graph
 from lowtide.engine.packing import Buffers, Packed
 from lowtide.engine.packing.buffers import live_pieces
-from lowtide.reporting.export.svg_axes import PictureFrame, axes
-from lowtide.reporting.printable import printable
+from lowtide.engine.plan import Plan
+from lowtide.reporting.export.placed import Placed, with_addresses
+from lowtide.reporting.table import printable
+
+
+@dataclass(frozen=True, slots=True)
+class PictureFrame:
+    """The area of a picture in its own units; y grows downward."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
 
 _WIDTH, _HEIGHT = 1200.0, 640.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 20.0, 44.0, 48.0
 FRAME = PictureFrame(_LEFT, _TOP, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM)
-"""Where the rectangles are."""
+"""The area of the rectangles."""
 _COLORS = ("#8ecae6", "#ffb703", "#a3b18a", "#e5989b", "#b8a1d9", "#f4a261", "#90be6d", "#c9ada7")
 _MOST_NAMED = 4000
-"""Rectangles drawn one by one, with the buffer's name; smaller ones are drawn together."""
+"""Most rectangles drawn singly, with a name; the smaller ones are merged."""
 _GRAIN = 0.5
-"""What the many are rounded to, outward."""
+"""Grid to which merged rectangles are rounded outward."""
 _LEAST_OUTLINED = 2.0
 _LONGEST_NAME = 200
 _LETTER_WIDTH, _LETTER_HEIGHT = 5.6, 11.0
@@ -30,11 +45,10 @@ _STYLE = (
 
 
 def packing_svg(name: str, buffers: Buffers, packed: Packed, capacity: int | None = None) -> bytes:
-    """Return an SVG picture of a packing, the same for the same packing.
+    """Return an SVG picture of a packing. The same packing gives the same picture.
 
-    A buffer with gaps is several rectangles. Those that set the bound have a heavy outline where there is room for one;
-    lines show the bound and the capacity. The largest rectangles have names; the rest are drawn together, those too
-    small to tell apart as one.
+    A buffer with gaps is several rectangles. Buffers that set the lower bound have a heavy outline if there is room.
+    Lines show the bound and the capacity. The largest rectangles have names; the rest are merged.
     """
     pieces = live_pieces(buffers)
     pieces = pieces[buffers.sizes[pieces[:, 0]] > 0]
@@ -65,7 +79,7 @@ def packing_svg(name: str, buffers: Buffers, packed: Packed, capacity: int | Non
 
 
 def _boxes(buffers: Buffers, packed: Packed, pieces: NDArray[np.int64], ceiling: int) -> NDArray[np.float64]:
-    """Return x, y, width and height of every piece, in tenths of a unit as they are printed."""
+    """Return x, y, width and height of every piece, rounded to tenths as printed."""
     owners = pieces[:, 0]
     first, last = (pieces[:, column].astype(np.float64) for column in (1, 2))
     start = first.min(initial=np.inf)
@@ -80,7 +94,7 @@ def _boxes(buffers: Buffers, packed: Packed, pieces: NDArray[np.int64], ceiling:
 
 
 def _crowd(pieces: NDArray[np.int64], boxes: NDArray[np.float64], chosen: NDArray[np.int64]) -> list[str]:
-    """Draw many pieces as one path a color, to the nearest grain, each place once."""
+    """Draw many pieces as one path per color, rounded to `_GRAIN`, without duplicates."""
     paths: list[str] = []
     for color, fill in enumerate(_COLORS):
         mine = boxes[chosen[pieces[chosen, 0] % len(_COLORS) == color]]
@@ -100,7 +114,7 @@ def _box(buffers: Buffers, offset: int, buffer: int, box: list[float], holds_bou
     title = f"{name}: {size} bytes at {offset}, steps {buffers.first[buffer]} to {buffers.last[buffer]}"
     outline = ' class="h"' if holds_bound else ' class="c"'
     if min(width, height) < _LEAST_OUTLINED:
-        outline = ""  # nothing else would be seen of it
+        outline = ""  # an outline would cover it
     fill = _COLORS[buffer % len(_COLORS)]
     place = f'x="{x:g}" y="{y:g}" width="{max(width, 0.1):g}" height="{max(height, 0.1):g}"'
     drawn = f'<rect{outline} fill="{fill}" {place}><title>{_xml(title)}</title></rect>'
@@ -117,5 +131,70 @@ def _caption(name: str, buffers: Buffers, packed: Packed, capacity: int | None) 
 
 
 def _xml(text: str) -> str:
-    """Return text that may stand in XML, whatever characters a name has."""
+    """Escape a text for XML, including control characters."""
     return escape(printable(text))
+
+
+def plan_svg(graph: Graph, plan: Plan, space: int) -> bytes:
+    """Return an SVG picture of a memory space with the plan's lower bound; scratch is above the arena."""
+    plan = with_addresses(graph, plan)
+    placed = Placed.of(graph, plan, space)
+    name = graph.spaces[space].name
+    buffers = Buffers(placed.first + 1, placed.last + 1, placed.sizes, names=placed.names)
+    drawn = Packed(
+        offsets=placed.offsets,
+        arena_bytes=plan.arena_bytes.get(name, placed.arena_bytes),
+        lower_bound_bytes=plan.lower_bound_bytes.get(name, 0),
+        status=plan.status,
+        bound_holders=(),
+        conflict=(),
+        method="plan",
+        work=0,
+    )
+    return packing_svg(f"{graph.name}, {name}", buffers, drawn, graph.spaces[space].capacity_bytes)
+
+
+_MOST_TICKS = 8
+_UNITS = ((2**20, "MiB"), (1, "B"))
+
+
+def axes(first_step: int, last_step: int, most_bytes: int, frame: PictureFrame) -> list[str]:
+    """Return the axes: lines, ticks with figures, and labels."""
+    factor, unit = next(each for each in _UNITS if most_bytes >= each[0] or each[0] == 1)
+    wide, high = frame.right - frame.left, frame.bottom - frame.top
+    lines = [f"M{frame.left:g} {frame.top:g}V{frame.bottom:g}H{frame.right:g}"]
+    labels: list[str] = []
+    for step in round_figures(first_step, last_step):
+        x = frame.left + (step - first_step) / max(last_step - first_step, 1) * wide
+        lines.append(f"M{x:.1f} {frame.bottom:g}v4")
+        labels.append(f'<text x="{x:.1f}" y="{frame.bottom + 15:g}" text-anchor="middle">{step}</text>')
+    for level in round_figures(0, most_bytes / factor):
+        y = frame.bottom - level * factor / most_bytes * high
+        lines.append(f"M{frame.left:g} {y:.1f}h-4")
+        labels.append(f'<text x="{frame.left - 7:g}" y="{y + 3:.1f}" text-anchor="end">{level:g}</text>')
+    middle, center = (frame.left + frame.right) / 2, (frame.top + frame.bottom) / 2
+    x = frame.left - 52
+    return [
+        f'<path class="axis" d="{"".join(lines)}"/>',
+        *labels,
+        f'<text x="{middle:g}" y="{frame.bottom + 32:g}" text-anchor="middle">step</text>',
+        f'<text x="{x:g}" y="{center:g}" text-anchor="middle" transform="rotate(-90 {x:g} {center:g})">'
+        f"address, {unit}</text>",
+    ]
+
+
+def round_figures(low: float, high: float) -> Iterator[float]:
+    """Yield up to `_MOST_TICKS` multiples of 1, 2 or 5 times a power of ten between two figures."""
+    distance = 1.0 if float(high).is_integer() and float(low).is_integer() and high - low >= 1 else 1e-6
+    while (high - low) / distance > _MOST_TICKS:
+        leading = round(distance / 10 ** _exponent(distance))
+        distance *= 2.5 if leading == 2 else 2.0
+    at = -(-low // distance)
+    while at * distance <= high * (1 + 1e-12):
+        figure = at * distance
+        yield int(figure) if distance >= 1 else round(figure, 7)
+        at += 1
+
+
+def _exponent(number: float) -> int:
+    return int(f"{number:e}".partition("e")[2])
