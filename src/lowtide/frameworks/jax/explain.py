@@ -1,4 +1,4 @@
-"""`explain`: temporaries alive at the peak, with their lines in the user's code, and arguments to donate."""
+"""`explain`: temporaries alive at the peak by lines of user code, and arguments to donate."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,9 +28,8 @@ class Donation:
     """Arguments for `jax.jit(function, donate_argnums=...)`, if the caller does not use them again."""
 
     argnums: tuple[int, ...]
-    """Positional arguments with a matching result for every array."""
+    """Arguments with a matching result for every array."""
     saved_bytes: int
-    """Bytes of the matching results."""
     others: tuple[str, ...]
     """Matching arrays in other arguments."""
 
@@ -56,7 +55,7 @@ class HeldArray:
     type: str
     """"float32[4096,64]"."""
     source: str | None
-    """File, line, function and code that made it, if JAX recorded them."""
+    """File, line, function and code, if recorded."""
     within: str | None = None
     """The kernel of the loop around it, if any."""
 
@@ -101,9 +100,9 @@ class FunctionPeak:
 def explain(
     function: Callable[..., Any], example_args: Sequence[Any] = (), example_kwargs: Mapping[str, Any] | None = None
 ) -> FunctionPeak:
-    """Return the arrays alive at the peak of an unmodified function, or of a fitted one under its plan.
+    """Return the arrays alive at the modeled peak of an unmodified function, or of a fitted one under its plan.
 
-    The peak is that of lowtide's model; nothing is compiled. Raises UsageError if the function cannot be traced.
+    Nothing is compiled. Raises UsageError if the function cannot be traced.
     """
     if isinstance(function, FittedFunction):
         found = function.found
@@ -119,10 +118,7 @@ def explain(
 def suggest_donation(
     function: Callable[..., Any], example_args: Sequence[Any], example_kwargs: Mapping[str, Any] | None = None
 ) -> Donation:
-    """Return the undonated arguments that match results in shape and type, one argument per result.
-
-    Raises UsageError if the function cannot be traced.
-    """
+    """Return undonated arguments that match results in shape and type; raises UsageError like `explain`."""
     traced = trace(function, example_args, example_kwargs)
     free = _unmatched_results(traced)
     leaves, _ = tree_paths((tuple(example_args), dict(example_kwargs or {})))
@@ -149,7 +145,6 @@ def suggest_donation(
 
 
 def _unmatched_results(traced: TracedFunction) -> Counter[Any]:
-    """Count results without a donated argument, by shape and dtype."""
     inputs = set(map(id, traced.jaxpr.jaxpr.invars))
     results = [var.aval for var in traced.jaxpr.jaxpr.outvars if id(var) not in inputs]
     donations = zip(traced.structs, traced.donated, strict=True)
@@ -199,10 +194,7 @@ def _held(translation: JaxTranslation, plan: Plan, within: str | None) -> Iterat
 
 
 def _held_inside(translation: JaxTranslation, plan: Plan, op: OpId, scratch_bytes: int) -> list[HeldArray]:
-    """Return the arrays at the peak of a loop's largest body; empty unless they make up the loop's scratch.
-
-    The state of a while loop, which the caller counts, is left out.
-    """
+    """Return the arrays at the peak of a loop's largest body; empty unless they make up the loop's scratch."""
     graph, equation = translation.graph, translation.equation(op)
     largest: list[HeldArray] = []
     for (_, body), callee in zip(bodies_of(equation.origin), graph.callees[op], strict=False):
@@ -222,7 +214,6 @@ def _bytes_of_all(held: Sequence[HeldArray]) -> int:
 
 
 def _lines(group: Sequence[HeldArray], unit: ByteUnit) -> str:
-    """Return arrays from one source line as up to three lines of text."""
     first = group[0].holder
     names = ", ".join(each.holder.name for each in group[:_MAX_NAMES])
     more = f" and {len(group) - _MAX_NAMES} more" if len(group) > _MAX_NAMES else ""

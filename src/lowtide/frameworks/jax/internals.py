@@ -1,4 +1,4 @@
-"""Untyped and private names of JAX: a new version of JAX is ported here."""
+"""Untyped and private names of JAX; a new version is ported here."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def instantiated(zero: Any) -> Any:
 
 
 def in_host_space(array: Any) -> Any:
-    """Return a copy in host memory. A compiler may drop it if both spaces are one memory."""
+    """Return a copy in host memory."""
     return _jax.device_put(array, _jax.memory.Space.Host)
 
 
@@ -70,7 +70,7 @@ def is_unspecified(sharding: Any) -> bool:
 
 
 def varying_axes(value: Any) -> frozenset[Any]:
-    """Return the mesh axes along which a value varies, as far as JAX tracks them."""
+    """Return the mesh axes along which a value is known to vary."""
     return frozenset(getattr(getattr(typeof(value), "mat", None), "varying", ()))
 
 
@@ -80,6 +80,6 @@ def struct_like(aval: Any) -> Any:
 
 
 def user_frame(eqn: Any) -> tuple[str, int, str] | None:
-    """Return file, line and function of the user code that traced an equation, if recorded."""
+    """Return file, line and function of an equation in user code, if recorded."""
     frame: Any = source_info_util.user_frame(eqn.source_info.traceback)
     return None if frame is None else (frame.file_name, frame.start_line, frame.function_name)

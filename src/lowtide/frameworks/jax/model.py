@@ -1,4 +1,4 @@
-"""`JaxModel`: a traced function that can be planned, applied, compiled and measured."""
+"""`JaxModel`: a traced function that can be applied, compiled and measured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -34,10 +34,10 @@ class JaxModel(Model):
     """A JAX function and its graph."""
 
     def __init__(self, source: Any, dims: Mapping[str, int] | None = None) -> None:
-        """Read a tuple (function, example arguments) or a ClosedJaxpr.
+        """Read a tuple (function, example arguments[, keyword arguments]) or a ClosedJaxpr.
 
-        Examples are arrays or ShapeDtypeStructs: a tuple of positional arguments, then optionally a mapping of keyword
-        arguments. Raises UsageError for another source or a function that cannot be traced.
+        Examples are arrays or ShapeDtypeStructs. Raises UsageError for another source or a function that cannot be
+        traced.
         """
         if dims:
             raise UsageError("a traced function has no dimensions to bind; leave out --dim (dims)")
@@ -74,10 +74,10 @@ class JaxModel(Model):
         return other
 
     def apply(self, plan: Plan) -> Callable[..., Any]:
-        """Return a jitted function of the same signature that runs the plan's kernels, with ties at recomputed ones.
+        """Return a jitted function that runs the plan's kernels, with ties at recomputed ones. XLA orders the rest.
 
-        XLA chooses the rest of the order. Raises FingerprintError for a plan of another function, VerificationError for
-        a wrong plan, UnsupportedError for copies on a device without a separate host space.
+        Raises FingerprintError for a plan of another function, VerificationError for a wrong plan, UnsupportedError for
+        copies on a device without a separate host space.
         """
         self._check(plan)
         runs: list[int] = plan.order().tolist()
@@ -102,7 +102,7 @@ class JaxModel(Model):
         raise UnsupportedError("a JAX function cannot be written to a file; write a plan (.plan.json)")
 
     def measure(self, plan: Plan) -> Measurement:
-        """Run the unmodified and the planned function kernel by kernel, and count JAX's live arrays."""
+        """Run the unmodified and the planned function kernel by kernel."""
         self._check(plan)
         self._refuse_copies(plan)
         arguments = [
@@ -121,7 +121,7 @@ class JaxModel(Model):
     def compiled_memory(self, plan: Plan) -> Sequence[CompiledMemory]:
         """Compile the unmodified and the planned function, and run each in a separate process.
 
-        XLA orders both itself. Over several devices, figures are per device and nothing is run.
+        Over several devices, figures are per device and nothing is run.
         """
         self._check(plan)
         self._refuse_copies(plan)
@@ -130,10 +130,7 @@ class JaxModel(Model):
         planned = self._compiled("planned", lambda *leaves: run_plan(translation, runs, leaves))
         before = self._compiled_unmodified()
         space = self.graph.spaces[0].name
-        return [
-            self._memory(before, given.peak_bytes[space]),
-            self._memory(planned, plan.peak_bytes[space]),
-        ]
+        return [self._memory(before, given.peak_bytes[space]), self._memory(planned, plan.peak_bytes[space])]
 
     def _compiled_unmodified(self) -> CompiledCandidate:
         return self._compiled("unmodified", jaxpr_as_fun(self._traced.jaxpr))
@@ -175,7 +172,6 @@ class JaxModel(Model):
 
 
 def _call(source: Any) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
-    """Return function, arguments and keyword arguments of a source."""
     if type(source).__name__ in ("Lowered", "Compiled"):
         raise UnsupportedError(
             f"a {type(source).__name__} JAX object is no longer a function; lowtide.read takes it as an HLO module, "

@@ -1,4 +1,4 @@
-"""`run_plan`: run kernels in a plan's order, with ties at recomputed runs, copies to the host, and holds."""
+"""`run_plan`: run kernels in a plan's order, with ties, copies to the host, and holds."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,11 +46,11 @@ def run_plan(
     window: int | None = None,
     copies: Copies | None = None,
 ) -> list[Any]:
-    """Run kernels in the given sequence and return the program's results. Under a tracer this emits them.
+    """Run kernels in the given sequence and return the results. Under a tracer this emits them.
 
     A recomputed kernel is tied to the last kernel that ran for the first time, unless it reads a value recomputed
-    since. With a `window`, XLA may reorder only that many kernels at once (`crossings`), and kernels that read only
-    inputs are tied to a held value.
+    since. With a `window`, XLA may reorder only that many kernels at once, and kernels that read only inputs are tied
+    to a held value.
     """
     program = translation.program
     contents: dict[Value, Any] = {**program.constants, **dict(zip(program.inputs, arguments, strict=True))}
@@ -127,7 +127,7 @@ def run_kernel(
 
 
 def results_of(program: FlatProgram, contents: Mapping[Value, Any]) -> list[Any]:
-    """Return a program's results, given the contents of its stored values."""
+    """Return a program's results, given its stored values."""
     makers = {value: equation for equation in program.equations for value in equation.outputs}
     seen = dict(contents)
 
@@ -144,7 +144,7 @@ def results_of(program: FlatProgram, contents: Mapping[Value, Any]) -> list[Any]
 def _carry_out(
     copies: Sequence[Copy], contents: dict[Value, Any], on_host: dict[Value, Any], newest: Any
 ) -> set[Value]:
-    """Make copies and return the values copied back, tied to the newest result so that XLA fetches them no earlier."""
+    """Make copies and return the values copied back. They are tied, so that XLA fetches them no earlier."""
     fetched: set[Value] = set()
     for copy in copies:
         if copy.is_out:
@@ -159,7 +159,7 @@ def _carry_out(
 def _hold_crossing(crossing: Crossing, contents: dict[Value, Any]) -> Sequence[Value]:
     """Hold the values between two windows and return them.
 
-    A value replicated along a mesh axis needs a replicated anchor, and is left out without one.
+    A value replicated along a mesh axis needs a replicated anchor.
     """
     waiting = [contents[value] for value in (*crossing.results, *crossing.values)]
     anchors = [each for each in waiting if can_anchor(each)]
@@ -176,10 +176,7 @@ def _hold_crossing(crossing: Crossing, contents: dict[Value, Any]) -> Sequence[V
 
 
 def _tied_read(program: FlatProgram, kernel: Kernel, contents: Mapping[Value, Any], anchor: Any) -> dict[Value, Any]:
-    """Return one value that a kernel reads, tied: the one with the fewest bytes to copy. Fused values are not copied.
-
-    A value replicated along a mesh axis needs a replicated anchor.
-    """
+    """Return the value that a kernel reads with the fewest bytes to copy, tied. Fused values are not copied."""
     copied = {each: bytes_of(program.types[each]) if each in kernel.direct else 0 for each in kernel.reads}
     for value in sorted(kernel.reads, key=copied.__getitem__):
         if anchor is not None and varying_axes(anchor) <= varying_axes(contents[value]):

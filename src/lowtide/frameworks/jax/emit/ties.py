@@ -1,4 +1,4 @@
-"""Ties and holds: make XLA compute a value after others, or move no kernel across a point."""
+"""Ties and holds, which fix the order of kernels in XLA."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -38,14 +38,12 @@ def tie(value: Any, anchors: Sequence[Any]) -> Any:
 def hold(values: Sequence[Any], anchors: Sequence[Any]) -> list[Any]:
     """Return `values`, bit for bit and in their storage, once all of them and the anchors are computed.
 
-    They are the state of a loop that never iterates, which XLA neither copies nor fuses. Derivatives pass through. At
-    least one anchor is needed.
+    XLA neither copies nor fuses them. Derivatives pass through. At least one anchor is needed.
     """
     return list(_held(_has_never(anchors), *values))
 
 
 def _has_never(anchors: Sequence[Any]) -> Any:
-    """Return whether any anchor begins with the NaN."""
     return functools.reduce(lax.bitwise_or, map(_is_never, anchors))
 
 
@@ -74,7 +72,7 @@ def _pass_on(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]
 
 
 def _changed(value: Any) -> Any:
-    """Return another value in place. XLA would move unchanged state out of the loop."""
+    """Return another value in place, since XLA moves unchanged state out of a loop."""
     return lax.neg(value) if is_floating(value.dtype) else lax.full_like(value, 0)
 
 
@@ -92,7 +90,7 @@ def crossings(translation: JaxTranslation, runs: Sequence[OpId], length: int) ->
     """Return the values held before each window of `length` runs, by the place of its first run. O(runs + reads).
 
     Inputs and constants are not held, since XLA would copy them. The first window starts at the first recomputed run,
-    if any, so that XLA can merge the forward pass before it with a separate one.
+    so that XLA can merge the forward pass with a separate one.
     """
     program, base = translation.program, translation.kernels.base
     given = {*program.inputs, *program.constants}
@@ -122,7 +120,6 @@ def _first_recomputed(runs: Sequence[OpId]) -> Place | None:
 
 
 def _earlier_reads(translation: JaxTranslation, window: Sequence[OpId], given: set[Value]) -> Iterator[Value]:
-    """Yield the earlier values that a window reads."""
     made: set[Value] = set()
     for op in window:
         yield from (value for value in translation.kernels.kernels[op].reads if value not in made | given)

@@ -1,4 +1,4 @@
-"""`fit`: a function with the same signature and values that meets a memory budget."""
+"""`fit`: a function with equal values that meets a memory budget."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,17 +38,17 @@ def fit(
     """Return a function with the same signature and values that meets a budget once it is compiled.
 
     `function` may contain `jax.grad` and an optimizer update, be jitted, and donate arguments. It is traced on
-    `example_args`, which are arrays or ShapeDtypeStructs; nothing is allocated. A `budget` in percent ("60%") is a
-    share of the temp bytes of the unmodified function: the bytes that XLA allocates besides arguments and results. A
-    budget in bytes ("2 GiB") includes arguments and results, unless `transient` is set. Without "recompute" in `allow`,
-    only XLA's schedulers and better orders are tried.
+    `example_args`, arrays or ShapeDtypeStructs. A `budget` in percent ("60%") is a share of the temp bytes of the
+    unmodified function: the bytes that XLA allocates besides arguments and results. A budget in bytes ("2 GiB")
+    includes arguments and results, unless `transient` is set. Without "recompute" in `allow`, only XLA's schedulers and
+    better orders are tried.
 
-    Candidates are compiled, and XLA's temp bytes decide. If none meets the budget, the best one is returned with `fits`
-    False; `shortfall` and `floor` explain the gap. Calls with other shapes start a new search.
+    If no compiled candidate meets the budget, the best one is returned with `fits` False; `shortfall` and `floor`
+    explain the gap. Calls with other shapes start a new search.
 
-    A function that returns one floating-point number is treated as a loss: the budget is for its value and the
-    gradients of the arguments `argnums`, by default the first, and `jax.grad` of the returned function follows the
-    plan. Give `argnums` to treat another function as a loss, or `()` to treat none as one.
+    A function that returns one floating-point number is a loss: the budget is for its value and the gradients of the
+    arguments `argnums`, by default the first, and `jax.grad` of the returned function follows the plan. `argnums` makes
+    any function a loss, `()` none.
 
     Raises UsageError for a bad call or a function that cannot be traced, UnsupportedError for "offload".
 
@@ -94,10 +94,9 @@ class _Settings:
 
 
 class FittedFunction:
-    """The result of `fit`: call it like the original function, or print it for a summary.
+    """The result of `fit`: call it like the original function, or print it.
 
-    A direct call runs the compiled candidate. Inside a transformation of JAX the function is traced; give
-    `compiler_options` to the outermost `jit`.
+    Inside a transformation of JAX it is traced; give `compiler_options` to the outermost `jit`.
     """
 
     def __init__(self, function: Callable[..., Any], settings: _Settings, traced: TracedFunction) -> None:
@@ -183,7 +182,7 @@ class FittedFunction:
 
     @property
     def floor(self) -> Claim | None:
-        """The modeled bytes that no plan can go below. It does not bound XLA's bytes."""
+        """The modeled bytes that no plan can go below; no bound on XLA's bytes."""
         return self.found.floor
 
     @property

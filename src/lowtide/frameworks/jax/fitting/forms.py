@@ -1,4 +1,4 @@
-"""Forms of a function, such as its scans in chunks, and orders to run their kernels in."""
+"""Forms of a function, such as its scans in chunks, and orders of their kernels."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,9 +36,9 @@ class FunctionForm:
     """Empty for the unmodified function."""
     translation: JaxTranslation
     mesh: MeshProgram | None
-    """The outer program of a form that is run by each device."""
+    """The outer program of a form for one device."""
     written: Flat | None = None
-    """The user's function with its checkpoints, for the unmodified form."""
+    """The user's function, for the unmodified form."""
 
     @property
     def peak_bytes(self) -> int:
@@ -118,7 +118,7 @@ def form_with_planned_bodies(form: FunctionForm, limit: int, window: int | None)
 
 
 def planned_orders(result: Result, only_held: bool = False) -> Iterator[RunOrder]:
-    """Yield a plan's order, left to XLA and held. XLA ignores an order that is neither held nor recomputes."""
+    """Yield a plan's order, left to XLA if it recomputes, and held."""
     order = RunOrder("planned", tuple(result.plan.order().tolist()), None, only_figure(result.peak_bytes), result)
     if result.reruns and not only_held:
         yield order

@@ -35,10 +35,7 @@ def is_loss(traced: TracedFunction) -> bool:
 
 
 def wanted_leaves(traced: TracedFunction, args: Sequence[int]) -> Wanted:
-    """Return which leaves are floating-point arrays of these positional arguments.
-
-    Raises UsageError if there is no such leaf or no such argument.
-    """
+    """Return which leaves are floating-point arrays of these arguments; raises UsageError if there are none."""
     positional, _ = traced.in_tree.children()
     counts = [child.num_leaves for child in positional.children()]
     if not all(0 <= each < len(counts) for each in args):
@@ -114,7 +111,7 @@ class FittedLoss:
         return _run_jitted(program, leaves)
 
     def _save(self, *primals: Any) -> tuple[list[Any], Any]:
-        """Run the forward pass of the joint program, so that XLA merges both. Save only the arguments."""
+        """Run the joint program's forward pass, so that XLA merges both. Save only the arguments."""
         leaves = [primal.value for primal in primals]
         wanted = tuple(
             bool(primal.perturbed) and is_floating(struct.dtype)

@@ -1,4 +1,4 @@
-"""`measure_compiled`: predicted, reported, reserved and allocated bytes of a compiled function."""
+"""`measure_compiled`: memory figures of a compiled function."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,6 @@ class MeasuredFunction:
     predicted_bytes: int
     """Modeled peak of the plan, or of the unmodified function."""
     figures: CompiledFigures
-    """XLA's figures."""
     assigned: AssignedBytes | None
     """XLA's buffer assignment, if the backend exposes it."""
     resident_bytes: int | None
@@ -60,9 +59,8 @@ def measure_compiled(
 ) -> MeasuredFunction:
     """Compile an unmodified function, or take a fitted one, and return its memory figures.
 
-    A fitted function needs no examples; a fitted loss is measured with its gradients. `resident` also calls the
-    function on made-up values in a separate process. Raises UsageError if the function cannot be traced,
-    UnsupportedError if resident memory cannot be measured.
+    `resident` also calls it on made-up values in a separate process. Raises UsageError if the function cannot be
+    traced, UnsupportedError if resident memory cannot be measured.
     """
     if isinstance(function, FittedFunction):
         found = function.found

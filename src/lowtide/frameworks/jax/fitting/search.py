@@ -35,7 +35,6 @@ from lowtide.frameworks.jax.measure.compiled import (
 from lowtide.frameworks.jax.scans.pairs import disjoint_pairs
 
 _MAX_ROUNDS = 4
-"""Plans with lower and lower targets."""
 _MAX_BODY_ROUNDS = 2
 
 
@@ -59,7 +58,7 @@ class FitFound:
     best: CompiledCandidate
     predicted_bytes: int | None
     result: Result | None
-    """The planning result that the candidate follows, if any."""
+    """The result behind the candidate, if any."""
     unmodified: CompiledFigures
     target_bytes: int
     tried: tuple[Tried, ...]
@@ -102,8 +101,8 @@ class FitSearch:
     def fit(self, target: int) -> FitFound:
         """Return the first candidate within `target` temp bytes, or else the lowest one.
 
-        The order is: the unmodified function under each scheduler; plans, their order left to XLA and held; scans that
-        save less; planned bodies; scans in chunks; plans by segments; the best candidate with other windows.
+        The order is: the unmodified function; plans, left to XLA and held; scans that save less; planned bodies; scans
+        in chunks; plans by segments; the best candidate with other windows.
         """
         self._tried = self._tried[:1]
         self._best = _Best(self._forms[0], RunOrder(), self.unmodified)
@@ -201,7 +200,6 @@ class FitSearch:
                 return
 
     def _compile(self, form: FunctionForm, order: RunOrder, scheduler: int) -> CompiledCandidate:
-        """Compile a candidate unless it is known, and record it as tried."""
         options = schedulers()[scheduler]
         name = ", ".join(filter(None, (form.name, order.name))) or "unmodified"
         name += ", scheduled for least memory" if options else ""

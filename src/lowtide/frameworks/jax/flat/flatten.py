@@ -1,5 +1,4 @@
-"""`flatten`: inline calls, merge equal equations, drop unused ones. `mesh_program`: split a program at a
-`shard_map`."""
+"""`flatten`: inline calls, merge equal equations, drop unused ones."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ Flat = Callable[..., Sequence[Any]]
 """A function from leaves of arguments to leaves of results."""
 
 _GROUPS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
-"""Calls that only group equations, with the parameter that holds them."""
+"""Calls that only group equations."""
 _CHECKPOINTS = ("remat2", "checkpoint")
 """Inlined, since the plan decides what to recompute."""
 
@@ -22,8 +21,7 @@ _CHECKPOINTS = ("remat2", "checkpoint")
 def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> FlatProgram:
     """Return a closed jaxpr as a flat program. O(equations).
 
-    Calls of jitted functions and checkpointed regions are inlined. Unread equations are dropped unless they have
-    effects. Functions with custom derivatives stay calls.
+    Equations with effects and calls of functions with custom derivatives are kept.
     """
     flat = _Flat()
     atoms: dict[Any, Atom] = {}
@@ -55,7 +53,6 @@ class MeshProgram:
 
     outer: FlatProgram
     position: int
-    """Position of the `shard_map`."""
     inner: FlatProgram
     """The program of one device."""
 
@@ -107,10 +104,7 @@ class _Flat:
         return known
 
     def inline(self, jaxpr: Any, atoms: dict[Any, Atom], call: Any = None) -> list[Atom]:
-        """Append a jaxpr's equations and return the atoms of its outputs.
-
-        `atoms` maps its inputs and constants to atoms. `call` is the inlined call, if any.
-        """
+        """Append a jaxpr's equations and return its outputs' atoms. `call` is the inlined call, if any."""
         for eqn in jaxpr.eqns:
             inputs = [atom_of(var, atoms) for var in eqn.invars]
             inner = _inlined_jaxpr(eqn)
@@ -157,10 +151,7 @@ def _is_unsharded(params: Any) -> bool:
 
 
 def _key(eqn: Any, inputs: Iterable[Atom]) -> Any:
-    """Return a key of equations that may be merged, or None.
-
-    Literals are compared by `repr`: 0.0 differs from -0.0, and a NaN equals itself.
-    """
+    """Return a key of mergeable equations, or None. Literals are compared by `repr`: 0.0 differs from -0.0."""
     if eqn.effects:
         return None
     operands = tuple(atom if isinstance(atom, int) else (repr(atom.val), str(atom.aval)) for atom in inputs)

@@ -1,4 +1,4 @@
-"""`FlatProgram`: a list of equations over numbered values, which can be run and rewritten."""
+"""`FlatProgram`: a list of equations that can be run and rewritten."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ class Equation:
     inputs: tuple[Atom, ...]
     outputs: tuple[Value, ...]
     call: Any = None
-    """The innermost inlined call around it with a known line in the user's code."""
+    """The innermost inlined call around it with a recorded line."""
 
     @property
     def kind(self) -> str:

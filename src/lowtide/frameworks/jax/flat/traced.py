@@ -1,4 +1,4 @@
-"""`trace`: trace a function on example arguments. Nothing is computed or allocated."""
+"""`trace`: trace a function without computing anything."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lowtide.frameworks.jax.internals import ShapeDtypeStruct, is_unspecified, j
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedFunction:
-    """A jaxpr, and how its arguments and results become flat lists."""
+    """A jaxpr with the structure of its arguments and results."""
 
     name: str
     jaxpr: ClosedJaxpr
@@ -25,7 +25,7 @@ class TracedFunction:
     """Shape, dtype and, if the example had one, sharding of each leaf."""
     donated: tuple[bool, ...]
     shardings: tuple[Any, Any] | None
-    """Shardings that a jitted function requires of its arguments and results, if any."""
+    """Required shardings of arguments and results, if any."""
 
 
 def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> TracedFunction:

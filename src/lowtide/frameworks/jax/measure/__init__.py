@@ -1,1 +1,1 @@
-"""Measured memory of functions: kernel by kernel, or compiled as one module in a separate process."""
+"""Measured memory of functions: kernel by kernel, or compiled as one module."""

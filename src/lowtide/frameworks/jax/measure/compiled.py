@@ -1,4 +1,4 @@
-"""`compile_flat`: compile a function and read XLA's memory figures. `assigned_bytes`: read its buffer assignment."""
+"""`compile_flat`: compile a function and read XLA's memory figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class CompiledCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedBytes:
-    """Bytes in a buffer assignment, without constants and thread-local allocations."""
+    """Bytes in a buffer assignment, without constants and thread-local ones."""
 
     reserved_bytes: int
     temp_bytes: int
@@ -61,7 +61,7 @@ class AssignedBytes:
 def compile_flat(
     name: str, flat: Flat, traced: TracedFunction, options: Mapping[str, str], wrapper: Wrapper | None = None
 ) -> CompiledCandidate:
-    """Compile a function of flat arguments with the shapes, donations and shardings of `traced`."""
+    """Compile a function with the shapes, donations and shardings of `traced`."""
     more: dict[str, Any] = {}
     if traced.shardings is not None:
         more = {"in_shardings": traced.shardings[0], "out_shardings": list(traced.shardings[1])}

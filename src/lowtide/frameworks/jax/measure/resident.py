@@ -1,6 +1,6 @@
-"""`added_resident_bytes`: resident memory that one call adds, measured in a separate process.
+"""`added_resident_bytes`: resident memory added by one call, measured in a separate process.
 
-That process runs this module as `python -m`, with an exported function and compiler options as JSON.
+That process runs this module with an exported function and options as JSON.
 """
 
 import ctypes
@@ -29,8 +29,7 @@ _TRIES, _PAUSE_S = 100, 0.05
 def added_resident_bytes(flat: Callable[..., Sequence[Any]], structs: Sequence[Any], options: Mapping[str, str]) -> int:
     """Return how much one call raises the resident memory of a process, with results and without arguments.
 
-    Memory is counted in pages and includes XLA's threads and kernels. Raises UnsupportedError if the function cannot be
-    exported or needs several devices, or if the system is not Linux.
+    Raises UnsupportedError if the function cannot be exported or needs several devices, or if the system is not Linux.
     """
     if not _CLEAR_REFS.exists():
         raise UnsupportedError("resident memory is measured on Linux only; leave out resident=True")
@@ -80,7 +79,7 @@ def _added_by_call(compiled: Any, arguments: Sequence[Any]) -> int:
 
 
 def _is_returned(added_bytes: int) -> bool:
-    """Return whether most of the added memory returns to the system within a few seconds."""
+    """Return whether most of the added memory returns to the system in time."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     expected, last = _resident("VmHWM") - added_bytes // 2, sys.maxsize
     for _ in range(_TRIES):

@@ -1,4 +1,4 @@
-"""Bodies of loops, branches and calls, and the lines of user code behind equations."""
+"""Bodies of loops, branches and calls, and lines of user code."""
 
 import linecache
 from collections.abc import Callable, Iterator
@@ -14,10 +14,8 @@ _FUSED_CALLS = ("custom_jvp_call", "custom_vjp_call")
 
 
 def kept_results(eqn: Any, body: ClosedJaxpr) -> int:
-    """Return how many results of a body, its first ones, live until it ends.
-
-    Stacked results of a scan and results of a branch are written to the caller's arrays at once.
-    """
+    """Return how many results of a body, its first ones, live until it ends. Others go to the caller's arrays at
+    once."""
     kind = eqn.primitive.name
     return eqn.params["num_carry"] if kind == "scan" else 0 if kind == "cond" else len(body.jaxpr.outvars)
 
@@ -50,16 +48,13 @@ def with_bodies(eqn: Any, rewrite: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Any:
 
 
 def source_of(equation: Equation, value: Value | None = None) -> str | None:
-    """Return file, line and function of the user code that traced an equation, if recorded.
-
-    For a `value` that a loop or branch returns, it is the line in the body.
-    """
+    """Return file, line and function of an equation, or of the equation in a body that computed `value`."""
     frame = _frame_of(equation, value)
     return None if frame is None else "{}:{} in {}".format(*frame)
 
 
 def line_of(equation: Equation, value: Value | None = None) -> str | None:
-    """Return the same as `source_of` with the text of the line, if its file can be read."""
+    """Return `source_of` with the text of the line."""
     frame = _frame_of(equation, value)
     if frame is None:
         return None
@@ -77,7 +72,6 @@ def _frame_of(equation: Equation, value: Value | None) -> tuple[str, int, str] |
 
 
 def _producer(eqn: Any, place: int) -> Any:
-    """Return the innermost equation with a recorded line that computes a result of a loop or branch."""
     for _, body in bodies_of(eqn):
         results = body.jaxpr.outvars
         if len(results) != len(eqn.outvars):  # a condition

@@ -1,4 +1,4 @@
-"""`kernels_of`: group equations into XLA's kernels, by the way XLA treats each primitive."""
+"""`kernels_of`: group equations into XLA's kernels."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Kernel:
     root: int
     """Position of the equation with stored results."""
     within: tuple[int, ...]
-    """Positions of all its equations, in program order, the root last."""
+    """Positions of all its equations, the root last."""
     reads: tuple[Value, ...]
     """Stored values, inputs and constants, in order of first use."""
     direct: frozenset[Value]
@@ -75,8 +75,7 @@ def kernels_of(program: FlatProgram) -> Kernels:
     """Group the equations of a program into kernels. O(equations times fused equations).
 
     An elementwise equation is fused into its only reader, or into several if it is cheap and has at most one operand of
-    its size. It is stored if any reader cannot fuse it. Reductions fuse their operands. Other equations are kernels of
-    their own.
+    its size. It is stored if any reader cannot fuse it. Reductions fuse their operands.
     """
     equations = program.equations
     users: dict[Value, list[int]] = {}
@@ -138,7 +137,6 @@ def _fused(
     returned: Set[Value],
     makers: Mapping[Value, int],
 ) -> list[bool]:
-    """Return, per equation, whether it is fused into its readers."""
     fused = [False] * len(equations)
     fuses = [kind in ("cheap", "expensive", "reduction") for kind in kinds]
     for position in range(len(equations) - 1, -1, -1):
@@ -157,7 +155,7 @@ def _fused(
 
 
 def _wide_operands(equation: Equation, equations: Sequence[Equation], makers: Mapping[Value, int]) -> int:
-    """Count operands of at least the result's rank that are no broadcasts. XLA repeats an equation with at most one."""
+    """Count operands of at least the result's rank that are no broadcasts."""
     rank = len(equation.origin.outvars[0].aval.shape)
     wide = 0
     for atom, var in zip(equation.inputs, equation.origin.invars, strict=True):
@@ -168,7 +166,6 @@ def _wide_operands(equation: Equation, equations: Sequence[Equation], makers: Ma
 
 
 def _count_readers(readers: Sequence[int], kinds: Sequence[str], equations: Sequence[Equation], users: Any) -> int:
-    """Count readers, directly or through views."""
     count = 0
     for user in readers:
         if kinds[user] == "view":

@@ -1,4 +1,4 @@
-"""`read_program`: read a flat program into a graph with an op per kernel and a buffer per stored value."""
+"""`read_program`: read a flat program into a graph."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -113,7 +113,7 @@ def add_kernel(
 def _pairs(
     kernel: Kernel, program: FlatProgram, kernels: Kernels, buffers: Mapping[Value, BufferId]
 ) -> Iterator[tuple[BufferId, BufferId]]:
-    """Yield the in-place pairs of an elementwise kernel: operands with the shape and bytes of its result."""
+    """Yield in-place pairs: operands with the shape and bytes of an elementwise result."""
     equation = program.equations[kernel.root]
     if fusion_kind(equation.origin) not in ("cheap", "expensive") or len(equation.outputs) != 1:
         return
@@ -145,7 +145,7 @@ def _is_batched(eqn: Any) -> bool:
 
 
 def _reductions_read_broadcasts(program: FlatProgram) -> bool:
-    """Return whether a reduction reads a product with a broadcast, as the gradient of softmax does."""
+    """Return whether a reduction reads a product with a broadcast (softmax's gradient)."""
     broadcast: set[Value] = set()
     products: set[Value] = set()
     for equation in program.equations:

@@ -27,7 +27,7 @@ def bytes_of(aval: Any) -> int:
 def flops_of(eqn: Any) -> float:
     """Return the floating-point operations of an equation: exact for products and convolutions.
 
-    A scan counts all iterations, a while loop one. Other equations count one per result element.
+    A scan counts all iterations, a while loop one.
     """
     kind = eqn.primitive.name
     if kind in PRODUCTS:

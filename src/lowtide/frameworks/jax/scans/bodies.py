@@ -1,4 +1,4 @@
-"""`with_planned_bodies`: recompute inside bodies of loops and branches."""
+"""`with_planned_bodies`: recompute inside loops and branches."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,8 +28,8 @@ def with_planned_bodies(
 ) -> FlatProgram | None:
     """Return an equivalent program with loops above `limit` modeled bytes that recompute in their bodies.
 
-    A body is planned once for all iterations; `window` as in `run_plan`. A body that cannot meet the limit gets the
-    lowest peak found. None if no loop is above the limit or none can be lowered.
+    A body that cannot meet the limit gets the lowest peak found. None if no loop is above the limit or none can be
+    lowered. `window` as in `run_plan`.
     """
     changed = False
     for _ in range(sum(equation.kind in _LOOPS for equation in program.equations)):
@@ -59,7 +59,6 @@ def _peak_of(translation: JaxTranslation) -> tuple[int, int | None]:
 
 
 def _planned_loop(equation: Equation, excess: int, window: int | None) -> Equation:
-    """Return a loop that needs `excess` bytes less in its largest body, or as few as planning finds."""
     origin: Any = equation.origin
     peaks: dict[int, int] = {}
 
@@ -95,7 +94,6 @@ def _planned_body(body: ClosedJaxpr, kept: int, limit: int, window: int | None) 
 
 
 def _saving_less(program: FlatProgram, kept: int, limit: int) -> FlatProgram:
-    """Return a body with scans that save less, until its modeled peak meets the limit."""
     allowed = sum(pair.saved_bytes for pair in disjoint_pairs(program))
     best, peak = program, _peak_of(read_program(program, "callee", kept))[0]
     for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""`choose_saved`: choose by a plan of one joint iteration which values a pair of scans saves."""
+"""`choose_saved`: choose the values that a pair of scans saves."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class JointIteration:
     back: Sequence[Value]
     """Inputs of the backward scan only: constants, state, slices of `others`."""
     others: Sequence[Atom]
-    """Other stacks of the outer program that the backward scan reads."""
+    """Other stacks that the backward scan reads."""
     wanted: Sequence[int]
     """Numbers of forward stacks with other readers."""
 
@@ -104,7 +104,7 @@ def choose_saved(program: FlatProgram, joint: JointIteration, limit: int) -> Sav
     """Return the values to save within `limit` bytes per iteration, for the least recomputation by estimate.
 
     The boundary between forward and backward is an op with a scratch larger than all other memory, so that the budget
-    bounds the values alive there. Slices of arrays that are alive for backward anyway are free.
+    bounds the values alive there. Slices of arrays that live on anyway are free.
     """
     alive = {*program.inputs, *program.constants, *(atom for atom in joint.others if isinstance(atom, int))}
     free = {
@@ -166,7 +166,6 @@ class _IterationGraph:
                 add_kernel(builder, number, program, kernels, self._buffers, with_callees=False)
 
     def _is_backward(self) -> list[bool]:
-        """Return, per kernel, whether it depends on inputs of the backward scan."""
         program = self._joint.program
         known = set(self._joint.back)
         found: list[bool] = []

@@ -1,4 +1,4 @@
-"""`in_chunks`: save the state at the start of each chunk, and recompute one chunk at a time for backward."""
+"""`in_chunks`: save states between chunks of iterations, and recompute one chunk at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -49,7 +49,6 @@ def _write_forward(splice: Splice, scan: Scan, pair: ScanPair) -> Sequence[Any]:
 
 
 def _write_backward(splice: Splice, scan: Scan, recomputed: Scan, pair: ScanPair, starts: Sequence[Any]) -> None:
-    """Append the backward scan, with each chunk's forward iterations before it."""
     chunk, count = pair.chunk, pair.length // pair.chunk
     wanted = [number for number, value in enumerate(recomputed.stacks) if value in pair.saved]
     place: Mapping[Value, int] = {recomputed.stacks[number]: here for here, number in enumerate(wanted)}

@@ -1,4 +1,4 @@
-"""`scan_pairs`: find scans and their backward scans, which read saved values in the opposite direction."""
+"""`scan_pairs`: find scans and their backward scans."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ class ScanPair:
         return min(divisors, key=lambda each: (self.chunked_bytes(each), each))
 
     def chunked_bytes(self, chunk: int) -> int:
-        """Return the saved bytes with such chunks: all start states, and the values of one chunk."""
+        """Return the saved bytes of all start states and one chunk."""
         return self.length // chunk * self.carry_bytes + chunk * (self.saved_bytes // self.length)
 
 
@@ -120,7 +120,7 @@ def disjoint_pairs(program: FlatProgram) -> list[ScanPair]:
 
 
 def _is_backward(program: FlatProgram, forward: int, backward: int, saved: Sequence[Value]) -> bool:
-    """Return whether an equation scans as often in the other direction and reads `saved` in slices only."""
+    """Return whether an equation reads `saved` in slices, in the opposite direction."""
     one, other = program.equations[forward], program.equations[backward]
     if other.kind != "scan" or other.origin.effects:
         return False

@@ -1,4 +1,4 @@
-"""`saving_program`: rewrite scans to save fewer values and recompute the rest in each backward iteration."""
+"""`saving_program`: rewrite scans to save fewer values."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,6 @@ def saving_program(program: FlatProgram, limit: int) -> SavingProgram | None:
 def _with_saved(
     program: FlatProgram, chosen: Mapping[ScanPair, tuple[JointIteration, Collection[Value]]]
 ) -> FlatProgram:
-    """Return an equivalent program with scans that save these values. Equations of other values run in both."""
     forward = {pair.forward: pair for pair in chosen}
     backward = {pair.backward: pair for pair in chosen}
     splice = Splice(program)
@@ -64,7 +63,7 @@ def _with_saved(
 
 
 def _write_forward(splice: Splice, joint: JointIteration, saved: Collection[Value]) -> Mapping[Value, Atom]:
-    """Append the forward scan and return the stacks of saved values and sliced inputs."""
+    """Append the forward scan and return its stacks of saved values and inputs."""
     scan, inputs = joint.forward, [*joint.constants, *joint.states, *joint.slices]
     made = [value for value in sorted(saved) if value not in joint.slices]
     body = _part(joint.program, inputs, [*joint.forward_results, *made], ())
@@ -88,7 +87,6 @@ def _write_forward(splice: Splice, joint: JointIteration, saved: Collection[Valu
 
 
 def _write_backward(splice: Splice, joint: JointIteration, stacks: Mapping[Value, Atom]) -> None:
-    """Append the backward scan, which recomputes unsaved values."""
     scan = joint.backward
     n_constants, n_states = len(scan.constants), len(scan.states)
     body = _part(joint.program, joint.back, joint.backward_results, {*stacks, *joint.constants})
@@ -126,7 +124,6 @@ def _write_backward(splice: Splice, joint: JointIteration, stacks: Mapping[Value
 def _part(
     program: FlatProgram, inputs: Sequence[Value], outputs: Sequence[Atom], given: Collection[Value]
 ) -> FlatProgram:
-    """Return the equations that compute `outputs` from `inputs` and `given`."""
     available = {*inputs, *given}
     wanted = {atom for atom in outputs if isinstance(atom, int)} - available
     kept: list[Equation] = []
