@@ -1,7 +1,7 @@
 """Record the modules in `modules/`: small JAX programs before and after XLA's CPU compiler.
 
 Run `python tests/frameworks/xla/record_modules.py` with the extra jax. NAME.before.hlo is the compiler's input,
-NAME.hlo its scheduled output, NAME.pb that as an HloProto with XLA's buffer assignment, NAME.mlir the input as StableHLO.
+NAME.hlo its scheduled output, NAME.pb the same as HloProto with buffer assignment, NAME.mlir the input as StableHLO.
 """
 
 from collections.abc import Callable
