@@ -17,7 +17,7 @@ from lowtide.frameworks.jax.reading.read import add_kernel
 from lowtide.frameworks.jax.reading.sizes import bytes_of
 from lowtide.frameworks.jax.scans.pairs import Scan, ScanPair
 
-_BOUNDARY = "turn back"
+_BOUNDARY = "boundary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def joint_iteration(program: FlatProgram, pair: ScanPair) -> JointIteration:
         return [*results[:n_states], *collected, *backward.body(*unsliced, *slices)]
 
     structs = map(struct_like, [*forward.types, *back_types])
-    joint = flatten(make_jaxpr(iteration)(*structs), f"{program.name}/turn")
+    joint = flatten(make_jaxpr(iteration)(*structs), f"{program.name}/iteration")
     constants, states, slices = forward.split(joint.inputs[:count])
     return JointIteration(
         program=joint,
@@ -160,7 +160,9 @@ class _IterationGraph:
         token = builder.add_buffer("end", 0)
         builder.add_op("end", "end", reads=list(dict.fromkeys(ends)), writes=[token], pure=False)
         writes = [self._buffers[value] for value in joint.back]
-        builder.add_op(_BOUNDARY, "turn", reads=[token], writes=writes, scratch_bytes=self.boundary_bytes, pure=False)
+        builder.add_op(
+            _BOUNDARY, _BOUNDARY, reads=[token], writes=writes, scratch_bytes=self.boundary_bytes, pure=False
+        )
         for number in range(len(kernels.kernels)):
             if is_backward[number]:
                 add_kernel(builder, number, program, kernels, self._buffers, with_callees=False)

@@ -5,25 +5,21 @@ from typing import Any
 
 from lowtide.frameworks.jax.flat.program import FlatProgram, Splice, Value
 from lowtide.frameworks.jax.internals import lax
-from lowtide.frameworks.jax.scans.pairs import Scan, ScanPair
+from lowtide.frameworks.jax.scans.pairs import Scan, ScanPair, rewrite_pairs
 
 
 def in_chunks(program: FlatProgram, pairs: Sequence[ScanPair]) -> FlatProgram:
     """Return an equivalent program with these pairs in chunks. Pairs must be disjoint."""
-    forward = {pair.forward: pair for pair in pairs}
-    backward = {pair.backward: pair for pair in pairs}
-    splice = Splice(program)
-    starts: dict[int, Sequence[Any]] = {}
-    for position, equation in enumerate(program.equations):
-        if position in forward:
-            starts[position] = _write_forward(splice, Scan(equation), forward[position])
-        elif position in backward:
-            pair = backward[position]
-            recomputed = Scan(program.equations[pair.forward])
-            _write_backward(splice, Scan(equation), recomputed, pair, starts[pair.forward])
-        else:
-            splice.keep(equation)
-    return splice.finish()
+    starts: dict[ScanPair, Sequence[Any]] = {}
+
+    def forward(splice: Splice, pair: ScanPair) -> None:
+        starts[pair] = _write_forward(splice, Scan(program.equations[pair.forward]), pair)
+
+    def backward(splice: Splice, pair: ScanPair) -> None:
+        scan, recomputed = Scan(program.equations[pair.backward]), Scan(program.equations[pair.forward])
+        _write_backward(splice, scan, recomputed, pair, starts[pair])
+
+    return rewrite_pairs(program, pairs, forward, backward)
 
 
 def _write_forward(splice: Splice, scan: Scan, pair: ScanPair) -> Sequence[Any]:

@@ -1,10 +1,10 @@
 """`scan_pairs`: find scans and their backward scans."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Value
+from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Splice, Value
 from lowtide.frameworks.jax.internals import jaxpr_as_fun, lax
 from lowtide.frameworks.jax.reading.sizes import bytes_of
 
@@ -117,6 +117,24 @@ def disjoint_pairs(program: FlatProgram) -> list[ScanPair]:
             used.update((pair.forward, pair.backward))
             kept.append(pair)
     return kept
+
+
+def rewrite_pairs(
+    program: FlatProgram,
+    pairs: Collection[ScanPair],
+    forward: Callable[[Splice, ScanPair], None],
+    backward: Callable[[Splice, ScanPair], None],
+) -> FlatProgram:
+    """Return a program with the scans of disjoint pairs replaced by the equations that two functions append."""
+    writers = {pair.forward: (forward, pair) for pair in pairs} | {pair.backward: (backward, pair) for pair in pairs}
+    splice = Splice(program)
+    for position, equation in enumerate(program.equations):
+        if position in writers:
+            write, pair = writers[position]
+            write(splice, pair)
+        else:
+            splice.keep(equation)
+    return splice.finish()
 
 
 def _is_backward(program: FlatProgram, forward: int, backward: int, saved: Sequence[Value]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from lowtide.frameworks.jax.flat.program import Atom, Equation, FlatProgram, Splice, Value, run_program
 from lowtide.frameworks.jax.scans.choice import JointIteration, choose_saved, joint_iteration
-from lowtide.frameworks.jax.scans.pairs import ScanPair, disjoint_pairs
+from lowtide.frameworks.jax.scans.pairs import ScanPair, disjoint_pairs, rewrite_pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,26 +40,16 @@ def saving_program(program: FlatProgram, limit: int) -> SavingProgram | None:
         is_least &= not found.fits
     if not chosen:
         return None
-    return SavingProgram(program=_with_saved(program, chosen), saved_bytes=saved, is_least=is_least)
-
-
-def _with_saved(
-    program: FlatProgram, chosen: Mapping[ScanPair, tuple[JointIteration, Collection[Value]]]
-) -> FlatProgram:
-    forward = {pair.forward: pair for pair in chosen}
-    backward = {pair.backward: pair for pair in chosen}
-    splice = Splice(program)
     stacks: dict[ScanPair, Mapping[Value, Atom]] = {}
-    for position, equation in enumerate(program.equations):
-        if position in forward:
-            pair = forward[position]
-            stacks[pair] = _write_forward(splice, *chosen[pair])
-        elif position in backward:
-            pair = backward[position]
-            _write_backward(splice, chosen[pair][0], stacks[pair])
-        else:
-            splice.keep(equation)
-    return splice.finish()
+
+    def forward(splice: Splice, pair: ScanPair) -> None:
+        stacks[pair] = _write_forward(splice, *chosen[pair])
+
+    def backward(splice: Splice, pair: ScanPair) -> None:
+        _write_backward(splice, chosen[pair][0], stacks[pair])
+
+    rewritten = rewrite_pairs(program, chosen, forward, backward)
+    return SavingProgram(program=rewritten, saved_bytes=saved, is_least=is_least)
 
 
 def _write_forward(splice: Splice, joint: JointIteration, saved: Collection[Value]) -> Mapping[Value, Atom]:

@@ -145,10 +145,9 @@ def _called(
     found: PointsTo, instruction: Instruction, operands: list[int], callees: Mapping[str, PointsTo]
 ) -> list[int | None]:
     new: list[int | None] = [None] * len(instruction.shape.parts)
-    names = [name for named in instruction.callees.values() for name in named]
-    if len(names) != 1:
+    callee = _only_callee(instruction, callees)
+    if callee is None:
         return new
-    callee = callees[names[0]]
     given = _given(found, operands, callee)
     return [given.get(part) for part in callee.result] if len(callee.result) == len(new) else new
 
@@ -232,8 +231,7 @@ def _record_sharing(
 def _overwritten_by_call(
     found: PointsTo, instruction: Instruction, parts: Parts, operands: list[int], callees: Mapping[str, PointsTo]
 ) -> list[tuple[int, int]]:
-    names = [name for named in instruction.callees.values() for name in named]
-    callee = callees[names[0]] if len(names) == 1 else None
+    callee = _only_callee(instruction, callees)
     if callee is None or not callee.returned_in or len(callee.result) != len(parts):
         return []
     given = _given(found, operands, callee)
@@ -241,6 +239,11 @@ def _overwritten_by_call(
         (given.get(callee.returned_in.get(buffer, -1)), new) for buffer, new in zip(callee.result, parts, strict=True)
     ]
     return [(old, new) for old, new in pairs if old is not None]
+
+
+def _only_callee(instruction: Instruction, callees: Mapping[str, PointsTo]) -> PointsTo | None:
+    names = [name for named in instruction.callees.values() for name in named]
+    return callees[names[0]] if len(names) == 1 else None
 
 
 def _given(found: PointsTo, operands: list[int], callee: PointsTo) -> dict[int, int]:
