@@ -55,7 +55,7 @@ def test_a_missed_budget_returns_the_best_candidate_with_a_shortfall(arguments: 
     assert fitted.shortfall is not None
     assert fitted.floor is not None
     assert fitted.budget_bytes < fitted.floor.at_least <= min(each.predicted_bytes or 1e9 for each in fitted.tried)
-    assert "whatever runs again" in fitted.shortfall
+    assert fitted.floor.sentence in fitted.shortfall
     assert "misses the budget" in str(fitted)
 
 
