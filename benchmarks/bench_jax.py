@@ -14,8 +14,8 @@ import numpy as np
 from jax_programs import PROGRAMS, Step, conv_stack, mlp_stack
 from results import write_section
 
+from lowtide.frameworks.jax.fitting.forms import unmodified_form
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch
-from lowtide.frameworks.jax.fitting.variants import as_it_stands
 from lowtide.frameworks.jax.flat.traced import trace
 from lowtide.frameworks.jax.measure.compiled import schedulers
 from lowtide.xla import schedule
@@ -52,7 +52,7 @@ def how(found: FitFound) -> str:
     """Return in a word or two what a candidate is."""
     name = found.best.name.removesuffix(", scheduled for least memory")
     for long, short in (
-        ("as it stands", "scheduler alone"),
+        ("unmodified", "scheduler alone"),
         ("a scan in chunks", "chunks"),
         ("scans in chunks", "chunks"),
         ("scans saving", "saving"),
@@ -84,13 +84,13 @@ def row(step: Step) -> Row:
     traced = trace(step.function, step.arguments)
     search = FitSearch(traced, TECHNIQUES, "fast")
     leaves = jax.tree.leaves(step.arguments)
-    expected = search.untouched.executable(*leaves)
-    untouched = search.untouched.figures.temp_bytes
-    model = as_it_stands(traced).peak_bytes
-    before = seconds_of(search.untouched.executable, leaves)
+    expected = search.unmodified.executable(*leaves)
+    untouched = search.unmodified.figures.temp_bytes
+    model = unmodified_form(traced).peak_bytes
+    before = seconds_of(search.unmodified.executable, leaves)
     cells: list[str] = []
     fits, worst = 0, 0.0
-    orders = [best_order(search.untouched.executable)]
+    orders = [best_order(search.unmodified.executable)]
     for share in SHARES:
         found = search.fit(untouched * share // 100)
         away = difference(found, leaves, expected)
@@ -121,7 +121,7 @@ def checkpoint_rows() -> list[str]:
         plain, checkpointed = make(), make(block=jax.checkpoint)
         traced = trace(plain.function, plain.arguments)
         search = FitSearch(traced, TECHNIQUES, "fast")
-        untouched = search.untouched.figures.temp_bytes
+        untouched = search.unmodified.figures.temp_bytes
         found = search.fit(untouched * share // 100)
         theirs = [_temp_bytes(checkpointed, scheduler) / MIB for scheduler in range(len(schedulers()))]
         figures = [untouched / MIB, *theirs, found.best.figures.temp_bytes / MIB]

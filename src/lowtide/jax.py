@@ -1,12 +1,11 @@
-"""The public JAX names: `fit`, `explain`, `read`, `apply`, `measure` and what goes with them."""
+"""The public JAX names: `fit`, `explain`, `read`, `apply`, `measure`, and their result types."""
 
 from typing import Any
 
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Measurement
-from lowtide.frameworks.jax.donation import Donation, suggest_donation
-from lowtide.frameworks.jax.explain import FunctionPeak, explain
+from lowtide.frameworks.jax.explain import Donation, FunctionPeak, explain, suggest_donation
 from lowtide.frameworks.jax.fitting.fit import FittedFunction, fit
 from lowtide.frameworks.jax.fitting.measured import MeasuredFunction, measure_compiled
 from lowtide.frameworks.jax.model import JaxModel
@@ -38,5 +37,5 @@ def apply(plan: Plan, program: Any) -> Any:
 
 
 def measure(plan: Plan, program: Any) -> Measurement:
-    """Run a function kernel by kernel, as it stands and under a plan; see `JaxModel.measure`."""
+    """Run the unmodified and the planned function kernel by kernel; see `JaxModel.measure`."""
     return JaxModel(program).measure(plan)

@@ -1,4 +1,4 @@
-"""The public XLA names: `read`, `apply`, `save`, `HloModule` and what goes with them."""
+"""The public XLA names: `read`, `apply`, `save`, `schedule`, `HloModule`, and their result types."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,15 +9,13 @@ from lowtide.core.errors import UsageError
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Difference, Reserved
-from lowtide.frameworks.xla.apply import with_order_as_control_edges
 from lowtide.frameworks.xla.loading.load import load_module
 from lowtide.frameworks.xla.model import XlaModel
-from lowtide.frameworks.xla.schedule import ScheduledModule, recorded_peaks
+from lowtide.frameworks.xla.schedule import ScheduledModule, recorded_peaks, with_order_as_control_edges
 from lowtide.frameworks.xla.schedule import schedule as schedule_module
 from lowtide.frameworks.xla.text.module import HloModule
+from lowtide.frameworks.xla.text.order import marked_scheduled, verify_schedule
 from lowtide.frameworks.xla.text.parse import parse_module
-from lowtide.frameworks.xla.text.write import marked_scheduled
-from lowtide.frameworks.xla.verify_schedule import verify_schedule
 
 __all__ = [
     "Difference",
@@ -40,12 +38,12 @@ __all__ = [
 
 
 def load(source: Any) -> HloModule:
-    """Return the HLO module of a path or an object; see `load_module` for what it takes and raises."""
+    """Return the HLO module of a path or an object; see `load_module` for sources and errors."""
     return load_module(source).module
 
 
 def read(module: Any, dims: Mapping[str, int] | None = None) -> Graph:
-    """Read an HLO module into a graph; the errors are those of `XlaModel`."""
+    """Read an HLO module into a graph; see `XlaModel`."""
     return XlaModel(module, dims).graph
 
 
@@ -60,15 +58,15 @@ def save(plan: Plan, module: Any, path: str | Path, dims: Mapping[str, int] | No
 
 
 def against_assignment(source: Any) -> Reserved:
-    """Return what XLA reserved for a compiled program beside the model's peak for the same order, and why they differ.
+    """Return the bytes that XLA reserved for a program, and the differences from the modeled peak of its order.
 
-    `source` is a compiled executable, or the path of an HloProto with its buffer assignment. Raises UsageError for one
-    without, and what `XlaModel` raises.
+    `source` is a compiled executable, or the path of an HloProto with its buffer assignment. Raises UsageError without
+    an assignment, and the errors of `XlaModel`.
     """
     reserved = XlaModel(source).reserved()
     if reserved is None:
         raise UsageError(
-            "there is no buffer assignment beside this module; give the compiled executable, or an HloProto that has it"
+            "this module has no buffer assignment; give the compiled executable, or an HloProto with an assignment"
         )
     return reserved
 
@@ -76,19 +74,19 @@ def against_assignment(source: Any) -> Reserved:
 def schedule(source: Any, effort: EffortName = DEFAULT_EFFORT) -> ScheduledModule:
     """Return a module in the best order of XLA's schedulers and the search, with XLA's three peaks recorded.
 
-    The errors are those of `XlaModel`.
+    Raises the errors of `XlaModel`.
     """
     return schedule_module(XlaModel(source).read, effort)
 
 
 def hold_order(plan: Plan, source: Any) -> HloModule:
-    """Return a module in a plan's order, held by control edges instead of a schedule.
+    """Return a module with a plan's order as control edges instead of a schedule.
 
-    The errors are those of `XlaModel` and of its `apply`.
+    Raises the errors of `XlaModel` and of its `apply`.
     """
     return with_order_as_control_edges(XlaModel(source).read, plan)
 
 
 def remove_schedule(module: HloModule) -> HloModule:
-    """Return a module that does not say any more that it is scheduled; its text keeps its order."""
+    """Return a module that is not marked as scheduled; its text keeps its order."""
     return marked_scheduled(module, scheduled=False)

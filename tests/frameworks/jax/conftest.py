@@ -1,4 +1,4 @@
-"""What needs JAX carries its mark."""
+"""Mark all tests of this folder."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ _HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder."""
+    """Add the mark `jax` to each test."""
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.jax)

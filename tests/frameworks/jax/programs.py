@@ -1,4 +1,4 @@
-"""Small programs that several tests share."""
+"""Small programs for several tests."""
 
 from typing import Any
 
@@ -10,20 +10,20 @@ BLOCKS, BATCH, WIDTH, HIDDEN = 6, 512, 16, 64
 
 
 def blocks_loss(weights: Any, x: Any) -> Any:
-    """Residual blocks of two products."""
+    """Return the loss of residual blocks of two products."""
     for into, out in weights:
         x = x + jax.nn.gelu(x @ into) @ out
     return jnp.mean(x**2)
 
 
 def blocks_step(weights: Any, x: Any) -> Any:
-    """Their value, gradients and update."""
+    """Return updated weights and the loss."""
     loss, gradients = jax.value_and_grad(blocks_loss)(weights, x)
     return jax.tree.map(lambda weight, gradient: weight - 0.1 * gradient, weights, gradients), loss
 
 
 def blocks_arguments(batch: int = BATCH) -> tuple[Any, Any]:
-    """Return weights and a batch, the same every time."""
+    """Return weights and a batch from a fixed seed."""
     drawn = np.random.default_rng(0)
 
     def normal(*shape: int) -> Any:
@@ -33,7 +33,7 @@ def blocks_arguments(batch: int = BATCH) -> tuple[Any, Any]:
 
 
 def recurrent_step(weights: Any, x: Any) -> Any:
-    """A recurrent net by a scan, with its gradients."""
+    """Return the loss of a recurrent net by a scan, and its gradients."""
 
     def loss(weights: Any) -> Any:
         def cell(state: Any, x: Any) -> Any:
@@ -47,26 +47,26 @@ def recurrent_step(weights: Any, x: Any) -> Any:
 
 
 def recurrent_arguments(steps: int) -> tuple[Any, Any]:
-    """Return weights and a sequence of so many steps."""
+    """Return weights and a sequence of `steps` inputs."""
     drawn = np.random.default_rng(1)
     weights = {name: (0.2 * drawn.normal(size=(WIDTH, WIDTH))).astype(np.float32) for name in ("in", "state")}
     return weights, drawn.normal(size=(steps, 32, WIDTH)).astype(np.float32)
 
 
 def equal_bits(one: Any, other: Any) -> bool:
-    """Return whether two structures hold the same arrays, bit for bit."""
+    """Return whether two structures hold bit-equal arrays."""
     return jax.tree.all(jax.tree.map(np.array_equal, one, other))
 
 
 def close(one: Any, other: Any) -> bool:
-    """Return whether two structures hold the same arrays to rounding, measured by the largest element of each."""
+    """Return whether two structures hold arrays that are equal up to rounding, relative to the largest element."""
 
-    def alike(a: Any, b: Any) -> bool:
+    def is_close(a: Any, b: Any) -> bool:
         return np.allclose(a, b, rtol=1e-4, atol=1e-5 * float(np.abs(b).max()))
 
-    return jax.tree.all(jax.tree.map(alike, one, other))
+    return jax.tree.all(jax.tree.map(is_close, one, other))
 
 
 def temp_bytes(function: Any, arguments: Any, options: Any = None) -> int:
-    """Return what XLA says of a function that is compiled as it stands."""
+    """Return XLA's temp bytes of a compiled function."""
     return jax.jit(function).lower(*arguments).compile(compiler_options=options).memory_analysis().temp_size_in_bytes

@@ -1,4 +1,4 @@
-"""What a function holds at its peak, what it could be given, and what it takes for real."""
+"""`explain`, `suggest_donation` and `measure_compiled`."""
 
 import sys
 from typing import Any
@@ -23,7 +23,7 @@ from tests.frameworks.jax.programs import (
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 
 
-def test_what_is_held_adds_up_and_names_the_users_lines() -> None:
+def test_arrays_at_the_peak_add_up_and_have_source_lines() -> None:
     peak = lowtide.jax.explain(blocks_step, blocks_arguments())
     assert sum(each.holder.size_bytes for each in peak.held) == peak.peak_bytes
     assert "programs.py:" in str(peak)
@@ -31,8 +31,8 @@ def test_what_is_held_adds_up_and_names_the_users_lines() -> None:
     assert str(peak.held[0]).strip().startswith("131,072 B  float32[512,64]")
 
 
-def test_what_a_turn_of_a_loop_holds_is_named_with_the_lines_of_its_body() -> None:
-    """Of a scan that saves for its way back, what made each stack; of one with its backward pass inside, each array."""
+def test_arrays_in_loop_iterations_have_lines_of_the_body() -> None:
+    """In the first program a scan saves for backward; in the second, each iteration has its own backward pass."""
 
     def accumulated(weights: Any, batches: Any) -> Any:
         def add(total: Any, x: Any) -> Any:
@@ -46,21 +46,21 @@ def test_what_a_turn_of_a_loop_holds_is_named_with_the_lines_of_its_body() -> No
     for peak in (saved, inside):
         assert sum(each.holder.size_bytes for each in peak.held) == peak.peak_bytes
     assert "state = jnp.tanh(x @ weights" in str(saved)
-    in_turn = [each for each in inside.held if each.within is not None]
-    assert sum(each.holder.size_bytes for each in in_turn) > 0.8 * inside.peak_bytes
+    in_loop = [each for each in inside.held if each.within is not None]
+    assert sum(each.holder.size_bytes for each in in_loop) > 0.8 * inside.peak_bytes
     assert all(each.type != "scratch" for each in inside.held)
-    assert "in a turn of scan" in str(inside)
+    assert "in an iteration of scan" in str(inside)
 
 
-def test_arrays_of_one_line_are_one_row_with_their_bytes_added_up() -> None:
+def test_arrays_of_one_line_are_summed_in_one_row() -> None:
     peak = lowtide.jax.explain(blocks_step, blocks_arguments())
-    alike = [each for each in peak.held if each.type == "float32[512,64]" and "x @ into" in (each.source or "")]
-    total = sum(each.holder.size_bytes for each in alike)
-    assert f"{format_bytes(total)}  {len(alike)} of float32[512,64]" in str(peak)
+    same_line = [each for each in peak.held if each.type == "float32[512,64]" and "x @ into" in (each.source or "")]
+    total = sum(each.holder.size_bytes for each in same_line)
+    assert f"{format_bytes(total)}  {len(same_line)} of float32[512,64]" in str(peak)
     assert len(str(peak).splitlines()) < 3 * len(peak.held)
 
 
-def test_arguments_that_results_could_lie_in_are_suggested_until_they_are_donated() -> None:
+def test_matching_arguments_are_suggested_until_they_are_donated() -> None:
     arguments = blocks_arguments()
     suggested = lowtide.jax.suggest_donation(blocks_step, arguments)
     assert suggested.argnums == (0,)
@@ -70,7 +70,7 @@ def test_arguments_that_results_could_lie_in_are_suggested_until_they_are_donate
     assert lowtide.jax.suggest_donation(donating, arguments).argnums == ()
 
 
-def test_a_single_array_within_an_argument_is_suggested_by_its_path() -> None:
+def test_one_array_in_an_argument_is_suggested_by_its_path() -> None:
     def update(state: Any, x: Any) -> Any:
         return state["mean"] * 0.9 + x.sum(0) + state["count"]
 
@@ -81,7 +81,7 @@ def test_a_single_array_within_an_argument_is_suggested_by_its_path() -> None:
 
 
 @ON_LINUX
-def test_prediction_xla_and_allocator_stand_side_by_side_and_agree() -> None:
+def test_prediction_xla_and_allocator_agree() -> None:
     arguments = blocks_arguments(batch=32_768)
     measured = lowtide.jax.measure_compiled(blocks_step, arguments, resident=True)
     expected = measured.figures.temp_bytes + measured.figures.output_bytes
@@ -91,12 +91,12 @@ def test_prediction_xla_and_allocator_stand_side_by_side_and_agree() -> None:
     assert measured.assigned is not None
     assert measured.assigned.temp_bytes == measured.figures.temp_bytes
     assert measured.assigned.unused_bytes < measured.assigned.temp_bytes < measured.assigned.reserved_bytes
-    assert all(word in str(measured) for word in ("XLA says", "buffer assignment"))
+    assert all(word in str(measured) for word in ("XLA reports", "buffer assignment"))
     assert "allocated" in str(measured)
 
 
 @ON_LINUX
-def test_a_jaxpr_and_its_plan_are_compiled_and_four_figures_stand_side_by_side() -> None:
+def test_compiled_memory_of_a_jaxpr_and_its_plan_agrees_with_predictions() -> None:
     arguments = blocks_arguments(batch=32_768)
     model = JaxModel(jax.make_jaxpr(blocks_step)(*arguments))
     planned = lowtide.minimize(model.graph, budget="60%", allow=["reorder", "share", "recompute"], effort="fast")
@@ -108,7 +108,7 @@ def test_a_jaxpr_and_its_plan_are_compiled_and_four_figures_stand_side_by_side()
         assert each.resident_bytes == pytest.approx(each.total_bytes - each.argument_bytes, rel=0.2)
 
 
-def test_what_was_fitted_is_explained_and_measured_under_its_plan() -> None:
+def test_a_fitted_function_is_explained_and_measured_under_its_plan() -> None:
     fitted = lowtide.jax.fit(blocks_step, "40%", example_args=blocks_arguments())
     measured = lowtide.jax.measure_compiled(fitted)
     assert measured.figures.temp_bytes == fitted.temp_bytes

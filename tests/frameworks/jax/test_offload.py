@@ -1,4 +1,4 @@
-"""Copies to the host's memory space, by name: carried out where a device has one, refused where it has not."""
+"""Copies to host memory: applied if the device has a host space, refused otherwise."""
 
 from typing import Any
 
@@ -10,8 +10,7 @@ import lowtide.jax
 from lowtide.core.errors import UnsupportedError
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan, StepKind
-from lowtide.frameworks.jax.emit.copies import copies_of
-from lowtide.frameworks.jax.emit.emit import run_plan
+from lowtide.frameworks.jax.emit.run_plan import copies_of, run_plan
 from lowtide.frameworks.jax.reading.read import read_program
 from tests.frameworks.jax.programs import blocks_arguments, blocks_step, close
 
@@ -31,8 +30,8 @@ def plan(program: Any) -> Plan:
     return planned
 
 
-def test_what_a_plan_copies_is_sent_to_pinned_host_and_back_and_its_values_stay(program: Any, plan: Plan) -> None:
-    """Compiled for the CPU, which drops the copies, the values can be seen; lowered for CUDA, the copies can."""
+def test_copies_of_a_plan_use_pinned_host_and_keep_values(program: Any, plan: Plan) -> None:
+    """Values are checked on the CPU, where XLA drops the copies; the copies are checked as lowered for CUDA."""
     translation = read_program(lowtide.jax.JaxModel(program).program)
     runs, copies = plan.order().tolist(), copies_of(plan, translation)
 
@@ -48,7 +47,7 @@ def test_what_a_plan_copies_is_sent_to_pinned_host_and_back_and_its_values_stay(
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="other devices have a host space")
-def test_the_cpu_has_no_host_space_apart_and_says_so_in_one_line(program: Any, plan: Plan) -> None:
+def test_the_cpu_has_no_separate_host_space(program: Any, plan: Plan) -> None:
     with pytest.raises(UnsupportedError, match="pinned_host is the memory of the device") as refused:
         lowtide.apply(plan, program, host=HOST)
     assert "\n" not in str(refused.value)

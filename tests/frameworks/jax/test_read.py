@@ -1,4 +1,4 @@
-"""JAX functions as graphs: kernels, sizes, arithmetic, effects, and which objects are read."""
+"""JAX functions as graphs: kernels, sizes, arithmetic, effects, accepted sources."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def test_a_chain_of_elementwise_equations_is_one_kernel() -> None:
     assert _kinds(lambda x: jnp.tanh(2 * x + 1) - x, MATRIX) == ["sub"]
 
 
-def test_what_several_kernels_read_is_stored_where_it_is_dear_and_computed_twice_where_it_is_cheap() -> None:
+def test_shared_values_are_stored_if_expensive_and_repeated_if_cheap() -> None:
     def shared(function: Any) -> list[str]:
         return _kinds(lambda x: (function(x) @ x, function(x).sum()), MATRIX)
 
@@ -47,13 +47,13 @@ def test_floating_point_operations_of_products_and_convolutions_are_exact() -> N
     assert graph.flops.tolist() == [2 * (2 * 6 * 6 * 6) * (3 * 3 * 3)]
 
 
-def test_donated_inputs_end_after_their_last_use_and_the_others_stay() -> None:
+def test_donated_inputs_are_freed_after_their_last_use() -> None:
     donating = jax.jit(lambda x, y: x @ y @ y, donate_argnums=0)
     graph = lowtide.read((donating, (MATRIX, MATRIX)))
     assert graph.lifetimes[:2].tolist() == [Lifetime.DONATED, Lifetime.INPUT]
 
 
-def test_checkpointed_regions_are_read_as_if_they_were_not() -> None:
+def test_checkpointed_regions_are_inlined() -> None:
     def loss(block: Any) -> Any:
         return lambda x: jax.grad(lambda x: block(block(x)).sum())(x)
 
@@ -71,7 +71,7 @@ def test_the_body_of_a_loop_is_a_callee_that_is_planned_once() -> None:
     assert all(graph.subgraphs[op.callees[0]].n_ops > 0 for op in loops)
 
 
-def test_equations_with_effects_keep_their_place() -> None:
+def test_equations_with_effects_are_ordered() -> None:
     def printing(x: Any) -> Any:
         jax.debug.print("{}", x[0, 0], ordered=True)
         return x @ x
@@ -82,7 +82,7 @@ def test_equations_with_effects_keep_their_place() -> None:
     assert "dot_general" not in ordered
 
 
-def test_a_closed_jaxpr_is_the_same_graph_as_its_function() -> None:
+def test_a_closed_jaxpr_has_the_graph_of_its_function() -> None:
     closed = jax.make_jaxpr(blocks_step)(*blocks_arguments())
     expected = lowtide.read((jax.jit(blocks_step), blocks_arguments()))
     graph = lowtide.read(closed)
@@ -90,11 +90,11 @@ def test_a_closed_jaxpr_is_the_same_graph_as_its_function() -> None:
     assert graph.sizes.tolist() == expected.sizes.tolist()
 
 
-def test_a_function_of_no_framework_is_jaxs_where_its_examples_are() -> None:
+def test_a_plain_function_is_read_by_jax_if_its_examples_are_jax_structs() -> None:
     assert lowtide.read((lambda x: x @ x, (MATRIX,))).n_ops == 1
 
 
-def test_a_function_with_a_derivative_of_its_own_keeps_it() -> None:
+def test_a_custom_derivative_is_kept() -> None:
     @jax.custom_jvp
     def odd(x: Any) -> Any:
         return jnp.sin(x)
@@ -105,7 +105,7 @@ def test_a_function_with_a_derivative_of_its_own_keeps_it() -> None:
     assert equal_bits(jax.grad(applied)(*program[1]), jax.jit(jax.grad(program[0]))(*program[1]))
 
 
-def test_a_plan_that_runs_kernels_again_is_carried_out_and_xla_keeps_them() -> None:
+def test_xla_keeps_the_recomputation_of_a_plan() -> None:
     program = (jax.jit(blocks_step), blocks_arguments())
     graph = lowtide.read(program)
     planned = lowtide.minimize(graph, budget="50%", allow=["reorder", "share", "recompute"], effort="fast")
@@ -119,7 +119,7 @@ def test_a_plan_that_runs_kernels_again_is_carried_out_and_xla_keeps_them() -> N
 
 
 @pytest.mark.parametrize("stage", ["lowered", "compiled"])
-def test_a_lowered_or_compiled_object_is_read_as_an_hlo_module_but_is_no_function(stage: str) -> None:
+def test_a_lowered_or_compiled_object_is_read_as_an_hlo_module_only(stage: str) -> None:
     lowered = jax.jit(blocks_step).lower(*blocks_arguments())
     program = lowered if stage == "lowered" else lowered.compile()
     assert lowtide.read(program).n_ops > 1
@@ -127,8 +127,8 @@ def test_a_lowered_or_compiled_object_is_read_as_an_hlo_module_but_is_no_functio
         lowtide.jax.read(program)
 
 
-@pytest.mark.parametrize("source", [jax.jit(blocks_step), (jax.jit(blocks_step),)], ids=["alone", "no examples"])
-def test_a_function_without_examples_is_refused_in_one_line(source: Any) -> None:
+@pytest.mark.parametrize("source", [jax.jit(blocks_step), (jax.jit(blocks_step),)], ids=["function", "tuple"])
+def test_a_function_without_examples_raises_a_message_of_one_line(source: Any) -> None:
     with pytest.raises(UsageError, match="example arguments") as refused:
         lowtide.read(source)
     assert "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""The command line with a JAX function: by its name, with what XLA itself makes of it beside."""
+"""`compare` and `optimize --measure` on a JAX function given by its name."""
 
 import json
 import sys
@@ -16,11 +16,11 @@ BY_NAME = "tests.frameworks.jax.test_verbs:program"
 
 
 def program() -> Any:
-    """Return a jitted step and its example arguments: nothing is allocated for those."""
+    """Return a jitted step and structs of its example arguments."""
     return jax.jit(blocks_step), jax.eval_shape(blocks_arguments)
 
 
-def test_compare_shows_xlas_own_order_and_addresses_of_a_jitted_function() -> None:
+def test_compare_shows_xlas_order_and_buffer_assignment() -> None:
     shown = CliRunner().invoke(compare, [BY_NAME, "--json"])
     assert shown.exit_code == 0, shown.stderr
     compiled = json.loads(shown.stdout)["compiled"]
@@ -36,11 +36,11 @@ def test_compare_shows_xlas_own_order_and_addresses_of_a_jitted_function() -> No
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
-def test_optimize_measures_the_prediction_xlas_figure_its_assignment_and_the_allocator() -> None:
+def test_optimize_shows_four_figures_of_both_compiled_functions() -> None:
     shown = CliRunner().invoke(
         optimize, [BY_NAME, "--measure", "--allow", "reorder,share,recompute", "--budget", "70%"]
     )
     assert shown.exit_code == 0, shown.output
-    for which in ("compiled, as it stands", "compiled, planned"):
+    for which in ("compiled, unmodified", "compiled, planned"):
         lines = shown.stdout.partition(which)[2].splitlines()[1:5]
         assert [line.split()[0] for line in lines] == ["predicted", "XLA", "reserved", "allocated"]

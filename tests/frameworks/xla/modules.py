@@ -1,4 +1,4 @@
-"""The recorded modules (see record_modules.py), and short ways to read modules written in a test."""
+"""The recorded modules (see record_modules.py), and functions that read modules."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ SCHEDULED = [path for path in TEXTS if not path.name.endswith(".before.hlo")]
 
 
 def name_of(path: Path) -> str:
-    """Return what a test with a recorded module is called."""
+    """Return the name of a recorded module, for test ids."""
     return path.name
 
 
@@ -21,5 +21,5 @@ def text_of(name: str) -> str:
 
 
 def read_text(text: str) -> ReadModule:
-    """Read a module written in a test; its header may be left out."""
+    """Read a module from text; its header may be left out."""
     return read_module(parse_module(text if text.lstrip().startswith("HloModule") else f"HloModule test\n{text}"))

@@ -1,7 +1,7 @@
-"""Record the modules in `modules/`: small JAX programs as XLA's CPU compiler is given them and as it leaves them.
+"""Record the modules in `modules/`: small JAX programs before and after XLA's CPU compiler.
 
-Run `python tests/frameworks/xla/record_modules.py` with the extra jax. NAME.before.hlo is what the compiler is given,
-NAME.hlo its result with its schedule, NAME.pb that as an HloProto with XLA's buffer assignment, NAME.mlir StableHLO.
+Run `python tests/frameworks/xla/record_modules.py` with the extra jax. NAME.before.hlo is the compiler's input,
+NAME.hlo its scheduled output, NAME.pb the same as HloProto with buffer assignment, NAME.mlir the input as StableHLO.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def shaped(*dims: int, dtype: Any = F32) -> jax.ShapeDtypeStruct:
 
 
 def scan(x: Any, w: Any) -> Any:
-    """A recurrent net beside a sort."""
+    """A recurrent net and a sort."""
     last, sums = jax.lax.scan(lambda c, _: (jnp.tanh(c @ w), c.sum()), x, None, length=5)
     return last + jnp.sort(x) * 2, sums
 
@@ -32,12 +32,12 @@ def swap(a: Any, b: Any) -> Any:
 
 
 def rotate(a: Any, b: Any, c: Any) -> Any:
-    """A loop that passes the three parts of its state on in a circle."""
+    """A loop that rotates the three parts of its state."""
     return jax.lax.fori_loop(0, 10, lambda _, s: (s[1], s[2], s[0]), (a, b, c))
 
 
 def conditional(p: Any, x: Any) -> Any:
-    """One of two branches, of which one needs more memory."""
+    """Two branches with different peaks."""
     return jax.lax.cond(p, lambda y: jnp.sin(y) @ y, lambda y: y * 2, x) + 1
 
 
@@ -53,7 +53,7 @@ def nested(x: Any) -> Any:
 
 
 def train(weights: Any, momenta: Any, x: Any) -> Any:
-    """A training step of four layers, to which weights and momenta are donated."""
+    """A training step of four layers with donated weights and momenta."""
 
     def loss(inner: Any) -> Any:
         h = x
@@ -85,7 +85,7 @@ def record(name: str, function: Callable[..., Any], *args: Any, donate: tuple[in
 
 
 def field(number: int, content: bytes) -> bytes:
-    """Return a field of a protocol buffer that holds bytes."""
+    """Return a bytes field of a protocol buffer."""
     size, digits = len(content), []
     while size >= 128:
         digits.append(size & 127 | 128)

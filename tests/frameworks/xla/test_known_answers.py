@@ -1,4 +1,4 @@
-"""What XLA's own tests say about their modules, written as HLO text."""
+"""Peaks from XLA's own tests, with their modules as HLO text."""
 
 from functools import partial
 
@@ -6,23 +6,23 @@ import pytest
 
 from lowtide.engine.graph import Graph
 from lowtide.engine.schedule import make_candidate
-from lowtide.frameworks.xla.apply import instruction_order
 from lowtide.frameworks.xla.reading.module import read_module
+from lowtide.frameworks.xla.schedule import instruction_order
 from lowtide.xla import parse_module
 
 
 def graph_of(text: str, pointer_bytes: int = 8) -> Graph:
-    """Read a module whose tuples take so many bytes an element."""
+    """Read a module with tuples of `pointer_bytes` per element."""
     return read_module(parse_module(text), pointer_bytes=pointer_bytes).graph
 
 
 def peak(graph: Graph, scheduler: str, *, in_place: bool = False, parameter_bytes: int = 0) -> int:
-    """Return the peak of an order without what parameters take, which XLA does not count in these figures."""
+    """Return the peak of an order without parameters, which XLA's figures leave out."""
     return make_candidate(scheduler, graph, in_place=in_place).plan.peak_bytes["device"] - parameter_bytes
 
 
 def order(graph: Graph, scheduler: str, *, in_place: bool = False) -> list[str]:
-    """Return the names of the instructions that run, in the order of a scheduler."""
+    """Return the names of the ops in a scheduler's order."""
     return [graph.op_names[op] for op in make_candidate(scheduler, graph, in_place=in_place).plan.order()]
 
 
@@ -156,7 +156,7 @@ ENTRY root {
 
 
 def test_multi_computation_needs_25_bytes() -> None:
-    """Two parameters of 4, the table of their tuple 16, the predicate of the condition 1; the loop adds nothing."""
+    """Two parameters of 4 bytes, their tuple's table of 16, and the condition's predicate of 1."""
     assert peak(graph_of(MULTI_COMPUTATION), "given") == 25
 
 
@@ -197,7 +197,7 @@ def test_aliasing_needs_12024_bytes_where_depth_first_takes_20016() -> None:
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_the_last_use_comes_first_for_504_bytes_where_list_alone_takes_672(in_place: bool) -> None:
+def test_the_last_use_comes_first_for_504_bytes_where_list_takes_672(in_place: bool) -> None:
     graph = graph_of(LAST_USE)
     names = order(graph, "xla-best", in_place=in_place)
     assert names.index("add") < names.index("negate")
@@ -206,7 +206,7 @@ def test_the_last_use_comes_first_for_504_bytes_where_list_alone_takes_672(in_pl
     assert peak(graph, "xla-list", parameter_bytes=168) == 672
 
 
-def test_every_planned_order_of_these_modules_is_a_schedule_of_all_their_instructions() -> None:
+def test_every_order_has_all_instructions() -> None:
     for text in (MULTI_COMPUTATION, SUBCOMPUTATION, SIMPLE, MIXED, TUPLES, FUSION, ALIASING, LAST_USE):
         read = read_module(parse_module(text))
         for computation in read.computations.values():

@@ -1,5 +1,6 @@
-"""Modules from everywhere: text, protocol buffers, StableHLO, objects of jaxlib; told by content, or refused."""
+"""Modules from text, protocol buffers, StableHLO and objects of jaxlib; the examples in `docs/xla.md`."""
 
+import doctest
 import subprocess
 import sys
 from pathlib import Path
@@ -20,17 +21,17 @@ EVERY = sorted(FOLDER.iterdir())
 
 
 @pytest.mark.parametrize("path", EVERY, ids=name_of)
-def test_every_file_of_xla_is_told_by_its_content(path: Path) -> None:
+def test_every_file_is_recognized_by_its_content(path: Path) -> None:
     assert kind_of_file(str(path)) == "xla"
 
 
 @pytest.mark.parametrize("path", PROTOS, ids=name_of)
-def test_an_hlo_proto_is_the_graph_of_its_text(path: Path) -> None:
+def test_an_hlo_proto_has_the_graph_of_its_text(path: Path) -> None:
     assert lowtide.read(path).fingerprint == lowtide.read(path.with_suffix(".hlo")).fingerprint
 
 
 @pytest.mark.parametrize("path", STABLEHLO, ids=name_of)
-def test_stablehlo_is_the_graph_of_what_goes_into_the_compiler(path: Path) -> None:
+def test_stablehlo_has_the_graph_of_the_compilers_input(path: Path) -> None:
     before = lowtide.read(FOLDER / f"{path.stem}.before.hlo")
     graph = lowtide.read(path)
     assert sorted(graph.op_kinds) == sorted(before.op_kinds)
@@ -69,7 +70,7 @@ def test_large_constants_are_in_the_text_of_a_proto(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"module @m {", b"ML\xefR\x01\x02", b"HloModule \xff\xff"])
-def test_what_begins_well_and_ends_badly_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
+def test_malformed_content_raises_one_line(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "bad.hlo").write_bytes(content)
     with pytest.raises(MalformedInputError) as refused:
         lowtide.read(tmp_path / "bad.hlo")
@@ -77,14 +78,14 @@ def test_what_begins_well_and_ends_badly_is_refused_in_one_line(content: bytes, 
     assert str(tmp_path / "bad.hlo") in str(refused.value)
 
 
-def test_sizes_cannot_be_bound_and_other_objects_are_refused() -> None:
+def test_dims_and_other_objects_raise() -> None:
     with pytest.raises(UsageError, match="--dim"):
         lowtide.read(FOLDER / "swap.hlo", dims={"batch": 4})
     with pytest.raises(UsageError, match="HloModule"):
         lowtide.xla.load(3)
 
 
-def test_text_needs_no_jaxlib_and_everything_else_names_the_extra() -> None:
+def test_only_text_is_read_without_jaxlib() -> None:
     hide = "import sys; sys.modules.update(dict.fromkeys(('jax', 'jaxlib', 'jaxlib._hlo', 'jaxlib._jax')))"
     read = f"import lowtide; print(lowtide.read({str(FOLDER / 'swap.hlo')!r}).n_ops)"
     for name in ("swap.pb", "swap.mlir"):
@@ -93,3 +94,10 @@ def test_text_needs_no_jaxlib_and_everything_else_names_the_extra() -> None:
     first, *refused = run.stdout.splitlines()
     assert int(first) > 0
     assert [line.endswith("pip install 'lowtide[jax]'") for line in refused] == [True, True]
+
+
+def test_the_examples_in_xla_md_are_right() -> None:
+    page = Path(__file__).parents[3] / "docs" / "xla.md"
+    found = doctest.testfile(str(page), module_relative=False)
+    assert found.attempted >= 7
+    assert found.failed == 0

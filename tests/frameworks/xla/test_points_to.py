@@ -1,4 +1,4 @@
-"""Points-to analysis: what is the same buffer, and what lies in the same place; held against XLA's own assignment."""
+"""Points-to analysis: equal buffers and shared storage, compared with XLA's buffer assignment."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ ENTRY main {
 """
 
 
-def test_elements_of_tuples_in_tuples_are_the_buffers_that_went_in() -> None:
+def test_elements_of_nested_tuples_are_the_original_buffers() -> None:
     read = read_text(NESTED_TUPLES).computations["main"]
     assert _buffer(read, "last") == _buffer(read, "b", 1, 1)
     assert _buffer(read, "first") == _buffer(read, "flat") == _buffer(read, "b", 1, 0)
@@ -51,7 +51,7 @@ def test_elements_of_tuples_in_tuples_are_the_buffers_that_went_in() -> None:
     assert len({_buffer(read, "pair"), _buffer(read, "b"), _buffer(read, "out")}) == 3
 
 
-def test_only_tuples_run_there_and_take_a_pointer_for_each_element() -> None:
+def test_only_tuples_are_ops_with_a_pointer_per_element() -> None:
     graph = read_text(NESTED_TUPLES).graph
     assert list(graph.op_names) == ["pair", "out"]
     sizes = dict(zip(graph.buffer_names, graph.sizes.tolist(), strict=True))
@@ -98,14 +98,14 @@ def _loop(new: str, x: str, y: str) -> tuple[ReadComputation, ReadComputation]:
     return read.computations["body"], read.computations["main"]
 
 
-def test_a_loop_that_has_not_the_shape_of_its_state_is_refused() -> None:
+def test_a_loop_without_the_shape_of_its_state_raises() -> None:
     text = LOOP.replace("%NEW%", "").replace("%X%", "x").replace("%Y%", "y")
     for wrong in ("(s32[], f32[8], f32[8])", "(s32[], f32[8], f32[8], f32[8], f32[8])"):
         with pytest.raises(MalformedInputError, match="does not fit its operands"):
             read_text(text.replace("loop = (s32[], f32[8], f32[8], f32[8])", f"loop = {wrong}"))
 
 
-def test_a_loop_passes_on_what_its_body_does_not_change_and_writes_the_rest_in_place() -> None:
+def test_a_loop_passes_on_unchanged_state_and_writes_the_rest_in_place() -> None:
     body, main = _loop("v = f32[8] add(x, w)", "v", "y")
     assert _buffer(main, "loop", 3) == _buffer(main, "w")
     assert _buffer(main, "loop", 2) == _buffer(main, "y")
@@ -116,32 +116,32 @@ def test_a_loop_passes_on_what_its_body_does_not_change_and_writes_the_rest_in_p
     assert _storage(body, "next") == _storage(body, "s", 0)
 
 
-def test_a_state_that_is_read_after_its_next_value_is_made_keeps_its_place() -> None:
+def test_state_that_is_read_after_its_next_value_is_not_overwritten() -> None:
     body, _ = _loop("v = f32[8] add(x, w)\n  u = f32[8] multiply(x, v)", "v", "u")
     assert _storage(body, "v") != _storage(body, "s", 1)
     assert body.storage.swapped_bytes == 0
 
 
-def test_state_that_changes_places_is_copied_and_the_copies_are_counted() -> None:
+def test_copies_of_permuted_state_are_counted() -> None:
     body, main = _loop("", "y", "x")
     assert body.storage.swapped_bytes == 64
     assert _buffer(body, "out", 1) == _buffer(body, "s", 2)
     assert _storage(main, "loop", 1) == _storage(main, "x") != _storage(main, "loop", 2)
 
 
-def test_state_that_moves_on_without_a_circle_needs_no_copy() -> None:
+def test_state_that_moves_without_a_cycle_needs_no_copy() -> None:
     body, _ = _loop("v = f32[8] abs(w)", "y", "v")
     assert body.storage.swapped_bytes == 0
 
 
-def test_what_is_read_after_a_loop_is_not_overwritten_by_it() -> None:
+def test_a_buffer_read_after_a_loop_is_not_overwritten() -> None:
     text = LOOP.replace("%NEW%", "v = f32[8] add(x, w)").replace("%X%", "v").replace("%Y%", "y")
     text = text.replace("sum = (f32[8], f32[8], f32[8]) tuple(lx, ly, lw)", "sum = f32[8] add(lx, x)")
     main = read_text(text).computations["main"]
     assert _storage(main, "loop", 1) != _storage(main, "x")
 
 
-def test_a_buffer_that_stands_in_a_state_twice_is_not_overwritten() -> None:
+def test_a_buffer_twice_in_a_state_is_not_overwritten() -> None:
     text = LOOP.replace("%NEW%", "v = f32[8] add(x, w)").replace("%X%", "v").replace("%Y%", "y")
     main = read_text(text.replace("tuple(i, x, y, w)", "tuple(i, x, x, w)")).computations["main"]
     assert _storage(main, "loop", 1) != _storage(main, "x") == _storage(main, "loop", 2)
@@ -174,7 +174,7 @@ ENTRY main {
 """
 
 
-def test_a_conditional_has_a_result_of_its_own_that_its_branches_fill() -> None:
+def test_a_conditional_has_its_own_result() -> None:
     main = read_text(CONDITIONAL).computations["main"]
     assert len({_storage(main, "some", 0), _storage(main, "some", 1), _storage(main, "x"), _storage(main, "y")}) == 4
 
@@ -186,7 +186,7 @@ def test_the_result_of_a_conditional_is_counted_once_with_the_larger_branch() ->
     assert peak == 2 * 32 + 1 + 16 + 2 * 32 + 32
 
 
-def test_a_call_returns_what_its_callee_returns_of_its_operands() -> None:
+def test_a_call_returns_operands_that_its_callee_returns() -> None:
     read = read_text("""
 inner {
   p = f32[8] parameter(0)
@@ -227,7 +227,7 @@ ENTRY main {
 """
 
 
-def test_a_call_overwrites_an_operand_that_its_callee_returns_changed_unless_somebody_needs_it() -> None:
+def test_a_call_overwrites_a_dying_operand_that_its_callee_changes() -> None:
     dying = read_text(CALLED_LOOP.replace("%OTHER%", "a"))
     kept = read_text(CALLED_LOOP.replace("%OTHER%", "x"))
     assert _storage(dying.computations["main"], "done") == _storage(dying.computations["main"], "x")
@@ -236,7 +236,7 @@ def test_a_call_overwrites_an_operand_that_its_callee_returns_changed_unless_som
     assert peaks == [32 + 32 + 1, 32 + 32 + 32 + 1]
 
 
-def test_what_starts_holds_its_operands_until_what_ends_gives_the_result() -> None:
+def test_asynchronous_work_keeps_its_operands_alive() -> None:
     read = read_text("""
 ENTRY main {
   a = f32[8] parameter(0)
@@ -260,7 +260,7 @@ ENTRY main {
     assert main.buffers[_buffer(main, "n")] in graph.reads[ends].tolist()
 
 
-def test_a_donated_parameter_and_the_result_in_its_place_are_one_where_one_overwrites_the_other() -> None:
+def test_an_aliased_result_shares_storage_if_it_overwrites_the_parameter() -> None:
     text = """HloModule test, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
 ENTRY main {
   w = f32[8] parameter(0)
@@ -280,7 +280,7 @@ ENTRY main {
     assert (lifetimes["w"], lifetimes["m"], lifetimes["g"], lifetimes["m2"]) == ("INPUT", "DONATED", "INPUT", "OUTPUT")
 
 
-def test_what_a_donated_parameter_is_read_by_comes_before_the_result_in_its_place() -> None:
+def test_readers_of_a_donated_parameter_precede_its_aliased_result() -> None:
     graph = read_text("""HloModule test, input_output_alias={ {0}: (0, {}, may-alias) }
 ENTRY main {
   w = f32[8] parameter(0)
@@ -295,7 +295,7 @@ ENTRY main {
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.pb")), ids=name_of)
-def test_what_shares_storage_here_lies_in_one_place_in_xlas_own_assignment(path: Path) -> None:
+def test_shared_storage_is_shared_in_xlas_assignment(path: Path) -> None:
     loaded = load_module(path)
     assigned = {
         buffer.place: (allocation.number, buffer.offset)

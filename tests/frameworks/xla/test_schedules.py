@@ -1,4 +1,4 @@
-"""Planned orders in the text: schedules that XLA's own checks accept, control edges, removal, refusals."""
+"""Planned orders in HLO text: schedules that XLA accepts, control edges, recorded peaks, refusals."""
 
 from pathlib import Path
 
@@ -8,9 +8,17 @@ from jaxlib import _hlo as hlo
 import lowtide
 from lowtide.core.errors import UnsupportedError, VerificationError
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.xla.apply import with_order_as_control_edges
-from lowtide.frameworks.xla.text.write import reordered
-from lowtide.xla import HloModule, XlaModel, parse_module, remove_schedule, verify_schedule
+from lowtide.frameworks.xla.schedule import record_peaks, with_order_as_control_edges
+from lowtide.frameworks.xla.text.order import reordered
+from lowtide.xla import (
+    HloModule,
+    XlaModel,
+    parse_module,
+    recorded_peaks,
+    remove_schedule,
+    schedule,
+    verify_schedule,
+)
 from tests.frameworks.xla.modules import TEXTS, name_of, text_of
 
 
@@ -20,7 +28,7 @@ def _planned(path: Path) -> tuple[XlaModel, lowtide.Result]:
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_a_planned_module_is_a_schedule_to_xla_and_needs_the_planned_peak(path: Path) -> None:
+def test_xla_accepts_a_planned_schedule_and_its_peak_is_as_planned(path: Path) -> None:
     model, result = _planned(path)
     module = model.apply(result.plan)
     verify_schedule(module, model.module)
@@ -30,14 +38,14 @@ def test_a_planned_module_is_a_schedule_to_xla_and_needs_the_planned_peak(path: 
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_a_plan_of_the_given_order_leaves_every_instruction_where_it_is(path: Path) -> None:
+def test_a_plan_in_program_order_keeps_the_text(path: Path) -> None:
     model = XlaModel(path)
     module = model.apply(Plan.baseline(model.graph))
     assert remove_schedule(module) == remove_schedule(model.module)
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_control_edges_allow_no_other_order_of_the_ops_than_the_planned_one(path: Path) -> None:
+def test_control_edges_allow_only_the_planned_order(path: Path) -> None:
     model, result = _planned(path)
     held = with_order_as_control_edges(model.read, result.plan)
     assert not held.is_scheduled
@@ -56,14 +64,14 @@ def _swapped(module: HloModule, one: str, other: str) -> HloModule:
     return reordered(module, {module.entry.name: order})
 
 
-def test_a_schedule_with_an_operand_after_its_user_is_refused() -> None:
+def test_a_schedule_with_an_operand_after_its_user_raises() -> None:
     module = parse_module(text_of("swap.hlo"))
     verify_schedule(module)
     with pytest.raises(VerificationError, match="comes before its operand predecessor"):
         verify_schedule(_swapped(module, "tuple.2", "while.6"))
 
 
-def test_a_schedule_against_a_control_edge_is_refused() -> None:
+def test_a_schedule_against_a_control_edge_raises() -> None:
     text = (
         "HloModule m, is_scheduled=true\nENTRY e {\n  a = f32[] iota()\n  b = f32[] iota(), control-predecessors={a}\n"
     )
@@ -73,7 +81,7 @@ def test_a_schedule_against_a_control_edge_is_refused() -> None:
         verify_schedule(_swapped(module, "a", "b"))
 
 
-def test_a_module_that_is_not_scheduled_is_refused() -> None:
+def test_an_unscheduled_module_raises() -> None:
     with pytest.raises(VerificationError, match="is_scheduled=true"):
         verify_schedule(remove_schedule(parse_module(text_of("swap.hlo"))))
 
@@ -87,7 +95,7 @@ def test_a_module_that_is_not_scheduled_is_refused() -> None:
         (", control-predecessors={%copy.4}", ""),
     ],
 )
-def test_a_schedule_of_another_program_is_refused(before: str, after: str) -> None:
+def test_a_schedule_of_another_program_raises(before: str, after: str) -> None:
     text = text_of("swap.hlo")
     assert before in text
     with pytest.raises(VerificationError):
@@ -103,7 +111,7 @@ def test_unknown_opcodes_are_opaque_and_listed() -> None:
     assert "'frobnicate' is not known (2 instructions)" in graph.unmodeled[0]
 
 
-def test_a_plan_with_reruns_is_refused_with_the_way_around() -> None:
+def test_a_plan_with_recomputation_raises() -> None:
     text = """HloModule m
 ENTRY e {
   p = f32[64] parameter(0)
@@ -121,3 +129,25 @@ ENTRY e {
     assert result.shortfall is None
     with pytest.raises(UnsupportedError, match=r"\.plan\.json"):
         model.apply(result.plan)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_schedule_is_at_least_reason_to_keep_each_scheduler_of_xla(path: Path) -> None:
+    module = parse_module(path.read_text(encoding="utf-8"))
+    found = schedule(module)
+    assert found.plan.peak_bytes["device"] == min(found.peaks.values())
+    verify_schedule(found.module, module)
+    assert recorded_peaks(parse_module(found.module.text)) == {
+        name: found.peaks[name] for name in ("xla-list", "xla-dfs", "xla-postorder")
+    }
+    assert hlo.hlo_module_from_text(found.module.text).name == module.name
+
+
+def test_recorded_peaks_are_added_to_other_attributes_and_replaced() -> None:
+    text = 'HloModule m, frontend_attributes={kept="yes"}\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n'
+    once = record_peaks(parse_module(text), {"xla-list": 7})
+    twice = record_peaks(once, {"xla-list": 8, "xla-dfs": 9})
+    assert recorded_peaks(twice) == {"xla-list": 8, "xla-dfs": 9}
+    assert 'kept="yes"' in twice.attributes["frontend_attributes"]
+    assert recorded_peaks(parse_module(text)) == {}
+    assert record_peaks(parse_module(text.replace(', frontend_attributes={kept="yes"}', "")), {}).name == "m"

@@ -1,4 +1,4 @@
-"""Nothing is overwritten while it is needed: programs carried out symbolically, in any order that the graph allows."""
+"""No buffer is overwritten while it is needed: symbolic execution in random orders."""
 
 import random
 from pathlib import Path
@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.xla.apply import scheduled
 from lowtide.frameworks.xla.reading.computation import ReadComputation
 from lowtide.frameworks.xla.reading.module import ReadModule, read_module
+from lowtide.frameworks.xla.schedule import scheduled
 from lowtide.xla import parse_module, verify_schedule
 from tests.frameworks.xla.modules import TEXTS, name_of, read_text
 
@@ -17,7 +17,7 @@ ORDERS = 5
 
 
 def random_order(read: ReadComputation, draw: random.Random) -> list[int]:
-    """Return any order of the ops that the graph allows."""
+    """Return a random order that respects the graph."""
     structure = read.graph.structure
     missing = [len(structure.predecessors[op]) for op in range(read.graph.n_ops)]
     ready = [op for op, count in enumerate(missing) if count == 0]
@@ -31,8 +31,8 @@ def random_order(read: ReadComputation, draw: random.Random) -> list[int]:
     return order
 
 
-def carry_out(read: ReadComputation, order: list[int]) -> None:
-    """Run ops in an order on storage that holds names of buffers, and check that each finds what it reads."""
+def execute(read: ReadComputation, order: list[int]) -> None:
+    """Run ops on storage that contains names of buffers, and check all reads."""
     points, storage = read.points, read.storage
     content = {storage.of[buffer]: buffer for buffer in storage.parameters}
     handed = {new: old for old, new in read.handed_over.items()}
@@ -48,21 +48,21 @@ def carry_out(read: ReadComputation, order: list[int]) -> None:
             where = storage.of[buffer]
             content[where] = buffer
             if where in handed:
-                content[handed[where]] = -1  # one and the same place
+                content[handed[where]] = -1  # the same storage
     for buffer in points.result:
         if storage.of[buffer] is not None:
             assert content[storage.of[buffer]] == buffer
 
 
 def check(read: ReadModule, seed: int) -> None:
-    """Carry out all computations in several orders, and write the last of each into the text."""
+    """Execute all computations in several orders, and write the last order of each into the text."""
     draw = random.Random(seed)
     orders: dict[str, list[int]] = {}
     for name, computation in read.computations.items():
         for _ in range(ORDERS):
             orders[name] = random_order(computation, draw)
             assert len(orders[name]) == computation.graph.n_ops
-            carry_out(computation, orders[name])
+            execute(computation, orders[name])
     verify_schedule(scheduled(read, _plan(read, read.module.entry.name, orders)), read.module)
 
 
@@ -73,12 +73,12 @@ def _plan(read: ReadModule, name: str, orders: dict[str, list[int]]) -> Plan:
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_modules_of_xla_find_what_they_read_in_every_order(path: Path) -> None:
+def test_recorded_modules_read_right_values_in_random_orders(path: Path) -> None:
     check(read_module(parse_module(path.read_text(encoding="utf-8"))), 0)
 
 
 def random_module(seed: int) -> str:
-    """Return a module with a loop in a loop, calls and branches, over values that are read early and late."""
+    """Return a module with nested loops and calls over values with short and long live ranges."""
     draw = random.Random(seed)
     size = draw.randint(1, 4)
     state = f"({', '.join(['f32[8]'] * size)})"
@@ -138,5 +138,5 @@ def random_module(seed: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_random_loops_find_what_they_read_in_every_order(seed: int) -> None:
+def test_random_loops_read_right_values_in_random_orders(seed: int) -> None:
     check(read_text(random_module(seed)), seed)

@@ -1,19 +1,18 @@
-"""HLO text: read in every form that XLA writes, written back byte for byte, refused in one line where it is broken."""
+"""HLO text: parsed, written byte for byte, reordered, or refused in one line."""
 
 from pathlib import Path
 
 import pytest
 
 from lowtide.core.errors import MalformedInputError
-from lowtide.frameworks.xla.sizes import memory_space, own_bytes
-from lowtide.frameworks.xla.text.shape import parse_shape
-from lowtide.frameworks.xla.text.write import marked_scheduled, reordered, with_control_edges
+from lowtide.frameworks.xla.text.order import marked_scheduled, reordered, with_control_edges
+from lowtide.frameworks.xla.text.shape import memory_space, own_bytes, parse_shape
 from lowtide.xla import parse_module, remove_schedule
 from tests.frameworks.xla.modules import TEXTS, name_of, text_of
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_a_module_of_xla_comes_back_byte_for_byte(path: Path) -> None:
+def test_a_module_keeps_every_byte(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     module = parse_module(text)
     assert module.text == str(module) == text
@@ -21,7 +20,7 @@ def test_a_module_of_xla_comes_back_byte_for_byte(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_a_schedule_taken_off_and_put_on_again_is_what_it_was(path: Path) -> None:
+def test_removing_and_marking_a_schedule_restores_the_text(path: Path) -> None:
     module = parse_module(path.read_text(encoding="utf-8"))
     bare = parse_module(remove_schedule(module).text)
     assert not bare.is_scheduled
@@ -51,7 +50,7 @@ ENTRY main {
 // the end"""
 
 
-def test_comments_line_breaks_and_strings_that_look_like_code_are_kept_and_seen_through() -> None:
+def test_comments_line_breaks_and_strings_with_code_are_parsed() -> None:
     module = parse_module(STRANGE)
     assert module.text == STRANGE
     assert not module.is_scheduled
@@ -60,7 +59,7 @@ def test_comments_line_breaks_and_strings_that_look_like_code_are_kept_and_seen_
     assert [instruction.operands for instruction in module.entry.instructions] == [(), (), ("p", "c")]
 
 
-def test_a_header_may_be_written_in_several_lines() -> None:
+def test_a_header_may_have_several_lines() -> None:
     text = "  HloModule m, is_scheduled=true, input_output_alias={\n { {}: (0, {}, must-alias) }\n  }\n\nENTRY e {\n"
     module = parse_module(f"{text}  p = f32[2] parameter(0)\n  ROOT n = f32[2] negate(p)\n}}\n")
     assert module.is_scheduled
@@ -76,13 +75,13 @@ def test_instructions_move_with_their_comments_and_attributes() -> None:
     assert sorted(moved.text) == sorted(STRANGE)
 
 
-def test_the_last_instruction_stays_the_root_when_it_moves() -> None:
+def test_the_last_instruction_stays_the_root() -> None:
     module = parse_module("HloModule m\nENTRY e {\n  a = f32[] parameter(0)\n  b = f32[] iota()\n}\n")
     moved = parse_module(reordered(module, {"e": [1, 0]}).text)
     assert moved.entry.instructions[moved.entry.root].name == "b"
 
 
-def test_control_edges_are_added_to_those_that_are_there() -> None:
+def test_control_edges_are_added_to_existing_ones() -> None:
     text = text_of("swap.hlo")
     module = parse_module(text)
     (name,) = (
@@ -148,9 +147,9 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_broken_text_is_refused_in_one_line_that_names_it(what: str) -> None:
+@pytest.mark.parametrize("problem", BROKEN)
+def test_malformed_text_raises_one_line_with_its_name(problem: str) -> None:
     with pytest.raises(MalformedInputError) as refused:
-        parse_module(BROKEN[what], "broken.hlo")
+        parse_module(BROKEN[problem], "broken.hlo")
     assert str(refused.value).startswith("broken.hlo")
     assert "\n" not in str(refused.value)

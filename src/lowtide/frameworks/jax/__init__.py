@@ -1,7 +1,6 @@
-"""JAX: traced functions become graphs, plans become functions whose recomputation XLA keeps.
+"""JAX: read traced functions as graphs, and write plans as functions in which XLA keeps the recomputation.
 
-The public names are in `lowtide.jax`. Importing modules of this package loads JAX; `lowtide` itself does so only when
-it is given something of JAX's.
+The public names are in `lowtide.jax`. Importing a module of this package loads JAX.
 """
 
 from lowtide.frameworks.table import require

@@ -1,5 +1,6 @@
-"""XLA: HLO modules in, scheduled HLO modules out, beside the order and the addresses that XLA itself chose.
+"""XLA: read HLO modules as graphs, write them in a planned order, and compare with XLA's buffer assignment.
 
-The public names are in `lowtide.xla`. HLO text needs nothing beside lowtide; HloProto, StableHLO and objects of jaxlib
-need jaxlib, which is asked for where it is needed.
+The public names are in `lowtide.xla`. A module is its HLO text, cut into instructions that keep every byte. Other
+sources become text through jaxlib. Nothing is run: jaxlib compiles only StableHLO, which has neither an order nor
+control edges.
 """

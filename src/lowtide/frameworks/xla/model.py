@@ -1,4 +1,4 @@
-"""An HLO module as lowtide sees it: read once, planned, written in another order."""
+"""`XlaModel`: an HLO module that can be planned and reordered, but not run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,31 +10,24 @@ from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Reserved
 from lowtide.frameworks.model import UnrunnableModel
 from lowtide.frameworks.xla.against_assignment import against_assignment
-from lowtide.frameworks.xla.apply import scheduled
 from lowtide.frameworks.xla.loading.load import load_module
 from lowtide.frameworks.xla.reading.module import ReadModule, read_module
+from lowtide.frameworks.xla.schedule import scheduled
 from lowtide.frameworks.xla.text.module import HloModule
 
 
 class XlaModel(UnrunnableModel):
-    """An HLO module: its instructions can be put into another order. Nothing here can run them.
-
-    jaxlib compiles StableHLO only, which has neither an order nor control edges, and XLA schedules it anew: a module
-    cannot be run in the order of its text, so that nothing could be measured of a plan.
-    """
+    """An HLO module and its graph."""
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """Endings of files that planned programs are written to."""
+        """Endings of HLO text files."""
         return (".hlo", ".txt")
 
     def __init__(self, source: Any, dims: Mapping[str, int] | None = None) -> None:
-        """Read a module from what `load_module` takes.
-
-        Raises what that raises, GraphError for a module that is no program, UsageError for `dims`.
-        """
+        """Read a source of `load_module`; raises also GraphError for an invalid program, UsageError for `dims`."""
         if dims:
-            raise UsageError("an HLO module has sizes already, there is no dimension to bind; leave out --dim (dims)")
+            raise UsageError("an HLO module has no dimensions to bind; leave out --dim (dims)")
         loaded = load_module(source)
         self._allocations = loaded.allocations
         try:
@@ -45,16 +38,16 @@ class XlaModel(UnrunnableModel):
 
     @property
     def module(self) -> HloModule:
-        """The module as it was read."""
+        """The unmodified module."""
         return self._read.module
 
     @property
     def read(self) -> ReadModule:
-        """The module with the graphs of its computations, and the way back from ops to instructions."""
+        """The module with the graphs of its computations."""
         return self._read
 
     def reserved(self) -> Reserved | None:
-        """Return what XLA reserved for the module beside the model's peak; None where no buffer assignment is known."""
+        """Return XLA's reserved bytes and the modeled peak; None without a buffer assignment."""
         return against_assignment(self._read, self._allocations) if self._allocations else None
 
     def apply(self, plan: Plan) -> HloModule:

@@ -1,4 +1,4 @@
-"""What opcodes are: which only name storage, which are elementwise, which have effects, which are known at all."""
+"""Sets of opcodes, by their effect on storage and order."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -6,12 +6,12 @@ def _words(text: str) -> frozenset[str]:
 
 
 FREE = frozenset({"parameter", "constant"})
-"""What does nothing while a program runs."""
+"""No work at run time."""
 VIEWS = frozenset({"get-tuple-element", "bitcast", "domain", "optimization-barrier", "add-dependency"})
-"""What names storage that is there already, and neither allocates nor runs."""
+"""Names of existing storage."""
 
 CONTROL_FLOW = frozenset({"while", "call", "conditional"})
-"""What runs other computations, whose results are its own."""
+"""Results are those of other computations."""
 
 ELEMENTWISE = _words(
     """
@@ -22,11 +22,10 @@ ELEMENTWISE = _words(
     sin sine sinh sqrt stochastic-convert subtract tan tanh xor bitcast-convert
     """
 )
-"""What computes every element of its result from the elements at the same place, so that it may overwrite them. A copy
-does so too, but there would be no point in one that is its own source."""
+"""Opcodes that compute each element from elements at the same place, and may overwrite them."""
 
 FIRST_OPERAND = frozenset({"dynamic-update-slice", "scatter", "triangular-solve", "set-dimension-size"})
-"""What changes some elements of its first operand, and may do so in place."""
+"""The first operand may be updated in place."""
 
 COLLECTIVES = _words(
     """
@@ -35,10 +34,9 @@ COLLECTIVES = _words(
     collective-permute-done send recv send-done recv-done
     """
 )
-"""What waits for other devices."""
 
 EFFECTS = COLLECTIVES | frozenset({"infeed", "outfeed", "rng", "rng-get-and-update-state", "partition-id-seed"})
-"""What keeps its place among its like: it talks to others, or advances a state that is no operand."""
+"""Ordered opcodes: they communicate, or advance a hidden state."""
 
 _OTHERS = _words(
     """
@@ -51,11 +49,11 @@ _OTHERS = _words(
 )
 
 KNOWN = FREE | VIEWS | CONTROL_FLOW | ELEMENTWISE | FIRST_OPERAND | EFFECTS | _OTHERS
-"""Opcodes whose meaning is known here."""
+"""All known opcodes."""
 
 
 def base_opcode(opcode: str) -> str:
-    """Return what an asynchronous opcode starts, updates or ends: "slice" for "slice-start", else the opcode itself."""
+    """Return "slice" for "slice-start", "slice-update" or "slice-done", and other opcodes unchanged."""
     for ending in ("-start", "-update", "-done"):
         if opcode.endswith(ending) and opcode.removesuffix(ending) in KNOWN:
             return opcode.removesuffix(ending)
@@ -63,15 +61,15 @@ def base_opcode(opcode: str) -> str:
 
 
 def is_known(opcode: str) -> bool:
-    """Whether an opcode, or what it starts, updates or ends, is known."""
+    """Return whether an opcode or its base opcode is known."""
     return opcode in KNOWN or base_opcode(opcode) in KNOWN
 
 
 def starts(opcode: str) -> bool:
-    """Whether an opcode starts what another instruction waits for."""
+    """Return whether an opcode starts asynchronous work."""
     return opcode.endswith("-start") and is_known(opcode)
 
 
 def ends(opcode: str) -> bool:
-    """Whether an opcode waits for what another instruction started, or passes it on."""
+    """Return whether an opcode ends or updates asynchronous work."""
     return opcode.endswith(("-done", "-update")) and is_known(opcode)

@@ -1,19 +1,24 @@
-"""A module scheduled as XLA does it, and better: its three schedulers, the search, and the peaks recorded."""
+"""Schedules: write a plan's order into a module, or find the best order."""
 
+import heapq
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
-from lowtide.engine.plan import Plan
+from lowtide.core.errors import PlanError, UnsupportedError
+from lowtide.core.index_spaces import OpId
+from lowtide.engine.plan import Plan, verify
 from lowtide.engine.schedule import make_candidate
-from lowtide.frameworks.xla.apply import scheduled
+from lowtide.frameworks.xla.reading.computation import ReadComputation
 from lowtide.frameworks.xla.reading.module import ReadModule
-from lowtide.frameworks.xla.text.module import HloModule
-from lowtide.frameworks.xla.text.scan import end_of_group
+from lowtide.frameworks.xla.reading.ops import is_op
+from lowtide.frameworks.xla.text.brackets import end_of_group
+from lowtide.frameworks.xla.text.module import Computation, HloModule
+from lowtide.frameworks.xla.text.order import marked_scheduled, reordered, verify_schedule, with_control_edges
 
 RECORDED = ("xla-list", "xla-dfs", "xla-postorder")
-"""The orders whose peaks are recorded, as XLA does with its own."""
 _FRONTEND = re.compile(r"\bfrontend_attributes=(?=\{)")
 _PEAK = re.compile(r'\blowtide_(\w+)_peak_bytes="(\d{1,19})"')
 _NAME = re.compile(r"^(\s*HloModule\s+[^\s,]+(?:,\s*is_scheduled=true)?)", re.MULTILINE)
@@ -21,22 +26,21 @@ _NAME = re.compile(r"^(\s*HloModule\s+[^\s,]+(?:,\s*is_scheduled=true)?)", re.MU
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduledModule:
-    """A module in the best order that was found."""
+    """A module in the best order found."""
 
     module: HloModule
-    """Marked as scheduled, with the recorded peaks in its header."""
+    """Marked as scheduled, with recorded peaks in its header."""
     plan: Plan
     scheduler: str
-    """Whose order it is."""
     peaks: Mapping[str, int]
-    """Peak of every order that was tried, in the first memory space, by scheduler."""
+    """Peak of every order in the first memory space, by scheduler."""
 
 
 def schedule(read: ReadModule, effort: EffortName = DEFAULT_EFFORT) -> ScheduledModule:
-    """Schedule every computation, callees first, and return the module in the best of all orders tried.
+    """Return the module in the best order found. Complexity of the search.
 
-    Tried are the given order, XLA's list, depth-first and post-order, and the search; the earlier of equals is kept, so
-    that the result is never worse than the given order. In-place pairs are taken. Complexity: that of the search.
+    Candidates are the given order, XLA's list, depth-first and post-order schedules, and the search, with in-place
+    pairs. The first of equal ones wins.
     """
     names = ("given", *RECORDED, "search")
     tried = [make_candidate(name, read.graph, in_place=True, effort=effort) for name in names]
@@ -48,7 +52,7 @@ def schedule(read: ReadModule, effort: EffortName = DEFAULT_EFFORT) -> Scheduled
 
 
 def record_peaks(module: HloModule, peaks: Mapping[str, int]) -> HloModule:
-    """Return a module whose header holds peaks by scheduler, among its frontend attributes."""
+    """Return a module with peaks by scheduler in the frontend attributes of its header."""
     entries = ",".join(f'lowtide_{name.replace("-", "_")}_peak_bytes="{peak}"' for name, peak in peaks.items())
     header = _without_peaks(module.header)
     found = _FRONTEND.search(header)
@@ -60,11 +64,98 @@ def record_peaks(module: HloModule, peaks: Mapping[str, int]) -> HloModule:
 
 
 def recorded_peaks(module: HloModule) -> dict[str, int]:
-    """Return the peaks that `record_peaks` has left in a module, by scheduler; empty where there are none."""
+    """Return the peaks recorded in a module, by scheduler."""
     text = module.attributes.get("frontend_attributes", "")
     return {name.replace("_", "-"): int(peak) for name, peak in _PEAK.findall(text)}
+
+
+def scheduled(read: ReadModule, plan: Plan) -> HloModule:
+    """Return the module in a plan's order, marked as scheduled.
+
+    Parameters, constants, tuple elements and bitcasts are placed as early as possible. Raises PlanError for a plan of
+    another module, UnsupportedError for one that recomputes or copies.
+    """
+    orders = {
+        name: instruction_order(read.computations[name], order) for name, order in _planned_orders(read, plan).items()
+    }
+    result = marked_scheduled(reordered(read.module, orders))
+    verify_schedule(result, read.module)
+    return result
+
+
+def with_order_as_control_edges(read: ReadModule, plan: Plan) -> HloModule:
+    """Return the module with control edges between successive ops of a plan, not marked as scheduled.
+
+    Raises the same errors as `scheduled`.
+    """
+    edges: dict[str, dict[str, list[str]]] = {}
+    for name, order in _planned_orders(read, plan).items():
+        computation = read.computations[name]
+        instructions = computation.points.computation.instructions
+        for before, after in pairwise(order):
+            instruction = instructions[computation.places[after]]
+            previous = instructions[computation.places[before]].name
+            if previous not in instruction.operands:
+                edges.setdefault(name, {})[instruction.name] = [previous]
+    ordered = marked_scheduled(scheduled(read, plan), scheduled=False)
+    return with_control_edges(ordered, edges)
+
+
+def instruction_order(read: ReadComputation, order: Sequence[OpId]) -> list[int]:
+    """Return the positions of all instructions such that ops run in this order. O(n log n + e)."""
+    computation = read.points.computation
+    if list(order) == sorted(order):
+        return list(range(len(computation.instructions)))
+    users, missing = _users(computation)
+    idle = [place for place, count in enumerate(missing) if count == 0 and not is_op(computation.instructions[place])]
+    result: list[int] = []
+
+    def append(place: int) -> None:
+        result.append(place)
+        for user in users[place]:
+            missing[user] -= 1
+            if missing[user] == 0 and not is_op(computation.instructions[user]):
+                heapq.heappush(idle, user)
+
+    for op in order:
+        while idle:
+            append(heapq.heappop(idle))
+        append(read.places[op])
+    while idle:
+        append(heapq.heappop(idle))
+    return result
 
 
 def _without_peaks(header: str) -> str:
     bare = re.sub(rf",?{_PEAK.pattern}", "", header)
     return bare.replace(", frontend_attributes={}", "") if bare != header else header
+
+
+def _planned_orders(read: ReadModule, plan: Plan) -> dict[str, list[OpId]]:
+    verify(read.graph, plan, check_capacity=False)
+    plans: dict[str, Plan] = {read.module.entry.name: plan}
+    waiting = [plan]
+    while waiting:
+        for name, inner in waiting.pop().callees.items():
+            if plans.setdefault(name, inner) is inner:
+                waiting.append(inner)
+            elif list(plans[name].order()) != list(inner.order()):
+                raise PlanError(f"the plan has two orders for computation {name!r}, whose text can have only one")
+    orders = {name: list(range(computation.graph.n_ops)) for name, computation in read.computations.items()}
+    for name, inner in plans.items():
+        order = inner.order().tolist()
+        if sorted(order) != list(range(read.computations[name].graph.n_ops)):
+            raise UnsupportedError("HLO text cannot express the recomputation of this plan; write a plan (.plan.json)")
+        orders[name] = order
+    return orders
+
+
+def _users(computation: Computation) -> tuple[list[list[int]], list[int]]:
+    users: list[list[int]] = [[] for _ in computation.instructions]
+    missing: list[int] = []
+    for place, instruction in enumerate(computation.instructions):
+        before = {computation.positions[name] for name in (*instruction.operands, *instruction.control_predecessors)}
+        missing.append(len(before))
+        for other in before:
+            users[other].append(place)
+    return users, missing

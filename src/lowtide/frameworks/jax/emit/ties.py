@@ -1,20 +1,24 @@
-"""Ties: a value that XLA can only compute after others, and never takes for the value itself."""
+"""Ties and holds, which fix the order of kernels in XLA."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lowtide.frameworks.jax.internals import is_floating, lax
+from lowtide.core.index_spaces import OpId, Place
+from lowtide.frameworks.jax.flat.program import Value
+from lowtide.frameworks.jax.internals import custom_jvp, is_floating, lax, numpy
+from lowtide.frameworks.jax.reading.read import JaxTranslation
 
 _NEVER = 0x7FC5A3D1
-"""A NaN that arithmetic does not give: its payload is none that a processor writes."""
+"""A NaN whose payload no arithmetic produces."""
 _UNSIGNED: dict[int, Any] = {2: np.uint16, 4: np.uint32}
 
 
 def can_anchor(aval: Any) -> bool:
-    """Return whether a value can hold others back: it has elements, of a floating-point type of two bytes or four."""
+    """Return whether a value has elements of a floating-point type of two or four bytes."""
     return (
         getattr(aval, "shape", None) is not None
         and aval.size > 0
@@ -24,16 +28,22 @@ def can_anchor(aval: Any) -> bool:
 
 
 def tie(value: Any, anchors: Sequence[Any]) -> Any:
-    """Return `value`, bit for bit, once the anchors are there.
+    """Return `value`, bit for bit, computed after the anchors.
 
-    Zeros are taken in its place where the first element of an anchor is one certain NaN; XLA cannot know that it never
-    is, so neither can it drop the tie, nor merge what is computed from the result with what was computed before.
+    XLA can neither drop the tie nor merge its readers with those of `value`.
     """
-    return lax.select_n(is_never(anchors), value, lax.full_like(value, 0)) if anchors else value
+    return lax.select_n(_has_never(anchors), value, lax.full_like(value, 0)) if anchors else value
 
 
-def is_never(anchors: Sequence[Any]) -> Any:
-    """Return whether the first element of an anchor, of which there must be one, is the NaN that none ever is."""
+def hold(values: Sequence[Any], anchors: Sequence[Any]) -> list[Any]:
+    """Return `values`, bit for bit and in their storage, once all of them and the anchors are computed.
+
+    XLA neither copies nor fuses them. Derivatives pass through. At least one anchor is needed.
+    """
+    return list(_held(_has_never(anchors), *values))
+
+
+def _has_never(anchors: Sequence[Any]) -> Any:
     return functools.reduce(lax.bitwise_or, map(_is_never, anchors))
 
 
@@ -43,3 +53,85 @@ def _is_never(anchor: Any) -> Any:
     unsigned = _UNSIGNED[width]
     pattern = unsigned(_NEVER >> (32 - 8 * width) if width < 4 else _NEVER)
     return lax.eq(lax.bitcast_convert_type(first, unsigned), pattern)
+
+
+@custom_jvp
+def _held(never: Any, *values: Any) -> Sequence[Any]:
+    def condition(state: Sequence[Any]) -> Any:
+        return state[0]
+
+    def body(state: Sequence[Any]) -> Sequence[Any]:
+        return numpy.zeros_like(state[0]), *map(_changed, state[1:])
+
+    return lax.while_loop(condition, body, (never, *values))[1:]
+
+
+@_held.defjvp
+def _pass_on(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:  # pyright: ignore[reportUnusedFunction]
+    return _held(*primals), tuple(tangents[1:])
+
+
+def _changed(value: Any) -> Any:
+    """Return another value in place, since XLA moves unchanged state out of a loop."""
+    return lax.neg(value) if is_floating(value.dtype) else lax.full_like(value, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Values held between two windows."""
+
+    values: tuple[Value, ...]
+    """Earlier values that the next window reads, and values of the last window that are read later."""
+    results: tuple[Value, ...]
+    """Results of the program that nothing reads any more. They are only anchors."""
+
+
+def crossings(translation: JaxTranslation, runs: Sequence[OpId], length: int) -> dict[Place, Crossing]:
+    """Return the values held before each window of `length` runs, by the place of its first run. O(runs + reads).
+
+    Inputs and constants are not held, since XLA would copy them. The first window starts at the first recomputed run,
+    so that XLA can merge the forward pass with a separate one.
+    """
+    program, base = translation.program, translation.kernels.base
+    given = {*program.inputs, *program.constants}
+    returned = {base[atom] for atom in program.outputs if isinstance(atom, int)} - given
+    read_later = _read_later(translation, runs)
+    found: dict[Place, Crossing] = {}
+    before = 0
+    for start in range(_first_recomputed(runs) or length, len(runs), length):
+        last, following = runs[before:start], runs[start : start + length]
+        made = dict.fromkeys(value for op in last for value in translation.equation(op).outputs)
+        inside = {value for op in last for value in translation.kernels.kernels[op].reads}
+        ends = (value for value in made if value in read_later[start] and value not in inside)
+        values = dict.fromkeys((*ends, *_earlier_reads(translation, following, given)))
+        results = tuple(value for value in made if value in returned - read_later[start] - inside)
+        found[start] = Crossing(tuple(values), results)
+        before = start
+    return found
+
+
+def _first_recomputed(runs: Sequence[OpId]) -> Place | None:
+    seen: set[OpId] = set()
+    for place, op in enumerate(runs):
+        if op in seen:
+            return place
+        seen.add(op)
+    return None
+
+
+def _earlier_reads(translation: JaxTranslation, window: Sequence[OpId], given: set[Value]) -> Iterator[Value]:
+    made: set[Value] = set()
+    for op in window:
+        yield from (value for value in translation.kernels.kernels[op].reads if value not in made | given)
+        made.update(translation.equation(op).outputs)
+
+
+def _read_later(translation: JaxTranslation, runs: Sequence[OpId]) -> dict[Place, set[Value]]:
+    """Return, per place, the values read there or later before they are computed again."""
+    alive: set[Value] = set()
+    found: dict[Place, set[Value]] = {}
+    for place in range(len(runs) - 1, -1, -1):
+        op = runs[place]
+        alive = alive.difference(translation.equation(op).outputs).union(translation.kernels.kernels[op].reads)
+        found[place] = alive
+    return found

@@ -1,1 +1,5 @@
-"""Functions that fit a budget: candidates from plans, compiled, and judged by what XLA itself says they need."""
+"""Functions that fit a budget: compile planned candidates and choose by XLA's own figures.
+
+A plan's peak is a prediction, since XLA orders kernels itself. If XLA needs more than the plan, the next plan aims
+lower, or its order is held.
+"""

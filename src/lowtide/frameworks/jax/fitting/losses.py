@@ -1,4 +1,4 @@
-"""Functions that are differentiated later: planned with their backward pass, taken in by `jax.grad` where it comes."""
+"""`FittedLoss`: a loss planned with its backward pass, so that `jax.grad` follows the plan."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,10 +6,8 @@ from typing import Any
 
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.jax.fitting.search import FitFound
-from lowtide.frameworks.jax.flat.flatten import flatten, only_results
-from lowtide.frameworks.jax.flat.mesh import Flat
-from lowtide.frameworks.jax.flat.program import FlatProgram
-from lowtide.frameworks.jax.flat.run import run_program
+from lowtide.frameworks.jax.flat.flatten import Flat, first_results, flatten
+from lowtide.frameworks.jax.flat.program import FlatProgram, run_program
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import (
     Partial,
@@ -24,27 +22,24 @@ from lowtide.frameworks.jax.internals import (
     numpy,
     vjp,
 )
-from lowtide.frameworks.jax.measure.compiled import Around
+from lowtide.frameworks.jax.measure.compiled import Wrapper
 
 Wanted = tuple[bool, ...]
-"""Per leaf of the arguments, whether its gradient is wanted."""
+"""Per leaf, whether its gradient is wanted."""
 
 
 def is_loss(traced: TracedFunction) -> bool:
-    """Return whether a function's only result is one floating-point number."""
+    """Return whether the only result is a floating-point number."""
     results = traced.jaxpr.out_avals
     return len(results) == 1 and results[0].shape == () and is_floating(results[0].dtype)
 
 
 def wanted_leaves(traced: TracedFunction, args: Sequence[int]) -> Wanted:
-    """Return which leaves belong to these positional arguments and have a gradient.
-
-    Raises UsageError where there are none, or no such argument.
-    """
+    """Return which leaves are floating-point arrays of these arguments; raises UsageError if there are none."""
     positional, _ = traced.in_tree.children()
     counts = [child.num_leaves for child in positional.children()]
     if not all(0 <= each < len(counts) for each in args):
-        raise UsageError(f"argnums {tuple(args)} names an argument that the {len(counts)} examples do not have")
+        raise UsageError(f"argnums {tuple(args)} is out of range; there are {len(counts)} example arguments")
     owners = [number for number, count in enumerate(counts) for _ in range(count)]
     owners += [-1] * (len(traced.structs) - len(owners))
     wanted = tuple(
@@ -56,7 +51,7 @@ def wanted_leaves(traced: TracedFunction, args: Sequence[int]) -> Wanted:
 
 
 def with_backward(traced: TracedFunction, wanted: Wanted) -> TracedFunction:
-    """Return the function of arguments and cotangents of its floating-point results that adds the wanted gradients."""
+    """Return a function of arguments and cotangents that returns results and wanted gradients."""
     count = len(wanted)
     places = [place for place, each in enumerate(wanted) if each]
     floating = [place for place, aval in enumerate(traced.jaxpr.out_avals) if is_floating(aval.dtype)]
@@ -88,9 +83,9 @@ def with_backward(traced: TracedFunction, wanted: Wanted) -> TracedFunction:
 
 
 class FittedLoss:
-    """A loss whose gradient follows what a search found for the wanted leaves; one search for every set of those."""
+    """A loss with planned gradients. Each set of wanted leaves has its own search."""
 
-    def __init__(self, traced: TracedFunction, search: Callable[[TracedFunction, Around], FitFound]) -> None:
+    def __init__(self, traced: TracedFunction, search: Callable[[TracedFunction, Wrapper], FitFound]) -> None:
         self._traced = traced
         self._search = search
         self._found: dict[Wanted, tuple[TracedFunction, FitFound]] = {}
@@ -98,7 +93,7 @@ class FittedLoss:
         self._call.defvjp(self._save, self._pull, symbolic_zeros=True)
 
     def found(self, wanted: Wanted) -> FitFound:
-        """Return what the search found for these leaves."""
+        """Return the search result for these leaves."""
         return self._fitted(wanted)[1]
 
     def __call__(self, leaves: Sequence[Any]) -> Sequence[Any]:
@@ -116,7 +111,7 @@ class FittedLoss:
         return _run_jitted(program, leaves)
 
     def _save(self, *primals: Any) -> tuple[list[Any], Any]:
-        """Run the forward pass as the joint program does, so that XLA merges both; keep the arguments alone."""
+        """Run the joint program's forward pass, so that XLA merges both. Save only the arguments."""
         leaves = [primal.value for primal in primals]
         wanted = tuple(
             bool(primal.perturbed) and is_floating(struct.dtype)
@@ -126,12 +121,12 @@ class FittedLoss:
         return self._values(joint, leaves), Partial(_Backward(self, wanted), *leaves)
 
     def _values(self, joint: TracedFunction, leaves: Sequence[Any]) -> list[Any]:
-        program = only_results(flatten(joint.jaxpr, joint.name), len(self._traced.jaxpr.out_avals))
+        program = first_results(flatten(joint.jaxpr, joint.name), len(self._traced.jaxpr.out_avals))
         zeros = [numpy.zeros(struct.shape, struct.dtype) for struct in joint.structs[len(leaves) :]]
         return _run_jitted(program, [*leaves, *zeros])
 
     def _as_differentiated(self, joint: TracedFunction, flat: Flat) -> Flat:
-        """Return the joint program as JAX runs it: the values by the forward pass, of the rest the gradients only."""
+        """Return the joint program as JAX runs it: only gradients come from `flat`."""
         leaves, count = len(self._traced.structs), len(self._traced.jaxpr.out_avals)
         return lambda *values: [*self._values(joint, values[:leaves]), *jit(flat)(*values)[count:]]
 
@@ -139,7 +134,7 @@ class FittedLoss:
         return saved(*cotangents)
 
     def gradients(self, wanted: Wanted, leaves: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the gradients of the wanted leaves, None for the others."""
+        """Return the gradients of the wanted leaves, None for others."""
         found = self.found(wanted)
         given = [
             instantiated(each) if isinstance(each, SymbolicZero) else each
@@ -152,7 +147,7 @@ class FittedLoss:
 
 
 class _Backward:
-    """The backward pass for some wanted leaves, as a function of the saved leaves and the cotangents."""
+    """The backward pass: a function of saved leaves and cotangents."""
 
     def __init__(self, loss: FittedLoss, wanted: Wanted) -> None:
         self._loss = loss

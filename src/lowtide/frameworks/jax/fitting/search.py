@@ -1,206 +1,234 @@
-"""The search for a function within a budget: plans under the model, judged by what XLA says once they are compiled."""
+"""`FitSearch`: compile planned candidates until XLA's temp bytes meet a target."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from lowtide.core.effort import EffortName
+from lowtide.engine.analysis.problem import Problem
+from lowtide.engine.plan import Plan
 from lowtide.engine.plan.claim import Claim
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.jax.fitting.floor import floor_of
-from lowtide.frameworks.jax.fitting.variants import Variant, planned_bodies, saving_variant, variants
-from lowtide.frameworks.jax.fitting.ways import HELD, OTHERWISE_HELD, Way, planned_ways, segment_ways
+from lowtide.engine.recompute import least_possible
+from lowtide.frameworks.jax.fitting.forms import (
+    OTHER_WINDOWS,
+    WINDOW,
+    FunctionForm,
+    RunOrder,
+    form_with_planned_bodies,
+    forms,
+    planned_orders,
+    saving_form,
+    segment_orders,
+)
 from lowtide.frameworks.jax.flat.traced import TracedFunction
-from lowtide.frameworks.jax.measure.compiled import Around, CompiledCandidate, CompiledFigures, compile_flat, schedulers
-from lowtide.frameworks.jax.scans.pairs import apart, scan_pairs
+from lowtide.frameworks.jax.measure.compiled import (
+    CompiledCandidate,
+    CompiledFigures,
+    Wrapper,
+    compile_flat,
+    schedulers,
+)
+from lowtide.frameworks.jax.scans.pairs import disjoint_pairs
 
-MOST_ROUNDS = 4
-"""How often a plan is made anew for less, where XLA needed more than the plan said."""
-MOST_BODY_ROUNDS = 2
-"""The same for bodies of loops."""
+_MAX_ROUNDS = 4
+_MAX_BODY_ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """One candidate that was compiled."""
+    """A compiled candidate."""
 
     name: str
     predicted_bytes: int | None
-    """Peak of its temporaries under lowtide's model; None for the function as it stands."""
+    """Modeled peak; None for the unmodified function."""
     temp_bytes: int
-    """What XLA says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitFound:
-    """What the search found: a compiled candidate, never worse than the function as it stands."""
+    """The best compiled candidate, never worse than the unmodified function."""
 
     traced: TracedFunction
-    """What was searched for: the function, or a loss with its backward pass."""
-    variant: Variant
-    """The program that the candidate computes."""
+    """The function, or a loss with its backward pass."""
+    form: FunctionForm
     best: CompiledCandidate
     predicted_bytes: int | None
     result: Result | None
-    """What planning says of the plan that the candidate follows; None where it follows none."""
-    untouched: CompiledFigures
+    """The result behind the candidate, if any."""
+    unmodified: CompiledFigures
     target_bytes: int
     tried: tuple[Tried, ...]
     floor: Claim | None
-    """What no plan can be below under lowtide's model; None where nothing is shown."""
 
     @property
     def fits(self) -> bool:
-        """Whether XLA says that it needs no more than the target."""
+        """Whether its temp bytes meet the target."""
         return self.best.figures.temp_bytes <= self.target_bytes
-
-
-class FitSearch:
-    """One search; candidates are made one after the other until one fits."""
-
-    def __init__(
-        self, traced: TracedFunction, techniques: frozenset[str], effort: EffortName, around: Around | None = None
-    ) -> None:
-        self._around = around
-        self._traced = traced
-        self._techniques = techniques
-        self._settings = PlanSettings(techniques=techniques, effort=effort, addresses=False)
-        self._variants = list(variants(traced) if "recompute" in techniques else islice(variants(traced), 1))
-        self._compiled: dict[Any, CompiledCandidate] = {}
-        self._known: dict[Any, Variant] = {}
-        self._tried: list[Tried] = []
-        self.untouched = self._compile(self._variants[0], Way(), 0)
-        self._best = _Best(self._variants[0], Way(), self.untouched)
-
-    def fit(self, target: int) -> FitFound:
-        """Return the first candidate within a target of temp bytes, else the one that needs least.
-
-        First the function as it stands, under each of XLA's schedulers; then plans op by op, their order left to XLA
-        and held; then scans that save less; then plans with its scans in chunks; then plans by segments; then the best
-        of all, held otherwise.
-        """
-        self._tried = self._tried[:1]
-        self._best = _Best(self._variants[0], Way(), self.untouched)
-        for variant, way in self._candidates(target):
-            for scheduler in reversed(range(len(schedulers()))):
-                if self._best.temp_bytes <= target:
-                    break
-                each = self._compile(variant, way, scheduler)
-                if each.figures.temp_bytes < self._best.temp_bytes:
-                    self._best = _Best(variant, way, each)
-            if self._best.temp_bytes <= target:
-                break
-        best = self._best
-        return FitFound(
-            traced=self._traced,
-            variant=best.variant,
-            best=best.candidate,
-            predicted_bytes=best.way.predicted_bytes,
-            result=best.way.result,
-            untouched=self.untouched.figures,
-            target_bytes=target,
-            tried=tuple(self._tried),
-            floor=floor_of((*self._variants, *self._known.values())),
-        )
-
-    def _candidates(self, target: int) -> Iterator[tuple[Variant, Way]]:
-        """Iterate variants and how to run them; what XLA said of the last ones tells how much less to plan for."""
-        last = self._variants[-1]
-        for variant in self._variants:
-            yield variant, Way(predicted_bytes=None if variant is self._variants[0] else variant.peak_bytes)
-            if "recompute" in self._techniques:
-                yield from ((variant, way) for way in self._planned(variant, target, variant is last))
-            else:
-                planned = find_plan(variant.translation.graph, self._settings)
-                yield from ((variant, way) for way in planned_ways(planned))
-            if "recompute" in self._techniques:
-                if variant is self._variants[0]:
-                    yield from self._saving(variant, target)
-                yield from self._bodies(variant, target)
-        if "recompute" in self._techniques:
-            for way in segment_ways(last):
-                if (way.predicted_bytes or 0) < self._best.temp_bytes:
-                    yield last, way
-        best = self._best
-        if best.way.runs is not None:
-            yield from ((best.variant, best.way.held(window)) for window in OTHERWISE_HELD)
-
-    def _planned(self, variant: Variant, target: int, is_last: bool) -> Iterator[Way]:
-        """Iterate plans for less and less; where the model knows of none, only the last variant's best is tried."""
-        graph = variant.translation.graph
-        limit = max(target, target * variant.peak_bytes // max(1, self._tried[-1].temp_bytes))
-        for number in range(MOST_ROUNDS):
-            planned = find_plan(graph, replace(self._settings, budget=limit, transient=True))
-            if planned.shortfall is not None and not is_last:
-                return
-            before = len(self._tried)
-            yield from planned_ways(planned, only_held=self._best.way.window is not None)
-            least = min((each.temp_bytes for each in self._tried[before:]), default=target)
-            limit -= max((least - target) * 5 // 4, limit // 50, 1) << number  # further, the less XLA followed
-            if planned.shortfall is not None or limit <= 0:
-                return
-
-    def _saving(self, variant: Variant, target: int) -> Iterator[tuple[Variant, Way]]:
-        """Iterate the variant with scans that save less and less; that with the least is planned beyond its scans."""
-        reached = self._best.temp_bytes
-        limit = sum(pair.saved_bytes for pair in apart(scan_pairs(variant.translation.program)))
-        least = limit
-        for _ in range(MOST_ROUNDS):
-            limit = max(0, limit - max(reached - target, limit // 50))
-            found = saving_variant(variant, limit)
-            if found is None:
-                return
-            saving, before = self._known.setdefault(found[1].saved_bytes, found[0]), len(self._tried)
-            yield saving, Way(predicted_bytes=saving.peak_bytes)
-            if found[1].is_least or found[1].saved_bytes >= least:
-                yield from ((saving, way) for way in self._planned(saving, target, is_last=False))
-                yield from self._bodies(saving, target)
-                return
-            reached = min((each.temp_bytes for each in self._tried[before:]), default=reached)
-            limit = least = found[1].saved_bytes
-
-    def _bodies(self, variant: Variant, target: int) -> Iterator[tuple[Variant, Way]]:
-        """Iterate the variant with bodies of its loops planned for less and less, their order left to XLA and held."""
-        limit = target
-        for _ in range(MOST_BODY_ROUNDS):
-            before = len(self._tried)
-            for window in (None, HELD):
-                planned = planned_bodies(variant, limit, window)
-                if planned is None:
-                    return
-                planned = self._known.setdefault((planned.name, limit), planned)
-                yield planned, Way(predicted_bytes=planned.peak_bytes)
-            least = min((each.temp_bytes for each in self._tried[before:]), default=target)
-            limit = min(limit - max((least - target) * 5 // 4, limit // 50), limit - 1)
-            if limit <= 0:
-                return
-
-    def _compile(self, variant: Variant, way: Way, scheduler: int) -> CompiledCandidate:
-        """Compile a candidate, or take it from where it was before; it counts as tried either way."""
-        options = schedulers()[scheduler]
-        name = ", ".join(filter(None, (variant.name, way.name))) or "as it stands"
-        name += ", scheduled for least memory" if options else ""
-        key = id(variant), way.runs, way.window, scheduler  # variants stay as long as this search
-        if key not in self._compiled:
-            self._compiled[key] = compile_flat(name, way.of(variant), self._traced, options, self._around)
-        found = self._compiled[key]
-        tried = Tried(name=name, predicted_bytes=way.predicted_bytes, temp_bytes=found.figures.temp_bytes)
-        if tried not in self._tried:
-            self._tried.append(tried)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Best:
-    """What needs least so far."""
-
-    variant: Variant
-    way: Way
+    form: FunctionForm
+    order: RunOrder
     candidate: CompiledCandidate
 
     @property
     def temp_bytes(self) -> int:
         return self.candidate.figures.temp_bytes
+
+
+class FitSearch:
+    """A search that compiles candidates until one fits."""
+
+    def __init__(
+        self, traced: TracedFunction, techniques: frozenset[str], effort: EffortName, wrapper: Wrapper | None = None
+    ) -> None:
+        self._wrapper = wrapper
+        self._traced = traced
+        self._recomputes = "recompute" in techniques
+        self._settings = PlanSettings(techniques=techniques, effort=effort, addresses=False)
+        self._forms = list(forms(traced) if self._recomputes else islice(forms(traced), 1))
+        self._compiled: dict[Any, CompiledCandidate] = {}
+        self._known: dict[Any, FunctionForm] = {}
+        self._tried: list[Tried] = []
+        self.unmodified = self._compile(self._forms[0], RunOrder(), 0)
+        self._best = _Best(self._forms[0], RunOrder(), self.unmodified)
+
+    def fit(self, target: int) -> FitFound:
+        """Return the first candidate within `target` temp bytes, or else the lowest one.
+
+        The order is: the unmodified function; plans, left to XLA and held; scans that save less; planned bodies; scans
+        in chunks; plans by segments; the best candidate with other windows.
+        """
+        self._tried = self._tried[:1]
+        self._best = _Best(self._forms[0], RunOrder(), self.unmodified)
+        for form, order in self._candidates(target):
+            for scheduler in reversed(range(len(schedulers()))):
+                if self._best.temp_bytes <= target:
+                    break
+                each = self._compile(form, order, scheduler)
+                if each.figures.temp_bytes < self._best.temp_bytes:
+                    self._best = _Best(form, order, each)
+            if self._best.temp_bytes <= target:
+                break
+        best = self._best
+        return FitFound(
+            traced=self._traced,
+            form=best.form,
+            best=best.candidate,
+            predicted_bytes=best.order.predicted_bytes,
+            result=best.order.result,
+            unmodified=self.unmodified.figures,
+            target_bytes=target,
+            tried=tuple(self._tried),
+            floor=_floor((*self._forms, *self._known.values())),
+        )
+
+    def _candidates(self, target: int) -> Iterator[tuple[FunctionForm, RunOrder]]:
+        """Yield forms and orders. Temp bytes of compiled candidates set later targets."""
+        first, last = self._forms[0], self._forms[-1]
+        for form in self._forms:
+            yield form, RunOrder(predicted_bytes=None if form is first else form.peak_bytes)
+            if not self._recomputes:
+                planned = find_plan(form.translation.graph, self._settings)
+                yield from ((form, order) for order in planned_orders(planned))
+                continue
+            yield from ((form, order) for order in self._planned(form, target, form is last))
+            if form is first:
+                yield from self._saving(form, target)
+            yield from self._bodies(form, target)
+        if self._recomputes:
+            for order in segment_orders(last):
+                if (order.predicted_bytes or 0) < self._best.temp_bytes:
+                    yield last, order
+        best = self._best
+        if best.order.runs is not None:
+            yield from ((best.form, best.order.held(window)) for window in OTHER_WINDOWS)
+
+    def _planned(self, form: FunctionForm, target: int, is_last: bool) -> Iterator[RunOrder]:
+        """Yield plans with lower and lower targets. Only the last form is tried if its plan misses the target."""
+        graph = form.translation.graph
+        limit = max(target, target * form.peak_bytes // max(1, self._tried[-1].temp_bytes))
+        for number in range(_MAX_ROUNDS):
+            planned = find_plan(graph, replace(self._settings, budget=limit, transient=True))
+            if planned.shortfall is not None and not is_last:
+                return
+            before = len(self._tried)
+            yield from planned_orders(planned, only_held=self._best.order.window is not None)
+            lowest = min((each.temp_bytes for each in self._tried[before:]), default=target)
+            limit -= max((lowest - target) * 5 // 4, limit // 50, 1) << number  # larger steps in later rounds
+            if planned.shortfall is not None or limit <= 0:
+                return
+
+    def _saving(self, form: FunctionForm, target: int) -> Iterator[tuple[FunctionForm, RunOrder]]:
+        """Yield the form with scans that save less and less, then plans of the last one."""
+        reached = self._best.temp_bytes
+        limit = sum(pair.saved_bytes for pair in disjoint_pairs(form.translation.program))
+        least = limit
+        for _ in range(_MAX_ROUNDS):
+            limit = max(0, limit - max(reached - target, limit // 50))
+            found = saving_form(form, limit)
+            if found is None:
+                return
+            saving, before = self._known.setdefault(found[1].saved_bytes, found[0]), len(self._tried)
+            yield saving, RunOrder(predicted_bytes=saving.peak_bytes)
+            if found[1].is_least or found[1].saved_bytes >= least:
+                yield from ((saving, order) for order in self._planned(saving, target, is_last=False))
+                yield from self._bodies(saving, target)
+                return
+            reached = min((each.temp_bytes for each in self._tried[before:]), default=reached)
+            limit = least = found[1].saved_bytes
+
+    def _bodies(self, form: FunctionForm, target: int) -> Iterator[tuple[FunctionForm, RunOrder]]:
+        """Yield the form with bodies planned for lower and lower targets."""
+        limit = target
+        for _ in range(_MAX_BODY_ROUNDS):
+            before = len(self._tried)
+            for window in (None, WINDOW):
+                planned = form_with_planned_bodies(form, limit, window)
+                if planned is None:
+                    return
+                planned = self._known.setdefault((planned.name, limit), planned)
+                yield planned, RunOrder(predicted_bytes=planned.peak_bytes)
+            lowest = min((each.temp_bytes for each in self._tried[before:]), default=target)
+            limit = min(limit - max((lowest - target) * 5 // 4, limit // 50), limit - 1)
+            if limit <= 0:
+                return
+
+    def _compile(self, form: FunctionForm, order: RunOrder, scheduler: int) -> CompiledCandidate:
+        options = schedulers()[scheduler]
+        name = ", ".join(filter(None, (form.name, order.name))) or "unmodified"
+        name += ", scheduled for least memory" if options else ""
+        key = id(form), order.runs, order.window, scheduler  # forms live as long as this search
+        if key not in self._compiled:
+            self._compiled[key] = compile_flat(name, order.of(form), self._traced, options, self._wrapper)
+        found = self._compiled[key]
+        tried = Tried(name=name, predicted_bytes=order.predicted_bytes, temp_bytes=found.figures.temp_bytes)
+        if tried not in self._tried:
+            self._tried.append(tried)
+        return found
+
+
+def _floor(tried: Sequence[FunctionForm]) -> Claim | None:
+    """Return the lowest floor of all forms, the unmodified one first, or None if it is zero. O(ops + edges)."""
+    claims: list[Claim] = []
+    for number, form in enumerate(tried):
+        graph = form.translation.graph
+        bound = least_possible(Problem(graph, Plan.baseline(graph).callees, in_place=True), 0)
+        claims.append(
+            Claim(
+                figure="peak",
+                space=bound.space,
+                over="reruns",
+                at_least=bound.peak_bytes,
+                in_place=True,
+                in_chunks=number > 0,
+                shown_by="needs",
+            )
+        )
+    lowest = min(claims, key=lambda claim: claim.at_least)
+    return lowest if lowest.at_least > 0 else None

@@ -1,1 +1,1 @@
-"""Functions as one flat list of equations: what is traced, what is written out in line, how it runs."""
+"""Traced functions as flat lists of equations, inlined and merged as XLA does."""

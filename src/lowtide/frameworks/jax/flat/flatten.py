@@ -1,44 +1,87 @@
-"""Jaxprs written out in line: calls that only group equations go, what is computed twice or never goes."""
+"""`flatten`: inline calls, merge equal equations, drop unused ones."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr
 
-from lowtide.frameworks.jax.flat.program import Atom, Equation, FlatProgram, Value
-from lowtide.frameworks.jax.internals import is_unspecified, user_frame
+from lowtide.frameworks.jax.flat.program import Atom, Equation, FlatProgram, Value, atom_of, run_program
+from lowtide.frameworks.jax.internals import is_unspecified, shard_map, user_frame
+
+Flat = Callable[..., Sequence[Any]]
+"""A function from leaves of arguments to leaves of results."""
 
 _GROUPS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
-"""Calls that mean nothing but their equations, with the parameter that holds those."""
+"""Calls that only group equations."""
 _CHECKPOINTS = ("remat2", "checkpoint")
-"""What `jax.checkpoint` leaves: its equations count as written, since a plan decides anew what runs again."""
+"""Inlined, since the plan decides what to recompute."""
 
 
 def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> FlatProgram:
-    """Return a closed jaxpr as a flat program.
+    """Return a closed jaxpr as a flat program. O(equations).
 
-    Calls of jitted functions and checkpointed regions are written out in line; equations that compute the same from the
-    same are merged, as XLA does, and those that nobody reads are left out unless they have effects. Functions with
-    derivatives of their own stay calls. O(equations).
+    Equations with effects and calls of functions with custom derivatives are kept.
     """
     flat = _Flat()
-    held: dict[Any, Atom] = {}
+    atoms: dict[Any, Atom] = {}
     for var, value in zip(closed.jaxpr.constvars, closed.consts, strict=True):
-        held[var] = flat.constant(value, var.aval)
+        atoms[var] = flat.constant(value, var.aval)
     inputs = [flat.value(var.aval) for var in closed.jaxpr.invars]
-    held.update(zip(closed.jaxpr.invars, inputs, strict=True))
-    outputs = flat.inline(closed.jaxpr, held)
-    equations = _needed(flat.equations, outputs)
+    atoms.update(zip(closed.jaxpr.invars, inputs, strict=True))
+    outputs = flat.inline(closed.jaxpr, atoms)
     return FlatProgram(
         name=name,
         types=flat.types,
         constants=flat.constants,
         inputs=inputs,
-        equations=equations,
+        equations=_needed(flat.equations, outputs),
         outputs=outputs,
         donated=frozenset(value for value, given in zip(inputs, donated, strict=False) if given),
     )
+
+
+def first_results(program: FlatProgram, count: int) -> FlatProgram:
+    """Return a program with its first `count` results only."""
+    outputs = program.outputs[:count]
+    return replace(program, outputs=outputs, equations=_needed(program.equations, outputs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshProgram:
+    """A program with one `shard_map`."""
+
+    outer: FlatProgram
+    position: int
+    inner: FlatProgram
+    """The program of one device."""
+
+    def around(self, flat: Flat) -> Flat:
+        """Return the outer program with `flat` in place of the inner program."""
+        params: Any = self.outer.equations[self.position].origin.params
+
+        def one_device(*shards: Any) -> tuple[Any, ...]:
+            return tuple(flat(*shards))
+
+        mapped = shard_map(
+            one_device,
+            mesh=params["mesh"],
+            in_specs=tuple(params["in_specs"]),
+            out_specs=tuple(params["out_specs"]),
+            axis_names=set(params["newly_manual_axes"]),
+            check_vma=params["check_vma"],
+        )
+        return lambda *leaves: run_program(self.outer, leaves, {self.position: mapped})
+
+
+def mesh_program(program: FlatProgram) -> MeshProgram | None:
+    """Split a program at its only `shard_map`. None if it has none or several."""
+    positions = [place for place, equation in enumerate(program.equations) if equation.kind == "shard_map"]
+    if len(positions) != 1:
+        return None
+    body = program.equations[positions[0]].origin.params["jaxpr"]
+    closed = body if isinstance(body, ClosedJaxpr) else ClosedJaxpr(body, ())
+    return MeshProgram(outer=program, position=positions[0], inner=flatten(closed, f"{program.name} on one device"))
 
 
 class _Flat:
@@ -60,14 +103,11 @@ class _Flat:
             self.constants[known] = array
         return known
 
-    def inline(self, jaxpr: Any, held: dict[Any, Atom], call: Any = None) -> list[Atom]:
-        """Append a jaxpr's equations; `held` maps its inputs and constants to atoms here. Return its outputs' atoms.
-
-        `call` is the call that they are written out from, if any.
-        """
+    def inline(self, jaxpr: Any, atoms: dict[Any, Atom], call: Any = None) -> list[Atom]:
+        """Append a jaxpr's equations and return its outputs' atoms. `call` is the inlined call, if any."""
         for eqn in jaxpr.eqns:
-            inputs = [_atom(var, held) for var in eqn.invars]
-            inner = _inner(eqn)
+            inputs = [atom_of(var, atoms) for var in eqn.invars]
+            inner = _inlined_jaxpr(eqn)
             if inner is None:
                 outputs: Sequence[Atom] = self._append(eqn, inputs, call)
             else:
@@ -77,8 +117,8 @@ class _Flat:
                 }
                 inside.update(zip(body.invars, inputs, strict=True))
                 outputs = self.inline(body, inside, call if user_frame(eqn) is None else eqn)
-            held.update(zip(eqn.outvars, outputs, strict=True))
-        return [_atom(var, held) for var in jaxpr.outvars]
+            atoms.update(zip(eqn.outvars, outputs, strict=True))
+        return [atom_of(var, atoms) for var in jaxpr.outvars]
 
     def _append(self, eqn: Any, inputs: list[Atom], call: Any) -> tuple[Value, ...]:
         key = _key(eqn, inputs)
@@ -92,16 +132,12 @@ class _Flat:
         return outputs
 
 
-def _atom(var: Any, held: dict[Any, Atom]) -> Atom:
-    return var if isinstance(var, Literal) else held[var]
-
-
-def _inner(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
-    """Return the jaxpr and constants of a call that is written out in line, None for what stays an equation."""
+def _inlined_jaxpr(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
+    """Return the jaxpr and constants of a call to inline, else None."""
     kind = eqn.primitive.name
     if kind in _GROUPS:
         body = eqn.params[_GROUPS[kind]]
-        if kind in ("jit", "pjit") and not _plain_call(eqn.params):
+        if kind in ("jit", "pjit") and not _is_unsharded(eqn.params):
             return None
         return (body.jaxpr, body.consts) if isinstance(body, ClosedJaxpr) else (body, ())
     if kind in _CHECKPOINTS:
@@ -109,34 +145,22 @@ def _inner(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
     return None
 
 
-def _plain_call(params: Any) -> bool:
-    """Return whether a jitted call says nothing of where its arrays lie."""
+def _is_unsharded(params: Any) -> bool:
     shardings = (*params["in_shardings"], *params["out_shardings"])
     return all(is_unspecified(sharding) for sharding in shardings)
 
 
 def _key(eqn: Any, inputs: Iterable[Atom]) -> Any:
-    """Return what is equal for equations that compute the same; None for those that must all stay."""
+    """Return a key of mergeable equations, or None. Literals are compared by `repr`: 0.0 differs from -0.0."""
     if eqn.effects:
         return None
-    operands = tuple(atom if isinstance(atom, int) else (_bits(atom.val), str(atom.aval)) for atom in inputs)
+    operands = tuple(atom if isinstance(atom, int) else (repr(atom.val), str(atom.aval)) for atom in inputs)
     key = (eqn.primitive, tuple(sorted(eqn.params.items(), key=lambda item: item[0])), operands)
     try:
         hash(key)
     except TypeError:
         return None
     return key
-
-
-def _bits(literal: Any) -> Any:
-    """Return a scalar so that equal bits compare equal: 0.0 and -0.0 differ, a NaN is itself."""
-    return repr(literal)
-
-
-def only_results(program: FlatProgram, count: int) -> FlatProgram:
-    """Return a program with its first results only, and without what nobody reads then."""
-    outputs = program.outputs[:count]
-    return replace(program, outputs=outputs, equations=_needed(program.equations, outputs))
 
 
 def _needed(equations: Sequence[Equation], outputs: Sequence[Atom]) -> list[Equation]:

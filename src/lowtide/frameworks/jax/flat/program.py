@@ -1,15 +1,17 @@
-"""A traced function as one flat list of equations over numbered values."""
+"""`FlatProgram`: a list of equations that can be run and rewritten."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jax.extend.core import Literal
 
+from lowtide.frameworks.jax.internals import make_jaxpr, struct_like
+
 Value = int
 """A position in the types of a program."""
 Atom = Value | Literal
-"""What an equation reads: a value, or a scalar that is written into it."""
+"""An operand: a value or a literal scalar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,11 +19,11 @@ class Equation:
     """One application of a primitive."""
 
     origin: Any
-    """The equation of the jaxpr: its primitive, parameters, effects, context and source."""
+    """The equation of the jaxpr."""
     inputs: tuple[Atom, ...]
     outputs: tuple[Value, ...]
     call: Any = None
-    """The innermost call that it was written out in line from and whose place in the user's code is known."""
+    """The innermost inlined call around it with a recorded line."""
 
     @property
     def kind(self) -> str:
@@ -30,21 +32,109 @@ class Equation:
 
     @property
     def reads(self) -> tuple[Value, ...]:
-        """The values it reads, in argument order."""
+        """The values among its operands, in order."""
         return tuple(atom for atom in self.inputs if isinstance(atom, int))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatProgram:
-    """A flat program: what comes in, equations in a valid order, what goes out."""
+    """A flat program."""
 
     name: str
     types: Sequence[Any]
-    """The abstract value (shape and dtype) of every value."""
+    """Abstract values, with shape and dtype."""
     constants: Mapping[Value, Any]
     """Arrays that the function closes over."""
     inputs: Sequence[Value]
     equations: Sequence[Equation]
     outputs: Sequence[Atom]
     donated: frozenset[Value] = frozenset()
-    """The inputs that the caller gives up."""
+
+
+def run_equation(equation: Equation, values: Sequence[Any]) -> Sequence[Any]:
+    """Apply an equation's primitive to values, in its original context, and return the results."""
+    origin = equation.origin
+    with origin.ctx.manager:
+        result = origin.primitive.bind(*values, **origin.primitive.get_bind_params(origin.params))
+    return result if origin.primitive.multiple_results else [result]
+
+
+def run_program(
+    program: FlatProgram,
+    arguments: Sequence[Any],
+    replacements: Mapping[int, Callable[..., Sequence[Any]]] | None = None,
+) -> list[Any]:
+    """Run all equations and return the results. Under a tracer this emits the equations.
+
+    `replacements` are functions to run instead of equations, by position.
+    """
+    others = replacements or {}
+    contents: dict[Value, Any] = {**program.constants, **dict(zip(program.inputs, arguments, strict=True))}
+    for position, equation in enumerate(program.equations):
+        values = [content_of(atom, contents) for atom in equation.inputs]
+        results = others[position](*values) if position in others else run_equation(equation, values)
+        contents.update(zip(equation.outputs, results, strict=True))
+    return [content_of(atom, contents) for atom in program.outputs]
+
+
+def content_of(atom: Atom, contents: Mapping[Value, Any]) -> Any:
+    """Return the array of a value, or the scalar of a literal."""
+    return contents[atom] if isinstance(atom, int) else atom.val
+
+
+def atom_of(var: Any, atoms: Mapping[Any, Atom]) -> Atom:
+    """Return the atom of a variable or literal."""
+    return var if isinstance(var, Literal) else atoms[var]
+
+
+class Splice:
+    """A rewrite of a flat program, built in program order."""
+
+    def __init__(self, program: FlatProgram) -> None:
+        self._program = program
+        self._types = list(program.types)
+        self._constants = dict(program.constants)
+        self._equations: list[Equation] = []
+        self._replacements: dict[Value, Atom] = {}
+
+    def keep(self, equation: Equation) -> None:
+        """Append an equation, with its operands substituted."""
+        self._equations.append(replace(equation, inputs=tuple(map(self._current, equation.inputs))))
+
+    def trace(self, function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]) -> list[Atom]:
+        """Trace a function of `inputs`, append its equations and return its results."""
+        given = [self._current(atom) for atom in inputs]
+        closed = make_jaxpr(function)(
+            *(struct_like(self._types[atom] if isinstance(atom, int) else atom.aval) for atom in given)
+        )
+        atoms: dict[Any, Atom] = dict(zip(closed.jaxpr.invars, given, strict=True))
+        for var, array in zip(closed.jaxpr.constvars, closed.consts, strict=True):
+            atoms[var] = constant = self._new(var.aval)
+            self._constants[constant] = array
+        for eqn in closed.jaxpr.eqns:
+            operands = tuple(atom_of(var, atoms) for var in eqn.invars)
+            outputs = tuple(self._new(var.aval) for var in eqn.outvars)
+            atoms.update(zip(eqn.outvars, outputs, strict=True))
+            self._equations.append(Equation(origin=eqn, inputs=operands, outputs=outputs))
+        return [atom_of(var, atoms) for var in closed.jaxpr.outvars]
+
+    def substitute(self, value: Value, atom: Atom) -> None:
+        """Let later equations and outputs read `atom` in place of `value`."""
+        self._replacements[value] = atom
+
+    def finish(self) -> FlatProgram:
+        """Return the rewritten program."""
+        return replace(
+            self._program,
+            types=self._types,
+            constants=self._constants,
+            equations=self._equations,
+            outputs=[self._current(atom) for atom in self._program.outputs],
+        )
+
+    def _current(self, atom: Atom) -> Atom:
+        return self._replacements.get(atom, atom) if isinstance(atom, int) else atom
+
+    def _new(self, aval: Any) -> Value:
+        self._types.append(aval)
+        return len(self._types) - 1

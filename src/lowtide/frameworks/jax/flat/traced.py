@@ -1,4 +1,4 @@
-"""A user's function traced for example arguments: nothing is computed, nothing allocated."""
+"""`trace`: trace a function without computing anything."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lowtide.frameworks.jax.internals import ShapeDtypeStruct, is_unspecified, j
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedFunction:
-    """A function as JAX sees it: its jaxpr, and how its arguments and results become flat lists."""
+    """A jaxpr with the structure of its arguments and results."""
 
     name: str
     jaxpr: ClosedJaxpr
@@ -22,16 +22,16 @@ class TracedFunction:
     """Of (arguments, keyword arguments)."""
     out_tree: Any
     structs: tuple[Any, ...]
-    """Shape, dtype and, where the example had one, sharding of every leaf of the arguments."""
+    """Shape, dtype and, if the example had one, sharding of each leaf."""
     donated: tuple[bool, ...]
     shardings: tuple[Any, Any] | None
-    """What a jitted function asks of the leaves of its arguments and results; None where it asks nothing."""
+    """Required shardings of arguments and results, if any."""
 
 
 def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> TracedFunction:
-    """Trace a function, jitted or not, for example arguments: arrays, or ShapeDtypeStructs.
+    """Trace a function, jitted or not, on arrays or ShapeDtypeStructs.
 
-    Raises UsageError in one line where the function cannot be traced for them, or has static arguments.
+    Raises UsageError if the function cannot be traced or has static arguments.
     """
     if not callable(function):
         raise UsageError(f"cannot trace a {type(function).__name__}; give a function of arrays")
@@ -40,7 +40,7 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     leaves, in_tree = tree.flatten((tuple(args), named))
     traced = _attempted(lambda: jitted.trace(*args, **named))
     if traced.in_tree != in_tree or len(leaves) != len(traced.jaxpr.jaxpr.invars):
-        raise UsageError("the function has static arguments; bind them first, with functools.partial, and jit the rest")
+        raise UsageError("the function has static arguments; bind them with functools.partial, and jit the result")
     outer = _attempted(lambda: make_jaxpr(jitted)(*args, **named)) if jitted is function else None
     return TracedFunction(
         name=str(traced.fun_name),
@@ -54,7 +54,7 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
 
 
 def of_jaxpr(closed: ClosedJaxpr, structs: Sequence[Any]) -> TracedFunction:
-    """Return a jaxpr alone as a function of its inputs."""
+    """Return a jaxpr as a traced function of its inputs."""
     return TracedFunction(
         name="jaxpr",
         jaxpr=closed,
@@ -66,23 +66,23 @@ def of_jaxpr(closed: ClosedJaxpr, structs: Sequence[Any]) -> TracedFunction:
     )
 
 
+def struct_of(leaf: Any) -> Any:
+    """Return shape and dtype of a leaf, with the sharding of a committed array."""
+    if isinstance(leaf, ShapeDtypeStruct):
+        return leaf
+    aval: Any = typeof(leaf)
+    is_placed = isinstance(leaf, Array) and not isinstance(leaf, Tracer) and leaf.committed
+    sharding = leaf.sharding if is_placed else None
+    return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=getattr(aval, "weak_type", False))
+
+
 def _attempted(tracing: Callable[[], Any]) -> Any:
     try:
         return tracing()
     except LowtideError:
         raise
-    except Exception as error:  # whatever the user's code and JAX raise
+    except Exception as error:  # user code and JAX may raise anything
         raise UsageError(f"the function cannot be traced: {type(error).__name__}: {one_line(error, 400)}") from error
-
-
-def struct_of(leaf: Any) -> Any:
-    """Return shape and dtype of an array, a scalar or a struct, and its sharding where it is bound to one."""
-    if isinstance(leaf, ShapeDtypeStruct):
-        return leaf
-    aval: Any = typeof(leaf)
-    placed = isinstance(leaf, Array) and not isinstance(leaf, Tracer) and leaf.committed
-    sharding = leaf.sharding if placed else None
-    return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=getattr(aval, "weak_type", False))
 
 
 def _is_info(node: Any) -> bool:
@@ -93,7 +93,7 @@ def _shardings(outer: ClosedJaxpr) -> tuple[Any, Any] | None:
     eqns = outer.jaxpr.eqns
     if len(eqns) != 1 or "in_shardings" not in eqns[0].params:
         return None
-    asked = tuple(eqns[0].params["in_shardings"]), tuple(eqns[0].params["out_shardings"])
-    if all(is_unspecified(each) for side in asked for each in side):
+    required = tuple(eqns[0].params["in_shardings"]), tuple(eqns[0].params["out_shardings"])
+    if all(is_unspecified(each) for side in required for each in side):
         return None
-    return asked
+    return required

@@ -1,1 +1,1 @@
-"""What functions take for real: kernel by kernel in this process, or compiled as a whole in one of their own."""
+"""Measured memory of functions: kernel by kernel, or compiled as one module."""

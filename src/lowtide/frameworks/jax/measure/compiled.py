@@ -1,4 +1,4 @@
-"""One way to run a function, compiled: what XLA says it needs."""
+"""`compile_flat`: compile a function and read XLA's memory figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,37 +7,38 @@ from typing import Any
 from jax import default_backend
 
 from lowtide.core.errors import UnsupportedError
-from lowtide.frameworks.jax.flat.mesh import Flat
+from lowtide.frameworks.buffer_assignment import read_assignment
+from lowtide.frameworks.jax.flat.flatten import Flat
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import jit
 
-Around = Callable[[Flat], Flat]
-"""What a candidate is run within, and compiled with."""
+Wrapper = Callable[[Flat], Flat]
+"""Code to compile around a candidate."""
 _CPU_SCHEDULER = "xla_cpu_scheduler_type"
 LEAST_MEMORY: Mapping[str, str] = {_CPU_SCHEDULER: "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
-"""The options of XLA's other scheduler for the CPU."""
+"""Options of the memory-optimized scheduler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledFigures:
-    """What XLA says of a compiled function, in bytes, of one device."""
+    """XLA's memory figures of a compiled function, in bytes per device."""
 
     temp_bytes: int
-    """What it allocates beside arguments and results."""
+    """Bytes allocated besides arguments and results."""
     argument_bytes: int
     output_bytes: int
     alias_bytes: int
-    """Results that lie where donated arguments lay."""
+    """Results in the storage of donated arguments."""
 
     @property
     def total_bytes(self) -> int:
-        """Everything that is there at once: arguments, results of their own, and temporaries."""
+        """Bytes of arguments, results and temporaries."""
         return self.temp_bytes + self.argument_bytes + self.output_bytes - self.alias_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledCandidate:
-    """A compiled function and how it came about."""
+    """A compiled function with its source."""
 
     name: str
     flat: Flat
@@ -46,39 +47,68 @@ class CompiledCandidate:
     figures: CompiledFigures
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedBytes:
+    """Bytes in a buffer assignment, without constants and thread-local ones."""
+
+    reserved_bytes: int
+    temp_bytes: int
+    unused_bytes: int
+    """Bytes of temporaries that no buffer uses."""
+    allocations: int
+
+
 def compile_flat(
-    name: str, flat: Flat, traced: TracedFunction, options: Mapping[str, str], around: Around | None = None
+    name: str, flat: Flat, traced: TracedFunction, options: Mapping[str, str], wrapper: Wrapper | None = None
 ) -> CompiledCandidate:
-    """Compile a function of flat arguments for the shapes, donations and shardings of a traced one."""
+    """Compile a function with the shapes, donations and shardings of `traced`."""
     more: dict[str, Any] = {}
     if traced.shardings is not None:
         more = {"in_shardings": traced.shardings[0], "out_shardings": list(traced.shardings[1])}
-    whole = flat if around is None else around(flat)
+    wrapped = flat if wrapper is None else wrapper(flat)
 
     def function(*leaves: Any) -> Sequence[Any]:
-        return whole(*leaves)
+        return wrapped(*leaves)
 
-    function.__name__ = traced.name  # what XLA calls the module
+    function.__name__ = traced.name  # XLA's name for the module
     jitted = jit(function, donate_argnums=[n for n, each in enumerate(traced.donated) if each], **more)
     executable = jitted.lower(*traced.structs).compile(compiler_options=dict(options) or None)
     return CompiledCandidate(
-        name=name, flat=flat, options=options, executable=executable, figures=figures_of(executable)
+        name=name, flat=flat, options=options, executable=executable, figures=_figures_of(executable)
     )
 
 
-def figures_of(executable: Any) -> CompiledFigures:
-    """Return what XLA says of a compiled function; raises UnsupportedError where this backend says nothing."""
+def assigned_bytes(executable: Any) -> AssignedBytes | None:
+    """Read the buffer assignment of a compiled function, if the backend exposes it. O(buffers)."""
+    content = getattr(executable.memory_analysis(), "serialized_buffer_assignment_proto", None)
+    if not content:
+        return None
+    counted = [
+        each
+        for each in read_assignment(content, {}, "the compiled function")
+        if not (each.is_constant or each.is_thread_local)
+    ]
+    temporary = [each for each in counted if each.is_temporary]
+    return AssignedBytes(
+        reserved_bytes=sum(each.size_bytes for each in counted),
+        temp_bytes=sum(each.size_bytes for each in temporary),
+        unused_bytes=sum(each.unused_bytes for each in temporary),
+        allocations=len(counted),
+    )
+
+
+def schedulers() -> tuple[Mapping[str, str], ...]:
+    """Return the compiler options of each scheduler, the default first."""
+    return ({}, LEAST_MEMORY) if default_backend() == "cpu" else ({},)
+
+
+def _figures_of(executable: Any) -> CompiledFigures:
     stats = executable.memory_analysis()
     if stats is None:
-        raise UnsupportedError("this backend does not say how much memory a compiled function needs; use CPU or GPU")
+        raise UnsupportedError("this backend does not report the memory of compiled functions; use CPU or GPU")
     return CompiledFigures(
         temp_bytes=int(stats.temp_size_in_bytes),
         argument_bytes=int(stats.argument_size_in_bytes),
         output_bytes=int(stats.output_size_in_bytes),
         alias_bytes=int(stats.alias_size_in_bytes),
     )
-
-
-def schedulers() -> tuple[Mapping[str, str], ...]:
-    """Return the compiler options to try, one set a scheduler of the backend, its default first."""
-    return ({}, LEAST_MEMORY) if default_backend() == "cpu" else ({},)

@@ -1,4 +1,4 @@
-"""A plan carried out kernel by kernel: each compiled by XLA alone, every array dropped when the plan frees it."""
+"""`run_kernels`: run a plan, each kernel compiled separately, and count live bytes."""
 
 import warnings
 from collections.abc import Sequence, Set
@@ -8,60 +8,60 @@ from typing import Any
 import numpy as np
 
 from lowtide.engine.plan import Free, Plan, Run
-from lowtide.frameworks.jax.emit.kernel import results_of, run_kernel
+from lowtide.frameworks.jax.emit.run_plan import results_of, run_kernel
 from lowtide.frameworks.jax.flat.program import Value
 from lowtide.frameworks.jax.internals import jit, live_arrays, numpy
+from lowtide.frameworks.jax.reading.kernels import Kernel
 from lowtide.frameworks.jax.reading.read import JaxTranslation
-from lowtide.frameworks.jax.reading.stored import Kernel
 
 
 @dataclass(frozen=True, slots=True)
 class KernelByKernel:
-    """One run under a plan."""
+    """Measurements of one run."""
 
     peak_bytes: int
-    """The most bytes that JAX's live arrays held at once, constants left out."""
+    """Peak bytes of live arrays, without constants."""
     results: tuple[bytes, ...]
     """The bits of every result."""
 
 
 def run_kernels(translation: JaxTranslation, plan: Plan, arguments: Sequence[Any]) -> KernelByKernel:
-    """Carry out a plan kernel by kernel and count what JAX's live arrays hold; inputs count, as in the graph."""
+    """Run a plan kernel by kernel and count JAX's live arrays, inputs included."""
     program = translation.program
     stored = {buffer: value for value, buffer in translation.buffers.items()}
-    others = live_arrays()  # held, so that none of them goes away while the run is counted
+    others = live_arrays()  # kept alive, so that the count of other arrays stays constant
     before = sum(array.nbytes for array in others)
-    held: dict[Value, Any] = dict(program.constants)
+    contents: dict[Value, Any] = dict(program.constants)
     for value, argument in zip(program.inputs, arguments, strict=True):
-        held[value] = numpy.array(argument, copy=True)
+        contents[value] = numpy.array(argument, copy=True)
     peak = _live_bytes() - before
     for step in plan.steps():
         if isinstance(step, Run):
             kernel = translation.kernels.kernels[step.op]
-            given = {stored[read] for read, _ in step.pairs}
-            results = _run_alone(translation, kernel, [held[value] for value in kernel.reads], given)
-            for value in given:
-                del held[value]
-            held.update(zip(program.equations[kernel.root].outputs, results, strict=True))
+            donated = {stored[read] for read, _ in step.pairs}
+            results = _run_separately(translation, kernel, [contents[value] for value in kernel.reads], donated)
+            for value in donated:
+                del contents[value]
+            contents.update(zip(translation.equation(step.op).outputs, results, strict=True))
             del results
             peak = max(peak, _live_bytes() - before)
         elif isinstance(step, Free):
-            del held[stored[step.buffer]]
-    return KernelByKernel(peak, tuple(np.asarray(each).tobytes() for each in results_of(program, held)))
+            del contents[stored[step.buffer]]
+    return KernelByKernel(peak, tuple(np.asarray(each).tobytes() for each in results_of(program, contents)))
 
 
-def _run_alone(
-    translation: JaxTranslation, kernel: Kernel, contents: Sequence[Any], given: Set[Value]
+def _run_separately(
+    translation: JaxTranslation, kernel: Kernel, arguments: Sequence[Any], donated: Set[Value]
 ) -> Sequence[Any]:
-    """Compile one kernel and run it; what is `given` gives its storage to the result where XLA takes it."""
+    """Run one kernel. XLA may use the storage of `donated` values for the result."""
 
-    def kernel_alone(*values: Any) -> Sequence[Any]:
+    def one_kernel(*values: Any) -> Sequence[Any]:
         return run_kernel(translation.program, kernel, dict(zip(kernel.reads, values, strict=True)))
 
-    donated = [place for place, value in enumerate(kernel.reads) if value in given]
+    argnums = [place for place, value in enumerate(kernel.reads) if value in donated]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-        return jit(kernel_alone, donate_argnums=donated)(*contents)
+        return jit(one_kernel, donate_argnums=argnums)(*arguments)
 
 
 def _live_bytes() -> int:

@@ -1,28 +1,37 @@
-"""The peak of the real allocator: one call of a function in a process of its own."""
+"""`added_resident_bytes`: resident memory added by one call, measured in a separate process.
 
+That process runs this module with an exported function and options as JSON.
+"""
+
+import ctypes
 import json
+import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lowtide.core.errors import UnsupportedError, one_line
-from lowtide.frameworks.jax.internals import export, jit
+import numpy as np
 
-_CHILD = "lowtide.frameworks.jax.measure.child"
-_SECONDS = 600
+from lowtide.core.errors import UnsupportedError, one_line
+from lowtide.frameworks.jax.internals import block_until_ready, deserialize, export, is_random_key, jit, numpy, random
+
+_MODULE = "lowtide.frameworks.jax.measure.resident"
+_TIMEOUT_S = 600
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+_TRIES, _PAUSE_S = 100, 0.05
 
 
 def added_resident_bytes(flat: Callable[..., Sequence[Any]], structs: Sequence[Any], options: Mapping[str, str]) -> int:
-    """Return by how much one call raises the resident memory of a process, results included and arguments not.
+    """Return how much one call raises the resident memory of a process, with results and without arguments.
 
-    The function is exported, compiled there with the same options, and called once on made-up values. Resident memory
-    is counted in pages, and XLA's own threads and kernels are in it. Raises UnsupportedError where the function cannot
-    be exported, needs several devices, or the system is not Linux.
+    Raises UnsupportedError if the function cannot be exported or needs several devices, or if the system is not Linux.
     """
-    if not Path("/proc/self/clear_refs").exists():
+    if not _CLEAR_REFS.exists():
         raise UnsupportedError("resident memory is measured on Linux only; leave out resident=True")
     try:
         exported = export(jit(flat))(*structs)
@@ -31,13 +40,63 @@ def added_resident_bytes(flat: Callable[..., Sequence[Any]], structs: Sequence[A
         serialized = exported.serialize()
     except UnsupportedError:
         raise
-    except Exception as error:  # whatever JAX raises for what it cannot export
-        raise UnsupportedError(f"the function cannot be exported to a process of its own: {one_line(error)}") from error
+    except Exception as error:  # JAX may raise anything
+        raise UnsupportedError(f"the function cannot be exported to a separate process: {one_line(error)}") from error
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "function"
         path.write_bytes(serialized)
-        command = [sys.executable, "-m", _CHILD, str(path), json.dumps(dict(options))]
-        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        command = [sys.executable, "-m", _MODULE, str(path), json.dumps(dict(options))]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
     if run.returncode:
-        raise UnsupportedError(f"the process that measures failed: {one_line(RuntimeError(run.stderr[-400:]))}")
+        raise UnsupportedError(f"the measuring process failed: {one_line(RuntimeError(run.stderr[-400:]))}")
     return int(json.loads(run.stdout)["added_bytes"])
+
+
+def made_up(aval: Any, seed: int) -> Any:
+    """Return an array with pseudorandom contents, the same for each seed."""
+    if is_random_key(aval.dtype):
+        return random.split(random.key(seed), aval.shape)
+    return numpy.asarray(np.random.default_rng(seed).uniform(0.0, 1.0, aval.shape)).astype(aval.dtype)
+
+
+def main() -> None:
+    """Print the bytes that a call of the exported function adds, as JSON."""
+    path, options = sys.argv[1], json.loads(sys.argv[2])
+    exported = deserialize(Path(path).read_bytes())
+    arguments = [made_up(aval, place) for place, aval in enumerate(exported.in_avals)]
+    compiled = jit(exported.call).lower(*arguments).compile(compiler_options=options or None)
+    block_until_ready(arguments)
+    first = _added_by_call(compiled, arguments)  # includes threads and kernels, which stay
+    again = _added_by_call(compiled, arguments) if _is_returned(first) else first
+    json.dump({"added_bytes": again}, sys.stdout)
+
+
+def _added_by_call(compiled: Any, arguments: Sequence[Any]) -> int:
+    before = _resident("VmRSS")
+    _CLEAR_REFS.write_text("5")  # resets the high-water mark
+    block_until_ready(compiled(*arguments))
+    return max(0, _resident("VmHWM") - before)
+
+
+def _is_returned(added_bytes: int) -> bool:
+    """Return whether most of the added memory returns to the system in time."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    expected, last = _resident("VmHWM") - added_bytes // 2, sys.maxsize
+    for _ in range(_TRIES):
+        if trim is not None:
+            trim(0)
+        now = _resident("VmRSS")
+        if now <= expected and now >= last:
+            return True
+        last = now
+        time.sleep(_PAUSE_S)  # XLA frees temporaries in its own threads
+    return False
+
+
+def _resident(name: str) -> int:
+    found = re.search(rf"{name}:\s*(\d+) kB", _STATUS.read_text())
+    return int(found[1]) * 1024 if found else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,4 @@
-"""From a flat program to a graph: what XLA makes one kernel of, what that computes, where the user wrote it."""
+"""From a flat program to a graph: XLA's kernels, their bytes and arithmetic, and their lines in user code.
+
+The graph has one op per expected kernel. Views are neither ops nor buffers. Bodies of loops and branches are callees.
+"""

@@ -1,44 +1,52 @@
-"""A flat program becomes a graph: one op a kernel, one buffer a stored value."""
+"""`read_program`: read a flat program into a graph."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from jax.extend.core import ClosedJaxpr
 
-from lowtide.core.index_spaces import BufferId
+from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.costs import PLAIN_MACHINE
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Value
-from lowtide.frameworks.jax.reading.callees import bodies_of, kept_results
+from lowtide.frameworks.jax.reading.bodies import bodies_of, kept_results, source_of
+from lowtide.frameworks.jax.reading.kernels import (
+    LIBRARIES,
+    PRODUCTS,
+    REDUCTIONS,
+    Kernel,
+    Kernels,
+    fusion_kind,
+    kernels_of,
+)
 from lowtide.frameworks.jax.reading.sizes import bytes_of, flops_of
-from lowtide.frameworks.jax.reading.sources import source_of
-from lowtide.frameworks.jax.reading.stored import Kernel, Kernels, fusion_kind, kernels_of
-from lowtide.frameworks.jax.reading.unmodeled import unmodeled
 
 Counted = Literal["everything", "temporaries", "callee"]
-"""Whose bytes are in the peak: all but constants; what XLA calls temp bytes; what a body needs beside its inputs."""
+"""Bytes in the peak: all but constants; XLA's temp bytes; or those of a body besides its inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JaxTranslation:
-    """A graph and the way back to the flat program it was read from."""
+    """A graph and the flat program it was read from."""
 
     program: FlatProgram
     kernels: Kernels
-    """The op with number n is the kernel at position n."""
+    """By op."""
     graph: Graph
     buffers: Mapping[Value, BufferId]
-    """The buffer of every stored value."""
+
+    def equation(self, op: OpId) -> Equation:
+        """Return the root equation of an op."""
+        return self.program.equations[self.kernels.kernels[op].root]
 
 
 def read_program(program: FlatProgram, counted: Counted = "everything", kept: int | None = None) -> JaxTranslation:
     """Read a flat program into a graph of kernels.
 
-    Inputs stay with the caller or, where they are donated, go after their last use; constants are persistent. With
-    "temporaries" what comes from the caller and what goes back to it is not in the peak. Only the first `kept` results
-    stay to the end, by default all.
+    Inputs live throughout, or until their last use if donated. Constants are persistent. With "temporaries", inputs and
+    outputs are not in the peak. Only the first `kept` results, by default all, live to the end.
     """
     kernels = kernels_of(program)
     builder = GraphBuilder(program.name)
@@ -55,28 +63,28 @@ def read_program(program: FlatProgram, counted: Counted = "everything", kept: in
             size = 0 if value in returned and counted == "temporaries" else bytes_of(program.types[value])
             lifetime = Lifetime.OUTPUT if value in returned else Lifetime.INTERMEDIATE
             buffers[value] = builder.add_buffer(f"{equation.kind}.{number}.{place}", size, lifetime)
-    for number, kernel in enumerate(kernels.kernels):
-        add_kernel(builder, number, kernel, program, kernels, buffers)
-    for sentence in unmodeled(program):
+    for number in range(len(kernels.kernels)):
+        add_kernel(builder, number, program, kernels, buffers)
+    for sentence in _unmodeled(program):
         builder.note(sentence)
     return JaxTranslation(program=program, kernels=kernels, graph=builder.build(), buffers=buffers)
 
 
 def read_body(equation: Equation, body: ClosedJaxpr, name: str) -> JaxTranslation:
-    """Read what a loop, a branch or a call runs."""
+    """Read a jaxpr that a loop, branch or call runs."""
     return read_program(flatten(body, name), "callee", kept_results(equation.origin, body))
 
 
 def add_kernel(
     builder: GraphBuilder,
     number: int,
-    kernel: Kernel,
     program: FlatProgram,
     kernels: Kernels,
     buffers: Mapping[Value, BufferId],
     with_callees: bool = True,
 ) -> None:
-    """Add the op of a kernel to a graph that has the buffers of what it reads and writes."""
+    """Add the op of kernel `number` to a graph that has its buffers."""
+    kernel = kernels.kernels[number]
     equation = program.equations[kernel.root]
     name = f"{equation.kind}.{number}"
     callees: list[str] = []
@@ -105,7 +113,7 @@ def add_kernel(
 def _pairs(
     kernel: Kernel, program: FlatProgram, kernels: Kernels, buffers: Mapping[Value, BufferId]
 ) -> Iterator[tuple[BufferId, BufferId]]:
-    """Iterate what an elementwise kernel may overwrite: stored values of the shape and bytes of its result."""
+    """Yield in-place pairs: operands with the shape and bytes of an elementwise result."""
     equation = program.equations[kernel.root]
     if fusion_kind(equation.origin) not in ("cheap", "expensive") or len(equation.outputs) != 1:
         return
@@ -118,3 +126,33 @@ def _pairs(
             continue
         if bytes_of(read) == bytes_of(written) == bytes_of(program.types[base]):
             yield buffers[base], buffers[equation.outputs[0]]
+
+
+def _unmodeled(program: FlatProgram) -> Iterator[str]:
+    kinds = {equation.kind for equation in program.equations}
+    if any(equation.kind in PRODUCTS and _is_batched(equation.origin) for equation in program.equations):
+        yield "copies that XLA makes to transpose operands of batched products"
+    if _reductions_read_broadcasts(program):
+        yield "broadcasts that XLA stores for reductions that its kernel library computes"
+    if kinds & LIBRARIES:
+        yield f"workspaces of library kernels: {', '.join(sorted(kinds & LIBRARIES))}"
+    if "while" in kinds:
+        yield "iterations of while loops: the cost is that of one iteration"
+
+
+def _is_batched(eqn: Any) -> bool:
+    return eqn.primitive.name == "dot_general" and bool(eqn.params["dimension_numbers"][1][0])
+
+
+def _reductions_read_broadcasts(program: FlatProgram) -> bool:
+    """Return whether a reduction reads a product with a broadcast (softmax's gradient)."""
+    broadcast: set[Value] = set()
+    products: set[Value] = set()
+    for equation in program.equations:
+        if equation.kind == "broadcast_in_dim" and any(program.types[value].shape for value in equation.reads):
+            broadcast.update(equation.outputs)
+        elif equation.kind in ("mul", "div") and not (broadcast | products).isdisjoint(equation.reads):
+            products.update(equation.outputs)
+        elif equation.kind in REDUCTIONS and not products.isdisjoint(equation.reads):
+            return True
+    return False

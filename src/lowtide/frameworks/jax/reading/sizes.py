@@ -1,16 +1,18 @@
-"""Bytes and arithmetic of equations, from shapes and element types."""
+"""Bytes and floating-point operations of equations."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from lowtide.frameworks.jax.reading.primitives import CONVOLUTIONS, PRODUCTS
-from lowtide.frameworks.jax.reading.stored import called_jaxpr
+from lowtide.frameworks.jax.reading.kernels import CONVOLUTIONS, PRODUCTS, called_jaxpr
+
+_SUB_BYTE = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4}
+"""Bits per packed element."""
 
 
 def bytes_of(aval: Any) -> int:
-    """Return the bytes of an array; a typed random key counts as the words behind it, a token as nothing."""
+    """Return the bytes of an array. A random key counts as its words, a token as zero."""
     shape = getattr(aval, "shape", None)
     if shape is None:
         return 0
@@ -22,14 +24,10 @@ def bytes_of(aval: Any) -> int:
     return math.prod(shape) * 4 * math.prod(words)
 
 
-_SUB_BYTE = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4}
-"""Bits of elements that XLA packs."""
-
-
 def flops_of(eqn: Any) -> float:
     """Return the floating-point operations of an equation: exact for products and convolutions.
 
-    A call counts what it calls, a scan every turn, a while loop one; anything else one per element of its results.
+    A scan counts all iterations, a while loop one.
     """
     kind = eqn.primitive.name
     if kind in PRODUCTS:
@@ -43,11 +41,8 @@ def flops_of(eqn: Any) -> float:
     inner = called_jaxpr(eqn)
     if inner is not None:
         return float(eqn.params.get("length", 1)) * sum(map(flops_of, inner.eqns))
-    return float(sum(_elements(var.aval) for var in (*eqn.outvars, *_reduced(eqn))))
-
-
-def _reduced(eqn: Any) -> list[Any]:
-    return list(eqn.invars[:1]) if eqn.primitive.name.startswith("reduce_") else []
+    reduced = eqn.invars[:1] if kind.startswith("reduce_") else ()
+    return float(sum(_elements(var.aval) for var in (*eqn.outvars, *reduced)))
 
 
 def _elements(aval: Any) -> int:
@@ -55,11 +50,10 @@ def _elements(aval: Any) -> int:
 
 
 def _product(eqn: Any) -> float:
-    dimensions = eqn.params.get("dimension_numbers")
     left = eqn.invars[0].aval.shape
     if eqn.primitive.name != "dot_general":
         return 2.0 * _elements(eqn.outvars[0].aval) * left[-1]
-    (contracted, _), _ = dimensions
+    (contracted, _), _ = eqn.params["dimension_numbers"]
     return 2.0 * _elements(eqn.outvars[0].aval) * math.prod(left[axis] for axis in contracted)
 
 

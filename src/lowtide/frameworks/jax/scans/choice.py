@@ -1,65 +1,135 @@
-"""Which values of a scan's turns are saved for the way back, and which are computed again there: a plan of one turn."""
+"""`choose_saved`: choose the values that a pair of scans saves."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lowtide.core.index_spaces import BufferId
 from lowtide.engine.graph import Graph, GraphBuilder
 from lowtide.engine.plan import Plan, Run
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.jax.flat.program import FlatProgram, Value
+from lowtide.frameworks.jax.flat.flatten import flatten
+from lowtide.frameworks.jax.flat.program import Atom, FlatProgram, Value
+from lowtide.frameworks.jax.internals import make_jaxpr, struct_like
+from lowtide.frameworks.jax.reading.kernels import kernels_of
 from lowtide.frameworks.jax.reading.read import add_kernel
 from lowtide.frameworks.jax.reading.sizes import bytes_of
-from lowtide.frameworks.jax.reading.stored import Kernels, kernels_of
-from lowtide.frameworks.jax.scans.turns import JointTurn
+from lowtide.frameworks.jax.scans.pairs import Scan, ScanPair
 
-_TURN_BACK = "turn back"
+_BOUNDARY = "boundary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """What passes from a turn to its turn back."""
+class JointIteration:
+    """An iteration of a scan and one of its backward scan, as one program."""
+
+    program: FlatProgram
+    forward: Scan
+    backward: Scan
+    constants: Sequence[Value]
+    """Inputs: constants of the forward scan."""
+    states: Sequence[Value]
+    slices: Sequence[Value]
+    back: Sequence[Value]
+    """Inputs of the backward scan only: constants, state, slices of `others`."""
+    others: Sequence[Atom]
+    """Other stacks that the backward scan reads."""
+    wanted: Sequence[int]
+    """Numbers of forward stacks with other readers."""
+
+    @property
+    def forward_results(self) -> Sequence[Atom]:
+        """State after the forward iteration, then slices of wanted stacks."""
+        return self.program.outputs[: len(self.states) + len(self.wanted)]
+
+    @property
+    def backward_results(self) -> Sequence[Atom]:
+        """Results of the backward iteration."""
+        return self.program.outputs[len(self.states) + len(self.wanted) :]
+
+
+def joint_iteration(program: FlatProgram, pair: ScanPair) -> JointIteration:
+    """Trace a joint iteration of a pair; raises NameError for a collective along a mesh axis."""
+    forward, backward = Scan(program.equations[pair.forward]), Scan(program.equations[pair.backward])
+    n_states = len(forward.states)
+    number_of: dict[Atom, int] = {value: number for number, value in enumerate(forward.stacks) if value in pair.saved}
+    wanted = [number for number, value in enumerate(forward.stacks) if value not in pair.saved]
+    first_slice = len(backward.constants) + len(backward.states)
+    is_other = [not isinstance(atom, int) or atom not in number_of for atom in backward.slices]
+    back_types = [
+        *backward.types[:first_slice],
+        *(aval for aval, other in zip(backward.types[first_slice:], is_other, strict=True) if other),
+    ]
+    count = len(forward.types)
+
+    def iteration(*values: Any) -> list[Any]:
+        results = list(forward.body(*values[:count]))
+        unsliced, others = values[count : count + first_slice], iter(values[count + first_slice :])
+        slices = [
+            next(others) if other else results[n_states + number_of[atom]]
+            for atom, other in zip(backward.slices, is_other, strict=True)
+        ]
+        collected = [results[n_states + number] for number in wanted]
+        return [*results[:n_states], *collected, *backward.body(*unsliced, *slices)]
+
+    structs = map(struct_like, [*forward.types, *back_types])
+    joint = flatten(make_jaxpr(iteration)(*structs), f"{program.name}/iteration")
+    constants, states, slices = forward.split(joint.inputs[:count])
+    return JointIteration(
+        program=joint,
+        forward=forward,
+        backward=backward,
+        constants=constants,
+        states=states,
+        slices=slices,
+        back=joint.inputs[count:],
+        others=[atom for atom, other in zip(backward.slices, is_other, strict=True) if other],
+        wanted=wanted,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedValues:
+    """Values saved per iteration."""
 
     values: frozenset[Value]
-    """Values of the joint turn; inputs of the forward scan among them."""
-    bytes_a_turn: int
+    """Values of the joint iteration, inputs included."""
+    bytes_per_iteration: int
     fits: bool
-    """Whether that is no more than was asked; else it is the least that planning found."""
+    """Whether they meet the limit; if not, planning found nothing lower."""
 
 
-def choose_saved(program: FlatProgram, joint: JointTurn, limit: int) -> Saved:
-    """Return what to save of a turn within so many bytes, for the least that is computed again by estimate.
+def choose_saved(program: FlatProgram, joint: JointIteration, limit: int) -> SavedValues:
+    """Return the values to save within `limit` bytes per iteration, for the least recomputation by estimate.
 
-    The turn there and back is one graph, and what lives at the place between them is what is saved: an op there needs
-    more than all other places together, beside what it leaves for that. Slices of what is there on the way back anyway,
-    as the program's inputs are, cost nothing. The graph's plan is verified as any other.
+    The boundary between forward and backward is an op with a scratch larger than all other memory, so that the budget
+    bounds the values alive there. Slices of arrays that live on anyway are free.
     """
-    there = {*program.inputs, *program.constants, *(atom for atom in joint.others if isinstance(atom, int))}
+    alive = {*program.inputs, *program.constants, *(atom for atom in joint.others if isinstance(atom, int))}
     free = {
         value
         for value, stack in zip(joint.slices, joint.forward.slices, strict=True)
-        if not isinstance(stack, int) or stack in there
+        if not isinstance(stack, int) or stack in alive
     }
-    turn = _TurnGraph(joint, free)
+    iteration = _IterationGraph(joint, free)
     settings = PlanSettings(
-        budget=turn.elsewhere + max(0, limit),
+        budget=iteration.boundary_bytes + max(0, limit),
         transient=True,
         techniques=frozenset(("reorder", "recompute")),
         effort="fast",
         in_place=False,
         addresses=False,
     )
-    result = find_plan(turn.graph, settings)
-    values = turn.saved(result.plan)
+    values = iteration.saved(find_plan(iteration.graph, settings).plan)
     size = sum(bytes_of(joint.program.types[value]) for value in values if value not in free)
-    return Saved(values=values, bytes_a_turn=size, fits=size <= limit)
+    return SavedValues(values=values, bytes_per_iteration=size, fits=size <= limit)
 
 
-class _TurnGraph:
-    """A turn there and back as a graph, with an op where it turns back."""
+class _IterationGraph:
+    """A joint iteration as a graph."""
 
-    def __init__(self, joint: JointTurn, free: Collection[Value]) -> None:
+    def __init__(self, joint: JointIteration, free: Collection[Value]) -> None:
         self._joint = joint
         self._kernels = kernels_of(joint.program)
         program, kernels = joint.program, self._kernels
@@ -71,54 +141,54 @@ class _TurnGraph:
         for value in (*program.inputs, *program.constants, *sorted(inside - {*program.inputs})):
             size = bytes_of(program.types[value]) if value in inside - stacked else 0
             self._buffers[value] = builder.add_buffer(f"value.{value}", size)
-        self.elsewhere = 1 + sum(bytes_of(program.types[value]) for value in inside)
-        self._build(builder, charged, kernels)
+        self.boundary_bytes = 1 + sum(bytes_of(program.types[value]) for value in inside)
+        self._add_ops(builder, charged)
         self.graph: Graph = builder.build()
 
-    def _build(self, builder: GraphBuilder, charged: Collection[Value], kernels: Kernels) -> None:
-        """Add what is given, the kernels of the turn, the place where it turns back, and the kernels after it."""
-        joint, program = self._joint, self._joint.program
+    def _add_ops(self, builder: GraphBuilder, charged: Collection[Value]) -> None:
+        joint, program, kernels = self._joint, self._joint.program, self._kernels
         given = [self._buffers[value] for value in (*program.inputs, *program.constants) if value not in charged]
         begin = [buffer for buffer in given if buffer not in {self._buffers[value] for value in joint.back}]
         builder.add_op("begin", "begin", writes=begin, pure=False)
         for value in charged:
             builder.add_op(f"given.{value}", "given", writes=[self._buffers[value]], pure=False)
-        late = self._late()
+        is_backward = self._is_backward()
         ends = [self._buffers[kernels.base[atom]] for atom in joint.forward_results if isinstance(atom, int)]
-        for number, kernel in enumerate(kernels.kernels):
-            if not late[number]:
-                add_kernel(builder, number, kernel, program, kernels, self._buffers, with_callees=False)
+        for number in range(len(kernels.kernels)):
+            if not is_backward[number]:
+                add_kernel(builder, number, program, kernels, self._buffers, with_callees=False)
         token = builder.add_buffer("end", 0)
         builder.add_op("end", "end", reads=list(dict.fromkeys(ends)), writes=[token], pure=False)
         writes = [self._buffers[value] for value in joint.back]
-        builder.add_op(_TURN_BACK, "turn", reads=[token], writes=writes, scratch_bytes=self.elsewhere, pure=False)
-        for number, kernel in enumerate(kernels.kernels):
-            if late[number]:
-                add_kernel(builder, number, kernel, program, kernels, self._buffers, with_callees=False)
+        builder.add_op(
+            _BOUNDARY, _BOUNDARY, reads=[token], writes=writes, scratch_bytes=self.boundary_bytes, pure=False
+        )
+        for number in range(len(kernels.kernels)):
+            if is_backward[number]:
+                add_kernel(builder, number, program, kernels, self._buffers, with_callees=False)
 
-    def _late(self) -> list[bool]:
-        """Return, per kernel, whether it needs something that only the way back has."""
+    def _is_backward(self) -> list[bool]:
         program = self._joint.program
         known = set(self._joint.back)
-        late: list[bool] = []
+        found: list[bool] = []
         for kernel in self._kernels.kernels:
-            late.append(any(self._kernels.base[value] in known for value in kernel.reads))
-            if late[-1]:
+            found.append(any(self._kernels.base[value] in known for value in kernel.reads))
+            if found[-1]:
                 known.update(program.equations[kernel.root].outputs)
-        return late
+        return found
 
     def saved(self, plan: Plan) -> frozenset[Value]:
-        """Return what a plan reads after the turn back and made before it."""
+        """Return the values that a plan makes before the boundary and reads after it."""
         value_of = {buffer: value for value, buffer in self._buffers.items()}
         graph = self.graph
-        has_turned, made, found = False, set[BufferId](), set[BufferId]()
+        is_after, made, found = False, set[BufferId](), set[BufferId]()
         for step in plan.steps():
             if not isinstance(step, Run):
                 continue
-            if has_turned:
+            if is_after:
                 found.update(buffer for buffer in graph.reads[step.op].tolist() if buffer not in made)
                 made.update(graph.writes[step.op].tolist())
-            has_turned = has_turned or graph.op_names[step.op] == _TURN_BACK
+            is_after = is_after or graph.op_names[step.op] == _BOUNDARY
         joint, kernels = self._joint, self._kernels
         given = {*joint.back, *joint.constants, *joint.program.constants}
         results = {kernels.base[atom] for atom in joint.backward_results if isinstance(atom, int)}

@@ -1,43 +1,93 @@
-"""A scan and the scan that reads, turn by turn in the other direction, what it saved: a loop and its backward pass."""
+"""`scan_pairs`: find scans and their backward scans."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.frameworks.jax.flat.program import FlatProgram, Value
+from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Splice, Value
+from lowtide.frameworks.jax.internals import jaxpr_as_fun, lax
 from lowtide.frameworks.jax.reading.sizes import bytes_of
+
+
+class Scan:
+    """A scan with its operands and results by role."""
+
+    def __init__(self, equation: Equation) -> None:
+        params = equation.origin.params
+        n_constants, n_states = params["num_consts"], params["num_carry"]
+        self.inputs = equation.inputs
+        self.constants = equation.inputs[:n_constants]
+        self.states = equation.inputs[n_constants : n_constants + n_states]
+        self.slices = equation.inputs[n_constants + n_states :]
+        self.last_states = equation.outputs[:n_states]
+        self.stacks = equation.outputs[n_states:]
+        self.types: Sequence[Any] = params["jaxpr"].in_avals
+        self.body: Callable[..., Sequence[Any]] = jaxpr_as_fun(params["jaxpr"])
+        self._params = params
+
+    def iterate(
+        self, constants: Sequence[Any], states: Sequence[Any], slices: Sequence[Any], wanted: Sequence[int], count: int
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Run `count` iterations and return the states after them and the `wanted` stacks."""
+
+        def iteration(states: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            results = list(self.body(*constants, *states, *slices))
+            stacked = results[len(states) :]
+            return results[: len(states)], [stacked[number] for number in wanted]
+
+        return self.scan(iteration, states, list(slices), count, self._params["unroll"])
+
+    def scan(
+        self,
+        function: Callable[..., Any],
+        states: Sequence[Any],
+        slices: Any,
+        count: int | None = None,
+        unroll: int = 1,
+    ) -> Any:
+        """Scan another function in the same direction."""
+        return lax.scan(
+            function,
+            list(states),
+            slices,
+            length=self._params["length"] if count is None else count,
+            reverse=self._params["reverse"],
+            unroll=unroll,
+        )
+
+    def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+        """Return values of the operands as constants, states and slices."""
+        first, second = len(self.constants), len(self.constants) + len(self.states)
+        return values[:first], values[first:second], values[second:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPair:
-    """A scan, its backward scan, and what only passes from one to the other."""
+    """A scan, its backward scan, and the values saved between them."""
 
     forward: int
     """Position of the equation."""
     backward: int
     saved: tuple[Value, ...]
-    """Stacks that the forward scan collects and nobody but the backward scan reads, turn by turn."""
+    """Stacks that only the backward scan reads, slice by slice."""
     saved_bytes: int
     carry_bytes: int
-    """Bytes of the forward scan's state."""
+    """Bytes of the state."""
     length: int
 
     @property
     def chunk(self) -> int:
-        """How many turns are computed again at once: the divisor of the length that keeps least.
-
-        What is kept is the state at the begin of each chunk, and what one chunk saves.
-        """
+        """Iterations per chunk: the divisor of the length with the fewest saved bytes."""
         divisors = [each for each in range(1, self.length) if self.length % each == 0]
-        return min(divisors, key=lambda each: (self.kept_bytes(each), each))
+        return min(divisors, key=lambda each: (self.chunked_bytes(each), each))
 
-    def kept_bytes(self, chunk: int) -> int:
-        """Return the bytes that are kept with chunks of so many turns."""
+    def chunked_bytes(self, chunk: int) -> int:
+        """Return the saved bytes of all start states and one chunk."""
         return self.length // chunk * self.carry_bytes + chunk * (self.saved_bytes // self.length)
 
 
 def scan_pairs(program: FlatProgram) -> list[ScanPair]:
-    """Return the pairs of scans in which something is to be saved, those that save most first. O(equations)."""
+    """Return the pairs that chunks make smaller, largest gain first. O(equations)."""
     readers: dict[Value, set[int]] = {}
     for position, equation in enumerate(program.equations):
         for value in equation.reads:
@@ -52,33 +102,51 @@ def scan_pairs(program: FlatProgram) -> list[ScanPair]:
         followers = {min(readers[value]) for value in stacks if len(readers.get(value, ())) == 1}
         for follower in sorted(followers):
             saved = tuple(value for value in stacks if readers.get(value) == {follower})
-            if _goes_back(program, position, follower, saved):
+            if _is_backward(program, position, follower, saved):
                 pairs.append(_pair(program, position, follower, saved))
-    worth = [pair for pair in pairs if pair.kept_bytes(pair.chunk) < pair.saved_bytes]
-    return sorted(worth, key=lambda pair: (pair.kept_bytes(pair.chunk) - pair.saved_bytes, pair.forward))
+    worth = [pair for pair in pairs if pair.chunked_bytes(pair.chunk) < pair.saved_bytes]
+    return sorted(worth, key=lambda pair: (pair.chunked_bytes(pair.chunk) - pair.saved_bytes, pair.forward))
 
 
-def apart(pairs: Sequence[ScanPair]) -> list[ScanPair]:
-    """Return the pairs, best first, without those that share a scan with a better one."""
-    taken: set[int] = set()
+def disjoint_pairs(program: FlatProgram) -> list[ScanPair]:
+    """Return the best pairs that share no scan."""
+    used: set[int] = set()
     kept: list[ScanPair] = []
-    for pair in pairs:
-        if taken.isdisjoint((pair.forward, pair.backward)):
-            taken.update((pair.forward, pair.backward))
+    for pair in scan_pairs(program):
+        if used.isdisjoint((pair.forward, pair.backward)):
+            used.update((pair.forward, pair.backward))
             kept.append(pair)
     return kept
 
 
-def _goes_back(program: FlatProgram, forward: int, backward: int, saved: Sequence[Value]) -> bool:
-    """Return whether an equation is a scan over the same turns the other way that takes all of these turn by turn."""
+def rewrite_pairs(
+    program: FlatProgram,
+    pairs: Collection[ScanPair],
+    forward: Callable[[Splice, ScanPair], None],
+    backward: Callable[[Splice, ScanPair], None],
+) -> FlatProgram:
+    """Return a program with the scans of disjoint pairs replaced by the equations that two functions append."""
+    writers = {pair.forward: (forward, pair) for pair in pairs} | {pair.backward: (backward, pair) for pair in pairs}
+    splice = Splice(program)
+    for position, equation in enumerate(program.equations):
+        if position in writers:
+            write, pair = writers[position]
+            write(splice, pair)
+        else:
+            splice.keep(equation)
+    return splice.finish()
+
+
+def _is_backward(program: FlatProgram, forward: int, backward: int, saved: Sequence[Value]) -> bool:
+    """Return whether an equation reads `saved` in slices, in the opposite direction."""
     one, other = program.equations[forward], program.equations[backward]
     if other.kind != "scan" or other.origin.effects:
         return False
     there, back = one.origin.params, other.origin.params
     if there["length"] != back["length"] or there["length"] < 2 or there["reverse"] == back["reverse"]:
         return False
-    whole = other.inputs[: back["num_consts"] + back["num_carry"]]
-    return not set(saved).intersection(atom for atom in whole if isinstance(atom, int))
+    unsliced = other.inputs[: back["num_consts"] + back["num_carry"]]
+    return not set(saved).intersection(atom for atom in unsliced if isinstance(atom, int))
 
 
 def _pair(program: FlatProgram, forward: int, backward: int, saved: tuple[Value, ...]) -> ScanPair:

@@ -1,143 +1,124 @@
-"""Pairs of scans written anew so that they save other values: what is not saved is computed again turn by turn."""
+"""`saving_program`: rewrite scans to save fewer values."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowtide.frameworks.jax.flat.program import Atom, Equation, FlatProgram, Value
-from lowtide.frameworks.jax.flat.run import run_program
-from lowtide.frameworks.jax.flat.splice import Splice
-from lowtide.frameworks.jax.scans.choice import choose_saved
-from lowtide.frameworks.jax.scans.pairs import ScanPair, apart, scan_pairs
-from lowtide.frameworks.jax.scans.turns import JointTurn, joint_turn
-
-
-def with_saved(program: FlatProgram, chosen: Mapping[ScanPair, tuple[JointTurn, Collection[Value]]]) -> FlatProgram:
-    """Return a program that computes the same, whose pairs of scans save these values of their joint turns.
-
-    No equation may be in two pairs. The two scans run the same equations on the same values as before, those that make
-    what is not saved in both.
-    """
-    forward = {pair.forward: pair for pair in chosen}
-    backward = {pair.backward: pair for pair in chosen}
-    splice = Splice(program)
-    stacks: dict[ScanPair, Mapping[Value, Atom]] = {}
-    for position, equation in enumerate(program.equations):
-        if position in forward:
-            pair = forward[position]
-            stacks[pair] = _write_forward(splice, *chosen[pair])
-        elif position in backward:
-            pair = backward[position]
-            _write_backward(splice, chosen[pair][0], stacks[pair])
-        else:
-            splice.keep(equation)
-    return splice.done()
+from lowtide.frameworks.jax.flat.program import Atom, Equation, FlatProgram, Splice, Value, run_program
+from lowtide.frameworks.jax.scans.choice import JointIteration, choose_saved, joint_iteration
+from lowtide.frameworks.jax.scans.pairs import ScanPair, disjoint_pairs, rewrite_pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingProgram:
-    """A program whose scans save within a limit."""
+    """A program with scans that save less."""
 
     program: FlatProgram
     saved_bytes: int
-    """What they save, in all turns."""
+    """In all iterations."""
     is_least: bool
-    """Whether none of them can save less."""
+    """Whether no scan can save less."""
 
 
 def saving_program(program: FlatProgram, limit: int) -> SavingProgram | None:
-    """Return a program whose scans save so many bytes for their backward scans, each its share of them.
+    """Return a program with scans that save `limit` bytes for backward, or the least that planning finds.
 
-    None for a program without such scans. What is not saved is computed again turn by turn; which values, planning
-    chooses (`choose_saved`).
+    The limit is shared in proportion to the saved bytes of each pair. None if there are no pairs.
     """
-    pairs = apart(scan_pairs(program))
+    pairs = disjoint_pairs(program)
     total = sum(pair.saved_bytes for pair in pairs)
-    chosen: dict[ScanPair, tuple[JointTurn, Collection[Value]]] = {}
+    chosen: dict[ScanPair, tuple[JointIteration, Collection[Value]]] = {}
     saved, is_least = 0, True
     for pair in pairs:
         try:
-            joint = joint_turn(program, pair)
-        except NameError:  # a collective, which JAX traces only where its axis has a name
+            joint = joint_iteration(program, pair)
+        except NameError:  # JAX traces a collective only inside its mesh
             continue
         found = choose_saved(program, joint, limit * pair.saved_bytes // total // pair.length)
         chosen[pair] = joint, found.values
-        saved += pair.length * found.bytes_a_turn
+        saved += pair.length * found.bytes_per_iteration
         is_least &= not found.fits
     if not chosen:
         return None
-    return SavingProgram(program=with_saved(program, chosen), saved_bytes=saved, is_least=is_least)
+    stacks: dict[ScanPair, Mapping[Value, Atom]] = {}
+
+    def forward(splice: Splice, pair: ScanPair) -> None:
+        stacks[pair] = _write_forward(splice, *chosen[pair])
+
+    def backward(splice: Splice, pair: ScanPair) -> None:
+        _write_backward(splice, chosen[pair][0], stacks[pair])
+
+    rewritten = rewrite_pairs(program, chosen, forward, backward)
+    return SavingProgram(program=rewritten, saved_bytes=saved, is_least=is_least)
 
 
-def _write_forward(splice: Splice, joint: JointTurn, saved: Collection[Value]) -> Mapping[Value, Atom]:
-    """Append the forward scan; return the stacks of what it saves, slices it was given among them."""
+def _write_forward(splice: Splice, joint: JointIteration, saved: Collection[Value]) -> Mapping[Value, Atom]:
+    """Append the forward scan and return its stacks of saved values and inputs."""
     scan, inputs = joint.forward, [*joint.constants, *joint.states, *joint.slices]
     made = [value for value in sorted(saved) if value not in joint.slices]
-    turn = _part(joint.program, inputs, [*joint.forward_results, *made], ())
+    body = _part(joint.program, inputs, [*joint.forward_results, *made], ())
 
     def forward(*values: Any) -> list[Any]:
         constants, states, slices = scan.split(values)
 
-        def one(states: Sequence[Any], slices: Sequence[Any]) -> Any:
-            results = run_program(turn, [*constants, *states, *slices])
+        def iteration(states: Sequence[Any], slices: Sequence[Any]) -> Any:
+            results = run_program(body, [*constants, *states, *slices])
             return results[: len(states)], results[len(states) :]
 
-        after, stacks = scan.over(one, states, list(slices))
+        after, stacks = scan.scan(iteration, states, list(slices))
         return [*after, *stacks]
 
     results = splice.trace(forward, scan.inputs)
     values = [*scan.last_states, *(scan.stacks[number] for number in joint.wanted)]
     for value, atom in zip(values, results, strict=False):
-        splice.instead(value, atom)
+        splice.substitute(value, atom)
     given = dict(zip(joint.slices, scan.slices, strict=True))
     return {**given, **dict(zip(made, results[len(values) :], strict=True))}
 
 
-def _write_backward(splice: Splice, joint: JointTurn, stacks: Mapping[Value, Atom]) -> None:
-    """Append the backward scan, which computes again what was not saved and is read."""
+def _write_backward(splice: Splice, joint: JointIteration, stacks: Mapping[Value, Atom]) -> None:
     scan = joint.backward
     n_constants, n_states = len(scan.constants), len(scan.states)
-    turn = _part(joint.program, joint.back, joint.backward_results, {*stacks, *joint.constants})
-    read = {value for equation in turn.equations for value in equation.reads}
-    read.update(atom for atom in turn.outputs if isinstance(atom, int))
+    body = _part(joint.program, joint.back, joint.backward_results, {*stacks, *joint.constants})
+    read = {value for equation in body.equations for value in equation.reads}
+    read.update(atom for atom in body.outputs if isinstance(atom, int))
     constants = [value for value in joint.constants if value in read]
     given = [value for value in stacks if value in read]
-    turn = replace(turn, inputs=[*joint.back, *constants, *given])
+    body = replace(body, inputs=[*joint.back, *constants, *given])
 
     def backward(*values: Any) -> list[Any]:
-        whole, rest = values[:n_constants], values[n_constants:]
+        own, rest = values[:n_constants], values[n_constants:]
         states, rest = rest[:n_states], rest[n_states:]
-        again, slices = rest[: len(constants)], rest[len(constants) :]
+        of_forward, slices = rest[: len(constants)], rest[len(constants) :]
 
-        def one(states: Sequence[Any], slices: Sequence[Any]) -> Any:
+        def iteration(states: Sequence[Any], slices: Sequence[Any]) -> Any:
             others, saved = slices[: len(joint.others)], slices[len(joint.others) :]
-            results = run_program(turn, [*whole, *states, *others, *again, *saved])
+            results = run_program(body, [*own, *states, *others, *of_forward, *saved])
             return results[:n_states], results[n_states:]
 
-        after, collected = scan.over(one, states, list(slices))
+        after, collected = scan.scan(iteration, states, list(slices))
         return [*after, *collected]
 
-    whole_of = dict(zip(joint.constants, joint.forward.constants, strict=True))
+    constant_of = dict(zip(joint.constants, joint.forward.constants, strict=True))
     inputs = [
         *scan.constants,
         *scan.states,
-        *(whole_of[value] for value in constants),
+        *(constant_of[value] for value in constants),
         *joint.others,
         *(stacks[value] for value in given),
     ]
     for value, atom in zip((*scan.last_states, *scan.stacks), splice.trace(backward, inputs), strict=True):
-        splice.instead(value, atom)
+        splice.substitute(value, atom)
 
 
 def _part(
     program: FlatProgram, inputs: Sequence[Value], outputs: Sequence[Atom], given: Collection[Value]
 ) -> FlatProgram:
-    """Return the equations that some results need beside what is given."""
-    there = {*inputs, *given}
-    wanted = {atom for atom in outputs if isinstance(atom, int)} - there
+    available = {*inputs, *given}
+    wanted = {atom for atom in outputs if isinstance(atom, int)} - available
     kept: list[Equation] = []
     for equation in reversed(program.equations):
         if not wanted.isdisjoint(equation.outputs):
             kept.append(equation)
-            wanted.update(value for value in equation.reads if value not in there)
+            wanted.update(value for value in equation.reads if value not in available)
     return replace(program, inputs=list(inputs), outputs=list(outputs), equations=kept[::-1])

@@ -1,1 +1,1 @@
-"""From a file or an object to HLO text, and to what XLA's buffer assignment says beside it."""
+"""From a file or an object to HLO text, with XLA's buffer assignment if there is one."""

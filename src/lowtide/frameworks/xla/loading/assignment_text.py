@@ -1,4 +1,4 @@
-"""XLA's buffer assignment as its text dump has it: what was reserved for a module and where."""
+"""`read_assignment_text`: read the text dump of a buffer assignment."""
 
 import re
 from collections.abc import Mapping
@@ -16,10 +16,7 @@ _VALUE = re.compile(
 
 
 def read_assignment_text(text: str, module: HloModule, where: str) -> tuple[Allocation, ...]:
-    """Return the allocations of a `*-buffer-assignment.txt`, as XLA dumps it beside the text of a module.
-
-    Raises MalformedInputError for a text without allocations, and for a line among them that is none. O(text).
-    """
+    """Return the allocations in a `*-buffer-assignment.txt`; raises MalformedInputError. O(text)."""
     computation_of = {
         instruction.name: computation.name
         for computation in module.computations
@@ -38,10 +35,8 @@ def read_assignment_text(text: str, module: HloModule, where: str) -> tuple[Allo
             head, buffers = begun, []
             if begun is None:
                 if line.startswith(_BEGINNINGS):
-                    raise MalformedInputError(
-                        f"{where}: line {number} is no line of a buffer assignment; is it cut off?"
-                    )
-                break  # what follows says the same in other ways
+                    raise MalformedInputError(f"{where}: line {number} is malformed; is it cut off?")
+                break  # the rest repeats the allocations
     if head is not None:
         allocations.append(_allocation(head, buffers))
     if not allocations:

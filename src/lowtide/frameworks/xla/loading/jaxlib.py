@@ -1,17 +1,59 @@
-"""What jaxlib does for this framework: protocol buffers, StableHLO and its own objects become HLO text."""
+"""jaxlib's conversions to HLO text. Files are converted in a separate process, since parsers may crash or hang."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
+
+from lowtide.core.errors import MalformedInputError, MissingExtraError, one_line
+
+_MODULE = "lowtide.frameworks.xla.loading.jaxlib"
+_REFUSED = 3
+"""Exit code if jaxlib cannot read the content."""
+_TIMEOUT_S = 300
 
 
 def text_of_module(module: Any) -> str:
-    """Return the text of jaxlib's HloModule with all that it holds, large constants included."""
+    """Return the text of jaxlib's HloModule, with large constants."""
     options: Any = import_module("jaxlib._hlo").HloPrintOptions()
     options.print_large_constants = True
     options.print_metadata = True
     options.print_backend_config = True
     return str(module.to_string(options))
+
+
+def text_of_content(conversion: str, content: bytes, where: str) -> str:
+    """Return the HLO text of a file's content. `conversion` is "proto" (HloModuleProto) or "mlir" (StableHLO).
+
+    Raises MissingExtraError without jaxlib, MalformedInputError if its parser fails.
+    """
+    if find_spec("jaxlib") is None:
+        raise MissingExtraError("jax", f"{where} is read through jaxlib, which is not installed")
+    path = [entry for entry in sys.path if entry]
+    code = f"import sys; sys.path[:] = {path!r}; import {_MODULE} as child; child.main()"
+    command = [sys.executable, "-c", code, conversion]
+    try:
+        run = subprocess.run(command, input=content, capture_output=True, check=False, timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise MalformedInputError(f"{where}: jaxlib did not finish within {_TIMEOUT_S} s; is it damaged?") from None
+    if run.returncode == 0:
+        return run.stdout.decode()
+    if run.returncode == _REFUSED:
+        reason = (run.stderr.decode(errors="replace").splitlines() or ["no message"])[-1]
+        raise MalformedInputError(f"{where}: jaxlib cannot read this: {reason}")
+    raise MalformedInputError(f"{where}: jaxlib's parser crashed; is it damaged?")
+
+
+def main() -> None:
+    """Convert standard input to HLO text by the named conversion."""
+    try:
+        text = _CONVERSIONS[sys.argv[1]](sys.stdin.buffer.read())
+    except Exception as error:  # jaxlib may raise anything
+        print(one_line(error), file=sys.stderr)
+        sys.exit(_REFUSED)
+    sys.stdout.buffer.write(text.encode())
 
 
 def _text_of_proto(content: bytes) -> str:
@@ -25,5 +67,4 @@ def _text_of_mlir(content: bytes) -> str:
     return text_of_module(computation.get_hlo_module())
 
 
-CONVERSIONS: Mapping[str, Callable[[bytes], str]] = {"proto": _text_of_proto, "mlir": _text_of_mlir}
-"""From a serialized HloModuleProto, or a StableHLO module in text or bytecode, to HLO text."""
+_CONVERSIONS: Mapping[str, Callable[[bytes], str]] = {"proto": _text_of_proto, "mlir": _text_of_mlir}

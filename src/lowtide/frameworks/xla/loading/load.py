@@ -1,4 +1,4 @@
-"""From a path or an object to an HLO module, told by content."""
+"""`load_module`: load an HLO module from a path or an object."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,9 +9,8 @@ from lowtide.core.files import read_bytes
 from lowtide.frameworks.buffer_assignment import Allocation, instruction_numbers, read_assignment
 from lowtide.frameworks.content import is_hlo_proto, is_hlo_text, is_mlir
 from lowtide.frameworks.wire import begun_fields
-from lowtide.frameworks.xla.loading.apart import text_of_content
 from lowtide.frameworks.xla.loading.assignment_text import read_assignment_text
-from lowtide.frameworks.xla.loading.jaxlib import text_of_module
+from lowtide.frameworks.xla.loading.jaxlib import text_of_content, text_of_module
 from lowtide.frameworks.xla.text.module import HloModule
 from lowtide.frameworks.xla.text.parse import parse_module
 
@@ -21,31 +20,29 @@ _HLO_MODULE, _BUFFER_ASSIGNMENT = 1, 3
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A module, and what came with it."""
+    """A module with its buffer assignment."""
 
     module: HloModule
     where: str
-    """What messages call it."""
+    """The source, for messages."""
     allocations: tuple[Allocation, ...] = ()
-    """What XLA reserved for the module; empty where nobody said."""
 
 
 def load_module(source: Any) -> Loaded:
-    """Return the module of a source: a path, a module, or an object of jaxlib.
+    """Load a module from a path, an `HloModule`, or an object of jaxlib.
 
-    Files are HLO text, an HloProto or HloModuleProto, or StableHLO as text or bytecode; all but the first need jaxlib.
-    Objects are jaxlib's HloModule, XlaComputation and loaded executables, and what `jax.jit` lowered or compiled.
-    Raises MalformedInputError for what is none of these inside, UnsupportedError for an executable of several modules,
-    UsageError for another object, InputError for a file that cannot be read, MissingExtraError where jaxlib is needed
-    and not there.
+    Files hold HLO text, HloProto, HloModuleProto, or StableHLO. Objects are jaxlib's HloModule, XlaComputation and
+    loaded executables, and lowered or compiled functions of JAX. Raises MalformedInputError for other content,
+    UnsupportedError for an executable with several modules, UsageError for another object, InputError for an unreadable
+    file, MissingExtraError if jaxlib is missing.
     """
     if isinstance(source, HloModule):
         return Loaded(module=source, where=f"module {source.name!r}")
     if isinstance(source, str | Path):
-        return _with_assignment_beside(read_content(read_bytes(Path(source)), str(source)), Path(source))
-    if hasattr(source, "compiler_ir"):  # what jax.stages has before it is compiled
+        return _with_dumped_assignment(read_content(read_bytes(Path(source)), str(source)), Path(source))
+    if hasattr(source, "compiler_ir"):  # jax.stages.Lowered
         return read_content(source.as_text().encode(), "a lowered function")
-    if hasattr(source, "runtime_executable"):  # what jax.stages wraps around one
+    if hasattr(source, "runtime_executable"):  # jax.stages.Compiled
         source = source.runtime_executable()
     if hasattr(source, "hlo_modules"):
         return _executable(source)
@@ -58,7 +55,7 @@ def load_module(source: Any) -> Loaded:
 
 
 def read_content(content: bytes, where: str) -> Loaded:
-    """Return the module in a file's content."""
+    """Load the module in a file's content."""
     if is_hlo_text(content):
         return Loaded(module=parse_module(_decoded(content, where), where), where=where)
     if is_mlir(content):
@@ -70,16 +67,15 @@ def read_content(content: bytes, where: str) -> Loaded:
             inner, assignment = content, None
         module = parse_module(text_of_content("proto", inner, where), where)
         return Loaded(module=module, where=where, allocations=_allocations(assignment, inner, where))
-    raise MalformedInputError(f"{where}: this is neither HLO text nor an HloProto nor StableHLO; is it cut off?")
+    raise MalformedInputError(f"{where} is neither HLO text nor an HloProto nor StableHLO; is it cut off?")
 
 
-def _with_assignment_beside(loaded: Loaded, path: Path) -> Loaded:
-    """Return a module with what XLA reserved for it, where XLA dumped that as text beside it."""
-    beside = path.with_name(f"{path.stem}-buffer-assignment.txt")
-    if loaded.allocations or not beside.is_file():
+def _with_dumped_assignment(loaded: Loaded, path: Path) -> Loaded:
+    dumped = path.with_name(f"{path.stem}-buffer-assignment.txt")
+    if loaded.allocations or not dumped.is_file():
         return loaded
-    text = _decoded(read_bytes(beside), str(beside))
-    return replace(loaded, allocations=read_assignment_text(text, loaded.module, str(beside)))
+    text = _decoded(read_bytes(dumped), str(dumped))
+    return replace(loaded, allocations=read_assignment_text(text, loaded.module, str(dumped)))
 
 
 def _executable(source: Any) -> Loaded:

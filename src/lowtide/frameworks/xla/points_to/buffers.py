@@ -1,4 +1,4 @@
-"""Logical buffers of one computation, and which of them each part of each value is."""
+"""`points_to`: the logical buffers of a computation's values."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -7,54 +7,51 @@ from typing import NamedTuple
 
 from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.xla.opcodes import VIEWS, ends, starts
-from lowtide.frameworks.xla.points_to.aliases import output_operand_aliases
-from lowtide.frameworks.xla.text.instruction import Instruction
-from lowtide.frameworks.xla.text.module import Computation
+from lowtide.frameworks.xla.points_to.overwriting import output_operand_aliases
+from lowtide.frameworks.xla.text.module import Computation, Instruction
 from lowtide.frameworks.xla.text.shape import HloShape
 
 Parts = list[int]
-"""For each part of a shape, the logical buffer that it is."""
-
+"""The logical buffer of each part of a shape."""
 
 _NO_TABLES: frozenset[int] = frozenset()
 
 
 class LogicalBuffer(NamedTuple):
-    """An array, or a tuple's table of pointers, as one instruction defines it."""
+    """An array, or a tuple's table of pointers."""
 
     definer: int
-    """The place of the instruction."""
+    """Position of the instruction that defines it."""
     part: int
-    """Which part of its shape."""
     shape: HloShape
 
 
 @dataclass(slots=True)
 class PointsTo:
-    """What a computation's values are made of. Parts stand in the order of `HloShape.parts`."""
+    """The buffers of a computation's values. Parts are in the order of `HloShape.parts`."""
 
     computation: Computation
     buffers: list[LogicalBuffer] = field(default_factory=list[LogicalBuffer])
     parts: list[Parts] = field(default_factory=list[Parts])
-    """Per instruction, the logical buffer of each part of its value."""
+    """Per instruction."""
     paths: list[frozenset[int]] = field(default_factory=list[frozenset[int]])
-    """Per instruction that is a view, the tables that are read to come to its value."""
+    """Per view, the tables that lead to its value."""
     tables: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
-    """Per tuple of which an element is taken, the table that is read for it."""
+    """Per tuple, the table that leads to its elements."""
     reads: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    """Per instruction that is no view, the buffers that it needs, in the order of its operands."""
+    """Per instruction, except views, the buffers that it needs."""
     shared: dict[tuple[int, int], None] = field(default_factory=dict[tuple[int, int], None])
-    """Pairs of a buffer and one that its instruction makes in the same place: a loop's state, an operand's alias."""
+    """Pairs of a buffer and one made in its storage."""
     returned_in: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Which buffers of the result lie where one of a parameter lay; known once storage is."""
+    """See `StorageMap.returned_in`; set once storage is known."""
 
     @property
     def result(self) -> Parts:
-        """The parts of the computation's result."""
+        """The parts of the result."""
         return self.parts[self.computation.root]
 
     def parameter_parts(self) -> dict[int, Parts]:
-        """Return the parts of the parameters by number; raises MalformedInputError for a parameter without one."""
+        """Return the parts of the parameters by number; raises MalformedInputError for one without a number."""
         found: dict[int, Parts] = {}
         for instruction, parts in zip(self.computation.instructions, self.parts, strict=True):
             if instruction.opcode == "parameter":
@@ -65,12 +62,10 @@ class PointsTo:
 
 
 def points_to(computation: Computation, callees: Mapping[str, PointsTo]) -> PointsTo:
-    """Find the logical buffers of a computation; `callees` holds those of the computations that it calls.
+    """Find the logical buffers of a computation, given those of its callees. O(n + parts).
 
-    Tuples define a table and have the buffers of their operands as parts; elements of tuples, bitcasts, barriers are
-    what they look at. What a loop passes on unchanged, or a call returns of its operands, is the caller's. Starts of
-    asynchronous work hold their operands. Raises MalformedInputError where shapes and operands do not fit together.
-    O(n + parts).
+    Parts that a loop or call passes on unchanged stay the caller's buffers. Asynchronous work keeps its operands alive.
+    Raises MalformedInputError if shapes and operands do not match.
     """
     found = PointsTo(computation)
     for place, instruction in enumerate(computation.instructions):
@@ -104,7 +99,7 @@ def points_to(computation: Computation, callees: Mapping[str, PointsTo]) -> Poin
 def _old_parts(
     found: PointsTo, instruction: Instruction, operands: list[int], callees: Mapping[str, PointsTo]
 ) -> list[int | None]:
-    """Return, per part, the buffer that was there before; None for what the instruction defines."""
+    """Return, per part, its existing buffer, or None if the instruction defines it."""
     opcode, shape = instruction.opcode, instruction.shape
     new: list[int | None] = [None] * len(shape.parts)
     if not operands:
@@ -132,53 +127,47 @@ def _element(found: PointsTo, instruction: Instruction, operand: int) -> Parts:
     shape = found.computation.instructions[operand].shape
     index = instruction.attribute("index") or ""
     if not index.isdecimal() or len(index) > 9 or int(index) >= len(shape.elements):
-        raise MalformedInputError(f"instruction {instruction.name!r} takes element {index!r}, which there is not")
+        raise MalformedInputError(f"instruction {instruction.name!r} takes element {index!r}, which does not exist")
     return found.parts[operand][shape.starts[int(index)] : shape.starts[int(index) + 1]]
 
 
 def _table_read(found: PointsTo, operand: int) -> frozenset[int]:
-    """Return the table through which elements of a tuple are found.
-
-    It is none where one instruction defines table and elements, so that everybody knows where they lie.
-    """
+    """Return the table that leads to elements; none if one instruction defines all."""
     if operand not in found.tables:
         table, *elements = found.parts[operand]
         definers = {found.buffers[element].definer for element in elements}
-        alone = definers <= {found.buffers[table].definer}
-        found.tables[operand] = _NO_TABLES if alone else frozenset((table,))
+        is_needless = definers <= {found.buffers[table].definer}
+        found.tables[operand] = _NO_TABLES if is_needless else frozenset((table,))
     return found.tables[operand]
 
 
 def _called(
     found: PointsTo, instruction: Instruction, operands: list[int], callees: Mapping[str, PointsTo]
 ) -> list[int | None]:
-    """Return the parts of a call's result that are parts of its operands."""
     new: list[int | None] = [None] * len(instruction.shape.parts)
-    names = [name for named in instruction.callees.values() for name in named]
-    if len(names) != 1:
+    callee = _only_callee(instruction, callees)
+    if callee is None:
         return new
-    callee = callees[names[0]]
     given = _given(found, operands, callee)
     return [given.get(part) for part in callee.result] if len(callee.result) == len(new) else new
 
 
 def _state(instruction: Instruction, first: list[int | None], callees: Mapping[str, PointsTo]) -> list[int | None]:
-    """Return the parts of a loop's state that its body passes on as they are; all others are new in each round."""
+    """Return the parts of a loop's state that its body passes on unchanged."""
     bodies = instruction.callees.get("body", ())
     body = callees[bodies[0]] if bodies else None
     parameter = body.parameter_parts().get(0) if body else None
     if len(first) != len(instruction.shape.parts):
-        return first  # refused by whoever asked: a loop has the shape of its state
+        return first  # refused by `points_to`
     if body is None or parameter is None or not len(parameter) == len(body.result) == len(first):
         return [None] * len(first)
     return [old if before == after else None for old, before, after in zip(first, parameter, body.result, strict=True)]
 
 
 def _started(found: PointsTo, instruction: Instruction, operands: list[int], new: list[int | None]) -> list[int | None]:
-    """Return the parts of what starts asynchronous work: its operands are among them, to be held until it ends.
+    """Return the parts of the start of asynchronous work.
 
-    A copy has its result first, then its operand; everything else a tuple of its operands, or the operand, then its
-    result; all-reduce only its result.
+    A copy has its result first, then its operand. Other opcodes have operands first, all-reduce only a result.
     """
     shape, opcode = instruction.shape, instruction.opcode
     given = [(found.computation.instructions[operand].shape, found.parts[operand]) for operand in operands]
@@ -197,7 +186,6 @@ def _started(found: PointsTo, instruction: Instruction, operands: list[int], new
 
 
 def _ended(found: PointsTo, instruction: Instruction, operand: int, new: list[int | None]) -> list[int | None]:
-    """Return the parts of what ends asynchronous work: the result among the parts of what started it."""
     started, parts = found.computation.instructions[operand].shape, found.parts[operand]
     candidates: list[tuple[Callable[[], bool], slice]] = [(lambda: started == instruction.shape, slice(None))]
     for element in (1, 0):
@@ -206,16 +194,15 @@ def _ended(found: PointsTo, instruction: Instruction, operand: int, new: list[in
         if element < len(started.elements):
             place = slice(started.starts[element], started.starts[element + 1])
             fits = started.elements[element]
-            candidates.append((lambda fits=fits: _alike(fits, instruction.shape), place))
+            candidates.append((lambda fits=fits: _is_equal_without_layout(fits, instruction.shape), place))
     if instruction.opcode == "recv-done" and len(started.elements) > 1 and instruction.shape.elements:
         buffer = parts[started.starts[0] : started.starts[1]]
         return [None, *buffer, *new[1 + len(buffer) :]]
-    place = next((place for tells, place in candidates if tells()), None)
+    place = next((place for matches, place in candidates if matches()), None)
     return new if place is None else [*parts[place]]
 
 
-def _alike(one: HloShape, other: HloShape) -> bool:
-    """Whether two shapes agree in all but layouts."""
+def _is_equal_without_layout(one: HloShape, other: HloShape) -> bool:
     return len(one.parts) == len(other.parts) and all(
         (a.dtype, a.dims) == (b.dtype, b.dims) for a, b in zip(one.parts, other.parts, strict=True)
     )
@@ -231,7 +218,7 @@ def _record_sharing(
     elif instruction.opcode == "call":
         pairs = _overwritten_by_call(found, instruction, parts, operands, callees)
     times = Counter(part for operand in operands for part in found.parts[operand]) if pairs else Counter[int]()
-    # what is handed in twice cannot be overwritten for one of the two
+    # a buffer passed twice cannot be overwritten
     found.shared.update({(old, new): None for old, new in pairs if old != new and times[old] == 1})
     for output, number, inner in output_operand_aliases(instruction):
         if number < len(operands):
@@ -244,9 +231,7 @@ def _record_sharing(
 def _overwritten_by_call(
     found: PointsTo, instruction: Instruction, parts: Parts, operands: list[int], callees: Mapping[str, PointsTo]
 ) -> list[tuple[int, int]]:
-    """Return the parts of operands that a callee overwrites, with the parts of its result that it leaves there."""
-    names = [name for named in instruction.callees.values() for name in named]
-    callee = callees[names[0]] if len(names) == 1 else None
+    callee = _only_callee(instruction, callees)
     if callee is None or not callee.returned_in or len(callee.result) != len(parts):
         return []
     given = _given(found, operands, callee)
@@ -256,8 +241,12 @@ def _overwritten_by_call(
     return [(old, new) for old, new in pairs if old is not None]
 
 
+def _only_callee(instruction: Instruction, callees: Mapping[str, PointsTo]) -> PointsTo | None:
+    names = [name for named in instruction.callees.values() for name in named]
+    return callees[names[0]] if len(names) == 1 else None
+
+
 def _given(found: PointsTo, operands: list[int], callee: PointsTo) -> dict[int, int]:
-    """Return what a call hands in for each buffer of its callee's parameters."""
     given: dict[int, int] = {}
     for number, parts in callee.parameter_parts().items():
         if number < len(operands) and len(parts) == len(found.parts[operands[number]]):
@@ -266,7 +255,7 @@ def _given(found: PointsTo, operands: list[int], callee: PointsTo) -> dict[int, 
 
 
 def part_at(shape: HloShape, index: tuple[int, ...]) -> int | None:
-    """Return which part of a shape stands at an index, None where there is none."""
+    """Return the part of a shape at an index, or None."""
     at = 0
     for step in index:
         if step >= len(shape.elements):

@@ -1,29 +1,51 @@
-"""Which results may lie where an operand lay: elementwise instructions, and fusions of them."""
+"""Operands and parameters that results may overwrite."""
 
+import re
 from functools import cache
 
 from lowtide.frameworks.xla.opcodes import ELEMENTWISE, FIRST_OPERAND
-from lowtide.frameworks.xla.sizes import memory_space, own_bytes
-from lowtide.frameworks.xla.text.instruction import Instruction
-from lowtide.frameworks.xla.text.module import Computation, HloModule
-from lowtide.frameworks.xla.text.shape import HloShape
+from lowtide.frameworks.xla.text.module import Computation, HloModule, Instruction
+from lowtide.frameworks.xla.text.shape import HloShape, memory_space, own_bytes
+
+_ALIAS = re.compile(r"\{([\d, ]*)\}\s*:\s*\(\s*(\d{1,9})\s*,\s*\{([\d, ]*)\}")
+_DONOR = re.compile(r"\(\s*(\d{1,9})\s*,\s*\{([\d, ]*)\}\s*\)")
+
+Index = tuple[int, ...]
+"""A position in nested tuples."""
+
+
+def input_output_aliases(module: HloModule) -> list[tuple[Index, int, Index]]:
+    """Return a module's aliases: (index in the result, number of a parameter, index in the parameter)."""
+    return _aliases(module.attributes.get("input_output_alias", ""))
+
+
+def donated_parameters(module: HloModule) -> list[tuple[int, Index]]:
+    """Return the parameters that the caller donates without an alias: (number, index)."""
+    found = _DONOR.findall(module.attributes.get("buffer_donor", ""))
+    return [(int(number), _index(index)) for number, index in found]
+
+
+def output_operand_aliases(instruction: Instruction) -> list[tuple[Index, int, Index]]:
+    """Return the aliases of a fusion or custom call: (index in the result, operand, index in the operand)."""
+    text = instruction.attribute("output_to_operand_aliasing")
+    return _aliases(text) if text else []
 
 
 class Overwriting:
-    """Answers for one module; what it finds out of a fused computation it keeps.
+    """Decides which operands results may overwrite.
 
-    Source: XLA, HloDataflowAnalysis::CanShareOperandBufferWithUser. A copy may not, nor may a dot: nothing would be
-    gained by the one, and the other reads elements after it has written some.
+    Source: XLA, HloDataflowAnalysis::CanShareOperandBufferWithUser. A copy in place gains nothing, and a dot reads
+    elements after it has written some.
     """
 
     def __init__(self, module: HloModule) -> None:
         self._module = module
-        self._fused = cache(self._look_into)
+        self._fused_pairs = cache(self._find_fused_pairs)
 
-    def may(self, instruction: Instruction, operand: int, source: HloShape, part: int) -> bool:
-        """Tell whether a part of the result may take over the storage of an operand, an array of the shape `source`."""
+    def may_overwrite(self, instruction: Instruction, operand: int, source: HloShape, part: int) -> bool:
+        """Return whether a part of the result may overwrite an operand, an array of shape `source`."""
         result = instruction.shape.parts[part]
-        if not same_storage(source, result) or result.is_tuple:
+        if not _has_same_layout(source, result) or result.is_tuple:
             return False
         opcode = instruction.opcode
         if opcode in ELEMENTWISE:
@@ -34,11 +56,11 @@ class Overwriting:
             return part == (operand + 1 if instruction.shape.is_tuple else operand)
         if opcode == "fusion" and instruction.attribute("kind") != "kCustom":
             names = instruction.callees.get("calls", ())
-            return any((operand, part) in self._fused(name) for name in names)
+            return any((operand, part) in self._fused_pairs(name) for name in names)
         return False
 
-    def _look_into(self, name: str) -> frozenset[tuple[int, int]]:
-        """Return (parameter, part of the result) where each element is made of the parameter's at the same place."""
+    def _find_fused_pairs(self, name: str) -> frozenset[tuple[int, int]]:
+        """Return pairs (parameter, part of the result) that match element by element."""
         computation = self._module.by_name[name]
         reached: list[int] = []
         broken = 0
@@ -65,8 +87,7 @@ class Overwriting:
         return frozenset((number, part) for part, bits in ends for number in _numbers(bits & ~broken))
 
 
-def same_storage(one: HloShape, other: HloShape) -> bool:
-    """Whether arrays of two shapes have their elements at the same bytes of the same memory space."""
+def _has_same_layout(one: HloShape, other: HloShape) -> bool:
     return one is other or (
         one.dims == other.dims
         and own_bytes(one) == own_bytes(other)
@@ -75,12 +96,19 @@ def same_storage(one: HloShape, other: HloShape) -> bool:
     )
 
 
+def _aliases(text: str) -> list[tuple[Index, int, Index]]:
+    return [(_index(output), int(number), _index(inner)) for output, number, inner in _ALIAS.findall(text)]
+
+
+def _index(text: str) -> Index:
+    return tuple(int(step[:9]) for step in text.replace(" ", "").split(",") if step)
+
+
 def _minor(shape: HloShape) -> str:
     return shape.layout.partition(":")[0]
 
 
 def _keeps_places(computation: Computation, place: int, operands: list[int]) -> bool:
-    """Whether an instruction makes each element of the elements at the same place."""
     instruction = computation.instructions[place]
     if instruction.opcode in ELEMENTWISE:
         return True
@@ -90,7 +118,7 @@ def _keeps_places(computation: Computation, place: int, operands: list[int]) -> 
 
 
 def _updates_result(computation: Computation, place: int, operands: list[int]) -> bool:
-    """Whether an instruction changes a slice of a parameter that nothing else reads, and is a result."""
+    """Return whether an instruction is a result and updates a parameter without other readers."""
     instruction = computation.instructions[place]
     if instruction.opcode not in ("dynamic-update-slice", "scatter") or not operands:
         return False

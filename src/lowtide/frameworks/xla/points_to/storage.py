@@ -1,8 +1,4 @@
-"""Which logical buffers lie in one place: loop states, aliases, whatever the program overwrites.
-
-XLA decides the same with its alias analysis, and inserts copies first where a value would be overwritten too early.
-Here, a buffer that is still needed when it would be overwritten keeps its storage, and the new one gets its own.
-"""
+"""`storage_of`: the logical buffers that share storage, such as loop states and aliases."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -13,14 +9,12 @@ from typing import NamedTuple
 from lowtide.frameworks.xla.opcodes import FREE, VIEWS
 from lowtide.frameworks.xla.points_to.buffers import PointsTo
 from lowtide.frameworks.xla.points_to.overwriting import Overwriting
-from lowtide.frameworks.xla.sizes import memory_space, own_bytes
+from lowtide.frameworks.xla.text.shape import memory_space, own_bytes
 
 _BEFORE = -1
 
 
 class _Life(NamedTuple):
-    """A logical buffer from the instruction that defines it to the last one that needs it."""
-
     first: int
     last: int
     buffer: int
@@ -28,37 +22,32 @@ class _Life(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StorageMap:
-    """Where the logical buffers of a computation lie."""
+    """The storage of a computation's logical buffers."""
 
     of: list[int | None]
-    """Per logical buffer, the one that names its storage: the first that lies there. None for constants."""
+    """Per logical buffer, the first one in its storage; None for constants."""
     parameters: Mapping[int, tuple[int, int]]
-    """Per logical buffer of a parameter, the parameter's number and its part."""
+    """(number, part) of each buffer of a parameter."""
     swapped_bytes: int
-    """What a loop's body needs at its end to pass its state on in another order."""
+    """Bytes of copies in a loop's body that permutes its state."""
 
     def returned_in(self, points: PointsTo) -> dict[int, int]:
-        """Return which buffers of the result lie where another one, of a parameter, lay."""
+        """Return buffers of the result that share storage with a parameter's, mapped to it."""
         found = {buffer: self.of[buffer] for buffer in points.result}
         return {new: old for new, old in found.items() if old is not None and old != new and old in self.parameters}
 
 
 def storage_of(
-    points: PointsTo,
-    overwriting: Overwriting,
-    *,
-    state: Sequence[tuple[int, int]] = (),
-    given: Iterable[int] = (),
+    points: PointsTo, overwriting: Overwriting, *, state: Sequence[tuple[int, int]] = (), given: Iterable[int] = ()
 ) -> StorageMap:
-    """Find which logical buffers lie in one place. O(n + parts log parts).
+    """Find which logical buffers share storage. O(n + parts log parts).
 
-    `state` are pairs of a parameter's buffer and one of the result that shall lie there in the end: the state of a
-    loop, or what an entry returns in the storage of its parameters. They are one where the instruction that makes the
-    second overwrites the first; where time passes in between, the storage is free for others (`handed_over`). `given`
-    are buffers of parameters that may be overwritten, too; all others are the caller's.
+    `state` pairs a parameter's buffer with the result's buffer that must end in its storage: a loop's state, or an
+    alias. They share storage if the second overwrites the first; if the first dies earlier, see `handed_over`. `given`
+    are other buffers of parameters that may be overwritten.
     """
     lives, parameters, constants = _lives(points)
-    held = parameters.keys() - {old for old, _ in state} - set(given)
+    protected = parameters.keys() - {old for old, _ in state} - set(given)
     last = {life.buffer: life.last for life in lives}
     groups = {life.buffer: [life] for life in lives if life.buffer not in constants}
     of: list[int | None] = [None if life.buffer in constants else life.buffer for life in lives]
@@ -68,7 +57,7 @@ def storage_of(
         if one is None or other is None or one == other:
             return
         merged = sorted(groups[one] + groups[other], key=lambda life: (life.first, life.last))
-        if _fit(points, overwriting, merged, held):
+        if _fit(points, overwriting, merged, protected):
             first = merged[0].buffer
             for life in merged:
                 of[life.buffer] = first
@@ -83,10 +72,7 @@ def storage_of(
 
 
 def storage_of_callee(points: PointsTo, overwriting: Overwriting) -> StorageMap:
-    """Find the storage of a computation that is called, which may return its results where its operands lie.
-
-    It overwrites no other operand: whoever calls it could not tell.
-    """
+    """Find the storage of a called computation. It overwrites only operands that share storage with a result."""
     parameters = {buffer for parts in points.parameter_parts().values() for buffer in parts}
     free = storage_of(points, overwriting, given=parameters)
     returned = {free.of[buffer] for buffer in points.result}
@@ -94,9 +80,9 @@ def storage_of_callee(points: PointsTo, overwriting: Overwriting) -> StorageMap:
 
 
 def handed_over(points: PointsTo, storage: StorageMap, state: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return which storage of a parameter becomes which of a result, where nothing needs the first any more by then.
+    """Return the storages of parameters that are dead before a result is written there, mapped to the result's.
 
-    `state` is that of `storage_of`. The storage may hold other buffers in between.
+    Other buffers may use the storage in between.
     """
     lives, _, _ = _lives(points)
     last: dict[int, int] = {}
@@ -139,9 +125,9 @@ def _lives(points: PointsTo) -> tuple[list[_Life], dict[int, tuple[int, int]], s
     return lives, parameters, constants
 
 
-def _fit(points: PointsTo, overwriting: Overwriting, lives: list[_Life], held: AbstractSet[int]) -> bool:
-    """Whether buffers can lie in one place one after the other."""
-    if any(life.buffer in held for life in lives):
+def _fit(points: PointsTo, overwriting: Overwriting, lives: list[_Life], protected: AbstractSet[int]) -> bool:
+    """Return whether buffers can share storage, one after the other."""
+    if any(life.buffer in protected for life in lives):
         return False
     shapes = [points.buffers[life.buffer].shape for life in lives]
     if len({(own_bytes(shape), memory_space(shape)) for shape in shapes}) > 1:
@@ -155,19 +141,22 @@ def _fit(points: PointsTo, overwriting: Overwriting, lives: list[_Life], held: A
 
 
 def _overwrites(points: PointsTo, overwriting: Overwriting, old: int, new: int) -> bool:
-    """Whether the instruction that defines one buffer may do so where another lies that it reads."""
     definition = points.buffers[new]
     instruction = points.computation.instructions[definition.definer]
     if (old, new) in points.shared:
         return True
     positions = points.computation.positions
-    read_as = [number for number, name in enumerate(instruction.operands) if old in points.parts[positions[name]]]
     shape = points.buffers[old].shape
-    return len(read_as) > 0 and all(overwriting.may(instruction, number, shape, definition.part) for number in read_as)
+    allowed = [
+        overwriting.may_overwrite(instruction, number, shape, definition.part)
+        for number, name in enumerate(instruction.operands)
+        if old in points.parts[positions[name]]
+    ]
+    return bool(allowed) and all(allowed)
 
 
 def _swapped(points: PointsTo, state: Sequence[tuple[int, int]], parameters: Mapping[int, tuple[int, int]]) -> int:
-    """Return the bytes of parameters that go round in a circle; each is copied before any is overwritten."""
+    """Return the bytes of parameters in cycles of a loop's state, which are all copied."""
     follows = {old: new for old, new in state if new in parameters}
     total = 0
     for start in follows:

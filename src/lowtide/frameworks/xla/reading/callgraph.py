@@ -1,4 +1,4 @@
-"""Which computations run as programs of their own, and what calls them."""
+"""`callers_of`: computations with graphs of their own, and their callers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from lowtide.core.errors import GraphError, MalformedInputError
 from lowtide.engine.graph.check import callee_order
 from lowtide.frameworks.xla.opcodes import CONTROL_FLOW, is_known, starts
-from lowtide.frameworks.xla.text.instruction import Instruction
-from lowtide.frameworks.xla.text.module import HloModule
+from lowtide.frameworks.xla.text.module import HloModule, Instruction
 
 
 @dataclass(slots=True)
 class Callers:
-    """How a computation is called."""
+    """The ways a computation is called."""
 
     as_body: bool = False
     as_condition: bool = False
@@ -20,34 +19,30 @@ class Callers:
     as_call: bool = False
     asynchronously: bool = False
     changed_parts: set[int] = field(default_factory=set[int])
-    """Parts of its state that a loop which calls it changes, so that they count as the loop's result."""
+    """Parts of the state that the calling loop changes."""
 
     @property
     def only_called(self) -> bool:
-        """Whether it is called by calls, and by nothing else."""
+        """Whether only call instructions call it."""
         return self.as_call and not (self.as_body or self.as_condition or self.as_branch or self.asynchronously)
 
     @property
     def in_loop(self) -> bool:
-        """Whether its parameter is the state of a loop, and nothing else."""
+        """Whether only loops call it."""
         return (self.as_body or self.as_condition) and not (self.as_branch or self.as_call or self.asynchronously)
 
 
 def scheduled_callees(instruction: Instruction) -> tuple[str, ...]:
-    """Return the computations that an instruction runs one instruction after the other, each once.
-
-    Fusions, reductions, sorts, custom calls and their like run theirs within the loops of one kernel: what those hold
-    is in registers, and their order is the compiler's.
-    """
+    """Return the computations that an instruction runs outside of a kernel, without duplicates."""
     if instruction.callees and (instruction.opcode in CONTROL_FLOW or _runs_computation(instruction)):
         return tuple(dict.fromkeys(name for names in instruction.callees.values() for name in names))
     return ()
 
 
-def inside_out(module: HloModule, where: str) -> dict[str, Callers]:
-    """Return the computations that run as programs of their own, callees first, the entry last.
+def callers_of(module: HloModule, where: str) -> dict[str, Callers]:
+    """Return the computations that run outside of kernels: callees first, the entry last.
 
-    Raises MalformedInputError for computations that call one another in a circle.
+    Raises MalformedInputError for recursive calls.
     """
     calls: dict[str, tuple[str, ...]] = {}
     waiting = [module.entry.name]
@@ -60,7 +55,7 @@ def inside_out(module: HloModule, where: str) -> dict[str, Callers]:
     try:
         order = callee_order({name: list(callees) for name, callees in calls.items()})
     except GraphError:
-        raise MalformedInputError(f"{where}: computations call one another in a circle") from None
+        raise MalformedInputError(f"{where}: recursive calls between computations") from None
     callers = {name: Callers() for name in order}
     for name in order:
         for instruction in module.by_name[name].instructions:
@@ -84,7 +79,6 @@ def _note_calls(instruction: Instruction, callers: Mapping[str, Callers]) -> Non
 
 
 def _runs_computation(instruction: Instruction) -> bool:
-    """Whether an instruction starts a computation that runs beside its caller, or is of a kind that nobody knows."""
     if not is_known(instruction.opcode):
         return True
     return starts(instruction.opcode) and not instruction.opcode.startswith(("all-reduce", "reduce-scatter"))

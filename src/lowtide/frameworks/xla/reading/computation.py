@@ -1,4 +1,4 @@
-"""One computation becomes a graph: instructions that run are ops, storage is buffers."""
+"""`ComputationReader`: read one computation into a graph."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,40 +9,39 @@ from lowtide.frameworks.xla.points_to.buffers import PointsTo
 from lowtide.frameworks.xla.points_to.overwriting import Overwriting
 from lowtide.frameworks.xla.points_to.storage import StorageMap
 from lowtide.frameworks.xla.reading.callgraph import Callers, scheduled_callees
-from lowtide.frameworks.xla.reading.effects import Effects, effects_of, together
-from lowtide.frameworks.xla.reading.waiting import Waiting, is_op
-from lowtide.frameworks.xla.sizes import memory_space, own_bytes
-from lowtide.frameworks.xla.text.instruction import Instruction
+from lowtide.frameworks.xla.reading.ops import Effects, OtherDependences, combined, effects_of, is_op
+from lowtide.frameworks.xla.text.module import Instruction
+from lowtide.frameworks.xla.text.shape import memory_space, own_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadComputation:
-    """A computation as a graph."""
+    """A computation with its graph."""
 
     points: PointsTo
     storage: StorageMap
     graph: Graph
     places: list[int]
-    """Where the instruction of each op stands."""
+    """The position of each op's instruction."""
     buffers: Mapping[int, BufferId]
-    """The graph's buffer for each logical buffer that names a storage."""
+    """The graph's buffer of each storage."""
     effects: Effects
     handed_over: Mapping[int, int]
-    """Which storage of a parameter becomes which of a result, later on."""
+    """See `handed_over`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterLives:
-    """What becomes of the parameters of an entry, or of a loop's state."""
+    """Lifetimes of an entry's parameters, or of a loop's state."""
 
     donated: frozenset[int] = frozenset()
-    """Logical buffers that the caller gives away."""
+    """Donated logical buffers."""
     handed_over: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Which storage of theirs becomes which of a result; that is written when nobody needs the first any more."""
+    """See the function `handed_over`."""
 
 
 class ComputationReader:
-    """Reads one computation, its callees having been read."""
+    """Reads one computation after its callees."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class ComputationReader:
         self._buffers: dict[int, BufferId] = {}
 
     def read(self, name: str, spaces: Sequence[int], lives: ParameterLives, notes: Sequence[str]) -> ReadComputation:
-        """Return the graph under a name, in the memory spaces of these numbers, the first of them 0. O(n + parts)."""
+        """Return the graph in memory spaces with these numbers, the first 0. O(n + parts)."""
         builder = GraphBuilder(name)
         for number in spaces:
             builder.add_space(space_name(number))
@@ -81,13 +80,13 @@ class ComputationReader:
             builder.add_subgraph(callee, self._callees[callee].graph)
         places: list[int] = []
         effects: dict[str, Effects] = {}
-        waiting = Waiting(self._computation)
+        others = OtherDependences(self._computation)
         readers = {old: list[int]() for old in lives.handed_over}
         handed = {new: old for old, new in lives.handed_over.items()}
         last = self._last_op()
         for place, instruction in enumerate(self._instructions):
             if not is_op(instruction):
-                waiting.add(place, None, ())
+                others.add(place, None, ())
                 continue
             called = scheduled_callees(instruction)
             own = effects_of(instruction, {name: self._callees[name].effects for name in called})
@@ -96,7 +95,7 @@ class ComputationReader:
             defined = dict.fromkeys(self._defined.get(place, ()))
             written = [storage for storage in defined if storage not in existing]
             existing.update(written)
-            after = waiting.add(place, len(places), {self._points.buffers[buffer].definer for buffer in reads})
+            after = others.add(place, len(places), {self._points.buffers[buffer].definer for buffer in reads})
             after += [reader for storage in written if storage in handed for reader in readers[handed[storage]]]
             for buffer in reads:
                 named = self._storage.of[buffer]
@@ -124,12 +123,12 @@ class ComputationReader:
             graph=builder.build(),
             places=places,
             buffers=self._buffers,
-            effects=together(effects),
+            effects=combined(effects),
             handed_over=lives.handed_over,
         )
 
     def _add_buffers(self, builder: GraphBuilder, spaces: Sequence[int], lives: ParameterLives) -> set[int]:
-        """Add a buffer for every storage; return the storages that are there from the start."""
+        """Add a buffer per storage and return those that exist at the start."""
         existing: set[int] = set()
         for storage, members in self._members.items():
             logical = self._points.buffers[storage]
@@ -147,14 +146,14 @@ class ComputationReader:
         return existing
 
     def _add_copied_results(self, builder: GraphBuilder, spaces: Sequence[int]) -> None:
-        """Add what a branch or call must copy to its result: operands, constants, and what stands there twice."""
+        """Add copies that a branch or call makes of operands, constants and repeated parts of its result."""
         if self._callers is None or not (self._callers.as_call or self._callers.as_branch):
             return
         seen: set[int] = set()
         for part, (buffer, shape) in enumerate(zip(self._points.result, self._root.shape.parts, strict=True)):
-            passed = buffer in self._storage.parameters
-            if (self._storage.of[buffer] is None or buffer in seen or passed) and (
-                self._callers.as_branch or not passed
+            is_operand = buffer in self._storage.parameters
+            if (self._storage.of[buffer] is None or buffer in seen or is_operand) and (
+                self._callers.as_branch or not is_operand
             ):
                 size = own_bytes(shape, self._pointer_bytes)
                 builder.add_buffer(f"result {part}", size, Lifetime.INPUT, space=spaces.index(memory_space(shape)))
@@ -171,14 +170,14 @@ class ComputationReader:
         if self._callers is None:
             return Lifetime.INPUT
         if self._callers.only_called:
-            changed = is_result and len(members) > len(given)  # the caller counts what it is given back in its place
+            changed = is_result and len(members) > len(given)  # the caller counts the result
         else:
             parts = {self._storage.parameters[buffer][1] for buffer in given}
             changed = self._callers.in_loop and not parts.isdisjoint(self._callers.changed_parts)
         return Lifetime.INPUT if changed else Lifetime.PERSISTENT
 
     def _pairs(self, place: int, written: Sequence[int]) -> list[tuple[BufferId, BufferId]]:
-        """Return pairs of a buffer that is read and one that is written and may overwrite it."""
+        """Return the in-place pairs of an instruction."""
         instruction, positions = self._instructions[place], self._computation.positions
         if not written:
             return []
@@ -192,7 +191,7 @@ class ComputationReader:
                     continue
                 for part, buffer in new:
                     pair = self._buffers[storage], self._buffers[buffer]
-                    if self._overwriting.may(instruction, operand, self._points.buffers[old].shape, part):
+                    if self._overwriting.may_overwrite(instruction, operand, self._points.buffers[old].shape, part):
                         found[pair] = None
                     else:
                         refused.add(pair)
@@ -210,5 +209,5 @@ class ComputationReader:
 
 
 def space_name(number: int) -> str:
-    """Return what a memory space is called: "device" for the one that layouts do not name."""
+    """Return the name of a memory space: "device" for 0."""
     return f"S({number})" if number else "device"

@@ -1,4 +1,4 @@
-"""A module becomes the graph of its entry, with the graphs of what that calls."""
+"""`read_module`: read a module into a graph."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -6,37 +6,36 @@ from dataclasses import dataclass
 
 from lowtide.engine.graph import Graph
 from lowtide.frameworks.xla.opcodes import is_known
-from lowtide.frameworks.xla.points_to.aliases import donated_parameters, input_output_aliases
 from lowtide.frameworks.xla.points_to.buffers import PointsTo, part_at, points_to
-from lowtide.frameworks.xla.points_to.overwriting import Overwriting
+from lowtide.frameworks.xla.points_to.overwriting import Overwriting, donated_parameters, input_output_aliases
 from lowtide.frameworks.xla.points_to.storage import StorageMap, handed_over, storage_of, storage_of_callee
-from lowtide.frameworks.xla.reading.callgraph import Callers, inside_out, scheduled_callees
+from lowtide.frameworks.xla.reading.callgraph import Callers, callers_of, scheduled_callees
 from lowtide.frameworks.xla.reading.computation import ComputationReader, ParameterLives, ReadComputation
-from lowtide.frameworks.xla.sizes import POINTER_BYTES, known_dtype, memory_space
 from lowtide.frameworks.xla.text.module import HloModule
+from lowtide.frameworks.xla.text.shape import POINTER_BYTES, is_known_dtype, memory_space
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadModule:
-    """A module with its graph and the way back."""
+    """A module with the graphs of its computations."""
 
     module: HloModule
     computations: Mapping[str, ReadComputation]
-    """Those that run as programs of their own, callees first, the entry last."""
+    """Callees first, the entry last."""
 
     @property
     def graph(self) -> Graph:
-        """The graph of the entry; its subgraphs have the names of the computations."""
+        """The graph of the entry. Subgraphs are named after computations."""
         return self.computations[self.module.entry.name].graph
 
 
 def read_module(module: HloModule, where: str = "the module", *, pointer_bytes: int = POINTER_BYTES) -> ReadModule:
-    """Read a module into a graph.
+    """Read a module into a graph. O(n + parts log parts).
 
-    `pointer_bytes` is what a tuple takes for each element. Raises MalformedInputError for instructions that do not fit
-    together, GraphError for a program that is none. O(n + parts log parts).
+    `pointer_bytes` is the size of a tuple per element. Raises MalformedInputError for inconsistent instructions,
+    GraphError for an invalid program.
     """
-    callers = inside_out(module, where)
+    callers = callers_of(module, where)
     overwriting = Overwriting(module)
     points: dict[str, PointsTo] = {}
     storage: dict[str, StorageMap] = {}
@@ -71,7 +70,7 @@ def read_module(module: HloModule, where: str = "the module", *, pointer_bytes: 
 
 
 def _state(points: PointsTo, callers: Callers) -> list[tuple[int, int]]:
-    """Return the parts of a loop's state that its body changes: what it is given, and what it makes of that."""
+    """Return the changed parts of a loop's state: (parameter's buffer, result's buffer)."""
     before = points.parameter_parts().get(0, [])
     if not (callers.as_body and callers.in_loop) or len(before) != len(points.result):
         return []
@@ -79,7 +78,7 @@ def _state(points: PointsTo, callers: Callers) -> list[tuple[int, int]]:
 
 
 def _aliased(module: HloModule, points: PointsTo) -> list[tuple[int, int]]:
-    """Return the entry's parameters that results shall lie in, with those results."""
+    """Return the aliases of an entry: (parameter's buffer, result's buffer)."""
     found: list[tuple[int, int]] = []
     root = points.computation.instructions[points.computation.root]
     for output, number, inner in input_output_aliases(module):
@@ -104,7 +103,6 @@ def _parameter_part(points: PointsTo, number: int, index: tuple[int, ...]) -> in
 
 
 def _note_changed_parts(module: HloModule, points: Mapping[str, PointsTo], callers: Mapping[str, Callers]) -> None:
-    """Note, with the conditions and bodies of loops, which parts of the state a round of the loop changes."""
     for name in callers:
         for place, instruction in enumerate(module.by_name[name].instructions):
             if instruction.opcode == "while":
@@ -115,17 +113,16 @@ def _note_changed_parts(module: HloModule, points: Mapping[str, PointsTo], calle
 
 
 def _notes(module: HloModule, names: Mapping[str, Callers]) -> list[str]:
-    """Return what the graph does not model, in sentences."""
     instructions = [instruction for name in names for instruction in module.by_name[name].instructions]
     unknown = Counter(instruction.opcode for instruction in instructions if not is_known(instruction.opcode))
     found = [
-        f"opcode {opcode!r} is not known ({times} instruction{'s' if times > 1 else ''}): it counts with its result "
-        "alone, keeps its place, and never runs twice"
+        f"opcode {opcode!r} is not known ({times} instruction{'s' if times > 1 else ''}): only its result counts, "
+        "it is ordered and never recomputed"
         for opcode, times in unknown.items()
     ]
     shapes = {part for instruction in instructions for part in instruction.shape.parts}
-    types = sorted({shape.dtype for shape in shapes if not shape.is_tuple and not known_dtype(shape.dtype)})
-    found += [f"element type {dtype!r} is not known: its elements count as no bytes" for dtype in types]
+    types = sorted({shape.dtype for shape in shapes if not shape.is_tuple and not is_known_dtype(shape.dtype)})
+    found += [f"element type {dtype!r} is not known: its elements count as zero bytes" for dtype in types]
     if any(None in shape.dims for shape in shapes):
-        found.append("dimensions without a bound are not known: what has one counts as no bytes")
+        found.append("arrays with an unbounded dimension count as zero bytes")
     return found

@@ -1,37 +1,107 @@
-"""An HLO module as text: computations of instructions, and all that stands between them."""
+"""`HloModule`: a module as text, every byte kept."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lowtide.frameworks.xla.text.instruction import Instruction
-from lowtide.frameworks.xla.text.scan import split_top
+from lowtide.frameworks.xla.text.brackets import split_top, without_comments
+from lowtide.frameworks.xla.text.shape import HloShape, parse_shape
 
 _HEADER = re.compile(r"HloModule\s+([^\s,]+)((?:[^\n]|\n(?!\s*\n))*)")
-"""The module's line, with those after it up to an empty one."""
+_NO_OPERANDS = frozenset({"parameter", "constant", "iota", "partition-id", "replica-id"})
+_PERCENT = re.compile(r"%([\w.\-~]+)")
+_KEY = re.compile(r"\s*([A-Za-z_][\w\-]*)=")
+_CALLEE = (
+    "calls|to_apply|body|condition|true_computation|false_computation|branch_computations|called_computations|select|"
+    "scatter"
+)
+_CALLEES = _CALLEE.split("|")
+_MAY_CALL = re.compile(rf"[, ](?:{_CALLEE})=")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction with its text."""
+
+    name: str
+    is_root: bool
+    shape_text: str
+    opcode: str
+    operand_text: str
+    """The text in parentheses."""
+    attribute_text: str
+    """The text after the parentheses."""
+    text: str
+    """All text, with comments before it."""
+    operands_end: int
+    """Where the closing parenthesis is in `text`."""
+
+    @property
+    def shape(self) -> HloShape:
+        """The shape of its value; raises MalformedInputError."""
+        return parse_shape(self.shape_text)
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """The names of its operands, in order."""
+        if self.opcode in _NO_OPERANDS or not self.operand_text:
+            return ()
+        if "%" in self.operand_text:
+            return tuple(_PERCENT.findall(without_comments(self.operand_text)))
+        parts = [part.split() for part in split_top(self.operand_text)]
+        return tuple(part[-1] for part in parts if part)
+
+    @cached_property
+    def attributes(self) -> dict[str, str]:
+        """Its attributes as text. Of two with one name the last counts."""
+        found: dict[str, str] = {}
+        for part in split_top(self.attribute_text):
+            key = _KEY.match(part)
+            if key is not None:
+                found[key[1]] = part[key.end() :].strip()
+        return found
+
+    @cached_property
+    def callees(self) -> dict[str, tuple[str, ...]]:
+        """The computations that it names, by attribute."""
+        if _MAY_CALL.search(self.attribute_text) is None:
+            return {}
+        named = {key: self.attributes[key] for key in _CALLEES if key in self.attributes}
+        return {key: tuple(_names_in(value)) for key, value in named.items()}
+
+    @cached_property
+    def control_predecessors(self) -> tuple[str, ...]:
+        """The names of its control predecessors."""
+        if "control-predecessors" not in self.attribute_text:
+            return ()
+        return tuple(_names_in(self.attributes.get("control-predecessors", "")))
+
+    def attribute(self, name: str) -> str | None:
+        """Return an attribute as text, or None."""
+        return self.attributes.get(name) if f"{name}=" in self.attribute_text else None
 
 
 @dataclass(frozen=True)
 class Computation:
-    """A computation: its instructions in the order in which they are written, each before its users."""
+    """A computation with its instructions in text order, each before its users."""
 
     name: str
     is_entry: bool
     opening: str
-    """All up to its instructions: what stands before it, and its first line."""
+    """The text before its instructions."""
     instructions: tuple[Instruction, ...]
     closing: str
-    """All behind its last instruction, the closing brace included."""
+    """The text after its instructions, with the closing brace."""
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
-        """Where each instruction stands, by name."""
+        """The position of each instruction, by name."""
         return {instruction.name: place for place, instruction in enumerate(self.instructions)}
 
     @cached_property
     def root(self) -> int:
-        """Where the instruction stands whose value is the computation's: the one marked so, else the last."""
+        """The position of the root: the one marked ROOT, or else the last."""
         return next(
             (place for place, instruction in enumerate(self.instructions) if instruction.is_root),
             len(self.instructions) - 1,
@@ -39,26 +109,26 @@ class Computation:
 
     @property
     def text(self) -> str:
-        """The computation as it is written."""
+        """The computation as text."""
         return self.opening + "".join(instruction.text for instruction in self.instructions) + self.closing
 
 
 @dataclass(frozen=True)
 class HloModule:
-    """A module of HLO text. Two modules are equal where their texts are."""
+    """A module of HLO text. Modules with equal texts are equal."""
 
     header: str
-    """All before the first computation: the line with the module's name, and tables of source places."""
+    """The text before the first computation."""
     computations: tuple[Computation, ...]
     rest: str
-    """All behind the last computation."""
+    """The text after the last computation."""
 
     def __str__(self) -> str:
         return self.text
 
     @cached_property
     def text(self) -> str:
-        """The module as HLO text; one that was read and not changed is as it was, byte for byte."""
+        """The module as HLO text. Unmodified, it is equal byte for byte."""
         return self.header + "".join(computation.text for computation in self.computations) + self.rest
 
     @property
@@ -69,14 +139,14 @@ class HloModule:
 
     @cached_property
     def attributes(self) -> Mapping[str, str]:
-        """The attributes behind the module's name, each as it is written."""
+        """The attributes in the header, as text."""
         found = _HEADER.search(self.header)
         pairs = [part.strip().partition("=") for part in split_top(found[2] if found else "")]
         return {key: value for key, sign, value in pairs if sign}
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the module says that its computations run in the order in which they are written."""
+        """Whether it is marked as scheduled."""
         return self.attributes.get("is_scheduled") == "true"
 
     @cached_property
@@ -86,5 +156,9 @@ class HloModule:
 
     @cached_property
     def entry(self) -> Computation:
-        """The computation that the module runs."""
+        """The entry computation."""
         return next(computation for computation in self.computations if computation.is_entry)
+
+
+def _names_in(value: str) -> list[str]:
+    return [part.strip().removeprefix("%") for part in value.strip().strip("{}").split(",") if part.strip()]

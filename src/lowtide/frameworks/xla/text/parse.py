@@ -1,30 +1,28 @@
-"""From HLO text to a module.
-
-jaxlib has a parser of HLO text, too. This is another one as that one refuses opcodes that it does not know, needs
-jaxlib, and prints what it has read in its own words, so that nothing would come back as it was.
-"""
+"""`parse_module`: parse HLO text into an `HloModule`."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from lowtide.core.errors import MalformedInputError
-from lowtide.frameworks.xla.text.instruction import START, Instruction, parse_instruction
-from lowtide.frameworks.xla.text.module import Computation, HloModule
+from lowtide.frameworks.xla.text.brackets import end_of_group
+from lowtide.frameworks.xla.text.module import Computation, HloModule, Instruction
+from lowtide.frameworks.xla.text.shape import end_of_shape
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _BLANK_OR_COMMENT = re.compile(r"\s*(?://[^\n]*|/\*.*\*/\s*)?\s*$")
 _OPENING = re.compile(r"\s*(ENTRY\s+)?%?([A-Za-z_][\w.\-~]*)\s*(?:\(.*\)\s*->.*)?\{\s*(?://[^\n]*)?$", re.DOTALL)
-_LONGEST_OPENING = 64
-"""Lines over which the parameters of a computation may be spread."""
+_MAX_OPENING_LINES = 64
 _CLOSING = re.compile(r"\s*\}\s*(?:[,/].*)?$", re.DOTALL)
+_START = re.compile(r"\s*(ROOT\s+)?%?([A-Za-z_][\w.\-~]*)\s*=\s*(?=\(|[A-Za-z]\w*\[|b\()")
+"""An instruction up to its shape."""
+_OPCODE = re.compile(r"\s*([A-Za-z][\w\-]*)\s*\(")
 
 
 def parse_module(text: str, where: str = "the HLO text") -> HloModule:
-    """Parse HLO text into a module whose text is the same, byte for byte.
+    """Parse HLO text into a module with the same text, byte for byte. O(length).
 
-    `where` is what messages call it. Raises MalformedInputError for text that is no module: without a header or an
-    entry, cut off, with instructions that are none, or with one name twice. O(length).
+    `where` names the text in messages. Raises MalformedInputError.
     """
     header: list[str] = []
     pending: list[str] = []
@@ -47,9 +45,8 @@ def parse_module(text: str, where: str = "the HLO text") -> HloModule:
 
 
 def _opening_of(pending: list[str]) -> re.Match[str] | None:
-    """Return how a computation begins in the last line or, written in several, in the last few."""
     tail = ""
-    for line in reversed(pending[-_LONGEST_OPENING:]):
+    for line in reversed(pending[-_MAX_OPENING_LINES:]):
         tail = line + tail
         found = _OPENING.match(tail)
         if found is not None or not line.strip():
@@ -58,7 +55,6 @@ def _opening_of(pending: list[str]) -> re.Match[str] | None:
 
 
 def _computation(opening: str, found: re.Match[str], lines: Iterator[str], where: str) -> Computation:
-    """Read the instructions of a computation up to the line that closes it."""
     name = found[2]
     instructions: list[Instruction] = []
     before: list[str] = []
@@ -67,13 +63,13 @@ def _computation(opening: str, found: re.Match[str], lines: Iterator[str], where
     def finish() -> None:
         if current:
             try:
-                instructions.append(parse_instruction("".join(current)))
+                instructions.append(_instruction("".join(current)))
             except MalformedInputError as error:
                 raise MalformedInputError(f"{where}: computation {name!r}: {error}") from None
             current.clear()
 
     for line in lines:
-        if START.match(line):
+        if _START.match(line):
             finish()
             current.extend(before)
             before.clear()
@@ -92,19 +88,51 @@ def _computation(opening: str, found: re.Match[str], lines: Iterator[str], where
     raise MalformedInputError(f"{where}: computation {name!r} is not closed; the text is cut off")
 
 
+def _instruction(text: str) -> Instruction:
+    begin = _START.match(text) or next((found for found in map(_START.match, _tails(text)) if found), None)
+    if begin is None:
+        raise MalformedInputError(f"{text.strip()[:80]!r} is no instruction; write name = shape opcode(operands)")
+    body, offset = begin.string, len(text) - len(begin.string)
+    shape_end = end_of_shape(body, begin.end())
+    opcode = _OPCODE.match(body, shape_end)
+    if opcode is None:
+        raise MalformedInputError(f"instruction {begin[2]!r} has no opcode and operands after its shape")
+    end = _end_of_operands(body, opcode.end() - 1)
+    return Instruction(
+        name=begin[2],
+        is_root=begin[1] is not None,
+        shape_text=body[begin.end() : shape_end],
+        opcode=opcode[1],
+        operand_text=body[opcode.end() : end - 1].strip(),
+        attribute_text=body[end:],
+        text=text,
+        operands_end=offset + end - 1,
+    )
+
+
+def _tails(text: str) -> list[str]:
+    return [text[found.end() :] for found in re.finditer("\n", text)]
+
+
+def _end_of_operands(text: str, opening: int) -> int:
+    closing = text.find(")", opening)
+    is_plain = closing >= 0 and not any(text.find(letter, opening + 1, closing) >= 0 for letter in '("')
+    return closing + 1 if is_plain else end_of_group(text, opening)
+
+
 def _checked(module: HloModule, where: str) -> HloModule:
     if re.search(r"^\s*HloModule\b", module.header, re.MULTILINE) is None:
-        raise MalformedInputError(f"{where}: no line begins with HloModule, so this is no HLO text")
+        raise MalformedInputError(f"{where} is no HLO text: no line begins with HloModule")
     if not module.computations:
         raise MalformedInputError(f"{where}: the module has no computation; the text is cut off")
     if len(module.by_name) != len(module.computations):
-        raise MalformedInputError(f"{where}: two computations have one name")
+        raise MalformedInputError(f"{where}: two computations have the same name")
     entries = [computation for computation in module.computations if computation.is_entry]
     if len(entries) > 1:
         raise MalformedInputError(f"{where}: {len(entries)} computations are marked ENTRY; mark one")
     if not entries:
         if len(module.computations) > 1:
-            raise MalformedInputError(f"{where}: no computation is marked ENTRY; mark the one to run")
+            raise MalformedInputError(f"{where}: no computation is marked ENTRY; mark one")
         module = replace(module, computations=tuple(replace(only, is_entry=True) for only in module.computations))
     for computation in module.computations:
         _check_names(module, computation, f"{where}: computation {computation.name!r}")
@@ -112,24 +140,23 @@ def _checked(module: HloModule, where: str) -> HloModule:
 
 
 def _check_names(module: HloModule, computation: Computation, where: str) -> None:
-    """Check that every name stands for something, and that operands come before their users."""
     if not computation.instructions:
         raise MalformedInputError(f"{where} has no instructions")
     if len(computation.positions) != len(computation.instructions):
-        raise MalformedInputError(f"{where}: two instructions have one name")
+        raise MalformedInputError(f"{where}: two instructions have the same name")
     if sum(instruction.is_root for instruction in computation.instructions) > 1:
         raise MalformedInputError(f"{where}: two instructions are marked ROOT")
     for place, instruction in enumerate(computation.instructions):
         for name in (*instruction.operands, *instruction.control_predecessors):
             position = computation.positions.get(name)
             if position is None or position >= place:
-                problem = "is no instruction here" if position is None else "does not come before it"
+                problem = "is not defined" if position is None else "comes later"
                 raise MalformedInputError(f"{where}: instruction {instruction.name!r} uses {name!r}, which {problem}")
         for names in instruction.callees.values():
             for name in names:
                 if name not in module.by_name:
                     raise MalformedInputError(
-                        f"{where}: instruction {instruction.name!r} calls {name!r}, which is no computation here"
+                        f"{where}: instruction {instruction.name!r} calls undefined computation {name!r}"
                     )
         try:
             _ = instruction.shape

@@ -1,75 +1,101 @@
-"""Which values XLA stores: the others are computed within the kernels that read them."""
+"""`kernels_of`: group equations into XLA's kernels."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Value
-from lowtide.frameworks.jax.reading.primitives import (
-    CALLING_PRIMITIVES,
-    CHEAP,
-    EXPENSIVE,
-    REDUCTIONS,
-    VIEWS,
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+VIEWS = _names("reshape squeeze expand_dims")
+"""The result is the operand's storage in another shape."""
+
+CHEAP = _names(
+    """
+        abs add add_any and bitcast_convert_type broadcast_in_dim ceil clamp concatenate conj convert_element_type
+    copy copy_p dynamic_slice eq floor full_like gather ge gt imag integer_pow iota is_finite le lt max min mul ne
+    neg not or pad real rev round select_n shift_left shift_right_arithmetic shift_right_logical sign slice square
+    sub transpose xor stop_gradient reduce_precision split optimization_barrier population_count nextafter clz
+    complex random_wrap random_unwrap
+    """
 )
+"""Fused into each reader."""
+
+EXPENSIVE = _names(
+    """
+        acos acosh asin asinh atan atan2 atanh cbrt cos cosh digamma div erf erf_inv erfc exp exp2 expm1 lgamma log
+    log1p logistic pow rem rsqrt sin sinh sqrt tan tanh
+    """
+)
+"""Fused into the reader if there is only one."""
+
+REDUCTIONS = _names("argmax argmin reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor")
+"""Their operands are fused, their results are stored."""
+
+PRODUCTS = frozenset(("dot_general", "ragged_dot", "ragged_dot_general"))
+CONVOLUTIONS = frozenset(("conv_general_dilated",))
+
+CALLING_PRIMITIVES = frozenset(("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"))
+"""Not inlined, to keep custom derivatives."""
+
+LIBRARIES = _names(
+    "cholesky eig eigh fft ffi_call geqrf hessenberg householder_product lu pallas_call qr schur sort svd"
+)
+"""Their kernels allocate workspaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One op of the graph: an equation whose results are stored, and what is computed on the way."""
+    """An equation with stored results, and the equations fused into it."""
 
     root: int
-    """Position of the equation whose results are stored."""
+    """Position of the equation with stored results."""
     within: tuple[int, ...]
-    """Positions of the equations computed inside, in program order, the root last."""
+    """Positions of all its equations, the root last."""
     reads: tuple[Value, ...]
-    """Stored values, inputs and constants that it reads, in order of first use."""
+    """Stored values, inputs and constants, in order of first use."""
     direct: frozenset[Value]
-    """Those of them that the root itself reads and that nothing can be fused in front of."""
+    """Values that the root reads from storage and cannot fuse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """A flat program as XLA's kernels."""
+    """The kernels of a program."""
 
     kernels: Sequence[Kernel]
     base: Sequence[Value]
-    """Per value, the stored value that it is a view of; itself for all others."""
-    is_stored: Sequence[bool]
-    """Per value, whether it has storage of its own."""
+    """Per value, the stored value that it is a view of, or the value."""
 
 
 def kernels_of(program: FlatProgram) -> Kernels:
-    """Group the equations of a program into kernels. O(equations times what is fused).
+    """Group the equations of a program into kernels. O(equations times fused equations).
 
-    An elementwise equation is computed within its only reader; within several if it is cheap and has one operand of its
-    size at most. Either only where all readers can fuse it. Reductions fuse what they read. Everything else is a kernel
-    of its own. Views are neither stored nor computed.
+    An elementwise equation is fused into its only reader, or into several if it is cheap and has at most one operand of
+    its size. It is stored if any reader cannot fuse it. Reductions fuse their operands.
     """
     equations = program.equations
     users: dict[Value, list[int]] = {}
     for position, equation in enumerate(equations):
         for value in dict.fromkeys(equation.reads):
             users.setdefault(value, []).append(position)
-    kept = {atom for atom in program.outputs if isinstance(atom, int)}
+    returned = {atom for atom in program.outputs if isinstance(atom, int)}
     kinds = [fusion_kind(equation.origin) for equation in equations]
     base = list(range(len(program.types)))
     for position, equation in enumerate(equations):
         if kinds[position] == "view" and equation.reads:
             base[equation.outputs[0]] = base[equation.reads[0]]
     makers = {value: position for position, equation in enumerate(equations) for value in equation.outputs}
-    fused = _fused(equations, kinds, users, kept, makers)
-    is_stored = [True] * len(program.types)
-    for position, equation in enumerate(equations):
-        if fused[position] or kinds[position] == "view":
-            for value in equation.outputs:
-                is_stored[value] = False
+    fused = _fused(equations, kinds, users, returned, makers)
     kernels = [
         _kernel(position, equations, kinds, fused, makers)
         for position in range(len(equations))
         if not fused[position] and kinds[position] != "view"
     ]
-    return Kernels(kernels=kernels, base=base, is_stored=is_stored)
+    return Kernels(kernels=kernels, base=base)
 
 
 def fusion_kind(eqn: Any) -> str:
@@ -96,7 +122,7 @@ def fusion_kind(eqn: Any) -> str:
 
 
 def called_jaxpr(eqn: Any) -> Any:
-    """Return the jaxpr that a call runs, None where it has none."""
+    """Return the jaxpr that a call runs, or None."""
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         body = eqn.params.get(name)
         if body is not None:
@@ -108,32 +134,28 @@ def _fused(
     equations: Sequence[Equation],
     kinds: Sequence[str],
     users: Mapping[Value, list[int]],
-    kept: Set[Value],
+    returned: Set[Value],
     makers: Mapping[Value, int],
 ) -> list[bool]:
-    """Return, per equation, whether it is computed within its readers; views pass on what their readers can do."""
     fused = [False] * len(equations)
-    takes = [kind in ("cheap", "expensive", "reduction") for kind in kinds]
+    fuses = [kind in ("cheap", "expensive", "reduction") for kind in kinds]
     for position in range(len(equations) - 1, -1, -1):
         kind, equation = kinds[position], equations[position]
         if kind not in ("view", "cheap", "expensive"):
             continue
         readers = list(dict.fromkeys(user for value in equation.outputs for user in users.get(value, ())))
-        can = all(takes[user] for user in readers) and not any(value in kept for value in equation.outputs)
+        can = all(fuses[user] for user in readers) and not any(value in returned for value in equation.outputs)
         if kind == "view":
-            takes[position] = can
+            fuses[position] = can
         else:
-            alone = _readers(readers, kinds, equations, users) < 2
-            doubled = kind == "cheap" and _wide_operands(equation, equations, makers) < 2
-            fused[position] = (can and (alone or doubled)) or _is_filled(equation)
+            has_one_reader = _count_readers(readers, kinds, equations, users) < 2
+            is_repeated = kind == "cheap" and _wide_operands(equation, equations, makers) < 2
+            fused[position] = (can and (has_one_reader or is_repeated)) or _is_filled(equation)
     return fused
 
 
 def _wide_operands(equation: Equation, equations: Sequence[Equation], makers: Mapping[Value, int]) -> int:
-    """Count the operands of at least the result's rank that are not filled from smaller ones.
-
-    Only where there is one at most does XLA compute an equation within several readers: more would be read twice.
-    """
+    """Count operands of at least the result's rank that are no broadcasts."""
     rank = len(equation.origin.outvars[0].aval.shape)
     wide = 0
     for atom, var in zip(equation.inputs, equation.origin.invars, strict=True):
@@ -143,19 +165,18 @@ def _wide_operands(equation: Equation, equations: Sequence[Equation], makers: Ma
     return wide
 
 
-def _readers(readers: Sequence[int], kinds: Sequence[str], equations: Sequence[Equation], users: Any) -> int:
-    """Count the equations that read a value, directly or through views."""
+def _count_readers(readers: Sequence[int], kinds: Sequence[str], equations: Sequence[Equation], users: Any) -> int:
     count = 0
     for user in readers:
         if kinds[user] == "view":
-            count += _readers(users.get(equations[user].outputs[0], ()), kinds, equations, users)
+            count += _count_readers(users.get(equations[user].outputs[0], ()), kinds, equations, users)
         else:
             count += 1
     return count
 
 
 def _is_filled(equation: Equation) -> bool:
-    """Return whether an equation computes from nothing: XLA folds it, or computes it where it is read."""
+    """Return whether an equation reads no values. XLA folds it or computes it in its readers."""
     return not equation.inputs or (equation.kind == "broadcast_in_dim" and not equation.reads)
 
 
@@ -169,10 +190,10 @@ def _kernel(
     waiting = [(value, not fuses) for value in equations[root].reads]
     seen: set[Value] = set()
     while waiting:
-        value, straight = waiting.pop(0)
+        value, is_direct = waiting.pop(0)
         maker = makers.get(value)
         if maker is None or not (fused[maker] or kinds[maker] == "view"):
-            if straight:
+            if is_direct:
                 direct.add(value)
             if value not in seen:
                 seen.add(value)
@@ -181,5 +202,5 @@ def _kernel(
         if maker in within:
             continue
         within.add(maker)
-        waiting.extend((read, straight and kinds[maker] == "view") for read in equations[maker].reads)
+        waiting.extend((read, is_direct and kinds[maker] == "view") for read in equations[maker].reads)
     return Kernel(root=root, within=tuple(sorted(within)), reads=tuple(reads), direct=frozenset(direct))

@@ -1,4 +1,4 @@
-"""Groups and commas in HLO text: braces within braces, and strings that may hold any of them."""
+"""Brackets, commas, strings and comments in HLO text."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/', re.DOTALL)
 
 
 def end_of_group(text: str, start: int) -> int:
-    """Return the place behind the bracket that closes the one at `start`; raises MalformedInputError without one."""
+    """Return the position after the bracket that closes the one at `start`; raises MalformedInputError without one."""
     depth = 0
     for token in _TOKEN.finditer(text, start):
         letter = token[0]
@@ -20,11 +20,11 @@ def end_of_group(text: str, start: int) -> int:
             depth -= 1
             if depth == 0:
                 return token.end()
-    raise MalformedInputError(f"{text[start : start + 80]!r} opens a bracket that nothing closes")
+    raise MalformedInputError(f"{text[start : start + 80]!r} has an unclosed bracket")
 
 
 def split_top(text: str) -> Iterator[str]:
-    """Yield what stands between the commas of a text that are in no bracket and no string, comments left out."""
+    """Split a text at commas outside of brackets and strings, without comments."""
     text = without_comments(text)
     depth, start = 0, 0
     for token in _TOKEN.finditer(text):
@@ -41,5 +41,5 @@ def split_top(text: str) -> Iterator[str]:
 
 
 def without_comments(text: str) -> str:
-    """Return a text without `/*...*/`, strings left as they are."""
+    """Return a text without `/*...*/` outside of strings."""
     return _COMMENT.sub(lambda found: found[1] or "", text) if "/*" in text else text

@@ -1,0 +1,160 @@
+"""Forms of a function, such as its scans in chunks, and orders of their kernels."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lowtide.core.index_spaces import OpId
+from lowtide.core.units import format_bytes
+from lowtide.engine.analysis import simulate
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.result import Result
+from lowtide.engine.recompute.checkpointing import segment_plan
+from lowtide.frameworks.jax.emit.run_plan import run_plan
+from lowtide.frameworks.jax.flat.flatten import Flat, MeshProgram, flatten, mesh_program
+from lowtide.frameworks.jax.flat.program import FlatProgram, run_program
+from lowtide.frameworks.jax.flat.traced import TracedFunction
+from lowtide.frameworks.jax.internals import jaxpr_as_fun
+from lowtide.frameworks.jax.reading.read import JaxTranslation, read_program
+from lowtide.frameworks.jax.scans.bodies import with_planned_bodies
+from lowtide.frameworks.jax.scans.chunks import in_chunks
+from lowtide.frameworks.jax.scans.pairs import disjoint_pairs
+from lowtide.frameworks.jax.scans.saving import SavingProgram, saving_program
+
+WINDOW = 4
+"""Runs that XLA may reorder in a held order."""
+OTHER_WINDOWS = (2, 8)
+"""Windows to try for the best candidate."""
+_SEGMENTS = (2, 3, 4, 5, 6, 8, 10, 12, 16)
+_MAX_SEGMENT_PLANS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionForm:
+    """A form of a function, read into a graph of its temporaries."""
+
+    name: str
+    """Empty for the unmodified function."""
+    translation: JaxTranslation
+    mesh: MeshProgram | None
+    """The outer program of a form for one device."""
+    written: Flat | None = None
+    """The user's function, for the unmodified form."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The modeled peak in program order."""
+        graph = self.translation.graph
+        return only_figure(simulate(graph, Plan.baseline(graph)).peak_bytes)
+
+    def unplanned(self) -> Flat:
+        """Return the form as a function of flat arguments."""
+        if self.written is not None:
+            return self.written
+        return self._on_mesh(lambda *leaves: run_program(self.translation.program, leaves))
+
+    def following(self, runs: Sequence[OpId], window: int | None = None) -> Flat:
+        """Return the form with kernels run in a sequence; `window` as in `run_plan`."""
+        return self._on_mesh(lambda *leaves: run_plan(self.translation, runs, leaves, window))
+
+    def _on_mesh(self, flat: Flat) -> Flat:
+        return flat if self.mesh is None else self.mesh.around(flat)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """Program order, or a sequence of runs."""
+
+    name: str = ""
+    runs: tuple[OpId, ...] | None = None
+    window: int | None = None
+    """None leaves the order to XLA."""
+    predicted_bytes: int | None = None
+    result: Result | None = None
+
+    def of(self, form: FunctionForm) -> Flat:
+        """Return a form in this order."""
+        return form.unplanned() if self.runs is None else form.following(self.runs, self.window)
+
+    def held(self, window: int = WINDOW) -> "RunOrder":
+        """Return this order, held."""
+        name = self.name.partition(", held")[0]
+        return replace(self, name=f"{name}, held by {window}", window=window)
+
+
+def unmodified_form(traced: TracedFunction) -> FunctionForm:
+    """Return the unmodified function in program order."""
+    return next(forms(traced))
+
+
+def forms(traced: TracedFunction) -> Iterator[FunctionForm]:
+    """Yield the forms of a function: unmodified, largest scan in chunks, all scans in chunks, chunks that save
+    least."""
+    program = flatten(traced.jaxpr, traced.name, traced.donated)
+    mesh = mesh_program(program)
+    unmodified = _form("", program if mesh is None else mesh.inner, mesh)
+    yield replace(unmodified, written=jaxpr_as_fun(traced.jaxpr))
+    yield from _chunked_forms(unmodified, "")
+    saving = saving_form(unmodified, 0)
+    if saving is not None:
+        yield from list(_chunked_forms(saving[0], " that save least"))[-1:]
+
+
+def saving_form(form: FunctionForm, limit: int) -> tuple[FunctionForm, SavingProgram] | None:
+    """Return a form with scans that save at most `limit` bytes; see `saving_program`."""
+    saving = saving_program(form.translation.program, limit)
+    if saving is None:
+        return None
+    return _form(f"scans saving {format_bytes(saving.saved_bytes)}", saving.program, form.mesh), saving
+
+
+def form_with_planned_bodies(form: FunctionForm, limit: int, window: int | None) -> FunctionForm | None:
+    """Return a form that recomputes inside loop bodies; see `with_planned_bodies`."""
+    program = with_planned_bodies(form.translation.program, limit, window)
+    if program is None:
+        return None
+    held = "" if window is None else f", held by {window}"
+    name = ", ".join(filter(None, (form.name, f"bodies planned{held}")))
+    return _form(name, program, form.mesh)
+
+
+def planned_orders(result: Result, only_held: bool = False) -> Iterator[RunOrder]:
+    """Yield a plan's order, left to XLA if it recomputes, and held."""
+    order = RunOrder("planned", tuple(result.plan.order().tolist()), None, only_figure(result.peak_bytes), result)
+    if result.reruns and not only_held:
+        yield order
+    yield order.held()
+
+
+def segment_orders(form: FunctionForm) -> Iterator[RunOrder]:
+    """Yield the checkpointing plans with the lowest peaks, left to XLA and held."""
+    graph = form.translation.graph
+    orders: list[RunOrder] = []
+    for segments in _SEGMENTS:
+        plan = segment_plan(graph, n_segments=segments)
+        peak = only_figure(simulate(graph, plan).peak_bytes)
+        orders.append(RunOrder(f"in {segments} segments", tuple(plan.order().tolist()), None, peak))
+    for order in sorted(orders, key=lambda order: order.predicted_bytes or 0)[:_MAX_SEGMENT_PLANS]:
+        yield order
+        yield order.held()
+
+
+def only_figure(figures: Mapping[str, int]) -> int:
+    """Return the figure of the only memory space."""
+    (figure,) = figures.values()
+    return figure
+
+
+def _chunked_forms(form: FunctionForm, suffix: str) -> Iterator[FunctionForm]:
+    program = form.translation.program
+    pairs = disjoint_pairs(program)
+    for count in dict.fromkeys(count for count in (1, len(pairs)) if 0 < count <= len(pairs)):
+        name = f"scans in chunks{suffix}" if count > 1 else f"a scan in chunks{suffix}"
+        try:
+            chunked = in_chunks(program, pairs[:count])
+        except NameError:  # JAX traces a collective only inside its mesh
+            return
+        yield _form(name, chunked, form.mesh)
+
+
+def _form(name: str, program: FlatProgram, mesh: MeshProgram | None) -> FunctionForm:
+    return FunctionForm(name=name, translation=read_program(program, "temporaries"), mesh=mesh)
