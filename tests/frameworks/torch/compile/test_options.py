@@ -9,7 +9,7 @@ from torch import nn
 
 from lowtide.core.errors import UsageError
 from lowtide.engine.costs import price
-from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.planning.options import Options
 from tests.oracles.residual_chain import residual_chain
 
 

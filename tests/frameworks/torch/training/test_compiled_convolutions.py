@@ -6,8 +6,8 @@ from torch import nn
 
 import lowtide.torch as lt
 from lowtide.engine.costs import price
-from lowtide.frameworks.torch.compile.convolution_layouts import scratch_under_inductor
-from lowtide.frameworks.torch.compile.options import DEFAULTS
+from lowtide.frameworks.torch.planning.options import DEFAULTS
+from lowtide.frameworks.torch.planning.read_program import scratch_under_inductor
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.training.planned_step import CompilerName, step_settings
 from tests.oracles.residual_chain import residual_chain

@@ -1,15 +1,22 @@
 """The eager compiler: planned graphs are run as they are, op by op, freeing every tensor at its last use."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.fx import GraphModule
 
-from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained
+from lowtide.core.errors import InputError
+from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, static_inputs
 from lowtide.frameworks.torch.internals.boxed import marked_boxed, take_one_list
-from lowtide.frameworks.torch.internals.nodes import storages_of
+from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
+from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.planned_program import limit_to_bucket, plan_module
+from lowtide.frameworks.torch.planning.programs import new_name, register
 from lowtide.frameworks.torch.reading.effects import mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
+from lowtide.frameworks.torch.rewrites.run import run_rewrites
+from lowtide.frameworks.torch.rewrites.table import INFERENCE
 
 
 def run_boxed(module: GraphModule, _example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
@@ -37,3 +44,27 @@ def _overwritten_inputs(module: GraphModule) -> list[int]:
     written = storages_of(*(node for call in module.graph.nodes for node in nodes_in(mutated_arguments(call))))
     inputs = module.graph.find_nodes(op="placeholder")
     return [place for place, node in enumerate(inputs) if storages_of(node) & written]
+
+
+class InferenceCompiler:
+    """An `inference_compiler` for AOTAutograd."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def __call__(self, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+        """Return the graph as a boxed function in the order of its plan; as it is, where it cannot be planned."""
+        name = new_name(module.graph)
+        try:
+            module = self._plan(name, module)
+        except InputError as error:
+            warnings.warn(f"lowtide: {name} runs as PyTorch ordered it: {error}", stacklevel=2)
+        return run_boxed(module, example_inputs)
+
+    def _plan(self, name: str, module: GraphModule) -> GraphModule:
+        module = run_rewrites(module, INFERENCE)
+        if self.options.budget is not None:
+            limit_to_bucket(map(value_of, module.graph.find_nodes(op="placeholder")))
+        planned = plan_module(name, module, static_inputs(), self.options)
+        register(planned)
+        return planned.module

@@ -1,5 +1,6 @@
 """The partitioner: what runs in the forward pass, what is saved, what runs again, read off one plan of the whole."""
 
+import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -8,19 +9,21 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.core.errors import InputError, UnsupportedError
-from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
-from lowtide.frameworks.torch.compile.checkpoint_marks import has_checkpoints, leave_to_plan, save_draws
-from lowtide.frameworks.torch.compile.names import new_name
-from lowtide.frameworks.torch.compile.options import Options
-from lowtide.frameworks.torch.compile.plan_program import Share
-from lowtide.frameworks.torch.compile.planned_program import PlannedModule, plan_module
-from lowtide.frameworks.torch.compile.programs import remember
-from lowtide.frameworks.torch.compile.rejoin import rejoin
-from lowtide.frameworks.torch.compile.split import split
-from lowtide.frameworks.torch.internals.aot_autograd import partition_as_pytorch_does, patched_autograd
+from lowtide.frameworks.torch.compile.split import rejoin, split
+from lowtide.frameworks.torch.internals.aot_autograd import (
+    mark_must_save,
+    must_recompute,
+    partition_as_pytorch_does,
+    patched_autograd,
+)
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
 from lowtide.frameworks.torch.internals.sizes import hint
+from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.plan_program import Share
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule, limit_to_bucket, plan_module
+from lowtide.frameworks.torch.planning.programs import new_name, register
+from lowtide.frameworks.torch.reading.effects import is_random
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode
@@ -93,7 +96,7 @@ class Partitioner:
         n_outputs: int = given["num_fwd_outputs"]
         if self.options.compiler == "inductor":
             marked = _copy(joint)
-            (leave_to_plan if "recompute" in self.options.techniques else save_draws)(marked.graph)
+            (drop_recompute_marks if "recompute" in self.options.techniques else save_random_draws)(marked.graph)
             forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
             planned = self._plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
             result = planned.result
@@ -109,13 +112,15 @@ class Partitioner:
         whole = self._ready(self._written(joint, n_outputs))
         if "recompute" not in self.options.techniques:
             whole = run_rewrites(whole, CHECKPOINTED)
-        planned = self._plan(name, whole, joint, static, self._own(joint, joint_inputs, given))
+        planned = self._plan(name, whole, joint, static, self._pytorch_partition(joint, joint_inputs, given))
         return planned, *split(planned.module, joint, n_outputs)
 
-    def _own(self, joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]) -> GraphModule | None:
+    def _pytorch_partition(
+        self, joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]
+    ) -> GraphModule | None:
         """Return what PyTorch's partitioner makes of the program, as one; None where it cannot be followed."""
         marked = _copy(joint)
-        save_draws(marked.graph)
+        save_random_draws(marked.graph)
         try:
             with patched_autograd({"activation_memory_budget": 1.0}):  # with less it may draw random numbers again
                 forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
@@ -149,11 +154,11 @@ class Partitioner:
         if len(inputs) != sum(not is_tangent(node) for node in joint.graph.find_nodes(op="placeholder")):
             raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds")
         if self.options.budget is not None:
-            keep_to_bucket(map(value_of, inputs))
+            limit_to_bucket(map(value_of, inputs))
         planned = plan_module(
             name, whole, set(static), self.options, own, self._own_peak_bytes, self._share, in_chunks=self._in_chunks
         )
-        remember(planned)
+        register(planned)
         return planned
 
 
@@ -186,3 +191,23 @@ def _copy(module: GraphModule) -> GraphModule:
     for node in module.graph.nodes:
         made[node] = graph.node_copy(node, made.__getitem__)
     return GraphModule(module, graph)
+
+
+def has_checkpoints(graph: Graph) -> bool:
+    """Tell whether the user marked anything to be run again in the backward pass."""
+    return any(must_recompute(node) for node in graph.nodes)
+
+
+def drop_recompute_marks(graph: Graph) -> None:
+    """Forget what the user marked to be run again, so that only the plan says what does."""
+    for node in graph.nodes:
+        if must_recompute(node):
+            del node.meta["recompute"]
+
+
+def save_random_draws(graph: Graph) -> None:
+    """Have the random draws within checkpointed regions saved: PyTorch would draw again from a saved random state."""
+    for node in graph.nodes:
+        if must_recompute(node) and is_random(node):
+            for drawn in (node, *(user for user in node.users if user.target is operator.getitem)):
+                mark_must_save(drawn)

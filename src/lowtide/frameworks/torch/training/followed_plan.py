@@ -7,8 +7,8 @@ from lowtide.core.errors import FingerprintError
 from lowtide.engine.planning.plan_file import result_of_file
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.torch.compile.distributed.plan_folder import load_plan
 from lowtide.frameworks.torch.model import TorchModel
+from lowtide.frameworks.torch.planning.plan_folder import load_plan
 
 
 class FollowedPlan:

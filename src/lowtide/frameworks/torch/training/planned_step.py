@@ -32,22 +32,22 @@ from lowtide.frameworks.torch.capture.step.training_step import (
     TrainingStep,
     check_callable,
 )
-from lowtide.frameworks.torch.compile.distributed.plan_folder import save_plans
-from lowtide.frameworks.torch.compile.missed_budgets import missed_held_back, warn_of_plan
-from lowtide.frameworks.torch.compile.options import (
-    DEFAULTS,
-    LEFT_TO_INDUCTOR,
-    prices_before_fusion,
-)
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.emit.transfers.link import check_host, host_for
 from lowtide.frameworks.torch.measure.explain import remember_step
 from lowtide.frameworks.torch.model import TorchModel
+from lowtide.frameworks.torch.planning.missed_budgets import collect_missed_budgets, warn_if_missed
+from lowtide.frameworks.torch.planning.options import (
+    DEFAULTS,
+    LEFT_TO_INDUCTOR,
+    prices_before_fusion,
+)
+from lowtide.frameworks.torch.planning.plan_folder import save_plans
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.training.followed_plan import FollowedPlan
 
 CompilerName = Literal["eager", "inductor"]
-_MOST_FORMS = 8
+_MAX_FORMS = 8
 """Forms of a step that are kept at once: shapes of batches, modes, branches."""
 
 
@@ -161,7 +161,7 @@ class PlannedStep:
 
     def _put_first(self, program: _Program) -> None:
         others = [other for other in self._programs if other is not program]
-        self._programs = [program, *others][: _MOST_FORMS * min(self.step.accumulate, 3)]
+        self._programs = [program, *others][: _MAX_FORMS * min(self.step.accumulate, 3)]
 
 
 def training_step(
@@ -255,7 +255,7 @@ def training_step(
         if compiler == "inductor":
             return find_plan(model.graph, asked)  # whether it fits is known once kernels are fused
         result = plan_best_form(model, asked)
-        warn_of_plan(result.graph.name, result.graph, result, asked)
+        warn_if_missed(result.graph.name, result.graph, result, asked)
         return result
 
     def host(graph: Graph) -> Host | None:
@@ -275,7 +275,7 @@ def training_step(
     followed = None if plan is None else FollowedPlan(path_of(plan), settings, find, over_budget=over_budget)
     planned = PlannedStep(step, followed or find, compiled if compiler == "inductor" else None, host)
     args, kwargs = _call_of(example_batch)
-    with missed_held_back() as missed:
+    with collect_missed_budgets() as missed:
         for step.done in sorted({0, min(1, accumulate - 1), accumulate - 1}):  # the first call, one between, the last
             planned.prepare(args, kwargs)
     step.done = 0

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 TRIES = 4
-WORTH_A_TRY = 0.05
-"""The share of the budget, or of the least need, that a goal between must promise: compiling takes long, too."""
-MOST_TIMES = 2.0
+MIN_GAIN = 0.05
+"""The share of the budget, or of the least need, that a target between must promise: compiling takes long, too."""
+MAX_FACTOR = 2.0
 """How many times the excess the next plan is asked for less, where the last step down did not help."""
 Compiled = TypeVar("Compiled")
 
@@ -16,7 +16,7 @@ Compiled = TypeVar("Compiled")
 class Attempt(Generic[Compiled]):
     """What became of one plan."""
 
-    goal: int
+    target: int
     """The bytes that it was planned for."""
     compiled: Compiled
     excess_bytes: int
@@ -35,7 +35,7 @@ class Attempt(Generic[Compiled]):
 
 
 def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled] | None]) -> Attempt[Compiled]:
-    """Return the attempt of the largest goal found that fits the budget, which is the goal of the `first`.
+    """Return the attempt of the largest target found that fits the budget, which is the target of the `first`.
 
     Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles, and is
     None where there is no such plan. It is asked for less than the last plan needed, by what its kernels needed too
@@ -50,19 +50,19 @@ def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Comp
     low = first.planned_bytes if first.is_least else None
     for _ in range(TRIES - 1):
         if best.fits:
-            goal = _goal_above(best, missed, first.goal)
+            target = _target_above(best, missed, first.target)
         elif low is None:
-            goal = _goal_below(missed)
+            target = _target_below(missed)
         else:
-            goal = _goal_between(low, first.goal + best.excess_bytes)
-        found = None if goal is None else attempt(goal)
+            target = _target_between(low, first.target + best.excess_bytes)
+        found = None if target is None else attempt(target)
         if found is None:
             break
         is_better = found.fits or found.excess_bytes < best.excess_bytes
         if not found.fits:
             missed.append(found)
         if low is not None and not is_better:
-            low = found.goal
+            low = found.target
         elif low is None and found.is_least:
             low = found.planned_bytes
         if is_better:
@@ -70,27 +70,27 @@ def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Comp
     return best
 
 
-def _goal_between(low: int, high: int) -> int | None:
-    """Return a goal in the middle between two needs; None where it is not worth it."""
-    return (low + high) // 2 if high - low >= WORTH_A_TRY * high else None
+def _target_between(low: int, high: int) -> int | None:
+    """Return a target in the middle between two needs; None where it is not worth it."""
+    return (low + high) // 2 if high - low >= MIN_GAIN * high else None
 
 
-def _goal_below(missed: Sequence[Attempt[Compiled]]) -> int:
-    """Return a goal below those that were missed, in their order."""
+def _target_below(missed: Sequence[Attempt[Compiled]]) -> int:
+    """Return a target below those that were missed, in their order."""
     last = missed[-1]
     times = 1.0
     if len(missed) > 1:
         before = missed[-2]
-        helped, went = before.excess_bytes - last.excess_bytes, before.goal - last.goal
-        times = min(max(went / helped, 1.0), MOST_TIMES) if helped > 0 else MOST_TIMES
-    return min(last.goal, last.planned_bytes) - int(times * last.excess_bytes)
+        helped, went = before.excess_bytes - last.excess_bytes, before.target - last.target
+        times = min(max(went / helped, 1.0), MAX_FACTOR) if helped > 0 else MAX_FACTOR
+    return min(last.target, last.planned_bytes) - int(times * last.excess_bytes)
 
 
-def _goal_above(best: Attempt[Compiled], missed: Sequence[Attempt[Compiled]], budget: int) -> int | None:
-    """Return a goal above one that was met, below those that were missed; None where none is worth it."""
+def _target_above(best: Attempt[Compiled], missed: Sequence[Attempt[Compiled]], budget: int) -> int | None:
+    """Return a target above one that was met, below those that were missed; None where none is worth it."""
     left = -best.excess_bytes
-    if best.is_free or not missed or left < WORTH_A_TRY * budget:
+    if best.is_free or not missed or left < MIN_GAIN * budget:
         return None
     over = missed[-1]
-    goal = best.goal + (over.goal - best.goal) * left // (left + over.excess_bytes)
-    return goal if goal > best.goal else None
+    target = best.target + (over.target - best.target) * left // (left + over.excess_bytes)
+    return target if target > best.target else None

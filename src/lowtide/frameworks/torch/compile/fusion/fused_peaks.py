@@ -10,11 +10,19 @@ from torch.fx import GraphModule
 from lowtide.core.units import format_bytes
 from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Lifetime
-from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KnownInputs
-from lowtide.frameworks.torch.compile.missed_budgets import least_reached, warn_missed
-from lowtide.frameworks.torch.compile.planned_program import PlannedModule
-from lowtide.frameworks.torch.internals.kernels import KernelStorage, input_strides, output_storages
+from lowtide.frameworks.torch.compile.fusion.kernel_graph import NO_KNOWN_INPUTS, KnownInputs
+from lowtide.frameworks.torch.internals.kernels import (
+    KernelNode,
+    KernelStorage,
+    Strides,
+    input_names,
+    input_strides,
+    output_storages,
+    output_strides,
+)
 from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.planning.missed_budgets import describe_lowest_peak, warn_missed
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.reporting.shortfall import describe
 
@@ -117,12 +125,12 @@ class FusedPeaks:
         """
         expected = self._passes.get(tuple(input_names))
         if expected is None:
-            return NOTHING_KNOWN
+            return NO_KNOWN_INPUTS
         found = input_strides()
         copies = [name for name, strides in expected.strides.items() if found.get(name, strides) != strides]
         return KnownInputs(copies, expected.saved)
 
-    def note_outputs(self, input_names: Sequence[str]) -> None:
+    def record_outputs(self, input_names: Sequence[str]) -> None:
         """Note where the results of the graph in work lie: some are given to the backward pass."""
         expected = self._passes.get(tuple(input_names))
         if expected is not None:
@@ -173,13 +181,13 @@ def warn_of_excess(name: str, excess_bytes: int, why: str = _KEEP_MORE, own_peak
 def warn_of_need(planned: PlannedModule, excess_bytes: int, needed_bytes: int, why: str | None = None) -> None:
     """Warn as `warn_of_excess` does, and of which budget the kernels meet; `why` is what the plan says by default."""
     alone, shortfall = planned.own_peak_bytes, planned.result.shortfall
-    said = why or (_KEEP_MORE if shortfall is None else reason_unfused(shortfall))
+    said = why or (_KEEP_MORE if shortfall is None else reason_before_fusion(shortfall))
     persistent = planned.graph.persistent_bytes()[planned.graph.spaces[0].name]
-    met = least_reached(needed_bytes, alone or 0, persistent)
+    met = describe_lowest_peak(needed_bytes, alone or 0, persistent)
     warn_of_excess(planned.name, excess_bytes, f"{said}; {met}", alone)
 
 
-def reason_unfused(shortfall: Shortfall) -> str:
+def reason_before_fusion(shortfall: Shortfall) -> str:
     """Return why a plan misses its budget, which is said of ops: kernels of several may need less than every plan."""
     return f"before ops are fused, {describe(shortfall)}"
 
@@ -194,3 +202,33 @@ def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:
 
 def _inputs_of(module: GraphModule) -> tuple[str, ...]:
     return tuple(node.name for node in module.graph.find_nodes(op="placeholder"))
+
+
+class StopAfterScheduling:
+    """A pass over kernels, to run last, that ends the compilation while it is told to."""
+
+    def __init__(self, peaks: FusedPeaks, *, ends: bool = False) -> None:
+        self._peaks = peaks
+        self.ends = ends
+        self._strides: Strides | None = None
+
+    def take_strides(self) -> Strides | None:
+        """Return, once, how the results of a graph lie whose compilation was ended here."""
+        strides, self._strides = self._strides, None
+        return strides
+
+    def __deepcopy__(self, memo: object) -> "StopAfterScheduling":
+        """Return itself: copies of a configuration are ended in one place."""
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Pickle as a name: what is compiled to its end is the same without it."""
+        return str, (type(self).__name__,)
+
+    def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
+        """Return the kernels as they are; raises KernelsKnownError where it ends the compilation."""
+        if not self.ends:
+            return list(nodes)
+        self._strides = output_strides()
+        self._peaks.expect_again(input_names())
+        raise KernelsKnownError

@@ -1,6 +1,7 @@
-"""The graph of Inductor's kernels: what its scheduler is about to run, as a program over buffers."""
+"""What a pass of a program is given, as far as its kernels do not say: what ends with it, what shares storage."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -8,11 +9,12 @@ from torch.fx import Node
 
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.frameworks.torch.compile.fusion.host_buffers import is_copy, names_on_host
-from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KernelStorage, KnownInputs
+from lowtide.frameworks.torch.emit.transfers.emission import ON_HOST
+from lowtide.frameworks.torch.emit.transfers.ops import COPY_TO_DEVICE, COPY_TO_HOST
 from lowtide.frameworks.torch.internals.hints import hinted_value_of, stand_in
 from lowtide.frameworks.torch.internals.kernels import (
     KernelNode,
+    KernelStorage,
     allocated_with,
     bytes_of_input,
     freeable_inputs,
@@ -25,7 +27,9 @@ from lowtide.frameworks.torch.internals.kernels import (
     places_taken,
     pytorch_call,
     sizes_of_buffers,
+    source_graph,
     stays_within,
+    tuple_taken_from,
     whole_of,
 )
 from lowtide.frameworks.torch.internals.kernels_in_place import pairs_in_place
@@ -35,7 +39,19 @@ from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
 
 
-def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NOTHING_KNOWN) -> Graph:
+@dataclass(frozen=True, slots=True)
+class KnownInputs:
+    """The inputs that end at their last use although that cannot be told, and where inputs lie that were saved."""
+
+    away: Collection[str] = ()
+    storages: Mapping[str, KernelStorage] = field(default_factory=dict[str, KernelStorage])
+    """By name; what is missing has storage of its own. A view holds all that it is a view of."""
+
+
+NO_KNOWN_INPUTS = KnownInputs()
+
+
+def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NO_KNOWN_INPUTS) -> Graph:
     """Return the graph of scheduler nodes: one op per kernel, one buffer per allocation, sizes as Inductor hints them.
 
     Inputs that the caller keeps are left out; those that it gives away are donated. `given` says what of the inputs
@@ -71,7 +87,7 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NOTHING_K
             reads=reads,
             writes=written,
             after=after,
-            in_place=_in_place(past_unstored(pairs, stored), buffers, reads, written),
+            in_place=_in_place(skip_unstored(pairs, stored), buffers, reads, written),
             scratch_bytes=_scratch_of(node),
             ordered=has_effects(node) or is_copy(node),
         )
@@ -100,7 +116,7 @@ def _inputs(
     return buffers
 
 
-def past_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> list[tuple[str, str]]:
+def skip_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> list[tuple[str, str]]:
     """Return pairs in which what has no storage of its own stands for what it is written over itself."""
     over = {made: given for given, made in pairs}
     found: list[tuple[str, str]] = []
@@ -197,3 +213,23 @@ def _add(
     lifetime = Lifetime.OUTPUT if name in outputs else Lifetime.INTERMEDIATE
     buffers[name] = builder.add_buffer(name, max(sizes[name]), lifetime)
     return buffers[name]
+
+
+def is_copy(node: KernelNode) -> bool:
+    """Tell whether a kernel starts a copy to the host or back."""
+    return getattr(node.node, "op_overload", None) in (COPY_TO_HOST, COPY_TO_DEVICE)
+
+
+def names_on_host(nodes: Sequence[KernelNode]) -> set[str]:
+    """Return the names of inputs and of buffers made by kernels that take nothing of the device's memory."""
+    inputs = source_graph().graph.find_nodes(op="placeholder")
+    names = {str(node.target) for node in inputs if ON_HOST in node.meta}
+    made = {name for node in nodes if _is_to_host(node) for name in node.get_buffer_names()}
+    for node in nodes:
+        if tuple_taken_from(node) in made:
+            names.update(node.get_buffer_names())
+    return names | made
+
+
+def _is_to_host(node: KernelNode) -> bool:
+    return getattr(node.node, "op_overload", None) == COPY_TO_HOST

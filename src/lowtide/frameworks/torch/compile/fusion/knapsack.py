@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch.fx import Graph, Node
 
-from lowtide.frameworks.torch.compile.identity import package_identity
 from lowtide.frameworks.torch.internals.inductor import CustomKnapsackSolver, CustomRuntimeEstimator
+from lowtide.frameworks.torch.planning.options import package_identity
 from lowtide.frameworks.torch.reading.costs import seconds_of
 from lowtide.frameworks.torch.reading.effects import is_random
 

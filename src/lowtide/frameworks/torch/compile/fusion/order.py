@@ -1,15 +1,26 @@
 """The order of Inductor's kernels after fusion, by the search."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from lowtide.core.index_spaces import BufferId
+from lowtide.engine.graph import Graph
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.torch.compile.fusion.cpu_functions import CpuFunctions
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
-from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
-from lowtide.frameworks.torch.compile.identity import identity
-from lowtide.frameworks.torch.compile.options import Options
-from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names, tuple_taken_from
+from lowtide.frameworks.torch.compile.fusion.kernel_graph import NO_KNOWN_INPUTS, KnownInputs, graph_of_kernels
+from lowtide.frameworks.torch.internals.kernels import (
+    KernelNode,
+    becomes_cpp,
+    end_cpu_functions_after,
+    has_code,
+    input_names,
+    tuple_taken_from,
+)
+from lowtide.frameworks.torch.planning.options import Options, identity
 
 
 class MemoryOrder:
@@ -35,15 +46,15 @@ class MemoryOrder:
         settings = PlanSettings(techniques=techniques, effort=self._options.effort, addresses=False)
         given = self._peaks.given(input_names())
         order = find_plan(graph_of_kernels(nodes, given), settings).plan.order()
-        ordered = _with_parts_beside([nodes[place] for place in order.tolist()])
+        ordered = _with_tuples_unpacked_early([nodes[place] for place in order.tolist()])
         functions = CpuFunctions.of(ordered, self._peaks.left(input_names()), given)
         functions.end_where_full()
-        self._peaks.note_outputs(input_names())
+        self._peaks.record_outputs(input_names())
         self._peaks.check(input_names(), functions.peak_bytes)
         return ordered
 
 
-def _with_parts_beside(nodes: Sequence[KernelNode]) -> list[KernelNode]:
+def _with_tuples_unpacked_early(nodes: Sequence[KernelNode]) -> list[KernelNode]:
     """Return kernels in their order, but what takes a result out of a tuple right behind what makes the tuple.
 
     A tuple keeps all its results alive until the last is taken out.
@@ -59,3 +70,79 @@ def _with_parts_beside(nodes: Sequence[KernelNode]) -> list[KernelNode]:
 
 def _unpacked(node: KernelNode, parts: dict[KernelNode, list[KernelNode]]) -> list[KernelNode]:
     return [node, *(each for part in parts.get(node, ()) for each in _unpacked(part, parts))]
+
+
+@dataclass(frozen=True)
+class CpuFunctions:
+    """The functions that kernels in a given order become; kernels on a GPU stay single."""
+
+    peak_bytes: int
+    """The most bytes alive: a function's results are all there before it starts, its arguments all until its end."""
+    last_kernels: tuple[KernelNode, ...]
+    """The kernels after which a function must end, since with the next one it would need too much."""
+
+    @classmethod
+    def of(
+        cls, nodes: Sequence[KernelNode], most_bytes: int | None, given: KnownInputs = NO_KNOWN_INPUTS
+    ) -> "CpuFunctions":
+        """Put as many kernels into every function as Inductor does, but no more than fit into `most_bytes`.
+
+        `given` as in `graph_of_kernels`.
+        """
+        graph = graph_of_kernels(nodes, given)
+        before, made, after = _memory(graph)
+        peak, last = 0, list[KernelNode]()
+        held = 0
+        """What the function that is being filled needs, or 0 where none is."""
+        latest: KernelNode = None
+        """The kernel with code that came last: Inductor ends no function after another one."""
+        for place, node in enumerate(nodes):
+            alone = int(before[place] + made[place] + graph.scratch[place])
+            joined = held + int(made[place])
+            if held and becomes_cpp(node):
+                if most_bytes is None or joined <= most_bytes or joined <= alone:
+                    alone = joined
+                else:
+                    last.append(latest)
+            peak = max(peak, alone)
+            held = alone if becomes_cpp(node) else 0
+            latest = node if has_code(node) else latest
+        return cls(max([peak, *map(int, after)]), tuple(last))
+
+    def end_where_full(self) -> None:
+        """Have Inductor end functions after the kernels that are the last to fit."""
+        if self.last_kernels:
+            end_cpu_functions_after(self.last_kernels)
+
+
+def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return per op of a graph, in its order, the bytes alive before it, those it allocates, and those alive after."""
+    structure = graph.structure
+    taken_over = _reused_storage(graph)
+    passed_on = set(taken_over.values())
+    made, freed = np.zeros(graph.n_ops, np.int64), np.zeros(graph.n_ops, np.int64)
+    start = 0
+    for buffer in range(graph.n_buffers):
+        size = int(graph.sizes[buffer])
+        producer, users = int(structure.producers[buffer]), structure.users[buffer]
+        if producer < 0:
+            start += size
+        elif buffer not in taken_over:
+            made[producer] += size
+        last = max([producer, *users.tolist()])
+        if last >= 0 and buffer not in passed_on and graph.freeable[buffer]:
+            freed[last] += size
+    after = start + np.cumsum(made - freed)
+    return np.concatenate([[start], after[:-1]]), made, after
+
+
+def _reused_storage(graph: Graph) -> dict[BufferId, BufferId]:
+    """Return, per buffer that is written over another one, that other one."""
+    found: dict[BufferId, BufferId] = {}
+    for op in range(graph.n_ops):
+        pairs = graph.in_place[op].tolist()
+        for given, made in zip(pairs[::2], pairs[1::2], strict=True):
+            last = max([int(graph.structure.producers[given]), *graph.structure.users[given].tolist()])
+            if last == op and graph.freeable[given]:
+                found[made] = given
+    return found

@@ -1,20 +1,29 @@
 """Inductor's configuration under which it follows a plan."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
+from torch.fx import GraphModule
+
 from lowtide.engine.planning.budget import GivenBudget
-from lowtide.frameworks.torch.compile.fusion.end_scheduled import EndScheduled
-from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, StopAfterScheduling
 from lowtide.frameworks.torch.compile.fusion.guard import FusionGuard
 from lowtide.frameworks.torch.compile.fusion.knapsack import ExactKnapsack, RooflineRuntime
-from lowtide.frameworks.torch.compile.fusion.order import MemoryOrder
-from lowtide.frameworks.torch.compile.fusion.partition import PlannedPartition
-from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions, MemoryOrder
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
-from lowtide.frameworks.torch.internals.inductor import overlap_passes, patched_inductor
+from lowtide.frameworks.torch.internals.dynamo import copied
+from lowtide.frameworks.torch.internals.inductor import (
+    CustomPartitionerFn,
+    compile_until_scheduled,
+    overlap_passes,
+    patched_inductor,
+)
+from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
+from lowtide.frameworks.torch.planning.options import Options, identity
+from lowtide.frameworks.torch.planning.programs import programs_planned, registry_state, restore_registry
 
 NOT_CACHED = {"enable_autograd_cache": False}
 """Every program is planned where it is compiled, so that its plan can be shown; kernels still come from the cache."""
@@ -24,7 +33,7 @@ def settings(
     options: Options,
     peaks: FusedPeaks | None = None,
     partitioner: Partitioner | None = None,
-    end: EndScheduled | None = None,
+    end: StopAfterScheduling | None = None,
 ) -> dict[str, Any]:
     """Return what Inductor's configuration is patched with: our partitioner, and our order as the last pass.
 
@@ -60,3 +69,89 @@ def inductor(budget: GivenBudget = None, *, allow: Iterable[str] | None = None, 
     }
     with patched_autograd({**NOT_CACHED, **deciding}), patched_inductor(settings(Options.parse(given))):
         yield
+
+
+class PlannedPartition(CustomPartitionerFn):
+    """Inductor's `custom_partitioner_fn`: every joint graph is split as its plan says."""
+
+    def __init__(self, options: Options, peaks: FusedPeaks, partitioner: Partitioner | None = None) -> None:
+        self._options = options
+        self._partition = partitioner or Partitioner(options)
+        self._peaks = peaks
+
+    def __call__(
+        self, gm: GraphModule, joint_inputs: Sequence[object], **kwargs: Any
+    ) -> tuple[GraphModule, GraphModule]:
+        """Return the forward and the backward graph; see `Partitioner`."""
+        with programs_planned() as planned:
+            forward, backward = self._partition(gm, joint_inputs, **kwargs)
+        if planned:
+            self._peaks.expect(planned[-1], forward, backward)
+        return forward, backward
+
+    def uuid(self) -> str:
+        """Return what tells compiled programs apart in Inductor's caches."""
+        return f"{identity(self._options)} {self._peaks.identity}"
+
+
+BOTH_PASSES = {"force_non_lazy_backward_lowering": True}
+"""The backward pass is compiled with the forward pass, not at its first call: so what both need is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNeed:
+    """What a program needs without lowtide, in bytes on the first device."""
+
+    peak: int
+    """Without what outlives the program."""
+    persistent: int
+
+
+def own_need(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> OwnNeed | None:
+    """Return what Inductor alone needs for a captured graph; None where both passes are not known ahead of their run.
+
+    The graph is lowered, fused and ordered as without lowtide; that is not registry_state.
+    """
+    peaks = FusedPeaks()
+    end = StopAfterScheduling(peaks, ends=True)
+    as_it_is = replace(options, budget=None, allow=(), plans=None)
+    changes: dict[str, Any] = {
+        "custom_partitioner_fn": PlannedPartition(as_it_is, peaks),
+        "reorder_for_compute_comm_overlap": True,
+        "reorder_for_compute_comm_overlap_passes": [*overlap_passes(), _Seen(peaks), end],
+        "fx_graph_cache": False,
+    }
+    before = registry_state()
+    try:
+        with patched_autograd({"enable_autograd_cache": False, **BOTH_PASSES}):
+            compile_until_scheduled(copied(module), example_inputs, changes, end.take_strides)
+    finally:
+        restore_registry(before)
+    if len(peaks.planned) != 1 or len(peaks.planned[0].kernel_peaks) != 2:
+        return None
+    (planned,) = peaks.planned
+    space = planned.graph.spaces[0].name
+    return OwnNeed(max(planned.kernel_peaks), planned.graph.persistent_bytes()[space])
+
+
+class _Seen:
+    """A pass over kernels, to run after all that move them, that notes what they need."""
+
+    def __init__(self, peaks: FusedPeaks) -> None:
+        self._peaks = peaks
+
+    def __deepcopy__(self, memo: object) -> "_Seen":
+        """Return itself: copies of a configuration note what they see in one place."""
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Pickle as a name; nothing that is compiled with it is kept."""
+        return str, (type(self).__name__,)
+
+    def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
+        """Return the kernels as they are."""
+        if nodes:
+            given = self._peaks.given(input_names())
+            self._peaks.record_outputs(input_names())
+            self._peaks.check(input_names(), CpuFunctions.of(nodes, None, given).peak_bytes)
+        return list(nodes)
