@@ -81,7 +81,8 @@ def test_bytes_below_the_parameters_are_the_least_peak_of_all_graphs() -> None:
     batch = torch.randn(512, WIDTH)
     met = _peak(*_compiled(_broken, budget="40%"), batch)
     with pytest.warns(
-        UserWarning, match=r"graphs need .* more than their budget .*; the lowest peak found is .* a budget of \d+ bytes"
+        UserWarning,
+        match=r"graphs need .* more than their budget .*; the lowest peak found is .* a budget of \d+ bytes",
     ):
         assert _peak(*_compiled(_broken, budget=1), batch) <= met
 

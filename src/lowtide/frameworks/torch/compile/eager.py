@@ -1,4 +1,4 @@
-"""The eager compiler: planned graphs are run as they are, op by op, freeing every tensor at its last use."""
+"""The eager compiler: run planned graphs op by op, and free every tensor at its last use."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ from lowtide.frameworks.torch.rewrites.table import INFERENCE
 
 
 def run_boxed(module: GraphModule, _example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """Return a graph as a function of one list, which it empties, so that nothing else keeps its inputs alive."""
+    """Return a graph as a function of one list; the function empties the list, so no input lives longer than needed."""
     take_one_list(module.graph)
     module.recompile()
     return marked_boxed(module.forward)
 
 
 def run_boxed_backward(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """Return a backward pass as `run_boxed` does; where the caller retains the graph, nothing saved is overwritten."""
+    """Return a backward pass like `run_boxed`; if the caller retains the graph, saved tensors are never overwritten."""
     overwritten = _overwritten_inputs(module)
     run = run_boxed(module, example_inputs)
 
@@ -53,12 +53,12 @@ class InferenceCompiler:
         self.options = options
 
     def __call__(self, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        """Return the graph as a boxed function in the order of its plan; as it is, where it cannot be planned."""
+        """Return the graph as a boxed function in the order of its plan, or unchanged if it cannot be planned."""
         name = new_name(module.graph)
         try:
             module = self._plan(name, module)
         except InputError as error:
-            warnings.warn(f"lowtide: {name} runs as PyTorch ordered it: {error}", stacklevel=2)
+            warnings.warn(f"lowtide: {name} runs in PyTorch's order: {error}", stacklevel=2)
         return run_boxed(module, example_inputs)
 
     def _plan(self, name: str, module: GraphModule) -> GraphModule:

@@ -1,4 +1,4 @@
-"""The partitioner: what runs in the forward pass, what is saved, what runs again, read off one plan of the whole."""
+"""The partitioner: one plan of the joint graph decides what is saved for backward and what is recomputed."""
 
 import operator
 import warnings
@@ -43,9 +43,9 @@ from lowtide.frameworks.torch.rewrites.table import CHECKPOINTED, JOINT, RUNS_AG
 class Partitioner:
     """A `partition_fn` for AOTAutograd.
 
-    With the eager compiler, planning starts from the program as it is written, all that the backward pass uses saved,
-    and goes back to what PyTorch's partitioner makes of it where that fits in less memory. With Inductor it starts
-    there, since running fusible ops again saves time.
+    With the eager compiler, planning starts from the program as written, which saves all tensors that the backward pass
+    uses, and falls back to PyTorch's own partition if that needs less memory. With Inductor, planning starts from
+    PyTorch's own partition, because recomputing fused ops saves time.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class Partitioner:
     ) -> None:
         self.options = options
         self._in_chunks = in_chunks
-        """What is asked of chunks, where Inductor is given the program with its largest products in them, as ops."""
+        """Settings of chunks if Inductor compiles the program with its largest products in chunks."""
         self._own_peak_bytes = own_peak_bytes
-        """What the compiler needs for the program on its own, where that is known beforehand."""
+        """Peak of the compiler's own program in bytes; None if unknown."""
         self._share = share
-        """What the program may need, where others run beside it."""
+        """The program's share if it runs with others."""
         self._name = name
-        """Its name, where it has one from before."""
+        """The program's name from an earlier compilation."""
 
     def __call__(
         self,
@@ -76,7 +76,7 @@ class Partitioner:
         static_lifetime_input_indices: Sequence[int] | None = None,
         **others: Any,
     ) -> tuple[GraphModule, GraphModule]:
-        """Split a joint graph as its plan says; where it cannot be planned, as PyTorch does, with a warning."""
+        """Split a joint graph as its plan says; a graph that cannot be planned is split by PyTorch, with a warning."""
         name = self._name or new_name(joint.graph)
         static = list(static_lifetime_input_indices or ())
         given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
@@ -105,7 +105,7 @@ class Partitioner:
                 if self.options.budget is not None:
                     forward, backward = _with_flat_inputs(forward, backward, n_outputs)
                 return planned, *_with_masks_as_bytes(forward, backward, n_outputs)
-            # a first run that only a later one stands in for would save what it reads, and never run
+            # a first run whose result is only recomputed would never run, but its inputs would be saved
             stored = run_rewrites(planned.module, [DropDeadCode(), StoreEarlyValues(), CopyIntoConcatenations()])
             forward, backward = _with_flat_inputs(*split(stored, joint, n_outputs), n_outputs)
             return planned, *_with_masks_as_bytes(forward, backward, n_outputs)
@@ -118,28 +118,28 @@ class Partitioner:
     def _pytorch_partition(
         self, joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]
     ) -> GraphModule | None:
-        """Return what PyTorch's partitioner makes of the program, as one; None where it cannot be followed."""
+        """Return PyTorch's own partition as one program; None if it cannot be rejoined."""
         marked = _copy(joint)
         save_random_draws(marked.graph)
         try:
-            with patched_autograd({"activation_memory_budget": 1.0}):  # with less it may draw random numbers again
+            with patched_autograd({"activation_memory_budget": 1.0}):  # a lower value may repeat random draws
                 forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
             return self._ready(rejoin(forward, backward, given["num_fwd_outputs"]))
         except UnsupportedError:
             return None
 
     def _written(self, joint: GraphModule, n_outputs: int) -> GraphModule:
-        """Return the program as it is written, in a form that says which ops may run again."""
+        """Return the program as written, with its boundary, in a form whose ops can be recomputed."""
         module = run_rewrites(_copy(joint), JOINT)
-        draws_alone = [SplitDropout()] if self._may_repeat(module.graph) else []
-        return run_rewrites(module, [*draws_alone, InsertBoundary(n_outputs)])
+        split_dropout = [SplitDropout()] if self._may_repeat(module.graph) else []
+        return run_rewrites(module, [*split_dropout, InsertBoundary(n_outputs)])
 
     def _may_repeat(self, graph: Graph) -> bool:
-        """Tell whether ops may run again, or what they make may be offloaded, which asks the same of them."""
+        """Return whether ops may be recomputed or their results offloaded, which needs the same form."""
         return bool(self.options.techniques & {"recompute", "offload"}) or has_checkpoints(graph)
 
     def _ready(self, whole: GraphModule) -> GraphModule:
-        """Return a program with its boundary in a form in which what is overwritten stands in nobody's way."""
+        """Return a program in which no overwritten tensor prevents recomputation."""
         return run_rewrites(whole, RUNS_AGAIN) if self._may_repeat(whole.graph) else whole
 
     def _plan(
@@ -152,7 +152,7 @@ class Partitioner:
     ) -> PlannedModule:
         inputs = whole.graph.find_nodes(op="placeholder")
         if len(inputs) != sum(not is_tangent(node) for node in joint.graph.find_nodes(op="placeholder")):
-            raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds")
+            raise UnsupportedError("its backward pass has inputs of its own, such as random seeds")
         if self.options.budget is not None:
             limit_to_bucket(map(value_of, inputs))
         planned = plan_module(
@@ -179,7 +179,7 @@ def _with_flat_inputs(forward: GraphModule, backward: GraphModule, n_outputs: in
 def _with_masks_as_bytes(
     forward: GraphModule, backward: GraphModule, n_outputs: int
 ) -> tuple[GraphModule, GraphModule]:
-    """Let both passes of Inductor's exchange masks as bytes, where element-wise ops alone use them."""
+    """Let both passes of Inductor's exchange masks as bytes if only element-wise ops use them."""
     taken = TakeMasksAsBytes(tuple(node.name for node in backward.graph.find_nodes(op="placeholder")))
     save = SaveMasksAsBytes(n_outputs, tuple(node.name for node in taken.sites(backward)))
     names = tuple(node.name for node in save.sites(forward))
@@ -194,19 +194,22 @@ def _copy(module: GraphModule) -> GraphModule:
 
 
 def has_checkpoints(graph: Graph) -> bool:
-    """Tell whether the user marked anything to be run again in the backward pass."""
+    """Return whether the user marked any op for recomputation with `torch.utils.checkpoint`."""
     return any(must_recompute(node) for node in graph.nodes)
 
 
 def drop_recompute_marks(graph: Graph) -> None:
-    """Forget what the user marked to be run again, so that only the plan says what does."""
+    """Remove the user's recompute marks, so that only the plan decides.
+
+    Tensors that a selective policy saves stay saved.
+    """
     for node in graph.nodes:
         if must_recompute(node):
             del node.meta["recompute"]
 
 
 def save_random_draws(graph: Graph) -> None:
-    """Have the random draws within checkpointed regions saved: PyTorch would draw again from a saved random state."""
+    """Save random draws in checkpointed regions, which PyTorch would repeat from a saved random state."""
     for node in graph.nodes:
         if must_recompute(node) and is_random(node):
             for drawn in (node, *(user for user in node.users if user.target is operator.getitem)):

@@ -1,4 +1,4 @@
-"""A planned training program, cut in two where the forward pass ends, in the form that AOTAutograd takes."""
+"""The two passes of a training program: cut a planned program in two, or join two passes to one program."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -27,11 +27,11 @@ from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK, is_tangent, tu
 
 
 def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> tuple[GraphModule, GraphModule]:
-    """Return forward and backward modules of a planned joint graph; `joint` is the graph before planning.
+    """Return the forward and backward modules of a planned program; `joint` is the graph before planning.
 
-    What the backward pass uses of the forward's values is saved, in AOTAutograd's order: the forward returns its own
-    outputs, then tensors (those without version checks last), opaque objects and symbols; the backward takes symbols,
-    tensors, opaque objects and all tangents. Both keep the order of the planned program.
+    AOTAutograd fixes the order. The forward pass returns its outputs, then saved tensors (those without version checks
+    last), opaque objects and symbols. The backward pass takes symbols, tensors, opaque objects and all tangents. Both
+    keep the order of the planned program.
     """
     nodes = list(planned.graph.nodes)
     (cut,) = (place for place, node in enumerate(nodes) if node.target is TURN_BACK)
@@ -60,7 +60,7 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
         copies[node].meta = node.meta
     for index, value in enumerate(boundary.meta["val"]):
         tangent = backward.placeholder(used[index].name if index in used else f"tangents_{index + 1}")
-        tangent.meta = used[index].meta if index in used else {"val": value}  # the caller gives what is not used, too
+        tangent.meta = used[index].meta if index in used else {"val": value}  # unused tangents are passed, too
         copies[used.get(index, tangent)] = tangent
     for node in [*(node for node in first if node.op == "get_attr"), *second]:
         copies[node] = backward.node_copy(node, copies.__getitem__)
@@ -72,7 +72,7 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
 
 
 def _views(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
-    """Return, in order, the forward's views that the backward pass uses: it makes its own, of what is saved once."""
+    """Return the forward's views that the backward pass uses, in order; the backward pass computes them again."""
     wanted = {argument for node in second for argument in node.all_input_nodes}
     views: list[Node] = []
     for node in reversed(first):
@@ -85,7 +85,7 @@ def _views(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
 def _crossing(
     graph: Graph, first: Sequence[Node], second: Sequence[Node], outputs: Sequence[object], tangents: Sequence[Node]
 ) -> tuple[list[Node], list[Node]]:
-    """Return what crosses the boundary: symbols, those that bind a name first, and values in AOTAutograd's order."""
+    """Return the symbols (binding ones first) and the values that cross the boundary, in AOTAutograd's order."""
     wanted = {argument for node in second for argument in node.all_input_nodes}
     wanted.update(value for value in outputs if isinstance(value, Node))
     crossing = [node for node in first if node in wanted and node not in second and node.op != "get_attr"]
@@ -104,11 +104,12 @@ def _copied(value: object, copies: dict[Node, Node]) -> object:
 
 
 def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) -> GraphModule:
-    """Return forward pass, boundary and backward pass as one graph, in which what the backward runs again is plain ops.
+    """Return a forward pass, the boundary and a backward pass as one graph with recomputed ops as plain ops.
 
-    Saved values come back in AOTAutograd's order: the forward returns symbols last, the backward takes them first.
-    PyTorch's partitioner gives a rerun the fake tensors of the first run. So it would count as a view of that, take no
-    memory, keep what it is a view of, and read what nobody knows of. So every rerun gets storage of its own.
+    The forward pass returns saved symbols last; the backward pass takes them first.
+
+    PyTorch's partitioner gives a recomputed op the fake tensors of its first run. It would look like a view of the
+    first result and take no memory. So every recomputed op gets new storage.
     """
     graph, made = Graph(), dict[Node, Node]()
     for node in forward.graph.nodes:
@@ -122,7 +123,7 @@ def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) 
     crossing = [*symbols, *(node for node in saved if node not in symbols)]
     given = [node for node in inputs if node not in tangents]
     if len(given) != len(crossing):
-        raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds or hooks")
+        raise UnsupportedError("its backward pass has inputs of its own, such as random seeds or hooks")
     for node, source in zip(given, crossing, strict=True):
         made[node] = made[source]
     made.update(turn_back(graph, forward, n_forward_outputs, tangents, made))
@@ -131,7 +132,7 @@ def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) 
         if node.op not in ("placeholder", "output"):
             made[node] = copied = graph.node_copy(node, made.__getitem__)
             if known & storages_of(copied) - storages_of(*copied.all_input_nodes) and node.op == "call_function":
-                copied.meta["val"] = compute_fake(copied)  # it runs again, or looks at what does
+                copied.meta["val"] = compute_fake(copied)  # recomputed, or a view of a recomputed result
             known |= storages_of(copied)
     values = [*results[:n_forward_outputs], *outputs_of(backward)]
     set_output(graph, [made[value] if isinstance(value, Node) else value for value in values], [None] * len(values))
@@ -139,6 +140,6 @@ def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) 
 
 
 def _attributes_of(module: GraphModule) -> dict[str, Any]:
-    """Return what a graph takes from its module, by name; both passes take the same names from the joint module."""
+    """Return the attributes of a module that its graph uses; both passes share the names of the joint module."""
     names = [str(node.target) for node in module.graph.find_nodes(op="get_attr")]
     return {name: attrgetter(name)(module) for name in names}

@@ -1,4 +1,4 @@
-"""Plans for less until the kernels that Inductor makes of them fit: what is planned is not yet fused."""
+"""Search for the planning target at which Inductor's fused kernels fit the budget."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,27 +6,27 @@ from typing import Generic, TypeVar
 
 TRIES = 4
 MIN_GAIN = 0.05
-"""The share of the budget, or of the least need, that a target between must promise: compiling takes long, too."""
+"""Smallest gain, as a share of the budget or the need, that is worth another compilation."""
 MAX_FACTOR = 2.0
-"""How many times the excess the next plan is asked for less, where the last step down did not help."""
+"""Largest multiple of the excess by which the next target goes down."""
 Compiled = TypeVar("Compiled")
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Generic[Compiled]):
-    """What became of one plan."""
+    """The outcome of one plan."""
 
     target: int
-    """The bytes that it was planned for."""
+    """Bytes that it was planned for."""
     compiled: Compiled
     excess_bytes: int
-    """What the kernels need beyond the budget, as far as it is known; less than 0 where they leave some of it."""
+    """Bytes by which the kernels exceed the budget, as far as known; negative if they leave some."""
     planned_bytes: int
-    """What the plan needs, before its kernels are fused."""
+    """Peak of the plan before fusion."""
     is_least: bool
-    """Whether no plan for less is to be had."""
+    """Whether no plan for fewer bytes exists."""
     is_free: bool
-    """Whether nothing runs again and nothing is copied, so that no plan for more is better."""
+    """Whether nothing is recomputed or copied, so that a larger target cannot help."""
 
     @property
     def fits(self) -> bool:
@@ -35,15 +35,15 @@ class Attempt(Generic[Compiled]):
 
 
 def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled] | None]) -> Attempt[Compiled]:
-    """Return the attempt of the largest target found that fits the budget, which is the target of the `first`.
+    """Return the fitting attempt with the largest target, or else the attempt with the smallest excess.
 
-    Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles, and is
-    None where there is no such plan. It is asked for less than the last plan needed, by what its kernels needed too
-    much, and for up to twice as much less where the last step down helped little, until they fit. Where they then leave
-    much of the budget, it is asked for what would meet the budget if needs grew in proportion (regula falsi). Where no
-    plan needs less and its kernels miss, it is asked for goals between what that plan needs and the least that kernels
-    did, by halves: a plan that runs nearly all again can lose more to fusion than it saves. Four attempts in all; a
-    first one that fits is the only one.
+    The target of `first` is the budget. `attempt` plans for a target and compiles; it returns None if there is no such
+    plan. A first attempt that fits is the only one.
+
+    If the kernels miss, the target goes down by their excess, and by up to twice that if the last step helped little.
+    If the kernels then leave much of the budget, the next target assumes that needs grow in proportion (regula falsi).
+    If no plan needs less and its kernels miss, targets are bisected between that plan's peak and the lowest need seen:
+    a plan that recomputes nearly everything can lose more to fusion than it saves. At most four attempts in all.
     """
     best = first
     missed = [] if first.fits else [first]
@@ -71,12 +71,12 @@ def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Comp
 
 
 def _target_between(low: int, high: int) -> int | None:
-    """Return a target in the middle between two needs; None where it is not worth it."""
+    """Return the middle of two needs; None if the gain is too small."""
     return (low + high) // 2 if high - low >= MIN_GAIN * high else None
 
 
 def _target_below(missed: Sequence[Attempt[Compiled]]) -> int:
-    """Return a target below those that were missed, in their order."""
+    """Return a target below the missed ones, which are in order."""
     last = missed[-1]
     times = 1.0
     if len(missed) > 1:
@@ -87,7 +87,7 @@ def _target_below(missed: Sequence[Attempt[Compiled]]) -> int:
 
 
 def _target_above(best: Attempt[Compiled], missed: Sequence[Attempt[Compiled]], budget: int) -> int | None:
-    """Return a target above one that was met, below those that were missed; None where none is worth it."""
+    """Return a target above one that was met and below those missed; None if the gain is too small."""
     left = -best.excess_bytes
     if best.is_free or not missed or left < MIN_GAIN * budget:
         return None

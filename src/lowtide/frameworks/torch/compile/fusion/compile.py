@@ -1,4 +1,4 @@
-"""A captured graph compiled by Inductor within its budget: planned, fused, planned for less where that is too much."""
+"""Compile a captured graph with Inductor within its budget."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -48,10 +48,11 @@ def compile_with_inductor(
 ) -> _Run:
     """Compile a captured graph with Inductor, following plans.
 
-    Percentages are of what Inductor needs on its own, and it is left on its own where that fits the budget, or where no
-    plan needs less. Otherwise the graph is planned for the budget; where the kernels need more, it is planned for less,
-    and then with its largest products in chunks.
-    `share` is what the graph may need where others run beside it, in place of the budget; `name` its name from before.
+    Percentages refer to Inductor's own need. If that fits the budget, or if no plan needs less, Inductor compiles the
+    graph alone. Otherwise the graph is planned for the budget; if its kernels need more, for smaller targets, then with
+    its largest products in chunks.
+
+    `share` replaces the budget of a graph that runs with others; `name` is its earlier name.
     """
     needs_gradients = torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
@@ -69,17 +70,17 @@ def compile_with_inductor(
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """What was compiled of one plan."""
+    """A compiled plan."""
 
     run: _Run
     peaks: FusedPeaks
-    said: Sequence[warnings.WarningMessage]
-    """The warnings that came with it, which count where it is taken."""
+    warned: Sequence[warnings.WarningMessage]
+    """Warnings of the compilation, issued only if it is used."""
     registry_state: RegistryState
 
 
 class _Compiler:
-    """One captured graph, and what it may need."""
+    """One captured graph and its budget."""
 
     def __init__(
         self,
@@ -93,26 +94,26 @@ class _Compiler:
         self._module = module
         self._inputs = example_inputs
         self._options = options
-        self._pytorch_partition = own
+        self._own = own
         self._allowed = share.allowed
         self._others = share.others
         self._name = name
         self._shortfall: Shortfall | None = None
         self._has_products = False
-        """Whether there are large products that may be done in chunks."""
-        self._least = own.peak
-        """The least that is known to be reached."""
+        """Whether large products could be computed in chunks."""
+        self._lowest_need = own.peak
+        """Lowest known need in bytes."""
 
     def compiled(self) -> _Run:
-        """Return the graph compiled within the budget, or as close to it as is known."""
+        """Return the graph compiled within the budget, or as close to it as known."""
         run, planned = self._chosen()
         for program in planned:
             set_reported_budget(program, self._allowed)
         return run
 
     def _chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Return what is best, and the programs in it."""
-        if self._pytorch_partition.peak > self._allowed or self._others:
+        """Return the best compilation and its programs."""
+        if self._own.peak > self._allowed or self._others:
             before = registry_state()
             best = least_excess(self._attempt(self._allowed), self._attempt)
             chunking = Chunking.for_fusion() if not best.fits and self._has_products else None
@@ -122,34 +123,35 @@ class _Compiler:
                 best, chunking = (chunks, chunking) if chunks.excess_bytes < best.excess_bytes else (best, None)
             restore_registry(before if best.compiled is None else best.compiled.registry_state)
             if best.compiled is not None:
-                for said in best.compiled.said:
-                    warnings.warn_explicit(said.message, said.category, said.filename, said.lineno)
+                for each in best.compiled.warned:
+                    warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
                 return self._with_warning(best.compiled.run, best.compiled.peaks)
-            if self._allowed + best.excess_bytes < self._pytorch_partition.peak:
+            if self._allowed + best.excess_bytes < self._own.peak:
                 return self._closest(best.target, chunking)
         return self._alone()
 
     def _closest(self, target: int, in_chunks: Chunking | None) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Compile the plan for a target whose kernels need more than the budget, and warn of that."""
+        """Compile the plan for a target whose kernels exceed the budget, and warn."""
         peaks = FusedPeaks(self._allowed, silent=True)
         run = self._compile(self._module, target, peaks, in_chunks)
         return self._with_warning(run, peaks)
 
     def _with_warning(self, run: _Run, peaks: FusedPeaks) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Return what was compiled of which programs, and warn where its kernels need more than the budget."""
+        """Return a compilation and its programs; warn if its kernels exceed the budget."""
         if peaks.excess_bytes:
             why = None if self._shortfall is None else reason_before_fusion(self._shortfall)
             warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, why)
         return run, peaks.planned
 
     def _attempt(self, target: int, in_chunks: Chunking | None = None) -> Attempt[_Compiled | None]:
-        """Plan for so many bytes, and compile as long as the kernels fit; nothing of it is registry_state.
+        """Plan for a target, and compile if the kernels fit; the registry is left unchanged.
 
-        Where no plan fits the budget, one is compiled as long as its kernels need less than those known by then.
+        If no plan fits the budget, a plan is compiled if its kernels need less than the lowest known need.
         """
-        peaks, before = FusedPeaks(self._allowed, stops_at=self._least, silent=True), registry_state()
+        peaks, before = FusedPeaks(self._allowed, stops_at=self._lowest_need, silent=True), registry_state()
         compiled = None
-        with warnings.catch_warnings(record=True) as said:
+        """Return the graph compiled within the budget, or as close to it as known."""
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
                 run = self._compile(copied(self._module), target, peaks, in_chunks)
@@ -157,8 +159,8 @@ class _Compiler:
                 if not peaks.excess_bytes:
                     raise
             else:
-                compiled = _Compiled(run, peaks, said, registry_state())
-                self._least = min(self._least, self._allowed + max(peaks.beyond_bytes, 0))
+                compiled = _Compiled(run, peaks, warned, registry_state())
+                self._lowest_need = min(self._lowest_need, self._allowed + max(peaks.beyond_bytes, 0))
         restore_registry(before)
         devices = Chunking.for_fusion().trials.devices
         self._has_products |= any(has_chunkable_product(each.source.graph, devices) for each in peaks.planned)
@@ -170,25 +172,23 @@ class _Compiler:
         return Attempt(target, compiled, peaks.beyond_bytes, needed, is_least=bool(shortfalls), is_free=is_free)
 
     def _compile(self, module: GraphModule, target: int, peaks: FusedPeaks, in_chunks: Chunking | None) -> _Run:
-        options = replace(self._options, budget=target + self._pytorch_partition.persistent)
+        options = replace(self._options, budget=target + self._own.persistent)
         share = Share(target, self._others) if self._others else None
-        partitioner = Partitioner(
-            options, self._pytorch_partition.peak, share=share, name=self._name, in_chunks=in_chunks
-        )
+        partitioner = Partitioner(options, self._own.peak, share=share, name=self._name, in_chunks=in_chunks)
         return _compile(module, self._inputs, options, peaks, partitioner)
 
     def _alone(self) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Leave the graph to Inductor, but for the order of its kernels; warns where that is not what was asked."""
+        """Let Inductor compile the graph, ordering only its kernels; warn if that misses the budget."""
         peaks = FusedPeaks()
         free = tuple(sorted(self._options.techniques - NEED_BUDGET))
         options = replace(self._options, budget=None, allow=free, host_bandwidth=None, host_capacity=None)
-        alone = Partitioner(options, self._pytorch_partition.peak, name=self._name)
+        alone = Partitioner(options, self._own.peak, name=self._name)
         run = _compile(self._module, self._inputs, options, peaks, alone)
-        excess = self._pytorch_partition.peak - self._allowed
+        excess = self._own.peak - self._allowed
         if excess > 0:
             why = "no plan found needs less than Inductor alone"
-            said = "" if self._shortfall is None else reason_before_fusion(self._shortfall)
-            warn_of_need(peaks.planned[0], excess, self._pytorch_partition.peak, "; ".join(filter(None, (why, said))))
+            detail = "" if self._shortfall is None else reason_before_fusion(self._shortfall)
+            warn_of_need(peaks.planned[0], excess, self._own.peak, "; ".join(filter(None, (why, detail))))
         return run, peaks.planned
 
 
@@ -200,6 +200,6 @@ def _compile(
     partitioner: Partitioner | None = None,
 ) -> _Run:
     at_once = {} if options.budget is None or takes_hooks(inputs) else BOTH_PASSES
-    end = StopAfterScheduling(peaks) if at_once and peaks.may_end else None
+    end = StopAfterScheduling(peaks) if at_once and peaks.may_stop else None
     with patched_autograd({**NOT_CACHED, **at_once}):
         return compile_fx(module, inputs, settings(options, peaks, partitioner, end), end)

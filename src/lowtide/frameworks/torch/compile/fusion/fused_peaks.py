@@ -1,4 +1,4 @@
-"""What the kernels of planned graphs may need, and what they do need once Inductor has fused them."""
+"""Memory left to the kernels of planned graphs, and their needs once Inductor has fused them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,36 +28,36 @@ from lowtide.reporting.shortfall import describe
 
 
 class KernelsKnownError(Exception):
-    """Ends a compilation of which no more is asked than what its kernels need, before their code is written."""
+    """Raised to stop a compilation before code generation, once the needs of its kernels are known."""
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """One pass of a planned program, until its kernels are known."""
+    """One pass of a planned program whose kernels are not known yet."""
 
     planned: PlannedModule
     held_bytes: int
-    """What its caller holds meanwhile."""
+    """Bytes that the caller holds while this pass runs."""
     left_bytes: int | None
-    """What is left to its kernels; None without a budget."""
+    """Bytes left to its kernels; None without a budget."""
     misses: bool
-    """Whether its plan is known to need more than the budget."""
+    """Whether its plan is known to miss the budget."""
     strides: Mapping[str, tuple[int, ...]]
-    """How its inputs lie that the program is given."""
+    """Strides of its inputs in the program."""
     saved: dict[str, KernelStorage]
-    """Where the results of the forward pass lie, for the backward pass; nothing until its kernels are known."""
+    """Storages of the forward pass's results, for the backward pass; filled once its kernels are known."""
     results: dict[str, KernelStorage]
-    """Where results are noted."""
+    """Where storages of its results are recorded."""
     is_known: bool = False
     """Whether its kernels are known, and are compiled once more."""
 
 
 class FusedPeaks:
-    """What the kernels of every planned graph may need, until they are compiled.
+    """Budgets and needs of the kernels of planned graphs, until they are compiled.
 
-    `allowed` is the budget where programs are planned for other goals; left out, it is the one they are planned for.
-    With `stops_at`, kernels that need more than is allowed end the compilation, unless their plan is known to do so,
-    and they need less than `stops_at`. With `silent`, whoever asked says what is too much.
+    `allowed` is the budget, if programs are planned for other targets. If `stops_at` is given, stop the compilation
+    when the kernels exceed the budget. Plans already known to miss the budget go on as long as they need less than
+    `stops_at`. With `silent`, the caller issues the warnings.
     """
 
     def __init__(self, allowed: int | None = None, *, stops_at: int | None = None, silent: bool = False) -> None:
@@ -66,30 +66,30 @@ class FusedPeaks:
         self._silent = silent
         self._passes: dict[tuple[str, ...], _Pass] = {}
         self._checked: _Pass | None = None
-        """The pass that was checked last."""
+        """The pass checked last."""
         self.excess_bytes = 0
-        """What kernels needed at most beyond the budget."""
+        """Largest number of bytes by which kernels exceeded the budget."""
         self._least_left: int | None = None
         self.planned: list[PlannedModule] = []
         """The programs whose kernels were awaited."""
 
     @property
     def beyond_bytes(self) -> int:
-        """What kernels needed at most beyond the budget; less than 0 where the fullest pass left some of it."""
+        """The largest excess over the budget; negative if the fullest pass left some bytes."""
         return self.excess_bytes or -(self._least_left or 0)
 
     @property
-    def may_end(self) -> bool:
-        """Whether kernels that need more than is allowed end the compilation."""
+    def may_stop(self) -> bool:
+        """Whether kernels over the budget stop the compilation."""
         return self._stops_at is not None
 
     @property
     def identity(self) -> str:
-        """What tells compiled programs apart in Inductor's caches, beside the options."""
+        """A cache key for Inductor, in addition to the options."""
         return f"{self._allowed} {self._stops_at}"
 
     def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule) -> None:
-        """Note what the budget leaves to the kernels of both passes, beside what their caller holds meanwhile."""
+        """Record the bytes that the budget leaves to the kernels of both passes."""
         graph, result = planned.graph, planned.result
         allowed = goal = result.budget.allowed[graph.spaces[0].name]
         if allowed is not None and self._allowed is not None:
@@ -112,16 +112,16 @@ class FusedPeaks:
             known = _Pass(planned, bytes_held, left, misses, _strides_of(module), given, made)
             self._passes[_inputs_of(module)] = known
 
-    def left(self, input_names: Sequence[str]) -> int | None:
-        """Return what the kernels of a graph may need; None where there is no budget, or the graph was not planned."""
+    def kernel_budget(self, input_names: Sequence[str]) -> int | None:
+        """Return the bytes left to the kernels of a graph; None for an unplanned graph or without a budget."""
         expected = self._passes.get(tuple(input_names))
         return None if expected is None else expected.left_bytes
 
-    def given(self, input_names: Sequence[str]) -> KnownInputs:
-        """Return what is known of the inputs of the graph in work.
+    def known_inputs(self, input_names: Sequence[str]) -> KnownInputs:
+        """Return facts about the inputs of the graph being compiled.
 
-        Those that the forward pass saved as a copy, in a layout for convolutions, carry the names of what the caller
-        keeps, but end at their last use. What it saved as views of one buffer is there once.
+        A tensor that the forward pass saved as a copy in a convolution's layout has the name of a tensor that the
+        caller keeps, but is freed at its last use. Saved views of one buffer share its storage.
         """
         expected = self._passes.get(tuple(input_names))
         if expected is None:
@@ -131,41 +131,43 @@ class FusedPeaks:
         return KnownInputs(copies, expected.saved)
 
     def record_outputs(self, input_names: Sequence[str]) -> None:
-        """Note where the results of the graph in work lie: some are given to the backward pass."""
+        """Record the storages of the results of the graph being compiled, for its backward pass."""
         expected = self._passes.get(tuple(input_names))
         if expected is not None:
             expected.results.update(output_storages())
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
-        """Note what the kernels of a graph need; warns in one line where that is more than is left to them.
+        """Record the needs of a graph's kernels; warns in one line if they exceed the bytes left.
 
-        Raises KernelsKnownError instead, where that ends the compilation.
+        Raises KernelsKnownError instead if that stops the compilation.
         """
         expected = self._passes.pop(tuple(input_names), None)
         self._checked = None if expected is None else replace(expected, is_known=True)
+        """The pass checked last."""
         if expected is None or expected.is_known:
             return
         planned = expected.planned
         needed = expected.held_bytes + peak_bytes
         planned.kernel_peaks.append(needed)
         before = self.excess_bytes
-        excess = 0 if expected.left_bytes is None else self.note(peak_bytes, expected.left_bytes)
+        excess = 0 if expected.left_bytes is None else self.record(peak_bytes, expected.left_bytes)
         if excess and self._stops_at is not None and (not expected.misses or needed >= self._stops_at):
             raise KernelsKnownError
         if self.excess_bytes > before and not self._silent:
             warn_of_need(planned, excess, needed)
 
     def expect_again(self, input_names: Sequence[str]) -> None:
-        """Note that the kernels that were checked last are compiled once more: they need what is known by now."""
+        """Record that the kernels checked last are compiled once more."""
         if self._checked is not None:
             self._passes[tuple(input_names)] = self._checked
 
-    def note(self, peak_bytes: int, left_bytes: int) -> int:
-        """Note what kernels need beside what is left to them, and return what is too much."""
+    def record(self, peak_bytes: int, left_bytes: int) -> int:
+        """Record the needs of kernels, and return the excess over the bytes left."""
         left = max(0, left_bytes - peak_bytes)
         self._least_left = left if self._least_left is None else min(left, self._least_left)
         excess = max(0, peak_bytes - left_bytes)
         self.excess_bytes = max(excess, self.excess_bytes)
+        """Largest number of bytes by which kernels exceeded the budget."""
         return excess
 
 
@@ -173,13 +175,13 @@ _KEEP_MORE = "Inductor's kernels keep more alive than the plan"
 
 
 def warn_of_excess(name: str, excess_bytes: int, why: str = _KEEP_MORE, own_peak_bytes: int | None = None) -> None:
-    """Warn in one line that the kernels of a program need more than its budget, and why."""
+    """Warn in one line that the kernels of a program exceed its budget, and why."""
     alone = "" if own_peak_bytes is None else f" (Inductor alone needs {format_bytes(own_peak_bytes)})"
     warn_missed(f"lowtide: {name} may need {format_bytes(excess_bytes)} more than its budget{alone}: {why}")
 
 
 def warn_of_need(planned: PlannedModule, excess_bytes: int, needed_bytes: int, why: str | None = None) -> None:
-    """Warn as `warn_of_excess` does, and of which budget the kernels meet; `why` is what the plan says by default."""
+    """Warn like `warn_of_excess`, with the budget that the kernels meet; `why` defaults to the plan's shortfall."""
     alone, shortfall = planned.own_peak_bytes, planned.result.shortfall
     said = why or (_KEEP_MORE if shortfall is None else reason_before_fusion(shortfall))
     persistent = planned.graph.persistent_bytes()[planned.graph.spaces[0].name]
@@ -188,12 +190,12 @@ def warn_of_need(planned: PlannedModule, excess_bytes: int, needed_bytes: int, w
 
 
 def reason_before_fusion(shortfall: Shortfall) -> str:
-    """Return why a plan misses its budget, which is said of ops: kernels of several may need less than every plan."""
+    """Return why a plan misses its budget before fusion; fused kernels may need less than any plan."""
     return f"before ops are fused, {describe(shortfall)}"
 
 
 def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:
-    """Return how the inputs lie whose strides are numbers."""
+    """Return the strides of all inputs whose strides are numbers."""
     values = {node.name: value_of(node) for node in module.graph.find_nodes(op="placeholder")}
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
     strides = {name: tuple(value.stride()) for name, value in tensors.items() if value.layout == torch.strided}
@@ -205,7 +207,7 @@ def _inputs_of(module: GraphModule) -> tuple[str, ...]:
 
 
 class StopAfterScheduling:
-    """A pass over kernels, to run last, that ends the compilation while it is told to."""
+    """A scheduler pass, to run last, that stops the compilation while `ends` is set."""
 
     def __init__(self, peaks: FusedPeaks, *, ends: bool = False) -> None:
         self._peaks = peaks
@@ -213,20 +215,20 @@ class StopAfterScheduling:
         self._strides: Strides | None = None
 
     def take_strides(self) -> Strides | None:
-        """Return, once, how the results of a graph lie whose compilation was ended here."""
+        """Return the strides of the results of the graph that was stopped, once."""
         strides, self._strides = self._strides, None
         return strides
 
     def __deepcopy__(self, memo: object) -> "StopAfterScheduling":
-        """Return itself: copies of a configuration are ended in one place."""
+        """Return itself, so that copies of a configuration share it."""
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as a name: what is compiled to its end is the same without it."""
+        """Pickle as a name; a completed compilation does not depend on it."""
         return str, (type(self).__name__,)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return the kernels as they are; raises KernelsKnownError where it ends the compilation."""
+        """Return the kernels unchanged; raises KernelsKnownError to stop."""
         if not self.ends:
             return list(nodes)
         self._strides = output_strides()

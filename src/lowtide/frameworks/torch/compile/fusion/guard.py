@@ -1,4 +1,4 @@
-"""Fusion within the budget: kernels that would keep too much alive together stay apart."""
+"""Fusion within the budget: kernels that would keep too much alive together are not fused."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,26 +21,26 @@ from lowtide.frameworks.torch.internals.triton_loops import loops_over_reduction
 from lowtide.frameworks.torch.planning.options import Options, identity
 
 _Interval = tuple[Place, Place] | None
-"""The first and the last position at which a buffer is there; None where it stays in registers."""
+"""First and last position of a buffer; None if it stays in registers."""
 
 
 @dataclass(frozen=True)
 class _Fusion:
-    """Two groups at one place, and what that does to memory."""
+    """Two groups fused at one position, with the effect on memory."""
 
     place: Place
     intervals: dict[BufferId, _Interval]
     start: Place
     live: NDArray[np.int64]
-    """Bytes alive from position `start` on, as far as something changes."""
+    """Bytes alive from position `start` on, as far as they change."""
 
 
 class FusionTimeline:
-    """A program in its order, some of whose ops run as one.
+    """Bytes alive at every op of a program while pairs of ops are fused.
 
-    Two groups of ops become one where either of them stands: the earlier one waits, or the later one comes forward.
-    Where other ops would have to move as well, all that both groups touch counts as alive from the one to the other.
-    What `loops` compute is known only when their loop over it ends. Then what was made in it is lost, unless stored.
+    Two groups are fused at the position of either one: the earlier one moves later, or the later one earlier. If other
+    ops would have to move as well, all buffers of both groups count as alive between them. Results of `loops`
+    (reductions) are known only when their loop ends; values computed in the loop are then lost unless stored.
     """
 
     def __init__(self, graph: Graph, capacity: int, loops: Collection[OpId] = ()) -> None:
@@ -49,7 +49,7 @@ class FusionTimeline:
         self._capacity = capacity
         self._members = [[op] for op in range(graph.n_ops)]
         self._place = list(range(graph.n_ops))
-        """Where every op runs; ops of a group share it."""
+        """Position of every op; ops of a group share it."""
         self._intervals = [self._interval(buffer, {}, {}) for buffer in range(graph.n_buffers)]
         self._live = graph.scratch.astype(np.int64)
         for buffer, interval in enumerate(self._intervals):
@@ -57,11 +57,11 @@ class FusionTimeline:
 
     @property
     def peak_bytes(self) -> int:
-        """What is alive at most."""
+        """Most bytes alive at any position."""
         return int(self._live.max(initial=0))
 
     def fits(self, ops: Iterable[OpId], others: Iterable[OpId]) -> bool:
-        """Tell whether two sets of ops may be fused: within the capacity, or without needing more than now."""
+        """Return whether two sets of ops can be fused within the capacity, or without needing more than now."""
         first, second = self._group(ops), self._group(others)
         if first == second:
             return True
@@ -70,11 +70,11 @@ class FusionTimeline:
         return int(fusion.live.max(initial=0)) <= max(self._capacity, int(before.max(initial=0)))
 
     def fuse(self, ops: Iterable[OpId]) -> None:
-        """Let ops run as one from now on."""
+        """Fuse ops."""
         self._group(ops)
 
     def _group(self, ops: Iterable[OpId]) -> Place:
-        """Return the place of a group, and fuse it first where its ops still stand apart."""
+        """Return the position of a group, fusing its ops first if needed."""
         places = sorted({self._place[op] for op in ops})
         group = places[0]
         for place in places[1:]:
@@ -109,12 +109,12 @@ class FusionTimeline:
         return _Fusion(second, {}, first, live)
 
     def _others(self, neighbors: Rows, group: Place, partner: Place) -> set[Place]:
-        """Return the places of a group's neighbors, without the group itself and its partner."""
+        """Return the positions of a group's neighbors, without the group and its partner."""
         found = {self._place[int(op)] for member in self._members[group] for op in neighbors[member]}
         return found - {group, partner}
 
     def _at(self, place: Place, both: list[OpId], touched: list[BufferId]) -> _Fusion:
-        """Return what fusing a set of ops at one place does."""
+        """Return the effect of fusing ops at one position."""
         moved = dict.fromkeys(both, place)
         levels = self._levels(both)
         intervals = {buffer: self._interval(buffer, moved, levels) for buffer in touched}
@@ -134,19 +134,19 @@ class FusionTimeline:
         return sorted({buffer for row in rows for buffer in row})
 
     def _levels(self, both: list[OpId]) -> dict[OpId, int]:
-        """Return, per op of a group, how many loops must have ended before it; nothing where there is none."""
+        """Return, per op of a group, the number of loops that end before it; empty if there is no loop."""
         if self._loops.isdisjoint(both):
             return {}
         levels: dict[OpId, int] = {}
-        for op in sorted(both):  # the program's order is one of the group
+        for op in sorted(both):  # program order is valid within the group
             before = [each for each in self._graph.structure.predecessors[op].tolist() if each in levels]
             levels[op] = max((levels[each] + (each in self._loops) for each in before), default=0)
         return levels
 
     def _interval(self, buffer: BufferId, moved: dict[OpId, Place], levels: dict[OpId, int]) -> _Interval:
-        """Return when a buffer is there, with some ops moved.
+        """Return the live range of a buffer after some ops move.
 
-        Fused ops do not store what only they use, if they use it before another loop begins.
+        A buffer used only within a fused group is not stored, if all its users run before another loop begins.
         """
         graph = self._graph
         producer, users = int(graph.structure.producers[buffer]), graph.structure.users[buffer].tolist()
@@ -161,29 +161,29 @@ class FusionTimeline:
 
 
 def _add(live: NDArray[np.int64], start: Place, interval: _Interval, size: int) -> None:
-    """Count a buffer wherever it is there; `live` begins at position `start`."""
+    """Add a size over a live range; `live` begins at position `start`."""
     if interval is not None:
         live[max(interval[0] - start, 0) : interval[1] + 1 - start] += size
 
 
 class FusionGuard(CustomSchedulerPass):
-    """A pass to run before fusion: where there is a budget, Inductor asks it about every pair from then on."""
+    """A pass before fusion; with a budget, Inductor then asks it about every pair of kernels."""
 
     def __init__(self, options: Options, peaks: FusedPeaks) -> None:
         self._options = options
         self._peaks = peaks
 
     def __call__(self, nodes: list[KernelNode]) -> list[KernelNode]:
-        """Return the nodes as they are."""
+        """Return the nodes unchanged."""
         forget_mere_order()
-        capacity = self._peaks.left(input_names())
+        capacity = self._peaks.kernel_budget(input_names())
         outer = choices()
         if isinstance(outer, _Choices):
             outer = outer.outer
         if capacity is None:
             set_choices(outer)
             return nodes
-        given = self._peaks.given(input_names())
+        given = self._peaks.known_inputs(input_names())
         graph = graph_of_kernels(nodes, given)
         timeline = FusionTimeline(graph, capacity, _loops(nodes))
         ordered = nodes
@@ -197,7 +197,7 @@ class FusionGuard(CustomSchedulerPass):
         return nodes
 
     def uuid(self) -> str:
-        """Return what tells compiled programs apart in Inductor's caches."""
+        """Return a key for Inductor's caches."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
 
@@ -206,7 +206,7 @@ def _loops(nodes: Sequence[KernelNode]) -> set[OpId]:
 
 
 class _Choices:
-    """Inductor's choices, and for one scheduler a limit on what is fused; the rest is left to the choices in force."""
+    """Inductor's choices, with a limit on fusion for one scheduler."""
 
     def __init__(self, outer: Any, scheduler: Any, nodes: Sequence[KernelNode], timeline: FusionTimeline) -> None:
         self.outer = outer
@@ -216,11 +216,11 @@ class _Choices:
         self._allowed: tuple[KernelNode, KernelNode] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Leave everything else to the choices in force."""
+        """Return an attribute of the wrapped choices."""
         return getattr(self.outer, name)
 
     def can_fuse(self, scheduler: Any, node1: KernelNode, node2: KernelNode, shared_data_score: int) -> bool:
-        """Tell whether two kernels may become one, as Inductor asks before it looks closer."""
+        """Return whether two kernels may be fused; Inductor asks before it looks closer."""
         if not self.outer.can_fuse(scheduler, node1, node2, shared_data_score):
             return False
         if scheduler is not self._scheduler:
@@ -231,7 +231,7 @@ class _Choices:
         return allowed
 
     def _note_fusion(self) -> None:
-        """Take over the pair that was allowed last, if Inductor fused it."""
+        """Apply the pair allowed last, if Inductor fused it."""
         if self._allowed is not None:
             names = [node.get_first_name() for node in self._allowed]
             one, other = (self._scheduler.name_to_fused_node[name] for name in names)

@@ -1,4 +1,4 @@
-"""What a pass of a program is given, as far as its kernels do not say: what ends with it, what shares storage."""
+"""The graph of Inductor's kernels: one op per scheduler node, one buffer per allocation."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,22 +41,22 @@ from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
 
 @dataclass(frozen=True, slots=True)
 class KnownInputs:
-    """The inputs that end at their last use although that cannot be told, and where inputs lie that were saved."""
+    """Facts about a pass's inputs that its kernels do not show."""
 
     away: Collection[str] = ()
+    """Inputs freed at their last use."""
     storages: Mapping[str, KernelStorage] = field(default_factory=dict[str, KernelStorage])
-    """By name; what is missing has storage of its own. A view holds all that it is a view of."""
+    """Storages of saved inputs by name; other inputs have their own. A view holds its whole base."""
 
 
 NO_KNOWN_INPUTS = KnownInputs()
 
 
 def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NO_KNOWN_INPUTS) -> Graph:
-    """Return the graph of scheduler nodes: one op per kernel, one buffer per allocation, sizes as Inductor hints them.
+    """Return the graph of scheduler nodes, with Inductor's size hints.
 
-    Inputs that the caller keeps are left out; those that it gives away are donated. `given` says what of the inputs
-    cannot be told here. What lies on the host counts 0 bytes. A buffer that is overwritten keeps the name it was made
-    with, and one that is made in parts is there from the first of them on.
+    Inputs that the caller keeps are left out; inputs that it gives away are donated. Tensors on the host count 0 bytes.
+    An overwritten buffer keeps its first name. A buffer written in parts exists from its first part on.
     """
     sizes = sizes_of_buffers()
     wholes = _wholes(nodes)
@@ -98,7 +98,7 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NO_KNOWN_
 def _inputs(
     builder: GraphBuilder, names: Iterable[str], given: KnownInputs, outputs: set[str], on_host: set[str]
 ) -> dict[str, BufferId]:
-    """Add the inputs that end at their last use, one buffer for those that share storage."""
+    """Add the inputs that are freed at their last use; inputs that share storage become one buffer."""
     kept = {given.storages[name] for name in outputs if name in given.storages}
     shared: dict[KernelStorage, BufferId] = {}
     buffers: dict[str, BufferId] = {}
@@ -117,7 +117,7 @@ def _inputs(
 
 
 def skip_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> list[tuple[str, str]]:
-    """Return pairs in which what has no storage of its own stands for what it is written over itself."""
+    """Replace inputs of in-place pairs that have no storage by the buffer that they overwrite."""
     over = {made: given for given, made in pairs}
     found: list[tuple[str, str]] = []
     for given, made in pairs:
@@ -128,7 +128,7 @@ def skip_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> 
 
 
 def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
-    """Return, per buffer that is a part of another one, the name of the largest that it is a part of."""
+    """Map every buffer that is part of another one to the largest buffer that contains it."""
     made = {buffer.get_name(): whole_of(buffer) for node in nodes for buffer in node.get_outputs()}
     found: dict[str, str] = {}
     for name, whole in made.items():
@@ -139,7 +139,7 @@ def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
 
 
 def _stored(node: KernelNode, pairs: Iterable[tuple[str, str]]) -> set[str]:
-    """Return the results of a kernel that need storage of their own: not what it makes another result over."""
+    """Return the results of a kernel that need storage; a result that the kernel overwrites itself needs none."""
     made = {buffer.get_name() for buffer in node.get_outputs() if not stays_within(buffer, node)}
     made |= read_in_later_loops(node)
     ends = {buffer.get_name() for buffer in node.get_outputs() if is_only_read_by(buffer, node)}
@@ -157,7 +157,7 @@ def _in_place(
 
 
 def _scratch_of(node: KernelNode) -> int:
-    """Return what a kernel of PyTorch's own takes for itself while it runs."""
+    """Return the scratch bytes of a PyTorch kernel."""
     call = pytorch_call(node)
     if call is None:
         return 0
@@ -167,9 +167,9 @@ def _scratch_of(node: KernelNode) -> int:
 
 
 def _left_in_tuple(call: Node, node: KernelNode) -> int:
-    """Return the bytes of results that nothing takes, which go with the tuple: a second run may be for one of them.
+    """Return the bytes of unused results, which are freed with their tuple: an op may be recomputed for one result.
 
-    What the kernel overwrites stands behind its results.
+    Overwritten arguments come after the results.
     """
     results = hinted_value_of(call)
     if not isinstance(results, tuple):
@@ -181,7 +181,7 @@ def _left_in_tuple(call: Node, node: KernelNode) -> int:
 
 
 def _given_tensors(call: Node, node: KernelNode) -> dict[Node, torch.Tensor]:
-    """Return stand-ins, in the layouts that Inductor chose, for the tensors that a kernel of PyTorch's own is given."""
+    """Return stand-ins for the operands of a PyTorch kernel, in the layouts that Inductor chose."""
     layouts = operand_layouts(node)
     arguments = [part for part in call.all_input_nodes if isinstance(part.meta.get("val"), torch.Tensor)]
     if len(layouts) != len(arguments):
@@ -216,12 +216,12 @@ def _add(
 
 
 def is_copy(node: KernelNode) -> bool:
-    """Tell whether a kernel starts a copy to the host or back."""
+    """Return whether a kernel starts a copy to or from the host."""
     return getattr(node.node, "op_overload", None) in (COPY_TO_HOST, COPY_TO_DEVICE)
 
 
 def names_on_host(nodes: Sequence[KernelNode]) -> set[str]:
-    """Return the names of inputs and of buffers made by kernels that take nothing of the device's memory."""
+    """Return the names of inputs and kernel results that use no device memory."""
     inputs = source_graph().graph.find_nodes(op="placeholder")
     names = {str(node.target) for node in inputs if ON_HOST in node.meta}
     made = {name for node in nodes if _is_to_host(node) for name in node.get_buffer_names()}

@@ -1,4 +1,4 @@
-"""The order of Inductor's kernels after fusion, by the search."""
+"""The order of Inductor's kernels after fusion, and the functions that they become on the CPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,30 +24,30 @@ from lowtide.frameworks.torch.planning.options import Options, identity
 
 
 class MemoryOrder:
-    """A pass over Inductor's scheduler nodes, to run last; never worse than the order it is given."""
+    """A scheduler pass, to run last, that lowers the peak; never worse than the given order."""
 
     def __init__(self, options: Options, peaks: FusedPeaks) -> None:
         self._options = options
         self._peaks = peaks
 
     def __deepcopy__(self, memo: object) -> "MemoryOrder":
-        """Return itself: copies of a configuration follow the same plans."""
+        """Return itself, so that copies of a configuration follow the same plans."""
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as what Inductor's caches tell this pass apart by; it is never restored from that."""
+        """Pickle as its cache key; it is never restored."""
         return str, (f"{identity(self._options)} {self._peaks.identity}",)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return the kernels in the order of least peak; collectives and side effects keep theirs."""
+        """Return the kernels in the order of the lowest peak; collectives and side effects keep their order."""
         if not nodes:
             return []
         techniques = frozenset({"share"}) | (self._options.techniques & {"reorder"})
         settings = PlanSettings(techniques=techniques, effort=self._options.effort, addresses=False)
-        given = self._peaks.given(input_names())
+        given = self._peaks.known_inputs(input_names())
         order = find_plan(graph_of_kernels(nodes, given), settings).plan.order()
         ordered = _with_tuples_unpacked_early([nodes[place] for place in order.tolist()])
-        functions = CpuFunctions.of(ordered, self._peaks.left(input_names()), given)
+        functions = CpuFunctions.of(ordered, self._peaks.kernel_budget(input_names()), given)
         functions.end_where_full()
         self._peaks.record_outputs(input_names())
         self._peaks.check(input_names(), functions.peak_bytes)
@@ -55,9 +55,9 @@ class MemoryOrder:
 
 
 def _with_tuples_unpacked_early(nodes: Sequence[KernelNode]) -> list[KernelNode]:
-    """Return kernels in their order, but what takes a result out of a tuple right behind what makes the tuple.
+    """Return kernels in order, with the kernels that unpack a tuple directly after its maker.
 
-    A tuple keeps all its results alive until the last is taken out.
+    A tuple keeps all its results alive until the last one is unpacked.
     """
     made = {name: node for node in nodes for name in node.get_buffer_names()}
     parts: dict[KernelNode, list[KernelNode]] = {}
@@ -74,28 +74,29 @@ def _unpacked(node: KernelNode, parts: dict[KernelNode, list[KernelNode]]) -> li
 
 @dataclass(frozen=True)
 class CpuFunctions:
-    """The functions that kernels in a given order become; kernels on a GPU stay single."""
+    """The functions that kernels become; kernels on a GPU stay single.
+
+    On the CPU, Inductor merges all kernels between two calls of PyTorch's own into one function. It allocates its
+    results before it starts and frees its arguments after it ends.
+    """
 
     peak_bytes: int
-    """The most bytes alive: a function's results are all there before it starts, its arguments all until its end."""
+    """Most bytes alive."""
     last_kernels: tuple[KernelNode, ...]
-    """The kernels after which a function must end, since with the next one it would need too much."""
+    """Kernels after which a function must end, because the next one would exceed the limit."""
 
     @classmethod
     def of(
         cls, nodes: Sequence[KernelNode], most_bytes: int | None, given: KnownInputs = NO_KNOWN_INPUTS
     ) -> "CpuFunctions":
-        """Put as many kernels into every function as Inductor does, but no more than fit into `most_bytes`.
-
-        `given` as in `graph_of_kernels`.
-        """
+        """Fill functions as Inductor does, but with at most `most_bytes`; `given` as in `graph_of_kernels`."""
         graph = graph_of_kernels(nodes, given)
         before, made, after = _memory(graph)
         peak, last = 0, list[KernelNode]()
         held = 0
-        """What the function that is being filled needs, or 0 where none is."""
+        """Bytes of the function being filled; 0 if there is none."""
         latest: KernelNode = None
-        """The kernel with code that came last: Inductor ends no function after another one."""
+        """The last kernel with code; Inductor ends functions only after such a kernel."""
         for place, node in enumerate(nodes):
             alone = int(before[place] + made[place] + graph.scratch[place])
             joined = held + int(made[place])
@@ -110,13 +111,13 @@ class CpuFunctions:
         return cls(max([peak, *map(int, after)]), tuple(last))
 
     def end_where_full(self) -> None:
-        """Have Inductor end functions after the kernels that are the last to fit."""
+        """Make Inductor end functions after `last_kernels`."""
         if self.last_kernels:
             end_cpu_functions_after(self.last_kernels)
 
 
 def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return per op of a graph, in its order, the bytes alive before it, those it allocates, and those alive after."""
+    """Return per op, in order, the bytes alive before it, the bytes it allocates, and the bytes alive after it."""
     structure = graph.structure
     taken_over = _reused_storage(graph)
     passed_on = set(taken_over.values())
@@ -137,7 +138,7 @@ def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], n
 
 
 def _reused_storage(graph: Graph) -> dict[BufferId, BufferId]:
-    """Return, per buffer that is written over another one, that other one."""
+    """Map every buffer written in place to the buffer that it overwrites."""
     found: dict[BufferId, BufferId] = {}
     for op in range(graph.n_ops):
         pairs = graph.in_place[op].tolist()
