@@ -97,7 +97,7 @@ class Partitioner:
         if self.options.compiler == "inductor":
             marked = _copy(joint)
             (drop_recompute_marks if "recompute" in self.options.techniques else save_random_draws)(marked.graph)
-            forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
+            forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given, draws_are_saved=True)
             planned = self._plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
             result = planned.result
             is_its_own = not result.reruns and not result.moved_ops and not result.transfers.bytes_out
@@ -123,7 +123,7 @@ class Partitioner:
         save_random_draws(marked.graph)
         try:
             with patched_autograd({"activation_memory_budget": 1.0}):  # a lower value may repeat random draws
-                forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
+                forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given, draws_are_saved=True)
             return self._ready(rejoin(forward, backward, given["num_fwd_outputs"]))
         except UnsupportedError:
             return None
@@ -163,9 +163,9 @@ class Partitioner:
 
 
 def _partition_as_pytorch_does(
-    joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]
+    joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any], *, draws_are_saved: bool = False
 ) -> tuple[GraphModule, GraphModule]:
-    forward, backward = partition_as_pytorch_does(joint, joint_inputs, **given)
+    forward, backward = partition_as_pytorch_does(joint, joint_inputs, draws_are_saved=draws_are_saved, **given)
     return run_rewrites(forward, [SaveOldContents(given["num_fwd_outputs"])]), backward
 
 

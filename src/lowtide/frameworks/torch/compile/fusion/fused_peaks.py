@@ -73,6 +73,10 @@ class FusedPeaks:
         self.planned: list[PlannedModule] = []
         """The programs whose kernels were awaited."""
 
+    def __deepcopy__(self, memo: object) -> "FusedPeaks":
+        """Return itself, so that copies of a configuration share it."""
+        return self
+
     @property
     def beyond_bytes(self) -> int:
         """The largest excess over the budget; negative if the fullest pass left some bytes."""

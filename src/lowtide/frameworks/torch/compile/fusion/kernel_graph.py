@@ -33,7 +33,7 @@ from lowtide.frameworks.torch.internals.kernels import (
     whole_of,
 )
 from lowtide.frameworks.torch.internals.kernels_in_place import pairs_in_place
-from lowtide.frameworks.torch.internals.operators import n_results
+from lowtide.frameworks.torch.internals.operators import n_results, overload_of
 from lowtide.frameworks.torch.internals.triton_loops import read_in_later_loops
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
@@ -159,7 +159,7 @@ def _in_place(
 def _scratch_of(node: KernelNode) -> int:
     """Return the scratch bytes of a PyTorch kernel."""
     call = pytorch_call(node)
-    if call is None:
+    if call is None or overload_of(call.target) is None:
         return 0
     given = _given_tensors(call, node)
     own = scratch_bytes(call, lambda argument: given.get(argument, hinted_value_of(argument)))
