@@ -41,12 +41,7 @@ from lowtide.frameworks.torch.rewrites.table import CHECKPOINTED, JOINT, RUNS_AG
 
 
 class Partitioner:
-    """A `partition_fn` for AOTAutograd.
-
-    With the eager compiler, planning starts from the program as written, which saves all tensors that the backward pass
-    uses, and falls back to PyTorch's own partition if that needs less memory. With Inductor, planning starts from
-    PyTorch's own partition, because recomputing fused ops saves time.
-    """
+    """A `partition_fn` for AOTAutograd; see the package for its strategy."""
 
     def __init__(
         self,
@@ -59,13 +54,9 @@ class Partitioner:
     ) -> None:
         self.options = options
         self._in_chunks = in_chunks
-        """Settings of chunks if Inductor compiles the program with its largest products in chunks."""
         self._own_peak_bytes = own_peak_bytes
-        """Peak of the compiler's own program in bytes; None if unknown."""
         self._share = share
-        """The program's share if it runs with others."""
         self._name = name
-        """The program's name from an earlier compilation."""
 
     def __call__(
         self,
@@ -76,7 +67,7 @@ class Partitioner:
         static_lifetime_input_indices: Sequence[int] | None = None,
         **others: Any,
     ) -> tuple[GraphModule, GraphModule]:
-        """Split a joint graph as its plan says; a graph that cannot be planned is split by PyTorch, with a warning."""
+        """Split a joint graph by its plan; warns if it is left to PyTorch."""
         name = self._name or new_name(joint.graph)
         static = list(static_lifetime_input_indices or ())
         given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
@@ -118,7 +109,7 @@ class Partitioner:
     def _pytorch_partition(
         self, joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]
     ) -> GraphModule | None:
-        """Return PyTorch's own partition as one program; None if it cannot be rejoined."""
+        """Return PyTorch's own partition as one program, or None."""
         marked = _copy(joint)
         save_random_draws(marked.graph)
         try:
@@ -135,7 +126,7 @@ class Partitioner:
         return run_rewrites(module, [*split_dropout, InsertBoundary(n_outputs)])
 
     def _may_repeat(self, graph: Graph) -> bool:
-        """Return whether ops may be recomputed or their results offloaded, which needs the same form."""
+        """Return whether ops may be recomputed or offloaded."""
         return bool(self.options.techniques & {"recompute", "offload"}) or has_checkpoints(graph)
 
     def _ready(self, whole: GraphModule) -> GraphModule:
@@ -170,7 +161,6 @@ def _partition_as_pytorch_does(
 
 
 def _with_flat_inputs(forward: GraphModule, backward: GraphModule, n_outputs: int) -> tuple[GraphModule, GraphModule]:
-    """Let both passes of Inductor's exchange inputs as flat views."""
     save = SaveInputsFlat(n_outputs)
     names = tuple(node.name for node in save.sites(forward))
     return run_rewrites(forward, [save]), run_rewrites(backward, [TakeInputsFlat(names)])
@@ -179,7 +169,6 @@ def _with_flat_inputs(forward: GraphModule, backward: GraphModule, n_outputs: in
 def _with_masks_as_bytes(
     forward: GraphModule, backward: GraphModule, n_outputs: int
 ) -> tuple[GraphModule, GraphModule]:
-    """Let both passes of Inductor's exchange masks as bytes if only element-wise ops use them."""
     taken = TakeMasksAsBytes(tuple(node.name for node in backward.graph.find_nodes(op="placeholder")))
     save = SaveMasksAsBytes(n_outputs, tuple(node.name for node in taken.sites(backward)))
     names = tuple(node.name for node in save.sites(forward))
@@ -194,7 +183,7 @@ def _copy(module: GraphModule) -> GraphModule:
 
 
 def has_checkpoints(graph: Graph) -> bool:
-    """Return whether the user marked any op for recomputation with `torch.utils.checkpoint`."""
+    """Return whether the user checkpoints any op."""
     return any(must_recompute(node) for node in graph.nodes)
 
 

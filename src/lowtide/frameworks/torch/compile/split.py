@@ -72,7 +72,7 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
 
 
 def _views(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
-    """Return the forward's views that the backward pass uses, in order; the backward pass computes them again."""
+    """Return the forward's views that the backward pass computes again."""
     wanted = {argument for node in second for argument in node.all_input_nodes}
     views: list[Node] = []
     for node in reversed(first):
@@ -140,6 +140,5 @@ def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) 
 
 
 def _attributes_of(module: GraphModule) -> dict[str, Any]:
-    """Return the attributes of a module that its graph uses; both passes share the names of the joint module."""
     names = [str(node.target) for node in module.graph.find_nodes(op="get_attr")]
     return {name: attrgetter(name)(module) for name in names}

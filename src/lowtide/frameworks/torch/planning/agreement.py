@@ -20,7 +20,7 @@ from lowtide.frameworks.torch.internals.process_groups import Rendezvous, compil
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
 
 PATIENCE = timedelta(minutes=2)
-"""How long a rank waits for others, which capture the same program at the same time."""
+"""How long a rank waits for others."""
 
 _asked: Counter[str] = Counter()
 
@@ -29,7 +29,7 @@ def partners(module: GraphModule, same_on_all_ranks: bool | None) -> tuple[Rende
     """Return the other ranks that must plan the same graph; None if there are none.
 
     By default they are the ranks of the graph's collectives; `same_on_all_ranks` selects all ranks (True) or none
-    (False). Other pipeline stages, and replicas that only exchange gradients, may compile differently.
+    (False).
     """
     meeting = None if same_on_all_ranks is False else rendezvous()
     if meeting is None:
@@ -87,7 +87,7 @@ def require_one_order(
 def _compared(
     name: str, mine: str, meeting: Rendezvous, others: list[int], patience: timedelta
 ) -> tuple[list[int], list[int]]:
-    """Publish a value under a name and a count of its uses; return the ranks with other values, and the silent ranks."""
+    """Publish a value; return the ranks with other values, and the silent ranks."""
     _asked[name] += 1
     key = f"{name}/{_asked[name]}"
     meeting.publish(key, mine)
@@ -97,7 +97,6 @@ def _compared(
 
 
 def _groups_in(module: GraphModule) -> list[str]:
-    """Return the names of the process groups of a graph's collectives."""
     calls = [node for node in module.graph.nodes if overload_of(node.target) is not None]
     return list(
         dict.fromkeys(str(given["group_name"]) for given in map(arguments_by_name, calls) if "group_name" in given)

@@ -21,28 +21,25 @@ class GraphCall:
     held: int
     """Bytes that earlier calls and code outside of graphs hold while it runs."""
     outside: int
-    """The part of `held` that code outside of graphs holds, which no plan changes."""
+    """The part held outside of graphs."""
     saved: Storages
-    """Storages that it saves for backward."""
     own_saved: int
-    """Bytes that it would save for backward without lowtide."""
+    """Bytes saved for backward without lowtide."""
     gradients: int
-    """Bytes of gradients that its backward pass leaves."""
+    """Gradients that its backward pass leaves."""
     given: Storages
-    """Storages of its inputs."""
     returned: Storages
-    """Storages of its results."""
     tangents: int
-    """Bytes of the gradients that its backward pass starts from."""
+    """Gradients that its backward pass starts from."""
 
     @property
     def peak(self) -> int:
-        """Predicted peak bytes of the graph."""
+        """Predicted peak bytes."""
         return self.planned.predicted_peak_bytes[self.planned.graph.spaces[0].name]
 
     @property
     def lower_bound(self) -> int:
-        """Peak bytes that no plan of the graph can go below before fusion; 0 if unknown."""
+        """Lower bound before fusion; 0 if unknown."""
         return self.planned.result.lower_bound_bytes.get(self.planned.graph.spaces[0].name, 0)
 
     def held_at(self, part: float) -> int:
@@ -78,10 +75,9 @@ def bytes_of_later_calls(calls: Sequence[GraphCall], place: int) -> int:
 
 
 def gradients_after(calls: Sequence[GraphCall], place: int) -> int:
-    """Return the bytes of gradients that exist before the backward pass of the call at a position."""
+    """Return the gradients that exist before a call's backward pass."""
     return sum(call.gradients for call in calls[place + 1 :])
 
 
 def storages_of(values: Iterable[Any]) -> Storages:
-    """Return the bytes of each storage of the tensors among some values."""
     return {storage_key(each): storage_bytes(each) for each in values if isinstance(each, torch.Tensor)}

@@ -41,7 +41,7 @@ def default_options() -> dict[str, Any]:
 
 
 def set_default_options(options: dict[str, Any]) -> None:
-    """Replace all configured options."""
+    """Replace configured options."""
     _configured.clear()
     _configured.update(options)
 
@@ -52,7 +52,6 @@ DEFAULTS = replace(PlanSettings(), techniques=PlanSettings.techniques | {"recomp
 BACKEND_DEFAULTS = replace(DEFAULTS, effort="fast")
 """Defaults of the backend: planning stays short compared with compiling."""
 _PRECISION = 0.005
-"""Precision of op prices before Inductor fuses ops, as a share of the program's time."""
 LEFT_TO_INDUCTOR = frozenset({"share", ROUNDING})
 """Techniques that Inductor decides about: it reuses storage, and its results equal eager's up to rounding."""
 
@@ -123,7 +122,7 @@ class Options:
 
     @property
     def techniques(self) -> Techniques:
-        """Allowed techniques, without those that the compiler decides about."""
+        """Allowed techniques, less the compiler's own."""
         allowed = allowed_techniques(self.allow, self.budget)
         return allowed - LEFT_TO_INDUCTOR if self.compiler == "inductor" else allowed
 
@@ -166,7 +165,7 @@ def identity(options: Options) -> str:
 
 @cache
 def package_identity() -> str:
-    """Return a digest of the installed package."""
+    """Return the package's digest."""
     root = Path(lowtide.__file__).parent
     digest = sha256()
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):

@@ -30,10 +30,8 @@ def save_plans(planned: Iterable[tuple[Graph, Plan]], folder: Path) -> list[Path
 
 
 def load_plan(model: Program, folder: Path, settings: PlanSettings, *, over_budget: bool = False) -> Result:
-    """Return the plan of a program from a folder.
-
-    Raises FingerprintError if the folder has no plan for the program, and all errors of `result_of_file`.
-    """
+    """Return the plan of a program from a folder; raises FingerprintError if there is none, and errors of
+    `result_of_file`."""
     path = next((_path(folder, form.graph) for form in model.forms() if has_plan(form.graph, folder)), None)
     if path is None:
         raise FingerprintError(
@@ -44,12 +42,12 @@ def load_plan(model: Program, folder: Path, settings: PlanSettings, *, over_budg
 
 
 def has_plan(graph: Graph, folder: Path) -> bool:
-    """Return whether a folder has a plan for a graph."""
+    """Return whether a plan exists."""
     return _path(folder, graph).exists()
 
 
 def digest_of(plan: Plan) -> str:
-    """Return a digest of a plan."""
+    """Return a digest."""
     return hashlib.sha256(repr(list(plan.steps())).encode()).hexdigest()
 
 

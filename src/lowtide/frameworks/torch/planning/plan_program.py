@@ -27,19 +27,19 @@ class Share:
     """The bytes that one graph of a larger program may use."""
 
     allowed: int
-    """Bytes while the graph runs, without its parameters."""
+    """While it runs, without parameters."""
     others: int = 0
     """Bytes that other graphs use between its two passes, without tensors shared with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedChoice:
-    """The chosen program, its plan, and PyTorch's own peak for comparison."""
+    """A program and its plan."""
 
     program: ReadProgram
     result: Result
     own_peak: int | None = None
-    """Peak of PyTorch's own program in bytes; None if unknown."""
+    """PyTorch's own peak; None if unknown."""
     fewer_saved_bytes: int = 0
     """Bytes that the plan saves for backward fewer than PyTorch's own program."""
 
@@ -115,7 +115,7 @@ def _in_best_form(
 def _plan_again(
     program: ReadProgram, written: ReadProgram, before: Result, options: Options, settings: PlanSettings, others: int
 ) -> Result:
-    """Plan a form of a program with other graphs between its passes; facts about the form are copied from `before`."""
+    """Plan a form of a program with other graphs between its passes."""
     result = _plan(program, options, settings, others, None if program is written else written.graph)
     return replace(result, chunk_cost=before.chunk_cost, left_whole=before.left_whole, to_rounding=before.to_rounding)
 
@@ -123,7 +123,6 @@ def _plan_again(
 def _from_folder(
     folder: Path, written: ReadProgram, options: Options, forms: ProgramForms | None, own: ReadProgram | None = None
 ) -> tuple[ReadProgram, Result]:
-    """Return the saved plan and its program: unmodified, PyTorch's own version, or in chunks."""
     program = (
         own if own is not None and has_plan(own.graph, folder) and not has_plan(written.graph, folder) else written
     )
@@ -138,7 +137,6 @@ def _from_folder(
 
 
 def _within(settings: PlanSettings, own: ReadProgram, own_peak: int, share: Share | None) -> PlanSettings:
-    """Return settings with a budget in bytes, at most the peak without lowtide."""
     if share is not None:
         return replace(settings, budget=min(share.allowed, max(own_peak, 0)), transient=True)
     space = own.graph.spaces[0].name
@@ -151,7 +149,7 @@ def _within(settings: PlanSettings, own: ReadProgram, own_peak: int, share: Shar
 def _plan(
     program: ReadProgram, options: Options, settings: PlanSettings, others: int, untouched: Graph | None = None
 ) -> Result:
-    """Return a new plan that ranks agree on; `untouched` is the unmodified graph if `program` is another form of it."""
+    """Return a new plan that ranks agree on; `untouched` is the unmodified graph if `program` is another form."""
     graph = program.graph
     together = partners(program.module, options.same_on_all_ranks)
     if together is not None:
@@ -190,27 +188,26 @@ def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class PyTorchLimits:
-    """Limits for every plan, whatever the budget: the memory needs of PyTorch's own partition."""
+    """Memory needs of PyTorch's own partition, which no plan may exceed."""
 
     peak: int
     between: int | None
     """Bytes between the passes; None if nothing large runs there."""
     others: int
-    """Bytes that other graphs use between the passes."""
 
     def are_met(self, program: ReadProgram, result: Result) -> bool:
-        """Tell whether a plan stays within, and within its budget."""
+        """Return whether a plan is within the limits and its budget."""
         return result.shortfall is None and not self.excess(program, result)
 
     def sort_key(self, program: ReadProgram, result: Result) -> tuple[bool, bool, float]:
-        """Return what the better of two plans has less of."""
+        """Return a key; the better plan has the smaller one."""
         excess, fits = self.excess(program, result), result.shortfall is None
         most = max(_first_peak(result), program.bytes_between_passes(result.plan) + self.others)
         least = result.base_cost + result.extra_cost if fits and not excess else float(most)
         return excess > 0, not fits, float(excess) or least
 
     def excess(self, program: ReadProgram, result: Result) -> int:
-        """Return the bytes by which a plan exceeds the limits."""
+        """Return the excess bytes."""
         more = max(0, _first_peak(result) - self.peak)
         between = 0 if self.between is None else program.bytes_between_passes(result.plan) - self.between
         """Bytes between the passes; None if nothing large runs there."""
@@ -223,12 +220,9 @@ def _first_peak(result: Result) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PlanWithRoom:
-    """A plan that leaves room for other graphs between the passes."""
-
     plan: Plan
     scheduler: str
     shortfall: Shortfall | None
-    """Why the budget is missed; None if it is met."""
 
 
 def plan_leaving_room(program: ReadProgram, settings: PlanSettings, others: int) -> PlanWithRoom:

@@ -23,12 +23,12 @@ from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 
 _LOG = logging.getLogger("lowtide")
 MINOR_BYTES = 4096
-"""Peak below which a missed percentage is not reported, for graphs of scalars between graph breaks."""
+"""Peak below which a missed percentage is not reported."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedModule:
-    """A compiled program, its graph and its plan."""
+    """A compiled program and its plan."""
 
     name: str
     source: GraphModule
@@ -36,7 +36,7 @@ class PlannedModule:
     graph: Graph
     result: Result
     module: GraphModule
-    """The program in the order of the plan."""
+    """The program in planned order."""
     own_peak_bytes: int | None = None
     """Peak on the first device without lowtide, by the same compiler; None if unknown."""
     fewer_saved_bytes: int = 0
@@ -49,7 +49,7 @@ class PlannedModule:
 
     @property
     def predicted_peak_bytes(self) -> dict[str, int]:
-        """Peak of every memory space: of the kernels if they are known, otherwise of the plan."""
+        """Peak of every memory space, after fusion if known."""
         peaks = dict(self.result.peak_bytes)
         if self.kernel_peaks:
             peaks[self.graph.spaces[0].name] = max(self.kernel_peaks)
@@ -91,7 +91,6 @@ def plan_module(
 
 
 def _is_minor(read: ReadProgram, result: Result, options: Options) -> bool:
-    """Return whether a graph is too small for a percentage to matter."""
     is_share = is_part(options.budget)
     return is_share and (read.boundary is None or result.peak_bytes[read.graph.spaces[0].name] < MINOR_BYTES)
 

@@ -35,7 +35,7 @@ from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 @dataclass(frozen=True, eq=False)
 class CompiledForm(Form):
-    """A form of a compiled program, with the program that was read for it."""
+    """A form of a compiled program."""
 
     program: ReadProgram = field(kw_only=True)
 
@@ -57,16 +57,16 @@ class ProgramForms(Program):
 
     @property
     def graph(self) -> Graph:
-        """Graph of the unmodified program."""
+        """The unmodified graph."""
         return self.written.graph
 
     @property
     def has_rounded_forms(self) -> bool:
-        """True: if rounding is allowed, chunks may change the order of sums."""
+        """Always true."""
         return True
 
     def make_unmodified(self) -> CompiledForm:
-        """Return the program without chunks."""
+        """Return the unmodified form."""
         return CompiledForm("unmodified", self.graph, program=self.written)
 
     def make_form(self, name: FormName, *, exact: bool) -> CompiledForm | None:

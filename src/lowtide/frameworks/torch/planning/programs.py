@@ -20,33 +20,33 @@ _running: list[list[PlannedModule]] = []
 
 
 def register(planned: PlannedModule) -> None:
-    """Add a planned program; the oldest is dropped if there are too many."""
+    """Add a planned program."""
     _planned.append(planned)
     for listener in _planning:
         listener.append(planned)
 
 
 def planned_programs() -> list[PlannedModule]:
-    """Return the registered programs, oldest first."""
+    """Return programs, oldest first."""
     return list(_planned)
 
 
 def forget_programs() -> None:
-    """Clear the registry and its names."""
+    """Clear the registry."""
     _planned.clear()
     forget_names()
 
 
 @contextmanager
 def programs_planned() -> Generator[list[PlannedModule]]:
-    """Collect the programs planned in the context."""
+    """Collect the planned programs."""
     with _listening(_planning) as found:
         yield found
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryState:
-    """A snapshot of the registry."""
+    """A snapshot."""
 
     planned: list[PlannedModule]
     heard: list[list[PlannedModule]]
@@ -54,12 +54,12 @@ class RegistryState:
 
 
 def registry_state() -> RegistryState:
-    """Return a snapshot of the registry and of all collections in progress."""
+    """Return a snapshot."""
     return RegistryState(list(_planned), [list(listener) for listener in _planning], name_counts())
 
 
 def restore_registry(before: RegistryState) -> None:
-    """Restore a snapshot: later programs and names are dropped, also from collections in progress."""
+    """Restore a snapshot, also in collections in progress."""
     _planned.clear()
     _planned.extend(before.planned)
     for listener, heard in zip(_planning, before.heard, strict=True):
@@ -69,13 +69,13 @@ def restore_registry(before: RegistryState) -> None:
 
 @contextmanager
 def programs_run() -> Generator[list[PlannedModule]]:
-    """Collect the programs run in the context, each once, in the order of their first run."""
+    """Collect the programs run, each once, in order."""
     with _listening(_running) as found:
         yield found
 
 
 def unregister(programs: Iterable[PlannedModule]) -> None:
-    """Remove programs that others replace."""
+    """Remove replaced programs."""
     for program in programs:
         if program in _planned:
             _planned.remove(program)

@@ -35,21 +35,21 @@ class ReadProgram:
     lowered: Lowered
     graph: Graph
     inputs: Sequence[tuple[str, Lifetime]]
-    """Name and lifetime of every input."""
+    """Names and lifetimes."""
 
     @property
     def boundary(self) -> OpId | None:
-        """The op between the two passes; None in inference."""
+        """The op between the passes; None in inference."""
         return next((place for place, op in enumerate(self.lowered.ops) if op.node.target is TURN_BACK), None)
 
     def peak_of(self, plan: Plan) -> int:
-        """Return the peak of a plan in the first memory space."""
+        """Return a plan's peak."""
         return simulate(self.graph, plan).peak_bytes[self.graph.spaces[0].name]
 
     def bytes_between_passes(self, plan: Plan) -> int:
         """Return the bytes that a plan holds in the first memory space between the passes; 0 in inference."""
         boundary = self.boundary
-        """The op between the two passes; None in inference."""
+        """The op between the passes; None in inference."""
         if boundary is None:
             return 0
         (step,) = np.flatnonzero((plan.kinds == StepKind.RUN) & (plan.targets == boundary))
@@ -65,7 +65,7 @@ class ReadProgram:
     def has_scalar_tangents(self) -> bool:
         """Return whether the backward pass starts from scalars, such as a loss, so no large graph runs before it."""
         boundary = self.boundary
-        """The op between the two passes; None in inference."""
+        """The op between the passes; None in inference."""
         return boundary is None or all(value.numel() == 1 for value in self.lowered.ops[boundary].node.meta["val"])
 
 
@@ -86,7 +86,6 @@ def read_program(name: str, module: GraphModule, held: Collection[int], options:
 
 
 def _held_by_others(lowered: Lowered) -> set[BufferId]:
-    """Return the buffers that the caller holds after the forward pass."""
     return {buffer for op in lowered.ops if op.node.target is TURN_BACK for buffer in op.reads}
 
 
@@ -97,7 +96,6 @@ def _in_backward(lowered: Lowered) -> dict[OpId, list[OpId]]:
 
 
 def _must_be_saved(lowered: Lowered) -> set[BufferId]:
-    """Return the buffers that a policy of selective checkpointing saves."""
     return {buffer for node, buffers in lowered.buffers_of.items() if must_save(node) for buffer in buffers}
 
 
@@ -116,7 +114,7 @@ def scratch_under_inductor(module: GraphModule) -> Callable[[Node], int]:
 
 
 def _laid_out(node: Node) -> Any:
-    """Return the operand that a convolution gets for a node: computed images are channels-last."""
+    """Return a convolution's operand; computed images are channels-last."""
     value = hinted_value_of(node)
     is_image = isinstance(value, torch.Tensor) and value.dim() == len(_CHANNELS_LAST)
     if not is_image or node.op != "call_function":

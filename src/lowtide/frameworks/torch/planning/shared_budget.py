@@ -33,33 +33,29 @@ from lowtide.frameworks.torch.planning.planned_program import MINOR_BYTES, Plann
 from lowtide.frameworks.torch.planning.programs import register, unregister
 
 _MIN_TIME_AT_STAKE = 0.01
-"""Share of a step's time that a new compilation must be able to save."""
+"""Share of a step's time that planning again must be able to save."""
 _SETTLED = 3
-"""Number of steps after which nothing changes any more."""
 _LOG = logging.getLogger("lowtide")
 Run = Callable[..., Any]
 Recompile = Callable[[Share, list[PlannedModule]], tuple[Run, list[PlannedModule]] | None]
-"""Plans and compiles a graph within a share, replacing earlier plans; None if it cannot."""
 
 
 @dataclass(eq=False)
 class ProgramGraph:
-    """One compiled graph of a program."""
+    """One compiled graph."""
 
     program: "SharedBudget"
     planned: list[PlannedModule]
     compiled: Run
     recompile: Recompile | None
-    """Plans and compiles the graph again; None if impossible."""
     missed: list[str]
     """Warnings that the graph misses the whole budget, issued if no other graph shares the budget."""
     previous: tuple[Run, list[PlannedModule]] | None = None
     """The earlier compilation, until the new one is known to be better."""
     was_seen: bool = False
-    """Whether the graph took part in a measured step."""
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
-        """Run the graph, and record its memory during the first steps."""
+        """Run the graph, and measure the first steps."""
         if not self.program.is_settled:
             return self.program.run(self, inputs)
         if not self.was_seen:
@@ -68,16 +64,13 @@ class ProgramGraph:
         return self.compiled(*inputs)
 
     def warn_missed_budget(self) -> None:
-        """Issue the graph's warnings, once."""
+        """Issue warnings once."""
         missed, self.missed = self.missed, []
         for message in missed:
             warnings.warn(message, stacklevel=3)
 
     def saved_storages(self, saved: Sequence[torch.Tensor]) -> Storages:
-        """Return the storages of tensors saved for backward, at the planned sizes.
-
-        If hooks replaced saved tensors, the replacements count with their own sizes.
-        """
+        """Return storages of tensors saved for backward, at planned sizes unless hooks replaced the tensors."""
         (planned,) = self.planned
         if len(saved) != len(planned.saved_bytes):
             return storages_of(saved)
@@ -85,7 +78,7 @@ class ProgramGraph:
         return {storage_key(each): int(storage_bytes(each) * size / max(each.nbytes, 1)) for each, size in sizes}
 
     def restore_previous(self) -> None:
-        """Use the earlier compilation again."""
+        """Restore the earlier compilation."""
         if self.previous is not None:
             unregister(self.planned)
             self.compiled, self.planned = self.previous
@@ -106,13 +99,10 @@ class SharedBudget:
     given: object = None
     """The user's options object: graphs compiled with the same object are one program."""
     graphs: WeakSet[ProgramGraph] = field(default_factory=WeakSet[ProgramGraph])
-    """The graphs that can still run."""
     had_graphs: bool = False
     skipped: int = 0
-    """Number of frames that TorchDynamo skipped."""
     _calls: list[_Call] = field(default_factory=list[_Call])
     _open: list[_Call] = field(default_factory=list[_Call])
-    """The calls whose backward pass has not run."""
     _parameters: Storages = field(default_factory=dict[int, int])
     _shares: dict[ProgramGraph, tuple[int, Share]] = field(default_factory=dict[ProgramGraph, tuple[int, Share]])
     """New shares of graphs that are planned again at their next call, with the target for the program."""
@@ -121,9 +111,9 @@ class SharedBudget:
     _awaited: WeakSet[ProgramGraph] = field(default_factory=WeakSet[ProgramGraph])
     """If not empty, only steps with one of these graphs count."""
     _allocated: AllocatorStart | None = None
-    """State of the allocator at the start of the step; None on the CPU, which has no such counters."""
+    """Allocator at the step's start; None on CPU."""
     _first_peak: int | None = None
-    """Peak of all graphs together before they were planned again."""
+    """Peak before planning again."""
 
     def add(
         self, planned: list[PlannedModule], compiled: Run, recompile: Recompile | None, missed: list[str]

@@ -67,13 +67,10 @@ def compiled_step(model: TorchModel, result: Result, request: StepRequest) -> tu
 class _CompiledPlan:
     result: Result
     applied: Applied | None
-    """None if the compilation stopped because the kernels exceed the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempts:
-    """Compilations of one step for several targets."""
-
     model: TorchModel
     options: Options
     allowed: int
@@ -90,7 +87,6 @@ class _Attempts:
         return least_excess(replace(self._attempt(first, self.allowed), is_least=is_least), attempt)
 
     def _attempt(self, result: Result, target: int) -> Attempt[_CompiledPlan]:
-        """Compile a plan unless its kernels exceed the budget."""
         peaks, applied = _StepPeaks(self.model, result, self.allowed, ends=True), None
         try:
             applied = _compile(self.model, result, self.options, peaks)
@@ -103,7 +99,6 @@ class _Attempts:
 
 
 def _warn(graph: Graph, result: Result, allowed: int, excess_bytes: int) -> None:
-    """Warn in one line that the kernels exceed the budget: why, and which budgets they meet."""
     space = graph.spaces[0].name
     shortfall = result.shortfall
     why = "fused kernels keep more alive than the plan" if shortfall is None else describe(shortfall)
@@ -128,7 +123,6 @@ def _compile(model: TorchModel, result: Result, options: Options, peaks: "_StepP
 
 
 def _trades_time(result: Result) -> bool:
-    """Return whether a plan recomputes or copies, so that a smaller target may lower the peak."""
     return bool(result.reruns or result.transfers.bytes_out)
 
 
@@ -145,7 +139,6 @@ class _StepPeaks(FusedPeaks):
         inputs = enumerate(model.captured.inputs)
         self._donated = [place for place, (_, lifetime) in inputs if lifetime is Lifetime.DONATED]
         self.needed_bytes: int | None = None
-        """Bytes that the kernels and the batch need; None until known."""
         self._left = self._within_budget = None
         graph = model.graph
         self._batch = int(graph.sizes[(graph.buffer_spaces == 0) & (graph.lifetimes == Lifetime.INPUT)].sum())
@@ -155,17 +148,14 @@ class _StepPeaks(FusedPeaks):
             self._left = most - self._batch
 
     def kernel_budget(self, input_names: Sequence[str]) -> int | None:
-        """Return the bytes left to the kernels; None without a budget."""
         return self._left
 
     def known_inputs(self, input_names: Sequence[str]) -> KnownInputs:
-        """Return the inputs that are freed at their last use."""
         return KnownInputs([input_names[place] for place in self._donated])
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
-        """Record the kernels' need; raises KernelsKnownError if it stops the compilation."""
+        """Record needs; may raise KernelsKnownError."""
         self.needed_bytes = peak_bytes + self._batch
-        """Bytes that the kernels and the batch need; None until known."""
         if self._within_budget is not None and self.record(peak_bytes, self._within_budget) and self._ends:
             raise KernelsKnownError
 

@@ -55,7 +55,7 @@ class StepRequest:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether Inductor compiles the step."""
+        """Whether Inductor compiles it."""
         return self.compiler == "inductor"
 
     @property

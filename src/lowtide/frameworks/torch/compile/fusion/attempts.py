@@ -30,7 +30,6 @@ class Attempt(Generic[Compiled]):
 
     @property
     def fits(self) -> bool:
-        """Whether the kernels are within the budget."""
         return self.excess_bytes <= 0
 
 
@@ -71,12 +70,10 @@ def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Comp
 
 
 def _target_between(low: int, high: int) -> int | None:
-    """Return the middle of two needs; None if the gain is too small."""
     return (low + high) // 2 if high - low >= MIN_GAIN * high else None
 
 
 def _target_below(missed: Sequence[Attempt[Compiled]]) -> int:
-    """Return a target below the missed ones, which are in order."""
     last = missed[-1]
     times = 1.0
     if len(missed) > 1:
@@ -87,7 +84,6 @@ def _target_below(missed: Sequence[Attempt[Compiled]]) -> int:
 
 
 def _target_above(best: Attempt[Compiled], missed: Sequence[Attempt[Compiled]], budget: int) -> int | None:
-    """Return a target above one that was met and below those missed; None if the gain is too small."""
     left = -best.excess_bytes
     if best.is_free or not missed or left < MIN_GAIN * budget:
         return None

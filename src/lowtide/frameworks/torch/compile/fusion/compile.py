@@ -70,18 +70,13 @@ def compile_with_inductor(
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A compiled plan."""
-
     run: _Run
     peaks: FusedPeaks
     warned: Sequence[warnings.WarningMessage]
-    """Warnings of the compilation, issued only if it is used."""
     registry_state: RegistryState
 
 
 class _Compiler:
-    """One captured graph and its budget."""
-
     def __init__(
         self,
         module: GraphModule,
@@ -100,19 +95,16 @@ class _Compiler:
         self._name = name
         self._shortfall: Shortfall | None = None
         self._has_products = False
-        """Whether large products could be computed in chunks."""
         self._lowest_need = own.peak
-        """Lowest known need in bytes."""
 
     def compiled(self) -> _Run:
-        """Return the graph compiled within the budget, or as close to it as known."""
+        """Return the best compilation."""
         run, planned = self._chosen()
         for program in planned:
             set_reported_budget(program, self._allowed)
         return run
 
     def _chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Return the best compilation and its programs."""
         if self._own.peak > self._allowed or self._others:
             before = registry_state()
             best = least_excess(self._attempt(self._allowed), self._attempt)
@@ -131,13 +123,11 @@ class _Compiler:
         return self._alone()
 
     def _closest(self, target: int, in_chunks: Chunking | None) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Compile the plan for a target whose kernels exceed the budget, and warn."""
         peaks = FusedPeaks(self._allowed, silent=True)
         run = self._compile(self._module, target, peaks, in_chunks)
         return self._with_warning(run, peaks)
 
     def _with_warning(self, run: _Run, peaks: FusedPeaks) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Return a compilation and its programs; warn if its kernels exceed the budget."""
         if peaks.excess_bytes:
             why = None if self._shortfall is None else reason_before_fusion(self._shortfall)
             warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, why)
@@ -150,7 +140,7 @@ class _Compiler:
         """
         peaks, before = FusedPeaks(self._allowed, stops_at=self._lowest_need, silent=True), registry_state()
         compiled = None
-        """Return the graph compiled within the budget, or as close to it as known."""
+        """Return the best compilation."""
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:

@@ -33,23 +33,15 @@ class KernelsKnownError(Exception):
 
 @dataclass(frozen=True)
 class _Pass:
-    """One pass of a planned program whose kernels are not known yet."""
-
     planned: PlannedModule
     held_bytes: int
-    """Bytes that the caller holds while this pass runs."""
     left_bytes: int | None
-    """Bytes left to its kernels; None without a budget."""
     misses: bool
-    """Whether its plan is known to miss the budget."""
     strides: Mapping[str, tuple[int, ...]]
-    """Strides of its inputs in the program."""
     saved: dict[str, KernelStorage]
     """Storages of the forward pass's results, for the backward pass; filled once its kernels are known."""
     results: dict[str, KernelStorage]
-    """Where storages of its results are recorded."""
     is_known: bool = False
-    """Whether its kernels are known, and are compiled once more."""
 
 
 class FusedPeaks:
@@ -66,15 +58,12 @@ class FusedPeaks:
         self._silent = silent
         self._passes: dict[tuple[str, ...], _Pass] = {}
         self._checked: _Pass | None = None
-        """The pass checked last."""
         self.excess_bytes = 0
-        """Largest number of bytes by which kernels exceeded the budget."""
         self._least_left: int | None = None
         self.planned: list[PlannedModule] = []
-        """The programs whose kernels were awaited."""
 
     def __deepcopy__(self, memo: object) -> "FusedPeaks":
-        """Return itself, so that copies of a configuration share it."""
+        """Return itself."""
         return self
 
     @property
@@ -84,16 +73,16 @@ class FusedPeaks:
 
     @property
     def may_stop(self) -> bool:
-        """Whether kernels over the budget stop the compilation."""
+        """Whether excess stops compilation."""
         return self._stops_at is not None
 
     @property
     def identity(self) -> str:
-        """A cache key for Inductor, in addition to the options."""
+        """An additional cache key."""
         return f"{self._allowed} {self._stops_at}"
 
     def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule) -> None:
-        """Record the bytes that the budget leaves to the kernels of both passes."""
+        """Record the bytes left to both passes."""
         graph, result = planned.graph, planned.result
         allowed = goal = result.budget.allowed[graph.spaces[0].name]
         if allowed is not None and self._allowed is not None:
@@ -147,7 +136,6 @@ class FusedPeaks:
         """
         expected = self._passes.pop(tuple(input_names), None)
         self._checked = None if expected is None else replace(expected, is_known=True)
-        """The pass checked last."""
         if expected is None or expected.is_known:
             return
         planned = expected.planned
@@ -161,17 +149,16 @@ class FusedPeaks:
             warn_of_need(planned, excess, needed)
 
     def expect_again(self, input_names: Sequence[str]) -> None:
-        """Record that the kernels checked last are compiled once more."""
+        """Expect the checked kernels once more."""
         if self._checked is not None:
             self._passes[tuple(input_names)] = self._checked
 
     def record(self, peak_bytes: int, left_bytes: int) -> int:
-        """Record the needs of kernels, and return the excess over the bytes left."""
+        """Record needs and return the excess."""
         left = max(0, left_bytes - peak_bytes)
         self._least_left = left if self._least_left is None else min(left, self._least_left)
         excess = max(0, peak_bytes - left_bytes)
         self.excess_bytes = max(excess, self.excess_bytes)
-        """Largest number of bytes by which kernels exceeded the budget."""
         return excess
 
 
@@ -199,7 +186,6 @@ def reason_before_fusion(shortfall: Shortfall) -> str:
 
 
 def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:
-    """Return the strides of all inputs whose strides are numbers."""
     values = {node.name: value_of(node) for node in module.graph.find_nodes(op="placeholder")}
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
     strides = {name: tuple(value.stride()) for name, value in tensors.items() if value.layout == torch.strided}
@@ -219,16 +205,16 @@ class StopAfterScheduling:
         self._strides: Strides | None = None
 
     def take_strides(self) -> Strides | None:
-        """Return the strides of the results of the graph that was stopped, once."""
+        """Return the result strides, once."""
         strides, self._strides = self._strides, None
         return strides
 
     def __deepcopy__(self, memo: object) -> "StopAfterScheduling":
-        """Return itself, so that copies of a configuration share it."""
+        """Return itself."""
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as a name; a completed compilation does not depend on it."""
+        """Pickle as name."""
         return str, (type(self).__name__,)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:

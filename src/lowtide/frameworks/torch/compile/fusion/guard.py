@@ -21,18 +21,14 @@ from lowtide.frameworks.torch.internals.triton_loops import loops_over_reduction
 from lowtide.frameworks.torch.planning.options import Options, identity
 
 _Interval = tuple[Place, Place] | None
-"""First and last position of a buffer; None if it stays in registers."""
 
 
 @dataclass(frozen=True)
 class _Fusion:
-    """Two groups fused at one position, with the effect on memory."""
-
     place: Place
     intervals: dict[BufferId, _Interval]
     start: Place
     live: NDArray[np.int64]
-    """Bytes alive from position `start` on, as far as they change."""
 
 
 class FusionTimeline:
@@ -49,7 +45,6 @@ class FusionTimeline:
         self._capacity = capacity
         self._members = [[op] for op in range(graph.n_ops)]
         self._place = list(range(graph.n_ops))
-        """Position of every op; ops of a group share it."""
         self._intervals = [self._interval(buffer, {}, {}) for buffer in range(graph.n_buffers)]
         self._live = graph.scratch.astype(np.int64)
         for buffer, interval in enumerate(self._intervals):
@@ -57,7 +52,7 @@ class FusionTimeline:
 
     @property
     def peak_bytes(self) -> int:
-        """Most bytes alive at any position."""
+        """Most bytes alive."""
         return int(self._live.max(initial=0))
 
     def fits(self, ops: Iterable[OpId], others: Iterable[OpId]) -> bool:
@@ -109,12 +104,10 @@ class FusionTimeline:
         return _Fusion(second, {}, first, live)
 
     def _others(self, neighbors: Rows, group: Place, partner: Place) -> set[Place]:
-        """Return the positions of a group's neighbors, without the group and its partner."""
         found = {self._place[int(op)] for member in self._members[group] for op in neighbors[member]}
         return found - {group, partner}
 
     def _at(self, place: Place, both: list[OpId], touched: list[BufferId]) -> _Fusion:
-        """Return the effect of fusing ops at one position."""
         moved = dict.fromkeys(both, place)
         levels = self._levels(both)
         intervals = {buffer: self._interval(buffer, moved, levels) for buffer in touched}
@@ -161,7 +154,6 @@ class FusionTimeline:
 
 
 def _add(live: NDArray[np.int64], start: Place, interval: _Interval, size: int) -> None:
-    """Add a size over a live range; `live` begins at position `start`."""
     if interval is not None:
         live[max(interval[0] - start, 0) : interval[1] + 1 - start] += size
 
@@ -197,7 +189,7 @@ class FusionGuard(CustomSchedulerPass):
         return nodes
 
     def uuid(self) -> str:
-        """Return a key for Inductor's caches."""
+        """Return a cache key."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
 
@@ -206,7 +198,7 @@ def _loops(nodes: Sequence[KernelNode]) -> set[OpId]:
 
 
 class _Choices:
-    """Inductor's choices, with a limit on fusion for one scheduler."""
+    """Inductor's choices, limited for one scheduler."""
 
     def __init__(self, outer: Any, scheduler: Any, nodes: Sequence[KernelNode], timeline: FusionTimeline) -> None:
         self.outer = outer
@@ -216,7 +208,7 @@ class _Choices:
         self._allowed: tuple[KernelNode, KernelNode] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the wrapped choices."""
+        """Delegate other choices."""
         return getattr(self.outer, name)
 
     def can_fuse(self, scheduler: Any, node1: KernelNode, node2: KernelNode, shared_data_score: int) -> bool:
@@ -231,7 +223,6 @@ class _Choices:
         return allowed
 
     def _note_fusion(self) -> None:
-        """Apply the pair allowed last, if Inductor fused it."""
         if self._allowed is not None:
             names = [node.get_first_name() for node in self._allowed]
             one, other = (self._scheduler.name_to_fused_node[name] for name in names)

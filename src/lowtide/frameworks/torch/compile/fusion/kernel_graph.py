@@ -41,7 +41,7 @@ from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
 
 @dataclass(frozen=True, slots=True)
 class KnownInputs:
-    """Facts about a pass's inputs that its kernels do not show."""
+    """Facts that kernels do not show."""
 
     away: Collection[str] = ()
     """Inputs freed at their last use."""
@@ -128,7 +128,7 @@ def skip_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> 
 
 
 def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
-    """Map every buffer that is part of another one to the largest buffer that contains it."""
+    """Map parts to their largest container."""
     made = {buffer.get_name(): whole_of(buffer) for node in nodes for buffer in node.get_outputs()}
     found: dict[str, str] = {}
     for name, whole in made.items():
@@ -157,7 +157,6 @@ def _in_place(
 
 
 def _scratch_of(node: KernelNode) -> int:
-    """Return the scratch bytes of a PyTorch kernel."""
     call = pytorch_call(node)
     if call is None or overload_of(call.target) is None:
         return 0
@@ -181,7 +180,6 @@ def _left_in_tuple(call: Node, node: KernelNode) -> int:
 
 
 def _given_tensors(call: Node, node: KernelNode) -> dict[Node, torch.Tensor]:
-    """Return stand-ins for the operands of a PyTorch kernel, in the layouts that Inductor chose."""
     layouts = operand_layouts(node)
     arguments = [part for part in call.all_input_nodes if isinstance(part.meta.get("val"), torch.Tensor)]
     if len(layouts) != len(arguments):
@@ -195,7 +193,6 @@ def _given_tensors(call: Node, node: KernelNode) -> dict[Node, torch.Tensor]:
 def _dependencies(
     node: KernelNode, real: dict[str, str], buffers: dict[str, BufferId], makers: dict[str, OpId]
 ) -> tuple[list[BufferId], list[OpId]]:
-    """Return the buffers that a kernel keeps alive, and the kernels that it must follow."""
     reads: dict[BufferId, None] = {}
     after: dict[OpId, None] = {}
     for dependency in [*node.read_writes.reads, *node.unmet_dependencies]:
@@ -216,7 +213,6 @@ def _add(
 
 
 def is_copy(node: KernelNode) -> bool:
-    """Return whether a kernel starts a copy to or from the host."""
     return getattr(node.node, "op_overload", None) in (COPY_TO_HOST, COPY_TO_DEVICE)
 
 

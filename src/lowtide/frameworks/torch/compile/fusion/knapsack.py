@@ -18,11 +18,11 @@ class RooflineRuntime(CustomRuntimeEstimator):
     """Prices of ops by arithmetic and memory traffic; see `seconds_of`."""
 
     def __call__(self, node: Node) -> float:
-        """Return the estimated seconds of an op."""
+        """Return estimated seconds."""
         return seconds_of(node)
 
     def uuid(self) -> str:
-        """Return a key for Inductor's caches."""
+        """Return a key."""
         return package_identity()
 
 
@@ -51,7 +51,7 @@ class ExactKnapsack(CustomKnapsackSolver):
         return saved, [place for place in range(len(memory)) if place not in set(saved)]
 
     def uuid(self) -> str:
-        """Return a key for Inductor's caches."""
+        """Return a key."""
         return package_identity()
 
 
@@ -83,7 +83,6 @@ def knapsack(weights: Sequence[float], values: Sequence[float], capacity: float)
 def _upper_bound(
     items: Sequence[int], place: int, weights: Sequence[float], values: Sequence[float], capacity: float
 ) -> float:
-    """Return the value of the fractional knapsack of the remaining items, an upper bound."""
     most = 0.0
     for item in items[place:]:
         if weights[item] > capacity:

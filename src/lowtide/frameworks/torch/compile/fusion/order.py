@@ -31,11 +31,11 @@ class MemoryOrder:
         self._peaks = peaks
 
     def __deepcopy__(self, memo: object) -> "MemoryOrder":
-        """Return itself, so that copies of a configuration follow the same plans."""
+        """Return itself."""
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as its cache key; it is never restored."""
+        """Pickle as a key."""
         return str, (f"{identity(self._options)} {self._peaks.identity}",)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
@@ -81,7 +81,6 @@ class CpuFunctions:
     """
 
     peak_bytes: int
-    """Most bytes alive."""
     last_kernels: tuple[KernelNode, ...]
     """Kernels after which a function must end, because the next one would exceed the limit."""
 
@@ -111,13 +110,12 @@ class CpuFunctions:
         return cls(max([peak, *map(int, after)]), tuple(last))
 
     def end_where_full(self) -> None:
-        """Make Inductor end functions after `last_kernels`."""
         if self.last_kernels:
             end_cpu_functions_after(self.last_kernels)
 
 
 def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return per op, in order, the bytes alive before it, the bytes it allocates, and the bytes alive after it."""
+    """Return per op the bytes alive before, allocated, and alive after."""
     structure = graph.structure
     taken_over = _reused_storage(graph)
     passed_on = set(taken_over.values())
@@ -138,7 +136,6 @@ def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], n
 
 
 def _reused_storage(graph: Graph) -> dict[BufferId, BufferId]:
-    """Map every buffer written in place to the buffer that it overwrites."""
     found: dict[BufferId, BufferId] = {}
     for op in range(graph.n_ops):
         pairs = graph.in_place[op].tolist()

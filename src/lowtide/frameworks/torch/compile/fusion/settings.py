@@ -82,7 +82,7 @@ class PlannedPartition(CustomPartitionerFn):
     def __call__(
         self, gm: GraphModule, joint_inputs: Sequence[object], **kwargs: Any
     ) -> tuple[GraphModule, GraphModule]:
-        """Return the forward and the backward graph; see `Partitioner`."""
+        """Return both passes."""
         with programs_planned() as planned:
             forward, backward = self._partition(gm, joint_inputs, **kwargs)
         if planned:
@@ -90,7 +90,7 @@ class PlannedPartition(CustomPartitionerFn):
         return forward, backward
 
     def uuid(self) -> str:
-        """Return a key for Inductor's caches."""
+        """Return a key."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
 
@@ -100,10 +100,9 @@ BOTH_PASSES = {"force_non_lazy_backward_lowering": True}
 
 @dataclass(frozen=True, slots=True)
 class OwnNeed:
-    """Bytes that a program needs without lowtide on the first device."""
+    """Bytes needed without lowtide."""
 
     peak: int
-    """Peak without persistent bytes."""
     persistent: int
 
 
@@ -136,21 +135,21 @@ def own_need(module: GraphModule, example_inputs: Sequence[Any], options: Option
 
 
 class _RecordPeaks:
-    """A scheduler pass, after all that move kernels, that records their needs."""
+    """A scheduler pass that records needs."""
 
     def __init__(self, peaks: FusedPeaks) -> None:
         self._peaks = peaks
 
     def __deepcopy__(self, memo: object) -> "_RecordPeaks":
-        """Return itself, so that copies of a configuration share it."""
+        """Return itself."""
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as a name; compilations with it are not cached."""
+        """Pickle as name."""
         return str, (type(self).__name__,)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return the kernels unchanged."""
+        """Return kernels unchanged."""
         if nodes:
             given = self._peaks.known_inputs(input_names())
             self._peaks.record_outputs(input_names())
