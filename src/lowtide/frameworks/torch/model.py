@@ -174,7 +174,7 @@ class TorchModel(Model):
     def save(self, plan: Plan, path: Path) -> None:
         """Write an exported program in the order of a plan; see `save_exported`.
 
-        Raises UnsupportedError for any other program, of which only the plan goes to a file.
+        Raises UnsupportedError for any other program, for which only the plan can be written.
         """
         if not self._has_file:
             raise UnsupportedError(

@@ -120,7 +120,7 @@ class Partitioner:
             return None
 
     def _written(self, joint: GraphModule, n_outputs: int) -> GraphModule:
-        """Return the program as written, with its boundary, in a form whose ops can be recomputed."""
+        """Return the program as written, with its boundary, ready for recomputation."""
         module = run_rewrites(_copy(joint), JOINT)
         split_dropout = [SplitDropout()] if self._may_repeat(module.graph) else []
         return run_rewrites(module, [*split_dropout, InsertBoundary(n_outputs)])

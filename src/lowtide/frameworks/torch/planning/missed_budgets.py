@@ -24,10 +24,9 @@ def warn_missed(message: str) -> None:
 
 
 def warn_if_missed(name: str, graph: Graph, result: Result, settings: PlanSettings, alone: int | None = None) -> None:
-    """Warn in one line if a plan misses its budget: why, which budgets it meets, and what would meet the given one.
+    """Warn in one line if a plan misses its budget: why, the budgets it meets, and how to meet the given one.
 
-    The line ends with the first product that chunking skipped, if any. `alone` is the program's peak without lowtide,
-    by default the baseline.
+    `alone` is the peak without lowtide, by default the baseline.
     """
     if result.shortfall is None:
         return

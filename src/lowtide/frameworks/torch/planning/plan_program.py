@@ -53,10 +53,10 @@ def plan_program(
     *,
     only_in_chunks: bool = False,
 ) -> PlannedChoice:
-    """Return the best plan of a program in any of its forms, or of PyTorch's own version of it, `own`.
+    """Return the best plan of a program in any form, or of `own`, PyTorch's version of it.
 
     Percentages refer to the peak of `own`. No plan exceeds `own`, neither in its peak nor in the bytes held between the
-    passes. If no form has such a plan within the budget, `own` is planned as well.
+    passes.
     """
     if own is None:
         settings, others = options.settings, 0

@@ -67,10 +67,10 @@ def plan_module(
     *,
     in_chunks: Chunking | None = None,
 ) -> PlannedModule:
-    """Plan a functional graph whose inputs at positions `held` outlive it; warns if the budget is missed.
+    """Plan a functional graph; inputs at positions `held` outlive it. Warns if the budget is missed.
 
-    `own` is PyTorch's version of the program, see `plan_program`. Under Inductor, its peak `own_peak_bytes` is only
-    known after fusion, and so is a missed budget; chunks are then used only if the caller passes `in_chunks`.
+    `own` is PyTorch's version of the program, see `plan_program`. Under Inductor, its peak `own_peak_bytes` and a
+    missed budget are known only after fusion; chunks are then used only if the caller passes `in_chunks`.
 
     Raises UnsupportedError for a graph that cannot be planned, FingerprintError if ranks have different graphs or a
     folder of plans has none for this one.

@@ -126,7 +126,7 @@ _SETTINGS = PlanSettings(effort="fast", addresses=False)
 
 
 def outline_chunks(module: GraphModule) -> GraphModule:
-    """Return a program whose chunked regions are single ops, which run PyTorch's kernels by plans of their own."""
+    """Return a program with its chunked regions outlined as ops, each with its own plan."""
     return run_rewrites(module, [OutlineChunks(_hold_planned)])
 
 

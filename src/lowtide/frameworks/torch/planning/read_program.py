@@ -70,7 +70,7 @@ class ReadProgram:
 
 
 def read_program(name: str, module: GraphModule, held: Collection[int], options: Options) -> ReadProgram:
-    """Return the program of a functional graph whose inputs at positions `held` outlive it; raises UnsupportedError."""
+    """Return the program of a functional graph; inputs at positions `held` outlive it. Raises UnsupportedError."""
     for node in module.graph.nodes:
         if gives_as_much_as_values_say(node):
             raise UnsupportedError(f"the size of tensor '{node.name}' depends on values; such graphs cannot be planned")
@@ -119,7 +119,7 @@ def _laid_out(node: Node) -> Any:
     is_image = isinstance(value, torch.Tensor) and value.dim() == len(_CHANNELS_LAST)
     if not is_image or node.op != "call_function":
         return value
-    if node.target is torch.ops.aten.slice.Tensor:  # part of a concatenation, whose storage it shares
+    if node.target is torch.ops.aten.slice.Tensor:  # shares the storage of a concatenation
         return compute_fake(node, _laid_out)
     strides, step = [0] * value.dim(), 1
     for dimension in reversed(_CHANNELS_LAST):

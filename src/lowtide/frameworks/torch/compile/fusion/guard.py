@@ -34,9 +34,9 @@ class _Fusion:
 class FusionTimeline:
     """Bytes alive at every op of a program while pairs of ops are fused.
 
-    Two groups are fused at the position of either one: the earlier one moves later, or the later one earlier. If other
-    ops would have to move as well, all buffers of both groups count as alive between them. Results of `loops`
-    (reductions) are known only when their loop ends; values computed in the loop are then lost unless stored.
+    Two groups are fused at the position of either one. If other ops would have to move as well, all buffers of both
+    groups count as alive between them. Results of `loops` (reductions) are known only when their loop ends; values
+    computed in the loop are then lost unless stored.
     """
 
     def __init__(self, graph: Graph, capacity: int, loops: Collection[OpId] = ()) -> None:

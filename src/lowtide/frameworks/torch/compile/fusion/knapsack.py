@@ -56,10 +56,10 @@ class ExactKnapsack(CustomKnapsackSolver):
 
 
 def knapsack(weights: Sequence[float], values: Sequence[float], capacity: float) -> list[int]:
-    """Return, ascending, the items of the highest total value whose weights fit a capacity.
+    """Return, ascending, the items of the highest total value within a capacity.
 
     Branch and bound, densest items first, bounded by the fractional knapsack (Dantzig). Optimal if it ends within
-    200,000 nodes, otherwise the best choice found, which is at least the greedy choice by density. Deterministic.
+    200,000 nodes, otherwise at least as good as the greedy choice by density. Deterministic.
     """
     items = [item for item in range(len(weights)) if weights[item] <= capacity]
     items.sort(key=lambda item: (-values[item] / weights[item] if weights[item] > 0 else float("-inf"), item))
