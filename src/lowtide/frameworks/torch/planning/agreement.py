@@ -42,10 +42,7 @@ def partners(module: GraphModule, same_on_all_ranks: bool | None) -> tuple[Rende
 def require_agreement(
     graph: Graph, settings: str, meeting: Rendezvous, others: list[int], patience: timedelta = PATIENCE
 ) -> None:
-    """Raise FingerprintError on every rank if ranks are about to plan different graphs or use different settings.
-
-    Warns of ranks that do not answer in time.
-    """
+    """Raise FingerprintError on every rank if ranks plan differently; warns of silent ranks."""
     differing, silent = _compared(
         f"{compilation()}/{graph.name}", f"{graph.fingerprint} {settings}", meeting, others, patience
     )
@@ -65,10 +62,7 @@ def require_agreement(
 def require_one_order(
     module: GraphModule, graph: Graph, plan: Plan, same_on_all_ranks: bool | None = None, patience: timedelta = PATIENCE
 ) -> None:
-    """Raise FingerprintError on every rank if a plan recomputes collectives in an order that differs between ranks.
-
-    A rank that does not answer in time counts as different.
-    """
+    """Raise FingerprintError on every rank if recomputed collectives run in another order, or ranks are silent."""
     runs = plan.order()
     order = runs[graph.ranks[runs] > 1].tolist()
     together = partners(module, same_on_all_ranks) if len(set(order)) < len(order) else None

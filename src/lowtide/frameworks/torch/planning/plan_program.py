@@ -53,7 +53,7 @@ def plan_program(
     *,
     only_in_chunks: bool = False,
 ) -> PlannedChoice:
-    """Return the best plan of a program in any form, or of `own`, PyTorch's version of it.
+    """Return the best plan of a program in any form, or of PyTorch's version `own`.
 
     Percentages refer to the peak of `own`. No plan exceeds `own`, neither in its peak nor in the bytes held between the
     passes.
@@ -228,8 +228,7 @@ class PlanWithRoom:
 def plan_leaving_room(program: ReadProgram, settings: PlanSettings, others: int) -> PlanWithRoom:
     """Return a plan that leaves bytes for other graphs between the passes.
 
-    If no plan within the budget does so, return the plan that holds the fewest bytes there, replanned for the budget
-    elsewhere: the others may need less later.
+    If that misses the budget, also plan the rest for the budget: the others may need less later.
     """
     tight = _plan_with_room(program, settings, others)
     if tight.shortfall is None or not isinstance(settings.budget, int):

@@ -1,4 +1,4 @@
-"""The registry of programs planned while compiling: their names, and which of them run."""
+"""The registry of programs planned while compiling, their names and runs."""
 
 import re
 from collections import Counter, deque
@@ -95,9 +95,9 @@ def set_reported_budget(program: PlannedModule, allowed: int) -> None:
 def recording_runs(
     run_with: Callable[[Sequence[Any]], Any], programs: Callable[[], list[PlannedModule]]
 ) -> Callable[..., Any]:
-    """Return a compiled function that reports the programs it runs to `programs_run`.
+    """Return a function that reports its programs to `programs_run`.
 
-    It copies no attributes of the function: TorchDynamo would look through them for the wrapped function.
+    It copies no attributes: TorchDynamo would look through them.
     """
 
     def run(*inputs: Any) -> Any:
@@ -125,9 +125,8 @@ _given: Counter[str] = Counter()
 def new_name(graph: Graph) -> str:
     """Return a new name, such as `forward (model.py:14)`, then `forward (model.py:14) #2`.
 
-    It names the user's outermost function at the first op with a source line; after a graph break, the resumed
-    function. Without source lines, it is the class of the first module. It depends only on the graph and on earlier
-    names, so all ranks find the same.
+    It names the user's outermost function at the first op with a source line, otherwise the class of the first module.
+    It depends only on the graph and on earlier names, so all ranks find the same.
     """
     name = next((found for node in graph.nodes if (found := _beginning(node))), None) or _first_module(graph) or "graph"
     _given[name] += 1

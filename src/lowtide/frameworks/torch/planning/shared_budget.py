@@ -105,9 +105,9 @@ class SharedBudget:
     _open: list[_Call] = field(default_factory=list[_Call])
     _parameters: Storages = field(default_factory=dict[int, int])
     _shares: dict[ProgramGraph, tuple[int, Share]] = field(default_factory=dict[ProgramGraph, tuple[int, Share]])
-    """New shares of graphs that are planned again at their next call, with the target for the program."""
+    """New shares, with the program's target."""
     _steps: int = 0
-    """Number of measured steps with the present graphs; -1 if the present step was not measured from its start."""
+    """Measured steps with the present graphs; -1 if the present step began unmeasured."""
     _awaited: WeakSet[ProgramGraph] = field(default_factory=WeakSet[ProgramGraph])
     """If not empty, only steps with one of these graphs count."""
     _allocated: AllocatorStart | None = None
@@ -243,9 +243,9 @@ class SharedBudget:
             _counted(len(calls), "call"),
             format_bytes(peak),
             format_bytes(alone),
-            f", {format_bytes(outside)} of it kept outside of graphs" if outside else "",
+            f", {format_bytes(outside)} kept outside of graphs" if outside else "",
             "" if allowed is None else f", budget {self._describe_budget(self.options.budget, allowed)}",
-            f", {format_bytes(measured)} measured, {covered:.0%} of it in planned graphs" if measured else "",
+            f", {format_bytes(measured)} measured, {covered:.0%} in planned graphs" if measured else "",
             _counted(self.skipped, "frame"),
         )
 

@@ -165,10 +165,8 @@ def compile_step(
 ) -> Callable[[list[Any]], list[Any]]:
     """Return a function of the graph's inputs that runs a compiled step with the random draws of eager.
 
-    `entries` are the settings that are the graph's last inputs, with their present `values`. Learning rates may change
-    between calls; the function raises CaptureMismatchError if another setting changed. Inputs that the caller gives
-    away are freed at their last use. Recomputed ops are not merged, and kernels are fused within `peaks`. Raises
-    UnsupportedError if Inductor fails.
+    `entries` are the settings among the last inputs, with their present `values`. The function raises
+    CaptureMismatchError if a setting other than a learning rate changed. Raises UnsupportedError if Inductor fails.
     """
     graph, constants = _for_inductor(planned, entries, values)
     mode = new_fake_mode()

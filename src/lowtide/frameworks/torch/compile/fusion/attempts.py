@@ -34,15 +34,13 @@ class Attempt(Generic[Compiled]):
 
 
 def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled] | None]) -> Attempt[Compiled]:
-    """Return the fitting attempt with the largest target, or else the attempt with the smallest excess.
+    """Return the fitting attempt with the largest target, or else the one with the smallest excess; at most four
+    attempts.
 
-    The target of `first` is the budget. `attempt` plans for a target and compiles; it returns None if there is no such
-    plan. A first attempt that fits is the only one.
-
-    If the kernels miss, the target goes down by their excess, and by up to twice that if the last step helped little.
-    If the kernels then leave much of the budget, the next target assumes that needs grow in proportion (regula falsi).
-    If no plan needs less and its kernels miss, targets are bisected between that plan's peak and the lowest need seen:
-    a plan that recomputes nearly everything can lose more to fusion than it saves. At most four attempts in all.
+    The target of `first` is the budget. `attempt` plans for a target and compiles, or returns None. If the kernels
+    miss, the target goes down by their excess, or up to twice that. If they then leave much of the budget, it goes up
+    in proportion (regula falsi). If no plan needs less, targets between its peak and the lowest need are bisected:
+    recomputing nearly everything can lose more to fusion than it saves.
     """
     best = first
     missed = [] if first.fits else [first]

@@ -48,11 +48,8 @@ def compile_with_inductor(
 ) -> _Run:
     """Compile a captured graph with Inductor, following plans.
 
-    Percentages refer to Inductor's own need. If that fits the budget, or if no plan needs less, Inductor compiles the
-    graph alone. Otherwise the graph is planned for the budget; if its kernels need more, for smaller targets, then with
-    its largest products in chunks.
-
-    `share` replaces the budget of a graph that runs with others; `name` is its earlier name.
+    Percentages refer to Inductor's own need. If that fits, or no plan needs less, Inductor compiles alone. `share`
+    replaces the budget of a graph that runs with others; `name` is its earlier name.
     """
     needs_gradients = torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
@@ -134,10 +131,7 @@ class _Compiler:
         return run, peaks.planned
 
     def _attempt(self, target: int, in_chunks: Chunking | None = None) -> Attempt[_Compiled | None]:
-        """Plan for a target, and compile if the kernels fit; the registry is left unchanged.
-
-        If no plan fits the budget, a plan is compiled if its kernels need less than the lowest known need.
-        """
+        """Plan for a target; compile if the kernels fit, or need less than the lowest known need."""
         peaks, before = FusedPeaks(self._allowed, stops_at=self._lowest_need, silent=True), registry_state()
         compiled = None
         """Return the best compilation."""

@@ -47,9 +47,9 @@ class _Pass:
 class FusedPeaks:
     """Budgets and needs of the kernels of planned graphs, until they are compiled.
 
-    `allowed` is the budget, if programs are planned for other targets. If `stops_at` is given, stop the compilation
-    when the kernels exceed the budget. Plans already known to miss the budget go on as long as they need less than
-    `stops_at`. With `silent`, the caller issues the warnings.
+    `allowed` replaces the programs' own targets. Kernels over the budget stop the compilation if `stops_at` is given,
+    unless their plan misses it anyway and they need less than `stops_at`. With `silent`, the caller issues the
+    warnings.
     """
 
     def __init__(self, allowed: int | None = None, *, stops_at: int | None = None, silent: bool = False) -> None:
@@ -113,8 +113,8 @@ class FusedPeaks:
     def known_inputs(self, input_names: Sequence[str]) -> KnownInputs:
         """Return facts about the inputs of the graph being compiled.
 
-        A tensor that the forward pass saved as a copy in a convolution's layout has the name of a tensor that the
-        caller keeps, but is freed at its last use. Saved views of one buffer share its storage.
+        A copy in a convolution's layout has the name of a tensor that the caller keeps, but is freed at its last use.
+        Saved views share storage.
         """
         expected = self._passes.get(tuple(input_names))
         if expected is None:
