@@ -17,7 +17,7 @@ from torch._functorch import config as functorch_config
 from torch._inductor import config as inductor_config
 
 from lowtide.frameworks.torch.compile import partitioner
-from lowtide.frameworks.torch.compile.programs import forget_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs
 
 SECTION = "Planning beside Inductor's compile time"
 MOST_ADDED = 0.2

@@ -28,7 +28,7 @@ from torch._functorch import config as functorch_config
 from torch._inductor import config as inductor_config
 from torch.utils.checkpoint import checkpoint
 
-from lowtide.frameworks.torch.compile.programs import forget_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs
 from lowtide.torch import measure
 
 SECTION = "Everyday training under Inductor"

@@ -26,8 +26,8 @@ from torch.utils.checkpoint import checkpoint
 import lowtide.torch as lt
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.torch.compile.programs import planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.planning.programs import planned_programs
 
 SECTION = "Losses over many classes in PyTorch"
 CELLS = Path("out/logits")

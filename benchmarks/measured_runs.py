@@ -16,8 +16,8 @@ from work_done import Work, recomputed_work, repeated_work, work_of
 
 from lowtide.engine.planning.result import Result
 from lowtide.frameworks.torch.compile.eager import run_boxed
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.kept_state import KeptState
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 from lowtide.torch import MeasuredStep, measure
 
 Backend = Callable[..., Any] | str | None

@@ -15,8 +15,8 @@ import torch
 from results import write_section
 
 from lowtide.frameworks.torch.compile.eager import run_boxed, run_boxed_backward
-from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
+from lowtide.frameworks.torch.planning.options import Options
 
 SAMPLES = 3
 """How many samples of each entry are run, the first that can be differentiated."""

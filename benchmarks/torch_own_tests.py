@@ -56,8 +56,8 @@ def _our_partitioner(budget: str | None) -> None:
     from torch._inductor import config
 
     from lowtide.frameworks.torch.compile.fusion.settings import settings
-    from lowtide.frameworks.torch.compile.options import Options
     from lowtide.frameworks.torch.compile.partitioner import Partitioner
+    from lowtide.frameworks.torch.planning.options import Options
 
     ours = Partitioner(Options(compiler="eager", budget=budget))
     for module in (functorch.compile, debugging):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
-from lowtide.frameworks.torch.compile.planned_program import PlannedModule
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.reading.costs import flops_of, seconds_of
 from lowtide.frameworks.torch.reading.lowering import lower_body
 

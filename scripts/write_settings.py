@@ -13,7 +13,7 @@ from lowtide.cli.plan import command
 from lowtide.core.techniques import TECHNIQUES
 from lowtide.engine.planning.settings import SENTENCES, PlanSettings
 from lowtide.engine.schedule import SCHEDULERS
-from lowtide.frameworks.torch.compile.options import BACKEND_DEFAULTS, DEFAULTS, Options
+from lowtide.frameworks.torch.planning.options import BACKEND_DEFAULTS, DEFAULTS, Options
 from lowtide.torch import training_step
 
 

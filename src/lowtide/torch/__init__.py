@@ -82,8 +82,7 @@ def configure(budget: GivenBudget = None, **options: Any) -> None:
     first, then these, then the budget in the environment variable `LOWTIDE_BUDGET`. What is compiled already stays
     so. Raises UsageError for options that do not exist or fit.
     """
-    from lowtide.frameworks.torch.compile.callback_options import checked_options
-    from lowtide.frameworks.torch.compile.defaults import set_default_options
+    from lowtide.frameworks.torch.planning.options import checked_options, set_default_options
 
     set_default_options(checked_options(budget, options))
 
@@ -95,8 +94,8 @@ def save_plans(folder: str | Path) -> list[Path]:
     otherwise the same options: save on one rank, load on all. Raises UsageError where nothing was planned or the folder
     cannot be written.
     """
-    from lowtide.frameworks.torch.compile.distributed.plan_folder import save_plans as write_plans
-    from lowtide.frameworks.torch.compile.programs import planned_programs
+    from lowtide.frameworks.torch.planning.plan_folder import save_plans as write_plans
+    from lowtide.frameworks.torch.planning.programs import planned_programs
 
     programs = planned_programs()
     if not programs:

@@ -4,8 +4,8 @@ from typing import Any
 
 from lowtide.core.errors import MissingExtraError, one_line
 from lowtide.engine.planning.budget import GivenBudget
-from lowtide.frameworks.torch.compile.callback_options import checked_options
 from lowtide.frameworks.torch.internals.compiling import compiled, uncompiled
+from lowtide.frameworks.torch.planning.options import checked_options
 
 try:
     from lightning.pytorch.callbacks import Callback

@@ -10,7 +10,7 @@ from torch import nn
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.frameworks.torch.compile.programs import forget_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),

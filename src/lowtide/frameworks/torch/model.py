@@ -20,15 +20,15 @@ from lowtide.engine.planning.program import Form, FormName
 from lowtide.frameworks.model import Model
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.exported_file import load_exported
-from lowtide.frameworks.torch.compile.convolution_layouts import scratch_under_inductor
-from lowtide.frameworks.torch.compile.distributed.agreement import require_one_order
-from lowtide.frameworks.torch.compile.outlining import outline_chunks
 from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
 from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
+from lowtide.frameworks.torch.planning.agreement import require_one_order
+from lowtide.frameworks.torch.planning.program_forms import outline_chunks
+from lowtide.frameworks.torch.planning.read_program import scratch_under_inductor
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
@@ -174,7 +174,7 @@ class TorchModel(Model):
     def save(self, plan: Plan, path: Path) -> None:
         """Write an exported program in the order of a plan; see `save_exported`.
 
-        Raises UnsupportedError for any other program, of which only the plan goes to a file.
+        Raises UnsupportedError for any other program, for which only the plan can be written.
         """
         if not self._has_file:
             raise UnsupportedError(

@@ -10,7 +10,7 @@ from torch.nn import functional
 import lowtide
 import lowtide.torch as lt
 from lowtide.core.errors import UnsupportedError
-from lowtide.frameworks.torch.compile.programs import forget_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs
 
 CLASSES, WIDTH = 5003, 64
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 
 def test_batch_norms_run_again_where_that_is_cheapest(digest: Callable[[Any], str]) -> None:

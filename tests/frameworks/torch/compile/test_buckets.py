@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 WIDTH = 64
 LARGEST = 256

@@ -10,7 +10,7 @@ from torch import nn
 
 import lowtide.torch as lt
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.planning.options import Options
 
 
 @pytest.fixture(autouse=True)

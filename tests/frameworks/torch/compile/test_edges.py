@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.rewrites.checkpoints import REPEATED
 from tests.frameworks.torch.compile.edge_autograd import AUTOGRAD, graph_breaks_within_training
 from tests.frameworks.torch.compile.edge_inputs import INPUTS

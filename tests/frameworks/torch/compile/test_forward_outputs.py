@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 
 class WithLogits(nn.Module):

@@ -9,7 +9,7 @@ from torch import nn
 
 import lowtide.torch as lt
 from lowtide.engine.graph import Lifetime
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 ROWS, WIDTH = 256, 32
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # Inductor's own

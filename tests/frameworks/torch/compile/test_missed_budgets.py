@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from lowtide.frameworks.torch.compile.programs import forget_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.planning.programs import forget_programs
 
 WIDTH = 64
 pytestmark = pytest.mark.filterwarnings(
@@ -65,7 +65,7 @@ def _peak(model: nn.Module, run: Callable[..., torch.Tensor], batch: torch.Tenso
 def test_the_budgets_that_a_warning_names_are_met_without_one() -> None:
     """Bytes with parameters, and a part of what PyTorch takes alone, which is what budgets in percent are of."""
     batch = torch.randn(256, WIDTH)
-    with pytest.warns(UserWarning, match=r"least reached is .*, a budget of \d+ bytes .* or \d+\.\d\d%$") as said:
+    with pytest.warns(UserWarning, match=r"lowest peak found is .*, a budget of \d+ bytes .* or \d+\.\d\d%$") as said:
         _peak(*_compiled(torch.relu, budget="10%"), batch)
     (named,) = [str(each.message) for each in said if "lowtide" in str(each.message)]
     found = re.search(r"a budget of (\d+) bytes with parameters or (\d+\.\d\d%)$", named)
@@ -81,7 +81,8 @@ def test_bytes_below_the_parameters_are_the_least_peak_of_all_graphs() -> None:
     batch = torch.randn(512, WIDTH)
     met = _peak(*_compiled(_broken, budget="40%"), batch)
     with pytest.warns(
-        UserWarning, match=r"graphs need .* more than their budget .*; the least reached is .* a budget of \d+ bytes"
+        UserWarning,
+        match=r"graphs need .* more than their budget .*; the lowest peak found is .* a budget of \d+ bytes",
     ):
         assert _peak(*_compiled(_broken, budget=1), batch) <= met
 
@@ -90,7 +91,7 @@ def test_what_runs_outside_of_graphs_counts_in_the_budget(caplog: pytest.LogCapt
     """What eager PyTorch saves between two graphs is predicted, said, and left over by the graphs."""
     batch = torch.randn(512, WIDTH)
     free = _peak(*_compiled(_outside, budget="100%"), batch)
-    predicted = re.search(r"together ([\d.]+) MiB predicted .*, ([\d,]+) B of it kept outside of graphs", caplog.text)
+    predicted = re.search(r"together ([\d.]+) MiB predicted .*, ([\d,]+) B kept outside of graphs", caplog.text)
     assert predicted is not None
     assert float(predicted[1]) * 2**20 == pytest.approx(free, rel=0.03)
     assert predicted[2] == f"{4 * batch.nbytes:,}"

@@ -11,8 +11,8 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from lowtide.frameworks.torch.compile.eager import run_boxed
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 VOCABULARY = 64
 Family = tuple[nn.Module, dict[str, torch.Tensor]]

@@ -10,10 +10,10 @@ from torch._functorch.aot_autograd import aot_function
 from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.compile.eager import run_boxed
-from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
+from lowtide.frameworks.torch.planning.options import Options
 
-pytestmark = pytest.mark.filterwarnings("ignore:lowtide. .* does not fit its budget")
+pytestmark = pytest.mark.filterwarnings("ignore:lowtide. .* misses its budget")
 Function = Callable[..., Any]
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 WIDTH = 64
 pytestmark = pytest.mark.filterwarnings(

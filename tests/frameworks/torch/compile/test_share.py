@@ -6,10 +6,10 @@ from torch._functorch.aot_autograd import aot_function
 from torch.nn import functional
 
 from lowtide.frameworks.torch.compile.eager import run_boxed
-from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
-from lowtide.frameworks.torch.compile.plan_program import Share
-from lowtide.frameworks.torch.compile.programs import planned_programs
+from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.plan_program import Share
+from lowtide.frameworks.torch.planning.programs import planned_programs
 
 
 def _layers(value: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
@@ -28,7 +28,7 @@ def _planned_peak(share: Share | None) -> int:
     return next(iter(planned_programs()[-1].result.peak_bytes.values()))
 
 
-@pytest.mark.filterwarnings("ignore:lowtide. stack does not fit its budget")
+@pytest.mark.filterwarnings("ignore:lowtide. stack misses its budget")
 def test_what_others_need_between_the_passes_leaves_the_rest_within_the_share() -> None:
     """Others need more than the whole share there, which no plan changes; the graph itself keeps to it."""
     allowed = _planned_peak(None) * 6 // 10

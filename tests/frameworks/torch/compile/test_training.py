@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 STEPS = 3
 BUDGETS = (None, "80%", "60%")

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 import lowtide.torch as lt
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 TOKENS, WIDTH, CLASSES = 2304, 32, 4099
 """A multiple of as many tokens as any BLAS library is known to sum at a time."""

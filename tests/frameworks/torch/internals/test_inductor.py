@@ -9,7 +9,7 @@ from torch._inductor import metrics
 from torch._inductor.virtualized import V
 from torch.fx import GraphModule
 
-from lowtide.frameworks.torch.compile.fusion.own_kernels import BOTH_PASSES
+from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.inductor import compile_fx
 from lowtide.frameworks.torch.internals.kernels import KernelNode, output_strides

@@ -8,7 +8,7 @@ from torch import nn
 
 import lowtide.torch as lt
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.torch.compile.programs import forget_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,10 @@ from torch import nn
 
 import lowtide.torch as lt
 from lowtide.engine.costs import price
-from lowtide.frameworks.torch.compile.convolution_layouts import scratch_under_inductor
-from lowtide.frameworks.torch.compile.options import DEFAULTS
+from lowtide.frameworks.torch.planning.options import DEFAULTS
+from lowtide.frameworks.torch.planning.read_program import scratch_under_inductor
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
-from lowtide.frameworks.torch.training.planned_step import CompilerName, step_settings
+from lowtide.frameworks.torch.training.step_request import CompilerName, StepRequest
 from tests.oracles.residual_chain import residual_chain
 
 pytestmark = [
@@ -46,6 +46,9 @@ def test_convolutions_of_a_compiled_step_take_what_they_do_where_channels_stand_
 def test_planning_a_compiled_step_ends_where_prices_before_fusion_are_worth_no_more() -> None:
     graph = residual_chain(4)
     compilers: tuple[CompilerName, ...] = ("inductor", "eager")
-    fused, eager = (step_settings("70%", DEFAULTS.techniques, "fast", name).prices(graph) for name in compilers)
+    fused, eager = (
+        StepRequest("70%", DEFAULTS.techniques, effort="fast", compiler=name).settings.prices(graph)
+        for name in compilers
+    )
     assert fused.precision > eager.precision == 0.0
     assert fused.seconds.tolist() == price(graph, "fused").seconds.tolist()

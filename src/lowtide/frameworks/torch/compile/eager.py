@@ -1,26 +1,33 @@
-"""The eager compiler: planned graphs are run as they are, op by op, freeing every tensor at its last use."""
+"""The eager compiler: run planned graphs op by op, and free every tensor at its last use."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.fx import GraphModule
 
-from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained
-from lowtide.frameworks.torch.internals.nodes import storages_of
+from lowtide.core.errors import InputError
+from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, static_inputs
+from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.internals.runtime import box_inputs, marked_boxed
+from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.planned_program import limit_to_bucket, plan_module
+from lowtide.frameworks.torch.planning.programs import new_name, register
 from lowtide.frameworks.torch.reading.effects import mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
+from lowtide.frameworks.torch.rewrites.run import run_rewrites
+from lowtide.frameworks.torch.rewrites.table import INFERENCE
 
 
 def run_boxed(module: GraphModule, _example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """Return a graph as a function of one list, which it empties, so that nothing else keeps its inputs alive."""
+    """Return a graph as a function of one list; the function empties the list, so no input lives longer than needed."""
     box_inputs(module.graph)
     module.recompile()
     return marked_boxed(module.forward)
 
 
 def run_boxed_backward(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """Return a backward pass as `run_boxed` does; where the caller retains the graph, nothing saved is overwritten."""
+    """Return a backward pass like `run_boxed`; if the caller retains the graph, saved tensors are never overwritten."""
     overwritten = _overwritten_inputs(module)
     run = run_boxed(module, example_inputs)
 
@@ -37,3 +44,27 @@ def _overwritten_inputs(module: GraphModule) -> list[int]:
     written = storages_of(*(node for call in module.graph.nodes for node in nodes_in(mutated_arguments(call))))
     inputs = module.graph.find_nodes(op="placeholder")
     return [place for place, node in enumerate(inputs) if storages_of(node) & written]
+
+
+class InferenceCompiler:
+    """An `inference_compiler` for AOTAutograd."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def __call__(self, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+        """Return the graph as a boxed function in the order of its plan, or unchanged if it cannot be planned."""
+        name = new_name(module.graph)
+        try:
+            module = self._plan(name, module)
+        except InputError as error:
+            warnings.warn(f"lowtide: {name} runs in PyTorch's order: {error}", stacklevel=2)
+        return run_boxed(module, example_inputs)
+
+    def _plan(self, name: str, module: GraphModule) -> GraphModule:
+        module = run_rewrites(module, INFERENCE)
+        if self.options.budget is not None:
+            limit_to_bucket(map(value_of, module.graph.find_nodes(op="placeholder")))
+        planned = plan_module(name, module, static_inputs(), self.options)
+        register(planned)
+        return planned.module

@@ -1,5 +1,6 @@
-"""The partitioner: what runs in the forward pass, what is saved, what runs again, read off one plan of the whole."""
+"""The partitioner: one plan of the joint graph decides what is saved for backward and what is recomputed."""
 
+import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -8,19 +9,21 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.core.errors import InputError, UnsupportedError
-from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
-from lowtide.frameworks.torch.compile.checkpoint_marks import has_checkpoints, leave_to_plan, save_draws
-from lowtide.frameworks.torch.compile.names import new_name
-from lowtide.frameworks.torch.compile.options import Options
-from lowtide.frameworks.torch.compile.plan_program import Share
-from lowtide.frameworks.torch.compile.planned_program import PlannedModule, plan_module
-from lowtide.frameworks.torch.compile.programs import remember
-from lowtide.frameworks.torch.compile.rejoin import rejoin
-from lowtide.frameworks.torch.compile.split import split
-from lowtide.frameworks.torch.internals.aot_autograd import partition_as_pytorch_does, patched_autograd
+from lowtide.frameworks.torch.compile.split import rejoin, split
+from lowtide.frameworks.torch.internals.aot_autograd import (
+    mark_must_save,
+    must_recompute,
+    partition_as_pytorch_does,
+    patched_autograd,
+)
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
 from lowtide.frameworks.torch.internals.tensors import hint
+from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.plan_program import Share
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule, limit_to_bucket, plan_module
+from lowtide.frameworks.torch.planning.programs import new_name, register
+from lowtide.frameworks.torch.reading.effects import is_random
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode
@@ -38,12 +41,7 @@ from lowtide.frameworks.torch.rewrites.table import CHECKPOINTED, JOINT, RUNS_AG
 
 
 class Partitioner:
-    """A `partition_fn` for AOTAutograd.
-
-    With the eager compiler, planning starts from the program as it is written, all that the backward pass uses saved,
-    and goes back to what PyTorch's partitioner makes of it where that fits in less memory. With Inductor it starts
-    there, since running fusible ops again saves time.
-    """
+    """A `partition_fn` for AOTAutograd; see the package for its strategy."""
 
     def __init__(
         self,
@@ -56,13 +54,9 @@ class Partitioner:
     ) -> None:
         self.options = options
         self._in_chunks = in_chunks
-        """What is asked of chunks, where Inductor is given the program with its largest products in them, as ops."""
         self._own_peak_bytes = own_peak_bytes
-        """What the compiler needs for the program on its own, where that is known beforehand."""
         self._share = share
-        """What the program may need, where others run beside it."""
         self._name = name
-        """Its name, where it has one from before."""
 
     def __call__(
         self,
@@ -73,7 +67,7 @@ class Partitioner:
         static_lifetime_input_indices: Sequence[int] | None = None,
         **others: Any,
     ) -> tuple[GraphModule, GraphModule]:
-        """Split a joint graph as its plan says; where it cannot be planned, as PyTorch does, with a warning."""
+        """Split a joint graph by its plan; warns if it is left to PyTorch."""
         name = self._name or new_name(joint.graph)
         static = list(static_lifetime_input_indices or ())
         given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
@@ -93,8 +87,8 @@ class Partitioner:
         n_outputs: int = given["num_fwd_outputs"]
         if self.options.compiler == "inductor":
             marked = _copy(joint)
-            (leave_to_plan if "recompute" in self.options.techniques else save_draws)(marked.graph)
-            forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
+            (drop_recompute_marks if "recompute" in self.options.techniques else save_random_draws)(marked.graph)
+            forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given, draws_are_saved=True)
             planned = self._plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
             result = planned.result
             is_its_own = not result.reruns and not result.moved_ops and not result.transfers.bytes_out
@@ -102,39 +96,41 @@ class Partitioner:
                 if self.options.budget is not None:
                     forward, backward = _with_flat_inputs(forward, backward, n_outputs)
                 return planned, *_with_masks_as_bytes(forward, backward, n_outputs)
-            # a first run that only a later one stands in for would save what it reads, and never run
+            # a first run whose result is only recomputed would never run, but its inputs would be saved
             stored = run_rewrites(planned.module, [DropDeadCode(), StoreEarlyValues(), CopyIntoConcatenations()])
             forward, backward = _with_flat_inputs(*split(stored, joint, n_outputs), n_outputs)
             return planned, *_with_masks_as_bytes(forward, backward, n_outputs)
         whole = self._ready(self._written(joint, n_outputs))
         if "recompute" not in self.options.techniques:
             whole = run_rewrites(whole, CHECKPOINTED)
-        planned = self._plan(name, whole, joint, static, self._own(joint, joint_inputs, given))
+        planned = self._plan(name, whole, joint, static, self._pytorch_partition(joint, joint_inputs, given))
         return planned, *split(planned.module, joint, n_outputs)
 
-    def _own(self, joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]) -> GraphModule | None:
-        """Return what PyTorch's partitioner makes of the program, as one; None where it cannot be followed."""
+    def _pytorch_partition(
+        self, joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]
+    ) -> GraphModule | None:
+        """Return PyTorch's own partition as one program, or None."""
         marked = _copy(joint)
-        save_draws(marked.graph)
+        save_random_draws(marked.graph)
         try:
-            with patched_autograd({"activation_memory_budget": 1.0}):  # with less it may draw random numbers again
-                forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
+            with patched_autograd({"activation_memory_budget": 1.0}):  # a lower value may repeat random draws
+                forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given, draws_are_saved=True)
             return self._ready(rejoin(forward, backward, given["num_fwd_outputs"]))
         except UnsupportedError:
             return None
 
     def _written(self, joint: GraphModule, n_outputs: int) -> GraphModule:
-        """Return the program as it is written, in a form that says which ops may run again."""
+        """Return the program as written, with its boundary, ready for recomputation."""
         module = run_rewrites(_copy(joint), JOINT)
-        draws_alone = [SplitDropout()] if self._may_repeat(module.graph) else []
-        return run_rewrites(module, [*draws_alone, InsertBoundary(n_outputs)])
+        split_dropout = [SplitDropout()] if self._may_repeat(module.graph) else []
+        return run_rewrites(module, [*split_dropout, InsertBoundary(n_outputs)])
 
     def _may_repeat(self, graph: Graph) -> bool:
-        """Tell whether ops may run again, or what they make may be offloaded, which asks the same of them."""
+        """Return whether ops may be recomputed or offloaded."""
         return bool(self.options.techniques & {"recompute", "offload"}) or has_checkpoints(graph)
 
     def _ready(self, whole: GraphModule) -> GraphModule:
-        """Return a program with its boundary in a form in which what is overwritten stands in nobody's way."""
+        """Return a program in which no overwritten tensor prevents recomputation."""
         return run_rewrites(whole, RUNS_AGAIN) if self._may_repeat(whole.graph) else whole
 
     def _plan(
@@ -147,25 +143,24 @@ class Partitioner:
     ) -> PlannedModule:
         inputs = whole.graph.find_nodes(op="placeholder")
         if len(inputs) != sum(not is_tangent(node) for node in joint.graph.find_nodes(op="placeholder")):
-            raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds")
+            raise UnsupportedError("its backward pass has inputs of its own, such as random seeds")
         if self.options.budget is not None:
-            keep_to_bucket(map(value_of, inputs))
+            limit_to_bucket(map(value_of, inputs))
         planned = plan_module(
             name, whole, set(static), self.options, own, self._own_peak_bytes, self._share, in_chunks=self._in_chunks
         )
-        remember(planned)
+        register(planned)
         return planned
 
 
 def _partition_as_pytorch_does(
-    joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]
+    joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any], *, draws_are_saved: bool = False
 ) -> tuple[GraphModule, GraphModule]:
-    forward, backward = partition_as_pytorch_does(joint, joint_inputs, **given)
+    forward, backward = partition_as_pytorch_does(joint, joint_inputs, draws_are_saved=draws_are_saved, **given)
     return run_rewrites(forward, [SaveOldContents(given["num_fwd_outputs"])]), backward
 
 
 def _with_flat_inputs(forward: GraphModule, backward: GraphModule, n_outputs: int) -> tuple[GraphModule, GraphModule]:
-    """Let both passes of Inductor's exchange inputs as flat views."""
     save = SaveInputsFlat(n_outputs)
     names = tuple(node.name for node in save.sites(forward))
     return run_rewrites(forward, [save]), run_rewrites(backward, [TakeInputsFlat(names)])
@@ -174,7 +169,6 @@ def _with_flat_inputs(forward: GraphModule, backward: GraphModule, n_outputs: in
 def _with_masks_as_bytes(
     forward: GraphModule, backward: GraphModule, n_outputs: int
 ) -> tuple[GraphModule, GraphModule]:
-    """Let both passes of Inductor's exchange masks as bytes, where element-wise ops alone use them."""
     taken = TakeMasksAsBytes(tuple(node.name for node in backward.graph.find_nodes(op="placeholder")))
     save = SaveMasksAsBytes(n_outputs, tuple(node.name for node in taken.sites(backward)))
     names = tuple(node.name for node in save.sites(forward))
@@ -186,3 +180,26 @@ def _copy(module: GraphModule) -> GraphModule:
     for node in module.graph.nodes:
         made[node] = graph.node_copy(node, made.__getitem__)
     return GraphModule(module, graph)
+
+
+def has_checkpoints(graph: Graph) -> bool:
+    """Return whether the user checkpoints any op."""
+    return any(must_recompute(node) for node in graph.nodes)
+
+
+def drop_recompute_marks(graph: Graph) -> None:
+    """Remove the user's recompute marks, so that only the plan decides.
+
+    Tensors that a selective policy saves stay saved.
+    """
+    for node in graph.nodes:
+        if must_recompute(node):
+            del node.meta["recompute"]
+
+
+def save_random_draws(graph: Graph) -> None:
+    """Save random draws in checkpointed regions, which PyTorch would repeat from a saved random state."""
+    for node in graph.nodes:
+        if must_recompute(node) and is_random(node):
+            for drawn in (node, *(user for user in node.users if user.target is operator.getitem)):
+                mark_must_save(drawn)

@@ -1,9 +1,12 @@
-"""A planned training program, cut in two where the forward pass ends, in the form that AOTAutograd takes."""
+"""The two passes of a training program: cut a planned program in two, or join two passes to one program."""
 
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals.aot_autograd import (
     is_opaque_object,
     is_unchecked,
@@ -11,17 +14,24 @@ from lowtide.frameworks.torch.internals.aot_autograd import (
     saved_description,
     set_output,
 )
-from lowtide.frameworks.torch.internals.nodes import is_symbol, outputs_of, symbol_bindings, symbols_in
+from lowtide.frameworks.torch.internals.nodes import (
+    compute_fake,
+    is_symbol,
+    outputs_of,
+    storages_of,
+    symbol_bindings,
+    symbols_in,
+)
 from lowtide.frameworks.torch.internals.operators import is_view
-from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
+from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK, is_tangent, turn_back
 
 
 def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> tuple[GraphModule, GraphModule]:
-    """Return forward and backward modules of a planned joint graph; `joint` is the graph before planning.
+    """Return the forward and backward modules of a planned program; `joint` is the graph before planning.
 
-    What the backward pass uses of the forward's values is saved, in AOTAutograd's order: the forward returns its own
-    outputs, then tensors (those without version checks last), opaque objects and symbols; the backward takes symbols,
-    tensors, opaque objects and all tangents. Both keep the order of the planned program.
+    AOTAutograd fixes the order. The forward pass returns its outputs, then saved tensors (those without version checks
+    last), opaque objects and symbols. The backward pass takes symbols, tensors, opaque objects and all tangents. Both
+    keep the order of the planned program.
     """
     nodes = list(planned.graph.nodes)
     (cut,) = (place for place, node in enumerate(nodes) if node.target is TURN_BACK)
@@ -50,7 +60,7 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
         copies[node].meta = node.meta
     for index, value in enumerate(boundary.meta["val"]):
         tangent = backward.placeholder(used[index].name if index in used else f"tangents_{index + 1}")
-        tangent.meta = used[index].meta if index in used else {"val": value}  # the caller gives what is not used, too
+        tangent.meta = used[index].meta if index in used else {"val": value}  # unused tangents are passed, too
         copies[used.get(index, tangent)] = tangent
     for node in [*(node for node in first if node.op == "get_attr"), *second]:
         copies[node] = backward.node_copy(node, copies.__getitem__)
@@ -62,7 +72,7 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
 
 
 def _views(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
-    """Return, in order, the forward's views that the backward pass uses: it makes its own, of what is saved once."""
+    """Return the forward's views that the backward pass computes again."""
     wanted = {argument for node in second for argument in node.all_input_nodes}
     views: list[Node] = []
     for node in reversed(first):
@@ -75,7 +85,7 @@ def _views(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
 def _crossing(
     graph: Graph, first: Sequence[Node], second: Sequence[Node], outputs: Sequence[object], tangents: Sequence[Node]
 ) -> tuple[list[Node], list[Node]]:
-    """Return what crosses the boundary: symbols, those that bind a name first, and values in AOTAutograd's order."""
+    """Return the symbols (binding ones first) and the values that cross the boundary, in AOTAutograd's order."""
     wanted = {argument for node in second for argument in node.all_input_nodes}
     wanted.update(value for value in outputs if isinstance(value, Node))
     crossing = [node for node in first if node in wanted and node not in second and node.op != "get_attr"]
@@ -91,3 +101,44 @@ def _crossing(
 
 def _copied(value: object, copies: dict[Node, Node]) -> object:
     return copies[value] if isinstance(value, Node) else value
+
+
+def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) -> GraphModule:
+    """Return a forward pass, the boundary and a backward pass as one graph with recomputed ops as plain ops.
+
+    The forward pass returns saved symbols last; the backward pass takes them first.
+
+    PyTorch's partitioner gives a recomputed op the fake tensors of its first run. It would look like a view of the
+    first result and take no memory. So every recomputed op gets new storage.
+    """
+    graph, made = Graph(), dict[Node, Node]()
+    for node in forward.graph.nodes:
+        if node.op != "output":
+            made[node] = graph.node_copy(node, made.__getitem__)
+    results = outputs_of(forward)
+    saved = results[n_forward_outputs:]
+    symbols = [node for node in saved if is_symbol(node)]
+    inputs = backward.graph.find_nodes(op="placeholder")
+    tangents = [node for node in inputs if is_tangent(node)]
+    crossing = [*symbols, *(node for node in saved if node not in symbols)]
+    given = [node for node in inputs if node not in tangents]
+    if len(given) != len(crossing):
+        raise UnsupportedError("its backward pass has inputs of its own, such as random seeds or hooks")
+    for node, source in zip(given, crossing, strict=True):
+        made[node] = made[source]
+    made.update(turn_back(graph, forward, n_forward_outputs, tangents, made))
+    known = storages_of(*graph.nodes)
+    for node in backward.graph.nodes:
+        if node.op not in ("placeholder", "output"):
+            made[node] = copied = graph.node_copy(node, made.__getitem__)
+            if known & storages_of(copied) - storages_of(*copied.all_input_nodes) and node.op == "call_function":
+                copied.meta["val"] = compute_fake(copied)  # recomputed, or a view of a recomputed result
+            known |= storages_of(copied)
+    values = [*results[:n_forward_outputs], *outputs_of(backward)]
+    set_output(graph, [made[value] if isinstance(value, Node) else value for value in values], [None] * len(values))
+    return GraphModule({**_attributes_of(forward), **_attributes_of(backward)}, graph)
+
+
+def _attributes_of(module: GraphModule) -> dict[str, Any]:
+    names = [str(node.target) for node in module.graph.find_nodes(op="get_attr")]
+    return {name: attrgetter(name)(module) for name in names}

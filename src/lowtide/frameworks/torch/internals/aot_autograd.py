@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._functorch import config as functorch_config
+from torch._functorch import partitioners
 from torch._functorch._aot_autograd.descriptors import (
     BufferAOTInput,
     InputMutationAOTOutput,
@@ -49,9 +50,21 @@ def merges_common_subexpressions() -> bool:
     return bool(functorch_config.cse)
 
 
-def partition_as_pytorch_does(joint: GraphModule, inputs: Sequence[Any], **others: Any) -> tuple[Any, Any]:
-    """Return the forward and backward graphs of PyTorch's own partitioner."""
-    return min_cut_rematerialization_partition(joint, inputs, **others)
+def partition_as_pytorch_does(
+    joint: GraphModule, inputs: Sequence[Any], *, draws_are_saved: bool = False, **others: Any
+) -> tuple[Any, Any]:
+    """Return the forward and backward graph of PyTorch's own partitioner.
+
+    PyTorch saves the random state for every checkpointed op that may draw, also for attention without dropout. If all
+    draws are saved, the state is not needed, and such ops are recomputed as plain ops.
+    """
+    original = partitioners.functionalize_rng_ops
+    if draws_are_saved:
+        partitioners.functionalize_rng_ops = lambda _joint, forward, backward, _n_symbols: (forward, backward)
+    try:
+        return min_cut_rematerialization_partition(joint, inputs, **others)
+    finally:
+        partitioners.functionalize_rng_ops = original
 
 
 def static_inputs() -> set[int]:

@@ -16,7 +16,7 @@ from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.result import Result
-from lowtide.frameworks.torch.compile.programs import planned_programs
+from lowtide.frameworks.torch.planning.programs import planned_programs
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.stack_trace import innermost_frame
 

@@ -14,7 +14,6 @@ from lowtide.core.errors import UsageError
 from lowtide.core.units import ByteUnit
 from lowtide.engine.planning.result import Result
 from lowtide.frameworks.resident import ResidentGrowth
-from lowtide.frameworks.torch.compile.programs import programs_run
 from lowtide.frameworks.torch.emit.in_arena import InArena
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
@@ -22,6 +21,7 @@ from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
 from lowtide.frameworks.torch.measure.prediction import predict
+from lowtide.frameworks.torch.planning.programs import programs_run
 from lowtide.frameworks.torch.reading.captured import Captured
 
 _WARM_UP_CALLS = 2

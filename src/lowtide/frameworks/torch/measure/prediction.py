@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.result import Result
-from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 from lowtide.frameworks.torch.emit.apply import Applied
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Planned training steps: captured, planned, compiled, called like a function."""
+"""Planned training steps: captured, planned, compiled, and called like a function."""

@@ -21,8 +21,8 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import lowtide.torch
-from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.planning.agreement import partners, require_agreement
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 RANK, STORE, FOLDER = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 WIDTH = 32

@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 WIDTH = 16
 

@@ -121,7 +121,7 @@ def test_a_rank_whose_partner_plans_nothing_goes_on_with_a_warning(ranks: list[d
 def test_saving_plans_before_there_are_any_is_refused(tmp_path: Path) -> None:
     """One line says what to do first."""
     from lowtide.core.errors import UsageError
-    from lowtide.frameworks.torch.compile.programs import forget_programs
+    from lowtide.frameworks.torch.planning.programs import forget_programs
 
     forget_programs()
     with pytest.raises(UsageError, match="call the compiled function first"):

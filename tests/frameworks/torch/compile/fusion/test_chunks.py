@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 pytestmark = [
     pytest.mark.usefixtures("quick_inductor"),

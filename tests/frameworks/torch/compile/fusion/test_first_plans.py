@@ -9,8 +9,8 @@ from torch import nn
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from lowtide.frameworks.torch.compile.convolution_layouts import scratch_under_inductor
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.planning.read_program import scratch_under_inductor
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 
 pytestmark = [
@@ -50,7 +50,7 @@ class BothSides(nn.Module):
 
 
 def test_where_two_sides_are_joined_the_first_plan_fits_after_fusion(caplog: pytest.LogCaptureFixture) -> None:
-    """Beside it, only what Inductor does alone is looked at; its kernels need what it says, and no more."""
+    """If it fits the budget, only Inductor's own compilation is planned, and its kernels need what it predicts."""
     forget_programs()
     caplog.set_level(logging.INFO, "lowtide")
     torch.manual_seed(0)
@@ -59,7 +59,7 @@ def test_where_two_sides_are_joined_the_first_plan_fits_after_fusion(caplog: pyt
     (program,) = planned_programs()
     assert program.result.reruns
     assert max(program.kernel_peaks) <= (program.result.budget.allowed["cpu"] or 0)
-    assert sum("untouched" in message for message in caplog.messages) == 2
+    assert sum("baseline" in message for message in caplog.messages) == 2
 
 
 def _backward_of(dtype: torch.dtype) -> tuple[GraphModule, Node]:

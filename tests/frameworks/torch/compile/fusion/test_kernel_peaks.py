@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lowtide.frameworks.torch.compile.programs import forget_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs
 from lowtide.torch import measure
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Dynamo detected")

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.frameworks.torch.compile.programs import forget_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs
 
 pytestmark = [
     pytest.mark.usefixtures("quick_inductor"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import lowtide
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.frameworks.torch.compile.fusion.timeline import FusionTimeline
+from lowtide.frameworks.torch.compile.fusion.guard import FusionTimeline
 
 
 @st.composite

@@ -12,9 +12,9 @@ from torch._inductor.utils import run_and_get_code
 
 import lowtide.torch
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.compile.split import split
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 LAYERS, WIDTH = 6, 64
 

@@ -15,8 +15,8 @@ import lowtide
 import lowtide.torch as lt
 from lowtide.core.errors import UsageError
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.rewrites.chunks import trial
 from tests.frameworks.torch.reading.measured_scratch import one_thread
 
@@ -74,7 +74,7 @@ def test_products_not_in_chunks_are_reported_with_advice() -> None:
 
 def test_a_missed_budget_is_reported_with_advice() -> None:
     step, batch = step_of(Head())
-    with pytest.warns(UserWarning, match=r"does not fit its budget: .* is not in chunks: .* allow 'rounding'"):
+    with pytest.warns(UserWarning, match=r"misses its budget: .* is not in chunks: .* allow 'rounding'"):
         lt.training_step(step.model, None, step.optimizer, batch, budget="10%")
 
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
 from lowtide.frameworks.torch.rewrites.chunks.rounding import difference_of

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from lowtide.frameworks.torch.compile.programs import forget_programs
+from lowtide.frameworks.torch.planning.programs import forget_programs
 
 
 class Residual(nn.Sequential):

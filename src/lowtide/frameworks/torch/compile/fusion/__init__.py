@@ -1,1 +1,5 @@
-"""What plugs into PyTorch's Inductor: the partitioner and the order after fusion."""
+"""Plans under Inductor: its partitioner, fusion within the budget, and the order of its kernels.
+
+Ops are planned before Inductor fuses them, so the needs of the kernels are known only after scheduling. If the kernels
+exceed the budget, the graph is planned again for a smaller target, and compiled up to its schedule only.
+"""

@@ -1,68 +1,65 @@
-"""Plans for less until the kernels that Inductor makes of them fit: what is planned is not yet fused."""
+"""Search for the planning target at which Inductor's fused kernels fit the budget."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 TRIES = 4
-WORTH_A_TRY = 0.05
-"""The share of the budget, or of the least need, that a goal between must promise: compiling takes long, too."""
-MOST_TIMES = 2.0
-"""How many times the excess the next plan is asked for less, where the last step down did not help."""
+MIN_GAIN = 0.05
+"""Smallest gain, as a share of the budget or the need, that is worth another compilation."""
+MAX_FACTOR = 2.0
+"""Largest multiple of the excess by which the next target goes down."""
 Compiled = TypeVar("Compiled")
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Generic[Compiled]):
-    """What became of one plan."""
+    """The outcome of one plan."""
 
-    goal: int
-    """The bytes that it was planned for."""
+    target: int
+    """Bytes that it was planned for."""
     compiled: Compiled
     excess_bytes: int
-    """What the kernels need beyond the budget, as far as it is known; less than 0 where they leave some of it."""
+    """Bytes by which the kernels exceed the budget, as far as known; negative if they leave some."""
     planned_bytes: int
-    """What the plan needs, before its kernels are fused."""
+    """Peak of the plan before fusion."""
     is_least: bool
-    """Whether no plan for less is to be had."""
+    """Whether no plan for fewer bytes exists."""
     is_free: bool
-    """Whether nothing runs again and nothing is copied, so that no plan for more is better."""
+    """Whether nothing is recomputed or copied, so that a larger target cannot help."""
 
     @property
     def fits(self) -> bool:
-        """Whether the kernels are within the budget."""
         return self.excess_bytes <= 0
 
 
 def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled] | None]) -> Attempt[Compiled]:
-    """Return the attempt of the largest goal found that fits the budget, which is the goal of the `first`.
+    """Return the fitting attempt with the largest target, or else the one with the smallest excess; at most four
+    attempts.
 
-    Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles, and is
-    None where there is no such plan. It is asked for less than the last plan needed, by what its kernels needed too
-    much, and for up to twice as much less where the last step down helped little, until they fit. Where they then leave
-    much of the budget, it is asked for what would meet the budget if needs grew in proportion (regula falsi). Where no
-    plan needs less and its kernels miss, it is asked for goals between what that plan needs and the least that kernels
-    did, by halves: a plan that runs nearly all again can lose more to fusion than it saves. Four attempts in all; a
-    first one that fits is the only one.
+    The target of `first` is the budget. `attempt` plans for a target and compiles, or returns None. If the kernels
+    miss, the target goes down by their excess, or up to twice that. If they then leave much of the budget, it goes up
+    in proportion (regula falsi). If no plan needs less, targets between its peak and the lowest need are bisected:
+    recomputing nearly everything can lose more to fusion than it saves.
     """
     best = first
     missed = [] if first.fits else [first]
     low = first.planned_bytes if first.is_least else None
     for _ in range(TRIES - 1):
         if best.fits:
-            goal = _goal_above(best, missed, first.goal)
+            target = _target_above(best, missed, first.target)
         elif low is None:
-            goal = _goal_below(missed)
+            target = _target_below(missed)
         else:
-            goal = _goal_between(low, first.goal + best.excess_bytes)
-        found = None if goal is None else attempt(goal)
+            target = _target_between(low, first.target + best.excess_bytes)
+        found = None if target is None else attempt(target)
         if found is None:
             break
         is_better = found.fits or found.excess_bytes < best.excess_bytes
         if not found.fits:
             missed.append(found)
         if low is not None and not is_better:
-            low = found.goal
+            low = found.target
         elif low is None and found.is_least:
             low = found.planned_bytes
         if is_better:
@@ -70,27 +67,24 @@ def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Comp
     return best
 
 
-def _goal_between(low: int, high: int) -> int | None:
-    """Return a goal in the middle between two needs; None where it is not worth it."""
-    return (low + high) // 2 if high - low >= WORTH_A_TRY * high else None
+def _target_between(low: int, high: int) -> int | None:
+    return (low + high) // 2 if high - low >= MIN_GAIN * high else None
 
 
-def _goal_below(missed: Sequence[Attempt[Compiled]]) -> int:
-    """Return a goal below those that were missed, in their order."""
+def _target_below(missed: Sequence[Attempt[Compiled]]) -> int:
     last = missed[-1]
     times = 1.0
     if len(missed) > 1:
         before = missed[-2]
-        helped, went = before.excess_bytes - last.excess_bytes, before.goal - last.goal
-        times = min(max(went / helped, 1.0), MOST_TIMES) if helped > 0 else MOST_TIMES
-    return min(last.goal, last.planned_bytes) - int(times * last.excess_bytes)
+        helped, went = before.excess_bytes - last.excess_bytes, before.target - last.target
+        times = min(max(went / helped, 1.0), MAX_FACTOR) if helped > 0 else MAX_FACTOR
+    return min(last.target, last.planned_bytes) - int(times * last.excess_bytes)
 
 
-def _goal_above(best: Attempt[Compiled], missed: Sequence[Attempt[Compiled]], budget: int) -> int | None:
-    """Return a goal above one that was met, below those that were missed; None where none is worth it."""
+def _target_above(best: Attempt[Compiled], missed: Sequence[Attempt[Compiled]], budget: int) -> int | None:
     left = -best.excess_bytes
-    if best.is_free or not missed or left < WORTH_A_TRY * budget:
+    if best.is_free or not missed or left < MIN_GAIN * budget:
         return None
     over = missed[-1]
-    goal = best.goal + (over.goal - best.goal) * left // (left + over.excess_bytes)
-    return goal if goal > best.goal else None
+    target = best.target + (over.target - best.target) * left // (left + over.excess_bytes)
+    return target if target > best.target else None

@@ -1,4 +1,4 @@
-"""A captured graph compiled by Inductor within its budget: planned, fused, planned for less where that is too much."""
+"""Compile a captured graph with Inductor within its budget."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,20 +12,27 @@ from torch.fx import GraphModule
 from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.shortfall import Shortfall  # noqa: TC001
 from lowtide.engine.planning.budget import budget_bytes
-from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
-from lowtide.frameworks.torch.compile.fusion.end_scheduled import EndScheduled
-from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, reason_unfused, warn_of_need
-from lowtide.frameworks.torch.compile.fusion.own_kernels import BOTH_PASSES, OwnNeed, own_need
-from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED, settings
-from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
+    FusedPeaks,
+    StopAfterScheduling,
+    reason_before_fusion,
+    warn_of_need,
+)
+from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, OwnNeed, own_need, settings
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
-from lowtide.frameworks.torch.compile.plan_program import Share
-from lowtide.frameworks.torch.compile.planned_program import PlannedModule
-from lowtide.frameworks.torch.compile.programs import Remembered, put_back, remembered, say_allowed
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
+from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.plan_program import Share
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule, limit_to_bucket
+from lowtide.frameworks.torch.planning.programs import (
+    RegistryState,
+    registry_state,
+    restore_registry,
+    set_reported_budget,
+)
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
 
@@ -41,17 +48,15 @@ def compile_with_inductor(
 ) -> _Run:
     """Compile a captured graph with Inductor, following plans.
 
-    Percentages are of what Inductor needs on its own, and it is left on its own where that fits the budget, or where no
-    plan needs less. Otherwise the graph is planned for the budget; where the kernels need more, it is planned for less,
-    and then with its largest products in chunks.
-    `share` is what the graph may need where others run beside it, in place of the budget; `name` its name from before.
+    Percentages refer to Inductor's own need. If that fits, or no plan needs less, Inductor compiles alone. `share`
+    replaces the budget of a graph that runs with others; `name` is its earlier name.
     """
     needs_gradients = torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
     )
     if options.budget is None or options.plans is not None or not needs_gradients or takes_hooks(example_inputs):
         return _compile(module, example_inputs, options, FusedPeaks())
-    keep_to_bucket(example_inputs)
+    limit_to_bucket(example_inputs)
     own = own_need(module, example_inputs, options)
     if own is None:
         return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, share=share, name=name))
@@ -62,18 +67,13 @@ def compile_with_inductor(
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """What was compiled of one plan."""
-
     run: _Run
     peaks: FusedPeaks
-    said: Sequence[warnings.WarningMessage]
-    """The warnings that came with it, which count where it is taken."""
-    remembered: Remembered
+    warned: Sequence[warnings.WarningMessage]
+    registry_state: RegistryState
 
 
 class _Compiler:
-    """One captured graph, and what it may need."""
-
     def __init__(
         self,
         module: GraphModule,
@@ -92,84 +92,77 @@ class _Compiler:
         self._name = name
         self._shortfall: Shortfall | None = None
         self._has_products = False
-        """Whether there are large products that may be done in chunks."""
-        self._least = own.peak
-        """The least that is known to be reached."""
+        self._lowest_need = own.peak
 
     def compiled(self) -> _Run:
-        """Return the graph compiled within the budget, or as close to it as is known."""
+        """Return the best compilation."""
         run, planned = self._chosen()
         for program in planned:
-            say_allowed(program, self._allowed)
+            set_reported_budget(program, self._allowed)
         return run
 
     def _chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Return what is best, and the programs in it."""
         if self._own.peak > self._allowed or self._others:
-            before = remembered()
+            before = registry_state()
             best = least_excess(self._attempt(self._allowed), self._attempt)
             chunking = Chunking.for_fusion() if not best.fits and self._has_products else None
             if chunking is not None:
                 in_chunks = partial(self._attempt, in_chunks=chunking)
                 chunks = least_excess(in_chunks(self._allowed), in_chunks)
                 best, chunking = (chunks, chunking) if chunks.excess_bytes < best.excess_bytes else (best, None)
-            put_back(before if best.compiled is None else best.compiled.remembered)
+            restore_registry(before if best.compiled is None else best.compiled.registry_state)
             if best.compiled is not None:
-                for said in best.compiled.said:
-                    warnings.warn_explicit(said.message, said.category, said.filename, said.lineno)
+                for each in best.compiled.warned:
+                    warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
                 return self._with_warning(best.compiled.run, best.compiled.peaks)
             if self._allowed + best.excess_bytes < self._own.peak:
-                return self._closest(best.goal, chunking)
+                return self._closest(best.target, chunking)
         return self._alone()
 
-    def _closest(self, goal: int, in_chunks: Chunking | None) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Compile the plan for a goal whose kernels need more than the budget, and warn of that."""
+    def _closest(self, target: int, in_chunks: Chunking | None) -> tuple[_Run, Sequence[PlannedModule]]:
         peaks = FusedPeaks(self._allowed, silent=True)
-        run = self._compile(self._module, goal, peaks, in_chunks)
+        run = self._compile(self._module, target, peaks, in_chunks)
         return self._with_warning(run, peaks)
 
     def _with_warning(self, run: _Run, peaks: FusedPeaks) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Return what was compiled of which programs, and warn where its kernels need more than the budget."""
         if peaks.excess_bytes:
-            why = None if self._shortfall is None else reason_unfused(self._shortfall)
+            why = None if self._shortfall is None else reason_before_fusion(self._shortfall)
             warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, why)
         return run, peaks.planned
 
-    def _attempt(self, goal: int, in_chunks: Chunking | None = None) -> Attempt[_Compiled | None]:
-        """Plan for so many bytes, and compile as long as the kernels fit; nothing of it is remembered.
-
-        Where no plan fits the budget, one is compiled as long as its kernels need less than those known by then.
-        """
-        peaks, before = FusedPeaks(self._allowed, stops_at=self._least, silent=True), remembered()
+    def _attempt(self, target: int, in_chunks: Chunking | None = None) -> Attempt[_Compiled | None]:
+        """Plan for a target; compile if the kernels fit, or need less than the lowest known need."""
+        peaks, before = FusedPeaks(self._allowed, stops_at=self._lowest_need, silent=True), registry_state()
         compiled = None
-        with warnings.catch_warnings(record=True) as said:
+        """Return the best compilation."""
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
-                run = self._compile(copied(self._module), goal, peaks, in_chunks)
+                run = self._compile(copied(self._module), target, peaks, in_chunks)
             except Exception:
                 if not peaks.excess_bytes:
                     raise
             else:
-                compiled = _Compiled(run, peaks, said, remembered())
-                self._least = min(self._least, self._allowed + max(peaks.beyond_bytes, 0))
-        put_back(before)
+                compiled = _Compiled(run, peaks, warned, registry_state())
+                self._lowest_need = min(self._lowest_need, self._allowed + max(peaks.beyond_bytes, 0))
+        restore_registry(before)
         devices = Chunking.for_fusion().trials.devices
         self._has_products |= any(has_chunkable_product(each.source.graph, devices) for each in peaks.planned)
         shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
         self._shortfall = next(iter(shortfalls), self._shortfall)
         results = [each.result for each in peaks.planned]
         is_free = not any(result.reruns or result.transfers.bytes_out for result in results)
-        needed = max((next(iter(result.peak_bytes.values())) for result in results), default=goal)
-        return Attempt(goal, compiled, peaks.beyond_bytes, needed, is_least=bool(shortfalls), is_free=is_free)
+        needed = max((next(iter(result.peak_bytes.values())) for result in results), default=target)
+        return Attempt(target, compiled, peaks.beyond_bytes, needed, is_least=bool(shortfalls), is_free=is_free)
 
-    def _compile(self, module: GraphModule, goal: int, peaks: FusedPeaks, in_chunks: Chunking | None) -> _Run:
-        options = replace(self._options, budget=goal + self._own.persistent)
-        share = Share(goal, self._others) if self._others else None
+    def _compile(self, module: GraphModule, target: int, peaks: FusedPeaks, in_chunks: Chunking | None) -> _Run:
+        options = replace(self._options, budget=target + self._own.persistent)
+        share = Share(target, self._others) if self._others else None
         partitioner = Partitioner(options, self._own.peak, share=share, name=self._name, in_chunks=in_chunks)
         return _compile(module, self._inputs, options, peaks, partitioner)
 
     def _alone(self) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Leave the graph to Inductor, but for the order of its kernels; warns where that is not what was asked."""
+        """Let Inductor compile the graph, ordering only its kernels; warn if that misses the budget."""
         peaks = FusedPeaks()
         free = tuple(sorted(self._options.techniques - NEED_BUDGET))
         options = replace(self._options, budget=None, allow=free, host_bandwidth=None, host_capacity=None)
@@ -178,8 +171,8 @@ class _Compiler:
         excess = self._own.peak - self._allowed
         if excess > 0:
             why = "no plan found needs less than Inductor alone"
-            said = "" if self._shortfall is None else reason_unfused(self._shortfall)
-            warn_of_need(peaks.planned[0], excess, self._own.peak, "; ".join(filter(None, (why, said))))
+            detail = "" if self._shortfall is None else reason_before_fusion(self._shortfall)
+            warn_of_need(peaks.planned[0], excess, self._own.peak, "; ".join(filter(None, (why, detail))))
         return run, peaks.planned
 
 
@@ -191,6 +184,6 @@ def _compile(
     partitioner: Partitioner | None = None,
 ) -> _Run:
     at_once = {} if options.budget is None or takes_hooks(inputs) else BOTH_PASSES
-    end = EndScheduled(peaks) if at_once and peaks.may_end else None
+    end = StopAfterScheduling(peaks) if at_once and peaks.may_stop else None
     with patched_autograd({**NOT_CACHED, **at_once}):
         return compile_fx(module, inputs, settings(options, peaks, partitioner, end), end)

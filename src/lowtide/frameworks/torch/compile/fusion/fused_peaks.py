@@ -1,4 +1,4 @@
-"""What the kernels of planned graphs may need, and what they do need once Inductor has fused them."""
+"""Memory left to the kernels of planned graphs, and their needs once Inductor has fused them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,46 +10,46 @@ from torch.fx import GraphModule
 from lowtide.core.units import format_bytes
 from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Lifetime
-from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KnownInputs
-from lowtide.frameworks.torch.compile.missed_budgets import least_reached, warn_missed
-from lowtide.frameworks.torch.compile.planned_program import PlannedModule
-from lowtide.frameworks.torch.internals.kernels import KernelStorage, input_strides, output_storages
+from lowtide.frameworks.torch.compile.fusion.kernel_graph import NO_KNOWN_INPUTS, KnownInputs
+from lowtide.frameworks.torch.internals.kernels import (
+    KernelNode,
+    KernelStorage,
+    Strides,
+    input_names,
+    input_strides,
+    output_storages,
+    output_strides,
+)
 from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.planning.missed_budgets import describe_lowest_peak, warn_missed
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.reporting.shortfall import describe
 
 
 class KernelsKnownError(Exception):
-    """Ends a compilation of which no more is asked than what its kernels need, before their code is written."""
+    """Raised to stop a compilation before code generation, once the needs of its kernels are known."""
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """One pass of a planned program, until its kernels are known."""
-
     planned: PlannedModule
     held_bytes: int
-    """What its caller holds meanwhile."""
     left_bytes: int | None
-    """What is left to its kernels; None without a budget."""
     misses: bool
-    """Whether its plan is known to need more than the budget."""
     strides: Mapping[str, tuple[int, ...]]
-    """How its inputs lie that the program is given."""
     saved: dict[str, KernelStorage]
-    """Where the results of the forward pass lie, for the backward pass; nothing until its kernels are known."""
+    """Storages of the forward pass's results, for the backward pass; filled once its kernels are known."""
     results: dict[str, KernelStorage]
-    """Where results are noted."""
     is_known: bool = False
-    """Whether its kernels are known, and are compiled once more."""
 
 
 class FusedPeaks:
-    """What the kernels of every planned graph may need, until they are compiled.
+    """Budgets and needs of the kernels of planned graphs, until they are compiled.
 
-    `allowed` is the budget where programs are planned for other goals; left out, it is the one they are planned for.
-    With `stops_at`, kernels that need more than is allowed end the compilation, unless their plan is known to do so,
-    and they need less than `stops_at`. With `silent`, whoever asked says what is too much.
+    `allowed` replaces the programs' own targets. Kernels over the budget stop the compilation if `stops_at` is given,
+    unless their plan misses it anyway and they need less than `stops_at`. With `silent`, the caller issues the
+    warnings.
     """
 
     def __init__(self, allowed: int | None = None, *, stops_at: int | None = None, silent: bool = False) -> None:
@@ -58,30 +58,31 @@ class FusedPeaks:
         self._silent = silent
         self._passes: dict[tuple[str, ...], _Pass] = {}
         self._checked: _Pass | None = None
-        """The pass that was checked last."""
         self.excess_bytes = 0
-        """What kernels needed at most beyond the budget."""
         self._least_left: int | None = None
         self.planned: list[PlannedModule] = []
-        """The programs whose kernels were awaited."""
+
+    def __deepcopy__(self, memo: object) -> "FusedPeaks":
+        """Return itself."""
+        return self
 
     @property
     def beyond_bytes(self) -> int:
-        """What kernels needed at most beyond the budget; less than 0 where the fullest pass left some of it."""
+        """The largest excess over the budget; negative if the fullest pass left some bytes."""
         return self.excess_bytes or -(self._least_left or 0)
 
     @property
-    def may_end(self) -> bool:
-        """Whether kernels that need more than is allowed end the compilation."""
+    def may_stop(self) -> bool:
+        """Whether excess stops compilation."""
         return self._stops_at is not None
 
     @property
     def identity(self) -> str:
-        """What tells compiled programs apart in Inductor's caches, beside the options."""
+        """An additional cache key."""
         return f"{self._allowed} {self._stops_at}"
 
     def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule) -> None:
-        """Note what the budget leaves to the kernels of both passes, beside what their caller holds meanwhile."""
+        """Record the bytes left to both passes."""
         graph, result = planned.graph, planned.result
         allowed = goal = result.budget.allowed[graph.spaces[0].name]
         if allowed is not None and self._allowed is not None:
@@ -104,34 +105,34 @@ class FusedPeaks:
             known = _Pass(planned, bytes_held, left, misses, _strides_of(module), given, made)
             self._passes[_inputs_of(module)] = known
 
-    def left(self, input_names: Sequence[str]) -> int | None:
-        """Return what the kernels of a graph may need; None where there is no budget, or the graph was not planned."""
+    def kernel_budget(self, input_names: Sequence[str]) -> int | None:
+        """Return the bytes left to the kernels of a graph; None for an unplanned graph or without a budget."""
         expected = self._passes.get(tuple(input_names))
         return None if expected is None else expected.left_bytes
 
-    def given(self, input_names: Sequence[str]) -> KnownInputs:
-        """Return what is known of the inputs of the graph in work.
+    def known_inputs(self, input_names: Sequence[str]) -> KnownInputs:
+        """Return facts about the inputs of the graph being compiled.
 
-        Those that the forward pass saved as a copy, in a layout for convolutions, carry the names of what the caller
-        keeps, but end at their last use. What it saved as views of one buffer is there once.
+        A copy in a convolution's layout has the name of a tensor that the caller keeps, but is freed at its last use.
+        Saved views share storage.
         """
         expected = self._passes.get(tuple(input_names))
         if expected is None:
-            return NOTHING_KNOWN
+            return NO_KNOWN_INPUTS
         found = input_strides()
         copies = [name for name, strides in expected.strides.items() if found.get(name, strides) != strides]
         return KnownInputs(copies, expected.saved)
 
-    def note_outputs(self, input_names: Sequence[str]) -> None:
-        """Note where the results of the graph in work lie: some are given to the backward pass."""
+    def record_outputs(self, input_names: Sequence[str]) -> None:
+        """Record the storages of the results of the graph being compiled, for its backward pass."""
         expected = self._passes.get(tuple(input_names))
         if expected is not None:
             expected.results.update(output_storages())
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
-        """Note what the kernels of a graph need; warns in one line where that is more than is left to them.
+        """Record the needs of a graph's kernels; warns in one line if they exceed the bytes left.
 
-        Raises KernelsKnownError instead, where that ends the compilation.
+        Raises KernelsKnownError instead if that stops the compilation.
         """
         expected = self._passes.pop(tuple(input_names), None)
         self._checked = None if expected is None else replace(expected, is_known=True)
@@ -141,19 +142,19 @@ class FusedPeaks:
         needed = expected.held_bytes + peak_bytes
         planned.kernel_peaks.append(needed)
         before = self.excess_bytes
-        excess = 0 if expected.left_bytes is None else self.note(peak_bytes, expected.left_bytes)
+        excess = 0 if expected.left_bytes is None else self.record(peak_bytes, expected.left_bytes)
         if excess and self._stops_at is not None and (not expected.misses or needed >= self._stops_at):
             raise KernelsKnownError
         if self.excess_bytes > before and not self._silent:
             warn_of_need(planned, excess, needed)
 
     def expect_again(self, input_names: Sequence[str]) -> None:
-        """Note that the kernels that were checked last are compiled once more: they need what is known by now."""
+        """Expect the checked kernels once more."""
         if self._checked is not None:
             self._passes[tuple(input_names)] = self._checked
 
-    def note(self, peak_bytes: int, left_bytes: int) -> int:
-        """Note what kernels need beside what is left to them, and return what is too much."""
+    def record(self, peak_bytes: int, left_bytes: int) -> int:
+        """Record needs and return the excess."""
         left = max(0, left_bytes - peak_bytes)
         self._least_left = left if self._least_left is None else min(left, self._least_left)
         excess = max(0, peak_bytes - left_bytes)
@@ -165,27 +166,26 @@ _KEEP_MORE = "Inductor's kernels keep more alive than the plan"
 
 
 def warn_of_excess(name: str, excess_bytes: int, why: str = _KEEP_MORE, own_peak_bytes: int | None = None) -> None:
-    """Warn in one line that the kernels of a program need more than its budget, and why."""
+    """Warn in one line that the kernels of a program exceed its budget, and why."""
     alone = "" if own_peak_bytes is None else f" (Inductor alone needs {format_bytes(own_peak_bytes)})"
     warn_missed(f"lowtide: {name} may need {format_bytes(excess_bytes)} more than its budget{alone}: {why}")
 
 
 def warn_of_need(planned: PlannedModule, excess_bytes: int, needed_bytes: int, why: str | None = None) -> None:
-    """Warn as `warn_of_excess` does, and of which budget the kernels meet; `why` is what the plan says by default."""
+    """Warn like `warn_of_excess`, with the budget that the kernels meet; `why` defaults to the plan's shortfall."""
     alone, shortfall = planned.own_peak_bytes, planned.result.shortfall
-    said = why or (_KEEP_MORE if shortfall is None else reason_unfused(shortfall))
+    said = why or (_KEEP_MORE if shortfall is None else reason_before_fusion(shortfall))
     persistent = planned.graph.persistent_bytes()[planned.graph.spaces[0].name]
-    met = least_reached(needed_bytes, alone or 0, persistent)
+    met = describe_lowest_peak(needed_bytes, alone or 0, persistent)
     warn_of_excess(planned.name, excess_bytes, f"{said}; {met}", alone)
 
 
-def reason_unfused(shortfall: Shortfall) -> str:
-    """Return why a plan misses its budget, which is said of ops: kernels of several may need less than every plan."""
+def reason_before_fusion(shortfall: Shortfall) -> str:
+    """Return why a plan misses its budget before fusion; fused kernels may need less than any plan."""
     return f"before ops are fused, {describe(shortfall)}"
 
 
 def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:
-    """Return how the inputs lie whose strides are numbers."""
     values = {node.name: value_of(node) for node in module.graph.find_nodes(op="placeholder")}
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
     strides = {name: tuple(value.stride()) for name, value in tensors.items() if value.layout == torch.strided}
@@ -194,3 +194,33 @@ def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:
 
 def _inputs_of(module: GraphModule) -> tuple[str, ...]:
     return tuple(node.name for node in module.graph.find_nodes(op="placeholder"))
+
+
+class StopAfterScheduling:
+    """A scheduler pass, to run last, that stops the compilation while `ends` is set."""
+
+    def __init__(self, peaks: FusedPeaks, *, ends: bool = False) -> None:
+        self._peaks = peaks
+        self.ends = ends
+        self._strides: Strides | None = None
+
+    def take_strides(self) -> Strides | None:
+        """Return the result strides, once."""
+        strides, self._strides = self._strides, None
+        return strides
+
+    def __deepcopy__(self, memo: object) -> "StopAfterScheduling":
+        """Return itself."""
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Pickle as name."""
+        return str, (type(self).__name__,)
+
+    def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
+        """Return the kernels unchanged; raises KernelsKnownError to stop."""
+        if not self.ends:
+            return list(nodes)
+        self._strides = output_strides()
+        self._peaks.expect_again(input_names())
+        raise KernelsKnownError

@@ -1,39 +1,180 @@
-"""Fusion within the budget: kernels that would keep too much alive together stay apart."""
+"""Fusion within the budget: kernels that would keep too much alive together are not fused."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from lowtide.core.index_spaces import OpId
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.core.index_spaces import BufferId, OpId, Place
+from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.graph.rows import Rows
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
-from lowtide.frameworks.torch.compile.fusion.timeline import FusionTimeline
-from lowtide.frameworks.torch.compile.identity import identity
-from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.internals.inductor import CustomSchedulerPass
 from lowtide.frameworks.torch.internals.kernel_storage import drop_ordering_users, loops_over_reduction
 from lowtide.frameworks.torch.internals.kernels import KernelNode, choices, input_names, scheduler, set_choices
+from lowtide.frameworks.torch.planning.options import Options, identity
+
+_Interval = tuple[Place, Place] | None
+
+
+@dataclass(frozen=True)
+class _Fusion:
+    place: Place
+    intervals: dict[BufferId, _Interval]
+    start: Place
+    live: NDArray[np.int64]
+
+
+class FusionTimeline:
+    """Bytes alive at every op of a program while pairs of ops are fused.
+
+    Two groups are fused at the position of either one. If other ops would have to move as well, all buffers of both
+    groups count as alive between them. Results of `loops` (reductions) are known only when their loop ends; values
+    computed in the loop are then lost unless stored.
+    """
+
+    def __init__(self, graph: Graph, capacity: int, loops: Collection[OpId] = ()) -> None:
+        self._graph = graph
+        self._loops = frozenset(loops)
+        self._capacity = capacity
+        self._members = [[op] for op in range(graph.n_ops)]
+        self._place = list(range(graph.n_ops))
+        self._intervals = [self._interval(buffer, {}, {}) for buffer in range(graph.n_buffers)]
+        self._live = graph.scratch.astype(np.int64)
+        for buffer, interval in enumerate(self._intervals):
+            _add(self._live, 0, interval, int(graph.sizes[buffer]))
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes alive."""
+        return int(self._live.max(initial=0))
+
+    def fits(self, ops: Iterable[OpId], others: Iterable[OpId]) -> bool:
+        """Return whether two sets of ops can be fused within the capacity, or without needing more than now."""
+        first, second = self._group(ops), self._group(others)
+        if first == second:
+            return True
+        fusion = self._fusion(first, second)
+        before = self._live[fusion.start : fusion.start + len(fusion.live)]
+        return int(fusion.live.max(initial=0)) <= max(self._capacity, int(before.max(initial=0)))
+
+    def fuse(self, ops: Iterable[OpId]) -> None:
+        """Fuse ops."""
+        self._group(ops)
+
+    def _group(self, ops: Iterable[OpId]) -> Place:
+        """Return the position of a group, fusing its ops first if needed."""
+        places = sorted({self._place[op] for op in ops})
+        group = places[0]
+        for place in places[1:]:
+            group = self._apply(group, place)
+        return group
+
+    def _apply(self, first: Place, second: Place) -> Place:
+        fusion = self._fusion(first, second)
+        self._live[fusion.start : fusion.start + len(fusion.live)] = fusion.live
+        for buffer, interval in fusion.intervals.items():
+            self._intervals[buffer] = interval
+        joined = self._members[first] + self._members[second]
+        self._members[first] = self._members[second] = []
+        self._members[fusion.place] = joined
+        for op in joined:
+            self._place[op] = fusion.place
+        return fusion.place
+
+    def _fusion(self, first: Place, second: Place) -> _Fusion:
+        first, second = min(first, second), max(first, second)
+        both = self._members[first] + self._members[second]
+        touched = self._touched(both)
+        structure = self._graph.structure
+        users = self._others(structure.successors, first, second)
+        needed = self._others(structure.predecessors, second, first)
+        possible = [self._at(second, both, touched)] if all(place > second for place in users) else []
+        if all(place < first for place in needed):
+            possible.append(self._at(first, both, touched))
+        if possible:
+            return min(possible, key=lambda fusion: int(fusion.live.max(initial=0)))
+        live = self._live[first : second + 1] + int(self._graph.sizes[touched].sum())
+        return _Fusion(second, {}, first, live)
+
+    def _others(self, neighbors: Rows, group: Place, partner: Place) -> set[Place]:
+        found = {self._place[int(op)] for member in self._members[group] for op in neighbors[member]}
+        return found - {group, partner}
+
+    def _at(self, place: Place, both: list[OpId], touched: list[BufferId]) -> _Fusion:
+        moved = dict.fromkeys(both, place)
+        levels = self._levels(both)
+        intervals = {buffer: self._interval(buffer, moved, levels) for buffer in touched}
+        changed = {buffer: now for buffer, now in intervals.items() if now != self._intervals[buffer]}
+        ends = [end for buffer in changed for end in (*(changed[buffer] or ()), *(self._intervals[buffer] or ()))]
+        start, stop = (min(ends), max(ends) + 1) if ends else (place, place + 1)
+        live = self._live[start:stop].copy()
+        for buffer, interval in changed.items():
+            size = int(self._graph.sizes[buffer])
+            _add(live, start, self._intervals[buffer], -size)
+            _add(live, start, interval, size)
+        return _Fusion(place, changed, start, live)
+
+    def _touched(self, ops: list[OpId]) -> list[BufferId]:
+        structure = self._graph.structure
+        rows = [rows[op].tolist() for op in ops for rows in (structure.allocates, structure.touches)]
+        return sorted({buffer for row in rows for buffer in row})
+
+    def _levels(self, both: list[OpId]) -> dict[OpId, int]:
+        """Return, per op of a group, the number of loops that end before it; empty if there is no loop."""
+        if self._loops.isdisjoint(both):
+            return {}
+        levels: dict[OpId, int] = {}
+        for op in sorted(both):  # program order is valid within the group
+            before = [each for each in self._graph.structure.predecessors[op].tolist() if each in levels]
+            levels[op] = max((levels[each] + (each in self._loops) for each in before), default=0)
+        return levels
+
+    def _interval(self, buffer: BufferId, moved: dict[OpId, Place], levels: dict[OpId, int]) -> _Interval:
+        """Return the live range of a buffer after some ops move.
+
+        A buffer used only within a fused group is not stored, if all its users run before another loop begins.
+        """
+        graph = self._graph
+        producer, users = int(graph.structure.producers[buffer]), graph.structure.users[buffer].tolist()
+        only_here = producer in moved and all(op in moved for op in users)
+        if only_here and graph.lifetimes[buffer] == Lifetime.INTERMEDIATE:
+            level = levels.get(producer, 0)
+            if producer in self._loops or all(levels.get(op, 0) <= level for op in users):
+                return None
+        places = [moved.get(op, self._place[op]) for op in (producer, *users) if op >= 0]
+        start = 0 if producer < 0 else moved.get(producer, self._place[producer])
+        return start, max(places, default=start) if graph.freeable[buffer] else graph.n_ops - 1
+
+
+def _add(live: NDArray[np.int64], start: Place, interval: _Interval, size: int) -> None:
+    if interval is not None:
+        live[max(interval[0] - start, 0) : interval[1] + 1 - start] += size
 
 
 class FusionGuard(CustomSchedulerPass):
-    """A pass to run before fusion: where there is a budget, Inductor asks it about every pair from then on."""
+    """A pass before fusion; with a budget, Inductor then asks it about every pair of kernels."""
 
     def __init__(self, options: Options, peaks: FusedPeaks) -> None:
         self._options = options
         self._peaks = peaks
 
     def __call__(self, nodes: list[KernelNode]) -> list[KernelNode]:
-        """Return the nodes as they are."""
+        """Return the nodes unchanged."""
         drop_ordering_users()
-        capacity = self._peaks.left(input_names())
+        capacity = self._peaks.kernel_budget(input_names())
         outer = choices()
         if isinstance(outer, _Choices):
             outer = outer.outer
         if capacity is None:
             set_choices(outer)
             return nodes
-        given = self._peaks.given(input_names())
+        given = self._peaks.known_inputs(input_names())
         graph = graph_of_kernels(nodes, given)
         timeline = FusionTimeline(graph, capacity, _loops(nodes))
         ordered = nodes
@@ -47,7 +188,7 @@ class FusionGuard(CustomSchedulerPass):
         return nodes
 
     def uuid(self) -> str:
-        """Return what tells compiled programs apart in Inductor's caches."""
+        """Return a cache key."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
 
@@ -56,7 +197,7 @@ def _loops(nodes: Sequence[KernelNode]) -> set[OpId]:
 
 
 class _Choices:
-    """Inductor's choices, and for one scheduler a limit on what is fused; the rest is left to the choices in force."""
+    """Inductor's choices, limited for one scheduler."""
 
     def __init__(self, outer: Any, scheduler: Any, nodes: Sequence[KernelNode], timeline: FusionTimeline) -> None:
         self.outer = outer
@@ -66,11 +207,11 @@ class _Choices:
         self._allowed: tuple[KernelNode, KernelNode] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Leave everything else to the choices in force."""
+        """Delegate other choices."""
         return getattr(self.outer, name)
 
     def can_fuse(self, scheduler: Any, node1: KernelNode, node2: KernelNode, shared_data_score: int) -> bool:
-        """Tell whether two kernels may become one, as Inductor asks before it looks closer."""
+        """Return whether two kernels may be fused; Inductor asks before it looks closer."""
         if not self.outer.can_fuse(scheduler, node1, node2, shared_data_score):
             return False
         if scheduler is not self._scheduler:
@@ -81,7 +222,6 @@ class _Choices:
         return allowed
 
     def _note_fusion(self) -> None:
-        """Take over the pair that was allowed last, if Inductor fused it."""
         if self._allowed is not None:
             names = [node.get_first_name() for node in self._allowed]
             one, other = (self._scheduler.name_to_fused_node[name] for name in names)

@@ -1,6 +1,7 @@
-"""The graph of Inductor's kernels: what its scheduler is about to run, as a program over buffers."""
+"""The graph of Inductor's kernels: one op per scheduler node, one buffer per allocation."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -8,8 +9,8 @@ from torch.fx import Node
 
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.frameworks.torch.compile.fusion.host_buffers import is_copy, names_on_host
-from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KernelStorage, KnownInputs
+from lowtide.frameworks.torch.emit.transfers.emission import ON_HOST
+from lowtide.frameworks.torch.emit.transfers.ops import COPY_TO_DEVICE, COPY_TO_HOST
 from lowtide.frameworks.torch.internals.hints import hinted_value_of, stand_in
 from lowtide.frameworks.torch.internals.kernel_storage import (
     is_only_read_by,
@@ -19,6 +20,7 @@ from lowtide.frameworks.torch.internals.kernel_storage import (
 )
 from lowtide.frameworks.torch.internals.kernels import (
     KernelNode,
+    KernelStorage,
     allocated_with,
     bytes_of_input,
     enclosing_buffer,
@@ -30,19 +32,33 @@ from lowtide.frameworks.torch.internals.kernels import (
     output_names,
     pytorch_call,
     sizes_of_buffers,
+    source_graph,
+    unpacked_tuple,
     used_results,
 )
-from lowtide.frameworks.torch.internals.operators import n_results
+from lowtide.frameworks.torch.internals.operators import n_results, overload_of
 from lowtide.frameworks.torch.internals.tensors import bytes_of
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 
 
-def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NOTHING_KNOWN) -> Graph:
-    """Return the graph of scheduler nodes: one op per kernel, one buffer per allocation, sizes as Inductor hints them.
+@dataclass(frozen=True, slots=True)
+class KnownInputs:
+    """Facts that kernels do not show."""
 
-    Inputs that the caller keeps are left out; those that it gives away are donated. `given` says what of the inputs
-    cannot be told here. What lies on the host counts 0 bytes. A buffer that is overwritten keeps the name it was made
-    with, and one that is made in parts is there from the first of them on.
+    away: Collection[str] = ()
+    """Inputs freed at their last use."""
+    storages: Mapping[str, KernelStorage] = field(default_factory=dict[str, KernelStorage])
+    """Storages of saved inputs by name; other inputs have their own. A view holds its whole base."""
+
+
+NO_KNOWN_INPUTS = KnownInputs()
+
+
+def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NO_KNOWN_INPUTS) -> Graph:
+    """Return the graph of scheduler nodes, with Inductor's size hints.
+
+    Inputs that the caller keeps are left out; inputs that it gives away are donated. Tensors on the host count 0 bytes.
+    An overwritten buffer keeps its first name. A buffer written in parts exists from its first part on.
     """
     sizes = sizes_of_buffers()
     wholes = _wholes(nodes)
@@ -73,7 +89,7 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NOTHING_K
             reads=reads,
             writes=written,
             after=after,
-            in_place=_in_place(past_unstored(pairs, stored), buffers, reads, written),
+            in_place=_in_place(skip_unstored(pairs, stored), buffers, reads, written),
             scratch_bytes=_scratch_of(node),
             ordered=has_effects(node) or is_copy(node),
         )
@@ -84,7 +100,7 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NOTHING_K
 def _inputs(
     builder: GraphBuilder, names: Iterable[str], given: KnownInputs, outputs: set[str], on_host: set[str]
 ) -> dict[str, BufferId]:
-    """Add the inputs that end at their last use, one buffer for those that share storage."""
+    """Add the inputs that are freed at their last use; inputs that share storage become one buffer."""
     kept = {given.storages[name] for name in outputs if name in given.storages}
     shared: dict[KernelStorage, BufferId] = {}
     buffers: dict[str, BufferId] = {}
@@ -102,8 +118,8 @@ def _inputs(
     return buffers
 
 
-def past_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> list[tuple[str, str]]:
-    """Return pairs in which what has no storage of its own stands for what it is written over itself."""
+def skip_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> list[tuple[str, str]]:
+    """Replace inputs of in-place pairs that have no storage by the buffer that they overwrite."""
     over = {made: given for given, made in pairs}
     found: list[tuple[str, str]] = []
     for given, made in pairs:
@@ -114,7 +130,7 @@ def past_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> 
 
 
 def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
-    """Return, per buffer that is a part of another one, the name of the largest that it is a part of."""
+    """Map parts to their largest container."""
     made = {buffer.get_name(): enclosing_buffer(buffer) for node in nodes for buffer in node.get_outputs()}
     found: dict[str, str] = {}
     for name, whole in made.items():
@@ -125,7 +141,7 @@ def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
 
 
 def _stored(node: KernelNode, pairs: Iterable[tuple[str, str]]) -> set[str]:
-    """Return the results of a kernel that need storage of their own: not what it makes another result over."""
+    """Return the results of a kernel that need storage; a result that the kernel overwrites itself needs none."""
     made = {buffer.get_name() for buffer in node.get_outputs() if not stays_within(buffer, node)}
     made |= read_in_later_loops(node)
     ends = {buffer.get_name() for buffer in node.get_outputs() if is_only_read_by(buffer, node)}
@@ -143,9 +159,8 @@ def _in_place(
 
 
 def _scratch_of(node: KernelNode) -> int:
-    """Return what a kernel of PyTorch's own takes for itself while it runs."""
     call = pytorch_call(node)
-    if call is None:
+    if call is None or overload_of(call.target) is None:
         return 0
     given = _given_tensors(call, node)
     own = scratch_bytes(call, lambda argument: given.get(argument, hinted_value_of(argument)))
@@ -153,9 +168,9 @@ def _scratch_of(node: KernelNode) -> int:
 
 
 def _left_in_tuple(call: Node, node: KernelNode) -> int:
-    """Return the bytes of results that nothing takes, which go with the tuple: a second run may be for one of them.
+    """Return the bytes of unused results, which are freed with their tuple: an op may be recomputed for one result.
 
-    What the kernel overwrites stands behind its results.
+    Overwritten arguments come after the results.
     """
     results = hinted_value_of(call)
     if not isinstance(results, tuple):
@@ -167,7 +182,6 @@ def _left_in_tuple(call: Node, node: KernelNode) -> int:
 
 
 def _given_tensors(call: Node, node: KernelNode) -> dict[Node, torch.Tensor]:
-    """Return stand-ins, in the layouts that Inductor chose, for the tensors that a kernel of PyTorch's own is given."""
     layouts = operand_layouts(node)
     arguments = [part for part in call.all_input_nodes if isinstance(part.meta.get("val"), torch.Tensor)]
     if len(layouts) != len(arguments):
@@ -181,7 +195,6 @@ def _given_tensors(call: Node, node: KernelNode) -> dict[Node, torch.Tensor]:
 def _dependencies(
     node: KernelNode, real: dict[str, str], buffers: dict[str, BufferId], makers: dict[str, OpId]
 ) -> tuple[list[BufferId], list[OpId]]:
-    """Return the buffers that a kernel keeps alive, and the kernels that it must follow."""
     reads: dict[BufferId, None] = {}
     after: dict[OpId, None] = {}
     for dependency in [*node.read_writes.reads, *node.unmet_dependencies]:
@@ -199,3 +212,22 @@ def _add(
     lifetime = Lifetime.OUTPUT if name in outputs else Lifetime.INTERMEDIATE
     buffers[name] = builder.add_buffer(name, max(sizes[name]), lifetime)
     return buffers[name]
+
+
+def is_copy(node: KernelNode) -> bool:
+    return getattr(node.node, "op_overload", None) in (COPY_TO_HOST, COPY_TO_DEVICE)
+
+
+def names_on_host(nodes: Sequence[KernelNode]) -> set[str]:
+    """Return the names of inputs and kernel results that use no device memory."""
+    inputs = source_graph().graph.find_nodes(op="placeholder")
+    names = {str(node.target) for node in inputs if ON_HOST in node.meta}
+    made = {name for node in nodes if _is_to_host(node) for name in node.get_buffer_names()}
+    for node in nodes:
+        if unpacked_tuple(node) in made:
+            names.update(node.get_buffer_names())
+    return names | made
+
+
+def _is_to_host(node: KernelNode) -> bool:
+    return getattr(node.node, "op_overload", None) == COPY_TO_HOST

@@ -1,36 +1,35 @@
-"""What PyTorch's own `activation_memory_budget` decides with: an exact choice of what to save, prices in seconds."""
+"""An exact choice of saved tensors for PyTorch's own `activation_memory_budget`."""
 
 from collections.abc import Sequence
 
 from torch.fx import Graph, Node
 
-from lowtide.frameworks.torch.compile.identity import package_identity
 from lowtide.frameworks.torch.internals.inductor import CustomKnapsackSolver, CustomRuntimeEstimator
+from lowtide.frameworks.torch.planning.options import package_identity
 from lowtide.frameworks.torch.reading.costs import seconds_of
 from lowtide.frameworks.torch.reading.effects import is_random
 
 _MOST_NODES = 200_000
 _DIGITS = 4
-"""Memory comes as shares of the whole; PyTorch's own solvers round them to this many digits, too, so that a few bytes
-of scalars do not keep out a tensor that a budget was made for."""
+"""Digits of memory shares, as in PyTorch's solvers: a few bytes of scalars must not displace a large tensor."""
 
 
 class RooflineRuntime(CustomRuntimeEstimator):
-    """Prices an op by its arithmetic and its memory traffic; see `seconds_of`."""
+    """Prices of ops by arithmetic and memory traffic; see `seconds_of`."""
 
     def __call__(self, node: Node) -> float:
-        """Return the estimated seconds of an op."""
+        """Return estimated seconds."""
         return seconds_of(node)
 
     def uuid(self) -> str:
-        """Return what tells compiled programs apart in Inductor's caches."""
+        """Return a key."""
         return package_identity()
 
 
 class ExactKnapsack(CustomKnapsackSolver):
-    """Saves what would take longest to run again within the memory, and random draws in any case.
+    """Saves the ops that take longest to recompute within the memory, and every random draw.
 
-    A draw that runs again gives other numbers: PyTorch's own solvers let gradients of dropout differ silently.
+    A recomputed draw has other values: with PyTorch's solvers, gradients of dropout may differ silently.
     """
 
     def __call__(
@@ -41,7 +40,7 @@ class ExactKnapsack(CustomKnapsackSolver):
         node_info: object,
         all_recomputable_banned_nodes: list[Node],
     ) -> tuple[list[int], list[int]]:
-        """Return the places of the nodes to save and of those to run again."""
+        """Return the positions of nodes to save and to recompute."""
         random = [place for place, node in enumerate(all_recomputable_banned_nodes) if is_random(node)]
         others = [place for place in range(len(memory)) if place not in set(random)]
         memory = [round(share, _DIGITS) for share in memory]
@@ -52,15 +51,15 @@ class ExactKnapsack(CustomKnapsackSolver):
         return saved, [place for place in range(len(memory)) if place not in set(saved)]
 
     def uuid(self) -> str:
-        """Return what tells compiled programs apart in Inductor's caches."""
+        """Return a key."""
         return package_identity()
 
 
 def knapsack(weights: Sequence[float], values: Sequence[float], capacity: float) -> list[int]:
-    """Return, ascending, the items of the highest total value whose weights fit a capacity.
+    """Return, ascending, the items of the highest total value within a capacity.
 
-    Branch and bound, densest items first, bounded by the fractional knapsack (Dantzig). Optimal where it ends within
-    200,000 nodes, else the best found by then, which is never below the greedy choice by density. Deterministic.
+    Branch and bound, densest items first, bounded by the fractional knapsack (Dantzig). Optimal if it ends within
+    200,000 nodes, otherwise at least as good as the greedy choice by density. Deterministic.
     """
     items = [item for item in range(len(weights)) if weights[item] <= capacity]
     items.sort(key=lambda item: (-values[item] / weights[item] if weights[item] > 0 else float("-inf"), item))
@@ -72,7 +71,7 @@ def knapsack(weights: Sequence[float], values: Sequence[float], capacity: float)
         place, left, value, taken = waiting.pop()
         if value > best[0]:
             best = value, taken
-        if place == len(items) or value + _most(items, place, weights, values, left) <= best[0]:
+        if place == len(items) or value + _upper_bound(items, place, weights, values, left) <= best[0]:
             continue
         item = items[place]
         waiting.append((place + 1, left, value, taken))
@@ -81,10 +80,9 @@ def knapsack(weights: Sequence[float], values: Sequence[float], capacity: float)
     return sorted(best[1])
 
 
-def _most(
+def _upper_bound(
     items: Sequence[int], place: int, weights: Sequence[float], values: Sequence[float], capacity: float
 ) -> float:
-    """Return what no choice among the rest can beat: as much as fits, the last item in part."""
     most = 0.0
     for item in items[place:]:
         if weights[item] > capacity:

@@ -1,52 +1,63 @@
-"""The order of Inductor's kernels after fusion, by the search."""
+"""The order of Inductor's kernels after fusion, and the functions that they become on the CPU."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from lowtide.core.index_spaces import BufferId
+from lowtide.engine.graph import Graph
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.torch.compile.fusion.cpu_functions import CpuFunctions
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
-from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
-from lowtide.frameworks.torch.compile.identity import identity
-from lowtide.frameworks.torch.compile.options import Options
-from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names, unpacked_tuple
+from lowtide.frameworks.torch.compile.fusion.kernel_graph import NO_KNOWN_INPUTS, KnownInputs, graph_of_kernels
+from lowtide.frameworks.torch.internals.kernels import (
+    KernelNode,
+    becomes_cpp,
+    end_cpu_functions_after,
+    has_code,
+    input_names,
+    unpacked_tuple,
+)
+from lowtide.frameworks.torch.planning.options import Options, identity
 
 
 class MemoryOrder:
-    """A pass over Inductor's scheduler nodes, to run last; never worse than the order it is given."""
+    """A scheduler pass, to run last, that lowers the peak; never worse than the given order."""
 
     def __init__(self, options: Options, peaks: FusedPeaks) -> None:
         self._options = options
         self._peaks = peaks
 
     def __deepcopy__(self, memo: object) -> "MemoryOrder":
-        """Return itself: copies of a configuration follow the same plans."""
+        """Return itself."""
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as what Inductor's caches tell this pass apart by; it is never restored from that."""
+        """Pickle as a key."""
         return str, (f"{identity(self._options)} {self._peaks.identity}",)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return the kernels in the order of least peak; collectives and side effects keep theirs."""
+        """Return the kernels in the order of the lowest peak; collectives and side effects keep their order."""
         if not nodes:
             return []
         techniques = frozenset({"share"}) | (self._options.techniques & {"reorder"})
         settings = PlanSettings(techniques=techniques, effort=self._options.effort, addresses=False)
-        given = self._peaks.given(input_names())
+        given = self._peaks.known_inputs(input_names())
         order = find_plan(graph_of_kernels(nodes, given), settings).plan.order()
-        ordered = _with_parts_beside([nodes[place] for place in order.tolist()])
-        functions = CpuFunctions.of(ordered, self._peaks.left(input_names()), given)
+        ordered = _with_tuples_unpacked_early([nodes[place] for place in order.tolist()])
+        functions = CpuFunctions.of(ordered, self._peaks.kernel_budget(input_names()), given)
         functions.end_where_full()
-        self._peaks.note_outputs(input_names())
+        self._peaks.record_outputs(input_names())
         self._peaks.check(input_names(), functions.peak_bytes)
         return ordered
 
 
-def _with_parts_beside(nodes: Sequence[KernelNode]) -> list[KernelNode]:
-    """Return kernels in their order, but what takes a result out of a tuple right behind what makes the tuple.
+def _with_tuples_unpacked_early(nodes: Sequence[KernelNode]) -> list[KernelNode]:
+    """Return kernels in order, with the kernels that unpack a tuple directly after its maker.
 
-    A tuple keeps all its results alive until the last is taken out.
+    A tuple keeps all its results alive until the last one is unpacked.
     """
     made = {name: node for node in nodes for name in node.get_buffer_names()}
     parts: dict[KernelNode, list[KernelNode]] = {}
@@ -59,3 +70,77 @@ def _with_parts_beside(nodes: Sequence[KernelNode]) -> list[KernelNode]:
 
 def _unpacked(node: KernelNode, parts: dict[KernelNode, list[KernelNode]]) -> list[KernelNode]:
     return [node, *(each for part in parts.get(node, ()) for each in _unpacked(part, parts))]
+
+
+@dataclass(frozen=True)
+class CpuFunctions:
+    """The functions that kernels become; kernels on a GPU stay single.
+
+    On the CPU, Inductor merges all kernels between two calls of PyTorch's own into one function. It allocates its
+    results before it starts and frees its arguments after it ends.
+    """
+
+    peak_bytes: int
+    last_kernels: tuple[KernelNode, ...]
+    """Kernels after which a function must end, because the next one would exceed the limit."""
+
+    @classmethod
+    def of(
+        cls, nodes: Sequence[KernelNode], most_bytes: int | None, given: KnownInputs = NO_KNOWN_INPUTS
+    ) -> "CpuFunctions":
+        """Fill functions as Inductor does, but with at most `most_bytes`; `given` as in `graph_of_kernels`."""
+        graph = graph_of_kernels(nodes, given)
+        before, made, after = _memory(graph)
+        peak, last = 0, list[KernelNode]()
+        held = 0
+        """Bytes of the function being filled; 0 if there is none."""
+        latest: KernelNode = None
+        """The last kernel with code; Inductor ends functions only after such a kernel."""
+        for place, node in enumerate(nodes):
+            alone = int(before[place] + made[place] + graph.scratch[place])
+            joined = held + int(made[place])
+            if held and becomes_cpp(node):
+                if most_bytes is None or joined <= most_bytes or joined <= alone:
+                    alone = joined
+                else:
+                    last.append(latest)
+            peak = max(peak, alone)
+            held = alone if becomes_cpp(node) else 0
+            latest = node if has_code(node) else latest
+        return cls(max([peak, *map(int, after)]), tuple(last))
+
+    def end_where_full(self) -> None:
+        if self.last_kernels:
+            end_cpu_functions_after(self.last_kernels)
+
+
+def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return per op the bytes alive before, allocated, and alive after."""
+    structure = graph.structure
+    taken_over = _reused_storage(graph)
+    passed_on = set(taken_over.values())
+    made, freed = np.zeros(graph.n_ops, np.int64), np.zeros(graph.n_ops, np.int64)
+    start = 0
+    for buffer in range(graph.n_buffers):
+        size = int(graph.sizes[buffer])
+        producer, users = int(structure.producers[buffer]), structure.users[buffer]
+        if producer < 0:
+            start += size
+        elif buffer not in taken_over:
+            made[producer] += size
+        last = max([producer, *users.tolist()])
+        if last >= 0 and buffer not in passed_on and graph.freeable[buffer]:
+            freed[last] += size
+    after = start + np.cumsum(made - freed)
+    return np.concatenate([[start], after[:-1]]), made, after
+
+
+def _reused_storage(graph: Graph) -> dict[BufferId, BufferId]:
+    found: dict[BufferId, BufferId] = {}
+    for op in range(graph.n_ops):
+        pairs = graph.in_place[op].tolist()
+        for given, made in zip(pairs[::2], pairs[1::2], strict=True):
+            last = max([int(graph.structure.producers[given]), *graph.structure.users[given].tolist()])
+            if last == op and graph.freeable[given]:
+                found[made] = given
+    return found

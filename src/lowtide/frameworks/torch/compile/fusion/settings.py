@@ -1,57 +1,66 @@
-"""Inductor's configuration under which it follows a plan."""
+"""Inductor's configuration to follow a plan, and Inductor's need without one."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
+from torch.fx import GraphModule
+
 from lowtide.engine.planning.budget import GivenBudget
-from lowtide.frameworks.torch.compile.fusion.end_scheduled import EndScheduled
-from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, StopAfterScheduling
 from lowtide.frameworks.torch.compile.fusion.guard import FusionGuard
 from lowtide.frameworks.torch.compile.fusion.knapsack import ExactKnapsack, RooflineRuntime
-from lowtide.frameworks.torch.compile.fusion.order import MemoryOrder
-from lowtide.frameworks.torch.compile.fusion.partition import PlannedPartition
-from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions, MemoryOrder
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
-from lowtide.frameworks.torch.internals.inductor import overlap_passes, patched_inductor
+from lowtide.frameworks.torch.internals.dynamo import copied
+from lowtide.frameworks.torch.internals.inductor import (
+    CustomPartitionerFn,
+    compile_until_scheduled,
+    overlap_passes,
+    patched_inductor,
+)
+from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
+from lowtide.frameworks.torch.planning.options import Options, identity
+from lowtide.frameworks.torch.planning.programs import programs_planned, registry_state, restore_registry
 
 NOT_CACHED = {"enable_autograd_cache": False}
-"""Every program is planned where it is compiled, so that its plan can be shown; kernels still come from the cache."""
+"""Every program is planned when compiled, so its plan can be shown; kernels still come from the cache."""
 
 
 def settings(
     options: Options,
     peaks: FusedPeaks | None = None,
     partitioner: Partitioner | None = None,
-    end: EndScheduled | None = None,
+    end: StopAfterScheduling | None = None,
 ) -> dict[str, Any]:
-    """Return what Inductor's configuration is patched with: our partitioner, and our order as the last pass.
+    """Return the changes of Inductor's configuration: our partitioner, and our order of kernels as the last pass.
 
-    Where the user has passes of their own for the overlap with communication, they run before ours. `peaks` says what
-    kernels may need; left out, it is what the plans of the partitioner leave to them. `partitioner` is one that knows
-    more than the options; left out, it is one of these. Compilations may be brought to an `end` once kernels are known.
+    The user's own passes for the overlap of communication run before ours. `peaks` limits the kernels, by default to
+    the bytes that the plans leave; `partitioner` replaces the one of the options. `end` may stop compilations once the
+    kernels are known.
     """
     peaks = FusedPeaks() if peaks is None else peaks
     ends = [] if end is None else [end]
     chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks, partitioner)}
     if "reorder" in options.techniques:
-        chosen["reorder_for_peak_memory"] = False  # it would move random draws past one another
+        chosen["reorder_for_peak_memory"] = False  # it would reorder random draws
         chosen["reorder_for_compute_comm_overlap"] = True
         chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), MemoryOrder(options, peaks), *ends]
         chosen["_pre_fusion_custom_pass"] = FusionGuard(options, peaks)
     if options.budget is not None:
-        chosen["allow_buffer_reuse"] = False  # storage that waits for a later kernel would count meanwhile
+        chosen["allow_buffer_reuse"] = False  # storage kept for a later kernel would count as alive
     return chosen
 
 
 @contextmanager
 def inductor(budget: GivenBudget = None, *, allow: Iterable[str] | None = None, **more: Any) -> Generator[None]:
-    """Make `torch.compile` with its own backend follow plans for whatever is compiled within.
+    """Make `torch.compile` with Inductor follow plans for all functions compiled in the context.
 
-    Meanwhile, what PyTorch's own `activation_memory_budget` saves is chosen exactly; random draws are always saved.
-    Takes the options of the backend "lowtide", without `compiler`. Compilation happens at the first call of a compiled
-    function, so that call must be within. Raises UsageError for options that do not exist.
+    It also makes the choices of PyTorch's own `activation_memory_budget` exact and always saves random draws. Takes the
+    options of the backend "lowtide", without `compiler`. A compiled function must be called first in the context,
+    because that compiles it. Raises UsageError for unknown options.
     """
     given = {"budget": budget, "allow": allow, **more, "compiler": "inductor"}
     deciding = {
@@ -60,3 +69,89 @@ def inductor(budget: GivenBudget = None, *, allow: Iterable[str] | None = None, 
     }
     with patched_autograd({**NOT_CACHED, **deciding}), patched_inductor(settings(Options.parse(given))):
         yield
+
+
+class PlannedPartition(CustomPartitionerFn):
+    """Inductor's `custom_partitioner_fn`: split every joint graph as its plan says."""
+
+    def __init__(self, options: Options, peaks: FusedPeaks, partitioner: Partitioner | None = None) -> None:
+        self._options = options
+        self._partition = partitioner or Partitioner(options)
+        self._peaks = peaks
+
+    def __call__(
+        self, gm: GraphModule, joint_inputs: Sequence[object], **kwargs: Any
+    ) -> tuple[GraphModule, GraphModule]:
+        """Return both passes."""
+        with programs_planned() as planned:
+            forward, backward = self._partition(gm, joint_inputs, **kwargs)
+        if planned:
+            self._peaks.expect(planned[-1], forward, backward)
+        return forward, backward
+
+    def uuid(self) -> str:
+        """Return a key."""
+        return f"{identity(self._options)} {self._peaks.identity}"
+
+
+BOTH_PASSES = {"force_non_lazy_backward_lowering": True}
+"""Compile the backward pass with the forward pass, not at its first call, so that the needs of both are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNeed:
+    """Bytes needed without lowtide."""
+
+    peak: int
+    persistent: int
+
+
+def own_need(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> OwnNeed | None:
+    """Return Inductor's own need for a captured graph; None if both passes cannot be compiled together.
+
+    The graph is partitioned, lowered, fused and ordered by Inductor alone, without code generation. The registry is
+    left unchanged.
+    """
+    peaks = FusedPeaks()
+    end = StopAfterScheduling(peaks, ends=True)
+    as_it_is = replace(options, budget=None, allow=(), plans=None)
+    changes: dict[str, Any] = {
+        "custom_partitioner_fn": PlannedPartition(as_it_is, peaks),
+        "reorder_for_compute_comm_overlap": True,
+        "reorder_for_compute_comm_overlap_passes": [*overlap_passes(), _RecordPeaks(peaks), end],
+        "fx_graph_cache": False,
+    }
+    before = registry_state()
+    try:
+        with patched_autograd({"enable_autograd_cache": False, **BOTH_PASSES}):
+            compile_until_scheduled(copied(module), example_inputs, changes, end.take_strides)
+    finally:
+        restore_registry(before)
+    if len(peaks.planned) != 1 or len(peaks.planned[0].kernel_peaks) != 2:
+        return None
+    (planned,) = peaks.planned
+    space = planned.graph.spaces[0].name
+    return OwnNeed(max(planned.kernel_peaks), planned.graph.persistent_bytes()[space])
+
+
+class _RecordPeaks:
+    """A scheduler pass that records needs."""
+
+    def __init__(self, peaks: FusedPeaks) -> None:
+        self._peaks = peaks
+
+    def __deepcopy__(self, memo: object) -> "_RecordPeaks":
+        """Return itself."""
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Pickle as name."""
+        return str, (type(self).__name__,)
+
+    def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
+        """Return kernels unchanged."""
+        if nodes:
+            given = self._peaks.known_inputs(input_names())
+            self._peaks.record_outputs(input_names())
+            self._peaks.check(input_names(), CpuFunctions.of(nodes, None, given).peak_bytes)
+        return list(nodes)

@@ -1,43 +1,50 @@
-"""A program of the compiler as it is written, and with its largest products in chunks."""
+"""The forms of a compiled program: unmodified, and with its largest products in chunks."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
+from torch.fx import GraphModule
 
 from lowtide.engine.analysis.footprint import simulate
-from lowtide.engine.graph import Graph
+from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.budget import parse_budget
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.program import Form, FormName, Program
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.torch.compile.options import Options
-from lowtide.frameworks.torch.compile.outlining import outline_chunks
-from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
+from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.internals.fake_tensors import outside_of_fake_modes
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.read_program import ReadProgram, read_program
+from lowtide.frameworks.torch.reading.lowering import lower_body
+from lowtide.frameworks.torch.reading.outlined import register_program
+from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
     ChunkedModule,
     Chunking,
     chunk_module,
     chunk_module_in_two_passes,
 )
+from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
+from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledForm(Form):
-    """A form of a program of the compiler, with the program that was read for it."""
+    """A form of a compiled program."""
 
     program: ReadProgram = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class ProgramForms(Program):
-    """All forms of a program of the compiler, for `plan_best_form`.
+    """All forms of a compiled program, for `plan_best_form`.
 
-    The form in chunks saves for backward the inputs of large products; finer forms recompute them. Programs with
+    The form in chunks saves the inputs of large products for backward; finer forms recompute them. Programs with
     dynamic sizes have no forms in chunks, because chunks are tried with real inputs.
     """
 
@@ -46,25 +53,26 @@ class ProgramForms(Program):
     """Positions of the inputs that outlive the program."""
     options: Options
     chunking: Chunking = field(default_factory=Chunking)
-    """Settings of chunks for all forms; for the finer ones, with the bytes that a budget leaves to the program."""
+    """Settings of chunks; finer forms also use the bytes that a budget leaves to the program."""
 
     @property
     def graph(self) -> Graph:
-        """The graph of the program."""
+        """The unmodified graph."""
         return self.written.graph
 
     @property
     def has_rounded_forms(self) -> bool:
-        """True: chunks may make sums in another order if rounding is allowed."""
+        """Always true."""
         return True
 
     def make_unmodified(self) -> CompiledForm:
-        """Return the program without chunks."""
+        """Return the unmodified form."""
         return CompiledForm("unmodified", self.graph, program=self.written)
 
     def make_form(self, name: FormName, *, exact: bool) -> CompiledForm | None:
         """Return the program with its largest products in chunks; finer forms compute rows of some products twice."""
         chunking = self.chunking if exact else self.chunking.to_rounding()
+        """Settings of chunks; finer forms also use the bytes that a budget leaves to the program."""
         finer = None
         if name == "in finest chunks":
             finer = self.form("in finer chunks", exact=exact)
@@ -83,11 +91,11 @@ class ProgramForms(Program):
         return CompiledForm(name, program.graph, exact, program=program)
 
     def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
-        """Return one sentence for each large product that chunking skipped, of the finest form that was made."""
+        """Return one sentence for each large product that chunking skipped in the finest form made."""
         return self._skipped.get(exact, ())
 
     def within(self, settings: PlanSettings) -> "ProgramForms":
-        """Return the forms for the bytes that a budget leaves to the program in the first memory space."""
+        """Return the forms for the bytes that a budget leaves in the first memory space."""
         if settings.budget is None:
             return self
         peaks = simulate(self.graph, Plan.baseline(self.graph)).peak_bytes
@@ -97,7 +105,7 @@ class ProgramForms(Program):
         )
 
     def program_for(self, plan: Plan) -> ReadProgram:
-        """Return the program of the form that a plan is for; the one without chunks for a plan of another program."""
+        """Return the program of the form that a plan belongs to; the unmodified one for other plans."""
         form = self.form_of(plan)
         return form.program if isinstance(form, CompiledForm) else self.written
 
@@ -112,3 +120,22 @@ class ProgramForms(Program):
             return None
         with outside_of_fake_modes():
             return split(module, inputs, chunking)
+
+
+_SETTINGS = PlanSettings(effort="fast", addresses=False)
+
+
+def outline_chunks(module: GraphModule) -> GraphModule:
+    """Return a program with its chunked regions outlined as ops, each with its own plan."""
+    return run_rewrites(module, [OutlineChunks(_hold_planned)])
+
+
+def _hold_planned(module: GraphModule) -> str:
+    lowered = lower_body(module)
+    graph = graph_of("chunks", module, lowered)
+    found = find_plan(graph, _SETTINGS)
+    returned = int(graph.sizes[(graph.buffer_spaces == 0) & (graph.lifetimes == Lifetime.OUTPUT)].sum())
+    scratch = found.peak_bytes[graph.spaces[0].name] - returned
+    flops, traffic = int(graph.flops.sum()), int(graph.traffic.sum())
+    emitted = emit(module, lowered, found.plan, boxed=False)
+    return register_program(emitted, scratch_bytes=scratch, flops=flops, traffic_bytes=traffic)

@@ -1,8 +1,8 @@
-"""Ranks that run collectives together must plan the same graph: a plan is a function of it alone.
+"""Agreement of ranks that run collectives together: all must plan the same graph in the same way.
 
-Ranks compare fingerprints through the key-value store that the process group was set up with, not by a collective. If a
-rank compiles a graph that the others do not compile (again), it must not wait in a collective that they never join. It
-waits for them for a while and then goes on, with a warning.
+Ranks compare fingerprints through the key-value store of the process group, not by a collective. A rank may compile a
+graph again that the others do not compile. A collective would then block forever; here the rank waits for a limited
+time, warns and continues.
 """
 
 import hashlib
@@ -20,16 +20,16 @@ from lowtide.frameworks.torch.internals.operators import overload_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
 
 PATIENCE = timedelta(minutes=2)
-"""How long a rank waits for what the others compile; they capture the same program at the same time."""
+"""How long a rank waits for others."""
 
 _asked: Counter[str] = Counter()
 
 
 def partners(module: GraphModule, same_on_all_ranks: bool | None) -> tuple[Rendezvous, list[int]] | None:
-    """Return the ranks that must plan the same as this one, without itself; None where there are none.
+    """Return the other ranks that must plan the same graph; None if there are none.
 
-    They are those that the graph's collectives wait for; all there are, if `same_on_all_ranks` is True; none, if it is
-    False. Ranks of another pipeline stage, or another replica that only exchanges gradients, may compile otherwise.
+    By default they are the ranks of the graph's collectives; `same_on_all_ranks` selects all ranks (True) or none
+    (False).
     """
     meeting = None if same_on_all_ranks is False else rendezvous()
     if meeting is None:
@@ -42,10 +42,7 @@ def partners(module: GraphModule, same_on_all_ranks: bool | None) -> tuple[Rende
 def require_agreement(
     graph: Graph, settings: str, meeting: Rendezvous, others: list[int], patience: timedelta = PATIENCE
 ) -> None:
-    """Check that other ranks are about to plan the same graph, with the same of all else that its plan depends on.
-
-    Raises FingerprintError, on every rank, naming the ranks that differ.
-    """
+    """Raise FingerprintError on every rank if ranks plan differently; warns of silent ranks."""
     differing, silent = _compared(
         f"{compilation()}/{graph.name}", f"{graph.fingerprint} {settings}", meeting, others, patience
     )
@@ -65,10 +62,7 @@ def require_agreement(
 def require_one_order(
     module: GraphModule, graph: Graph, plan: Plan, same_on_all_ranks: bool | None = None, patience: timedelta = PATIENCE
 ) -> None:
-    """Check that all ranks are about to run collectives in one order, where the plan runs any of them again.
-
-    Raises FingerprintError, on every rank, for an order that differs, and where a rank says nothing of its own.
-    """
+    """Raise FingerprintError on every rank if recomputed collectives run in another order, or ranks are silent."""
     runs = plan.order()
     order = runs[graph.ranks[runs] > 1].tolist()
     together = partners(module, same_on_all_ranks) if len(set(order)) < len(order) else None
@@ -87,7 +81,7 @@ def require_one_order(
 def _compared(
     name: str, mine: str, meeting: Rendezvous, others: list[int], patience: timedelta
 ) -> tuple[list[int], list[int]]:
-    """Return the ranks that say something else under a name, counted by how often it was asked; and the silent ones."""
+    """Publish a value; return the ranks with other values, and the silent ranks."""
     _asked[name] += 1
     key = f"{name}/{_asked[name]}"
     meeting.publish(key, mine)
@@ -97,7 +91,6 @@ def _compared(
 
 
 def _groups_in(module: GraphModule) -> list[str]:
-    """Return the names of the process groups that a graph's collectives run in."""
     calls = [node for node in module.graph.nodes if overload_of(node.target) is not None]
     return list(
         dict.fromkeys(str(given["group_name"]) for given in map(arguments_by_name, calls) if "group_name" in given)

@@ -1,4 +1,4 @@
-"""A folder of plan files, one a graph and named after it: saved on one rank, taken by all instead of planning."""
+"""A folder of plan files, one per graph: written on one rank, read on all ranks instead of planning."""
 
 import hashlib
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ from lowtide.engine.planning.settings import PlanSettings
 
 
 def save_plans(planned: Iterable[tuple[Graph, Plan]], folder: Path) -> list[Path]:
-    """Write the plans of graphs, each to `FINGERPRINT.plan.json.gz`, and return the paths.
+    """Write each plan to `FINGERPRINT.plan.json.gz` in a folder, which is made if missing, and return the paths.
 
-    The folder is made where there is none. Raises UsageError when a file cannot be written.
+    Raises UsageError if the folder cannot be made, WriteError if a file cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -30,10 +30,8 @@ def save_plans(planned: Iterable[tuple[Graph, Plan]], folder: Path) -> list[Path
 
 
 def load_plan(model: Program, folder: Path, settings: PlanSettings, *, over_budget: bool = False) -> Result:
-    """Return the plan of a program from a folder as `result_of_file` does.
-
-    Raises FingerprintError where the folder has none for this program, otherwise what `result_of_file` raises.
-    """
+    """Return the plan of a program from a folder; raises FingerprintError if there is none, and errors of
+    `result_of_file`."""
     path = next((_path(folder, form.graph) for form in model.forms() if has_plan(form.graph, folder)), None)
     if path is None:
         raise FingerprintError(
@@ -44,12 +42,12 @@ def load_plan(model: Program, folder: Path, settings: PlanSettings, *, over_budg
 
 
 def has_plan(graph: Graph, folder: Path) -> bool:
-    """Tell whether a folder has a plan for a graph."""
+    """Return whether a plan exists."""
     return _path(folder, graph).exists()
 
 
 def digest_of(plan: Plan) -> str:
-    """Return what tells a plan for a graph from all others."""
+    """Return a digest."""
     return hashlib.sha256(repr(list(plan.steps())).encode()).hexdigest()
 
 

@@ -1,9 +1,11 @@
-"""The plan of a program of the compiler: never more than PyTorch needs alone, made now or read from a folder."""
+"""Find the plan of a compiled program: planned now or read from a folder, and never worse than PyTorch alone."""
 
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, verify
 from lowtide.engine.planning.budget import parse_budget
@@ -13,36 +15,33 @@ from lowtide.engine.planning.plan_file import result_with
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.graph_file import GraphModel
-from lowtide.frameworks.torch.compile.beside_others import plan_beside
-from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement, require_one_order
-from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, has_plan, load_plan
-from lowtide.frameworks.torch.compile.identity import identity
-from lowtide.frameworks.torch.compile.options import Options
-from lowtide.frameworks.torch.compile.own_limits import OwnLimits
-from lowtide.frameworks.torch.compile.program_forms import ProgramForms
-from lowtide.frameworks.torch.compile.read_program import ReadProgram
+from lowtide.frameworks.torch.planning.agreement import partners, require_agreement, require_one_order
+from lowtide.frameworks.torch.planning.options import Options, identity
+from lowtide.frameworks.torch.planning.plan_folder import digest_of, has_plan, load_plan
+from lowtide.frameworks.torch.planning.program_forms import ProgramForms
+from lowtide.frameworks.torch.planning.read_program import ReadProgram
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a graph of a larger program may need, in bytes."""
+    """The bytes that one graph of a larger program may use."""
 
     allowed: int
-    """While it runs, beside its parameters."""
+    """While it runs, without parameters."""
     others: int = 0
-    """What other graphs need between its two passes, beside what they take from it and give back to it."""
+    """Bytes that other graphs use between its two passes, without tensors shared with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedChoice:
-    """A program, its plan, and what PyTorch makes of it alone."""
+    """A program and its plan."""
 
     program: ReadProgram
     result: Result
     own_peak: int | None = None
-    """What PyTorch's program needs; None where it is not known."""
-    own_keeps_more: int = 0
-    """What it keeps between its passes beyond what the plan does."""
+    """PyTorch's own peak; None if unknown."""
+    fewer_saved_bytes: int = 0
+    """Bytes that the plan saves for backward fewer than PyTorch's own program."""
 
 
 def plan_program(
@@ -54,41 +53,41 @@ def plan_program(
     *,
     only_in_chunks: bool = False,
 ) -> PlannedChoice:
-    """Return the plan of a program, of its forms in chunks, or of what PyTorch makes of it alone, `own`.
+    """Return the best plan of a program in any form, or of PyTorch's version `own`.
 
-    Percentages are of that peak, and no plan needs more: neither while the program runs, nor of what it keeps between
-    its passes. Where the program has no such plan in any form, or none within the budget, `own` is planned, too.
+    Percentages refer to the peak of `own`. No plan exceeds `own`, neither in its peak nor in the bytes held between the
+    passes.
     """
     if own is None:
         settings, others = options.settings, 0
         if share is not None:
             settings, others = replace(settings, budget=share.allowed, transient=True), share.others
         program, result = _in_best_form(written, options, settings, others, forms, only_in_chunks=only_in_chunks)
-        more = written.held_between(Plan.baseline(written.graph)) - program.held_between(result.plan)
-        return PlannedChoice(program, result, own_keeps_more=more if options.compiler == "inductor" else 0)
+        more = written.bytes_between_passes(Plan.baseline(written.graph)) - program.bytes_between_passes(result.plan)
+        return PlannedChoice(program, result, fewer_saved_bytes=more if options.compiler == "inductor" else 0)
     baseline = Plan.baseline(own.graph)
-    peak, between = own.peak_of(baseline), own.held_between(baseline)
+    peak, between = own.peak_of(baseline), own.bytes_between_passes(baseline)
     settings = _within(options.settings, own, peak, share)
     if options.plans is not None:
         forms = None if forms is None else forms.within(settings)
         program, result = _from_folder(Path(options.plans), written, options, forms, own)
-        return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
+        return PlannedChoice(program, result, peak, between - program.bytes_between_passes(result.plan))
     left = 0 if share is None else share.others
-    limits = OwnLimits(peak, between if not written.returns_only_numbers() else None, left)
+    limits = PyTorchLimits(peak, between if not written.has_scalar_tangents() else None, left)
     program, result = _in_best_form(written, options, settings, left, forms)
     found = [(program, result)]
     if program is not written and limits.excess(program, result):
         found.append((written, _plan(written, options, settings, left)))
-    if not any(limits.hold(*each) for each in found) and limits.between is not None:
+    if not any(limits.are_met(*each) for each in found) and limits.between is not None:
         most = settings.budget if isinstance(settings.budget, int) else peak
         left = max(left, most - limits.between)
         if options.techniques & {"recompute"}:
             bounded = settings if settings.budget is not None else replace(settings, budget=peak, transient=True)
             found.append((program, _plan_again(program, written, result, options, bounded, left)))
-    if not any(limits.hold(*each) for each in found):
+    if not any(limits.are_met(*each) for each in found):
         found.append((own, _plan(own, options, settings, left)))
-    program, result = min(found, key=lambda each: limits.rank(*each))
-    return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
+    program, result = min(found, key=lambda each: limits.sort_key(*each))
+    return PlannedChoice(program, result, peak, between - program.bytes_between_passes(result.plan))
 
 
 def _in_best_form(
@@ -100,7 +99,7 @@ def _in_best_form(
     *,
     only_in_chunks: bool = False,
 ) -> tuple[ReadProgram, Result]:
-    """Return the plan of a program, and the form of it that the plan is for; ranks that plan together keep one form."""
+    """Return the form with the best plan, and the plan; ranks that plan together use only the unmodified program."""
     forms = None if forms is None else forms.within(settings)
     if options.plans is not None:
         return _from_folder(Path(options.plans), written, options, forms)
@@ -116,7 +115,7 @@ def _in_best_form(
 def _plan_again(
     program: ReadProgram, written: ReadProgram, before: Result, options: Options, settings: PlanSettings, others: int
 ) -> Result:
-    """Plan a form of a program beside others; what is known of the form is said again."""
+    """Plan a form of a program with other graphs between its passes."""
     result = _plan(program, options, settings, others, None if program is written else written.graph)
     return replace(result, chunk_cost=before.chunk_cost, left_whole=before.left_whole, to_rounding=before.to_rounding)
 
@@ -124,12 +123,11 @@ def _plan_again(
 def _from_folder(
     folder: Path, written: ReadProgram, options: Options, forms: ProgramForms | None, own: ReadProgram | None = None
 ) -> tuple[ReadProgram, Result]:
-    """Return the plan that was saved, for the program as it is written, as PyTorch makes it, or in chunks."""
     program = (
         own if own is not None and has_plan(own.graph, folder) and not has_plan(written.graph, folder) else written
     )
     in_forms = forms if program is written else None
-    # a plan that misses its budget is warned of
+    # a plan over its budget leads to a warning later
     loaded = load_plan(in_forms or GraphModel(program.graph), folder, options.settings, over_budget=True)
     program = program if in_forms is None else in_forms.program_for(loaded.plan)
     together = partners(program.module, options.same_on_all_ranks)
@@ -139,7 +137,6 @@ def _from_folder(
 
 
 def _within(settings: PlanSettings, own: ReadProgram, own_peak: int, share: Share | None) -> PlanSettings:
-    """Return settings whose budget is in bytes, and at most what the program takes without lowtide."""
     if share is not None:
         return replace(settings, budget=min(share.allowed, max(own_peak, 0)), transient=True)
     space = own.graph.spaces[0].name
@@ -152,18 +149,18 @@ def _within(settings: PlanSettings, own: ReadProgram, own_peak: int, share: Shar
 def _plan(
     program: ReadProgram, options: Options, settings: PlanSettings, others: int, untouched: Graph | None = None
 ) -> Result:
-    """Return a plan made now, of another form than the `untouched` one if that is given; ranks agree on it first."""
+    """Return a new plan that ranks agree on; `untouched` is the unmodified graph if `program` is another form."""
     graph = program.graph
     together = partners(program.module, options.same_on_all_ranks)
     if together is not None:
         require_agreement(graph, identity(options), *together)
     if not others:
-        is_worth_it = options.compiler == "inductor"  # beside whose work planning twice is little
+        is_worth_it = options.compiler == "inductor"  # planning twice is cheap compared with compiling
         result = _closest_to_budget(graph, settings) if is_worth_it else find_plan(graph, settings, untouched)
         require_one_order(program.module, graph, result.plan, options.same_on_all_ranks)
         return result
     started = time.perf_counter()
-    found = plan_beside(program, settings, others)
+    found = plan_leaving_room(program, settings, others)
     verify(graph, found.plan, check_capacity=False)
     require_one_order(program.module, graph, found.plan, options.same_on_all_ranks)
     seconds = time.perf_counter() - started
@@ -171,9 +168,9 @@ def _plan(
 
 
 def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
-    """Return the plan that settings ask for; where the budget is less than any plan needs, one for the least of that.
+    """Return the plan for the settings; if the budget is below the lower bound, also try the lower bound as budget.
 
-    A budget that is known to be out of reach is not searched for long, so that a larger one may reach less.
+    The search gives up early on budgets known to be out of reach, so the larger budget may lead to a lower peak.
     """
     result = find_plan(graph, settings)
     space = graph.spaces[0].name
@@ -187,3 +184,70 @@ def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
     plan = replace(closer.plan, claims=known.claims, lower_bound_bytes=known.lower_bound_bytes, status=known.status)
     missed = replace(result.shortfall, reached_bytes=closer.peak_bytes[space])
     return result_with(graph, plan, settings, closer.scheduler, missed, seconds=result.seconds + closer.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class PyTorchLimits:
+    """Memory needs of PyTorch's own partition, which no plan may exceed."""
+
+    peak: int
+    between: int | None
+    """Bytes between the passes; None if nothing large runs there."""
+    others: int
+
+    def are_met(self, program: ReadProgram, result: Result) -> bool:
+        """Return whether a plan is within the limits and its budget."""
+        return result.shortfall is None and not self.excess(program, result)
+
+    def sort_key(self, program: ReadProgram, result: Result) -> tuple[bool, bool, float]:
+        """Return a key; the better plan has the smaller one."""
+        excess, fits = self.excess(program, result), result.shortfall is None
+        most = max(_first_peak(result), program.bytes_between_passes(result.plan) + self.others)
+        least = result.base_cost + result.extra_cost if fits and not excess else float(most)
+        return excess > 0, not fits, float(excess) or least
+
+    def excess(self, program: ReadProgram, result: Result) -> int:
+        """Return the excess bytes."""
+        more = max(0, _first_peak(result) - self.peak)
+        between = 0 if self.between is None else program.bytes_between_passes(result.plan) - self.between
+        """Bytes between the passes; None if nothing large runs there."""
+        return max(more, between)
+
+
+def _first_peak(result: Result) -> int:
+    return next(iter(result.peak_bytes.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWithRoom:
+    plan: Plan
+    scheduler: str
+    shortfall: Shortfall | None
+
+
+def plan_leaving_room(program: ReadProgram, settings: PlanSettings, others: int) -> PlanWithRoom:
+    """Return a plan that leaves bytes for other graphs between the passes.
+
+    If that misses the budget, also plan the rest for the budget: the others may need less later.
+    """
+    tight = _plan_with_room(program, settings, others)
+    if tight.shortfall is None or not isinstance(settings.budget, int):
+        return tight
+    held = program.bytes_between_passes(tight.plan)
+    goal = max(settings.budget, held)
+    if goal - held >= others:
+        return tight
+    eased = _plan_with_room(program, replace(settings, budget=goal), goal - held)
+    is_better = program.bytes_between_passes(eased.plan) <= held and program.peak_of(eased.plan) < program.peak_of(
+        tight.plan
+    )
+    return replace(eased, shortfall=tight.shortfall) if is_better else tight
+
+
+def _plan_with_room(program: ReadProgram, settings: PlanSettings, others: int) -> PlanWithRoom:
+    found = find_plan(program.with_bytes_between(others), settings)
+    plan = replace(
+        found.plan, graph_fingerprint=program.graph.fingerprint, claims=(), lower_bound_bytes={}, status="feasible"
+    )
+    plan = replace(plan, peak_bytes=simulate(program.graph, plan).peak_bytes)
+    return PlanWithRoom(plan, found.scheduler, found.shortfall)

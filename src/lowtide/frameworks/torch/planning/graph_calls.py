@@ -1,0 +1,83 @@
+"""Calls of a program's graphs in one step, and the memory that they need together."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule
+
+Storages = dict[int, int]
+"""Bytes by storage."""
+
+
+@dataclass(slots=True, eq=False)
+class GraphCall:
+    """Bytes around one call of a graph; the backward passes of a step's calls run in reverse order."""
+
+    planned: PlannedModule
+    held: int
+    """Bytes that earlier calls and code outside of graphs hold while it runs."""
+    outside: int
+    """The part held outside of graphs."""
+    saved: Storages
+    own_saved: int
+    """Bytes saved for backward without lowtide."""
+    gradients: int
+    """Gradients that its backward pass leaves."""
+    given: Storages
+    returned: Storages
+    tangents: int
+    """Gradients that its backward pass starts from."""
+
+    @property
+    def peak(self) -> int:
+        """Predicted peak bytes."""
+        return self.planned.predicted_peak_bytes[self.planned.graph.spaces[0].name]
+
+    @property
+    def lower_bound(self) -> int:
+        """Lower bound before fusion; 0 if unknown."""
+        return self.planned.result.lower_bound_bytes.get(self.planned.graph.spaces[0].name, 0)
+
+    def held_at(self, part: float) -> int:
+        """Return the bytes held while it runs if graphs save `part` times as much."""
+        return self.outside + int(part * (self.held - self.outside))
+
+
+def peak_of_calls(calls: Sequence[GraphCall], *, own: bool) -> int:
+    """Return the peak of all calls together; with `own`, without lowtide."""
+    peak = saved = 0
+    for place, call in enumerate(calls):
+        own_peak = call.planned.own_peak_bytes if own else None
+        need = call.peak if own_peak is None else own_peak
+        held = saved + call.outside if own else call.held
+        peak = max(peak, held + need + gradients_after(calls, place))
+        saved += call.own_saved
+    return peak
+
+
+def bytes_of_later_calls(calls: Sequence[GraphCall], place: int) -> int:
+    """Return the peak of the calls after one call, without its outputs, their gradients, and its saved tensors.
+
+    The needs of the later calls include the outputs that they use and the gradients that they end with.
+    """
+    first, later = calls[place], calls[place + 1 :]
+    peak, saved = 0, Storages()
+    for after, call in enumerate(later):
+        held = max(0, call.held - first.held - sum(first.saved.values()))
+        shared = sum(size for key, size in first.returned.items() if key in call.given or key in saved)
+        peak = max(peak, held + call.peak + gradients_after(later, after) - shared - first.tangents)
+        saved |= call.saved
+    return peak
+
+
+def gradients_after(calls: Sequence[GraphCall], place: int) -> int:
+    """Return the gradients that exist before a call's backward pass."""
+    return sum(call.gradients for call in calls[place + 1 :])
+
+
+def storages_of(values: Iterable[Any]) -> Storages:
+    return {storage_key(each): storage_bytes(each) for each in values if isinstance(each, torch.Tensor)}

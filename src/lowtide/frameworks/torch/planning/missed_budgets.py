@@ -1,0 +1,61 @@
+"""Warnings for graphs that miss their budget, delayed until the needs of the program's other graphs are known."""
+
+import math
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from lowtide.core.units import format_bytes
+from lowtide.engine.graph import Graph
+from lowtide.engine.planning.next_technique import next_technique
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.reporting.shortfall import describe
+
+_held_back: list[list[str]] = []
+
+
+def warn_missed(message: str) -> None:
+    """Warn that a graph misses its budget, or add the message to the innermost collection."""
+    if _held_back:
+        _held_back[-1].append(message)
+    else:
+        warnings.warn(message, stacklevel=3)
+
+
+def warn_if_missed(name: str, graph: Graph, result: Result, settings: PlanSettings, alone: int | None = None) -> None:
+    """Warn in one line if a plan misses its budget: why, the budgets it meets, and how to meet the given one.
+
+    `alone` is the peak without lowtide, by default the baseline.
+    """
+    if result.shortfall is None:
+        return
+    space = graph.spaces[0].name
+    reached, before = result.peak_bytes[space], result.baseline_peak_bytes[space] if alone is None else alone
+    why = f"{describe(result.shortfall)}; {describe_lowest_peak(reached, before, result.persistent_bytes[space])}"
+    offer = next_technique(graph, result, settings)
+    price = f" at {offer.extra_cost / offer.base_cost:+.1%} time" if offer is not None and offer.base_cost else ""
+    gives = "" if offer is None else "fits" if offer.fits else f"reaches {format_bytes(offer.peak_bytes)}"
+    more = "" if offer is None else f"; {gives} with allow=['reorder', 'share', 'recompute']{price}"
+    skipped = f"; {result.left_whole[0]}" if result.left_whole else ""
+    warn_missed(f"lowtide: {name} misses its budget: {why}{more}{skipped}")
+
+
+def describe_lowest_peak(reached: int, alone: int, persistent: int) -> str:
+    """Return the lowest peak found, and the budgets it meets: bytes with parameters, and a percentage.
+
+    `alone` is the program's peak without lowtide, the base of percentages.
+    """
+    percentage = f" or {math.ceil(reached * 10_000 / alone) / 100:.2f}%" if alone else ""
+    met = f"a budget of {reached + persistent} bytes with parameters{percentage}"
+    return f"the lowest peak found is {format_bytes(reached)}, {met}"
+
+
+@contextmanager
+def collect_missed_budgets() -> Generator[list[str]]:
+    """Collect warnings of missed budgets in the context."""
+    _held_back.append(found := [])
+    try:
+        yield found
+    finally:
+        _held_back.pop()

@@ -1,0 +1,125 @@
+"""A graph that the compiler is about to compile, planned and rewritten in the order of its plan."""
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from lowtide.core.units import format_bytes
+from lowtide.engine.graph import Graph
+from lowtide.engine.planning.budget import is_part
+from lowtide.engine.planning.result import Result
+from lowtide.frameworks.torch.emit.emit import emit
+from lowtide.frameworks.torch.internals.tensors import plan_at_most, traced_with
+from lowtide.frameworks.torch.planning.missed_budgets import warn_if_missed
+from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.plan_program import Share, plan_program
+from lowtide.frameworks.torch.planning.program_forms import ProgramForms
+from lowtide.frameworks.torch.planning.read_program import ReadProgram, read_program
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
+
+_LOG = logging.getLogger("lowtide")
+MINOR_BYTES = 4096
+"""Peak below which a missed percentage is not reported."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedModule:
+    """A compiled program and its plan."""
+
+    name: str
+    source: GraphModule
+    """The program before planning; its nodes have the user's source lines."""
+    graph: Graph
+    result: Result
+    module: GraphModule
+    """The program in planned order."""
+    own_peak_bytes: int | None = None
+    """Peak on the first device without lowtide, by the same compiler; None if unknown."""
+    fewer_saved_bytes: int = 0
+    """Bytes that the plan saves for backward fewer than PyTorch's own program."""
+    saved_bytes: list[int] = field(default_factory=list[int])
+    """Bytes of each tensor that the forward pass saves, in order, at the planned sizes."""
+    kernel_peaks: list[int] = field(default_factory=list[int])
+    """Under Inductor, the predicted peak after fusion of each compiled pass: bytes on the first device, with the bytes
+    that the caller holds. Passes from a cache are missing."""
+
+    @property
+    def predicted_peak_bytes(self) -> dict[str, int]:
+        """Peak of every memory space, after fusion if known."""
+        peaks = dict(self.result.peak_bytes)
+        if self.kernel_peaks:
+            peaks[self.graph.spaces[0].name] = max(self.kernel_peaks)
+        return peaks
+
+
+def plan_module(
+    name: str,
+    module: GraphModule,
+    held: Collection[int],
+    options: Options,
+    own: GraphModule | None = None,
+    own_peak_bytes: int | None = None,
+    share: Share | None = None,
+    *,
+    in_chunks: Chunking | None = None,
+) -> PlannedModule:
+    """Plan a functional graph; inputs at positions `held` outlive it. Warns if the budget is missed.
+
+    `own` is PyTorch's version of the program, see `plan_program`. Under Inductor, its peak `own_peak_bytes` and a
+    missed budget are known only after fusion; chunks are then used only if the caller passes `in_chunks`.
+
+    Raises UnsupportedError for a graph that cannot be planned, FingerprintError if ranks have different graphs or a
+    folder of plans has none for this one.
+    """
+    written = read_program(name, module, held, options)
+    without = None if own is None else read_program(name, own, held, options)
+    forms = None
+    if options.compiler == "eager" or in_chunks is not None:
+        forms = ProgramForms(written, held, options, in_chunks or Chunking())
+    found = plan_program(written, without, options, share, forms, only_in_chunks=in_chunks is not None)
+    read, result = found.program, found.result
+    peak = own_peak_bytes if found.own_peak is None else found.own_peak
+    _report(name, read.graph, result, peak)
+    if options.compiler == "eager" and not _is_minor(read, result, options):
+        warn_if_missed(name, read.graph, result, options.settings, peak)
+    emitted = emit(read.module, read.lowered, result.plan, boxed=False)
+    return PlannedModule(name, read.module, read.graph, result, emitted, peak, found.fewer_saved_bytes)
+
+
+def _is_minor(read: ReadProgram, result: Result, options: Options) -> bool:
+    is_share = is_part(options.budget)
+    return is_share and (read.boundary is None or result.peak_bytes[read.graph.spaces[0].name] < MINOR_BYTES)
+
+
+def _report(name: str, graph: Graph, result: Result, own_peak: int | None) -> None:
+    space = graph.spaces[0].name
+    without = "" if own_peak is None else f", PyTorch alone {format_bytes(own_peak)}"
+    _LOG.info(
+        "%s: peak %s on %s (baseline %s%s), %d ops recomputed, +%.1f %% time, %s",
+        name,
+        format_bytes(result.peak_bytes[space]),
+        space,
+        format_bytes(result.baseline_peak_bytes[space]),
+        without,
+        result.reruns,
+        100 * result.extra_cost / result.base_cost if result.base_cost else 0.0,
+        result.status,
+    )
+
+
+def limit_to_bucket(inputs: Iterable[Any]) -> None:
+    """Guard a graph so that its sizes stay between two powers of two, and plan it for the larger one.
+
+    A plan that fits a budget at one size may miss it at another. A call outside the range compiles and plans the graph
+    again. `inputs` are the graph's inputs or stand-ins for them.
+    """
+    for size in inputs:
+        if isinstance(size, torch.SymInt):
+            most = 1 << max(traced_with(size) - 1, 1).bit_length()
+            bool(size <= most)
+            bool(size > most // 2)
+            plan_at_most(size, most)

@@ -1,0 +1,117 @@
+"""The checked arguments of `training_step` that decide how the step is planned."""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from lowtide.core.effort import EffortName
+from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError
+from lowtide.core.techniques import NEED_BUDGET, ROUNDING, Techniques
+from lowtide.engine.planning.budget import GivenBudget
+from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.plan_best_form import plan_best_form, plan_in_chunks
+from lowtide.engine.planning.plan_file import result_of_file
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.frameworks.torch.capture.capture import capture
+from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+from lowtide.frameworks.torch.emit.transfers.link import check_host, host_for
+from lowtide.frameworks.torch.model import TorchModel
+from lowtide.frameworks.torch.planning.missed_budgets import warn_if_missed
+from lowtide.frameworks.torch.planning.options import DEFAULTS, LEFT_TO_INDUCTOR, prices_before_fusion
+from lowtide.frameworks.torch.planning.plan_folder import load_plan
+from lowtide.frameworks.torch.reading.captured import Captured
+
+CompilerName = Literal["eager", "inductor"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest:
+    """A request for a planned step; raises UsageError for arguments that exclude each other."""
+
+    budget: GivenBudget
+    techniques: Techniques
+    _: KW_ONLY
+    effort: EffortName = DEFAULTS.effort
+    compiler: CompilerName = "eager"
+    host_bandwidth: str | int | None = None
+    host_capacity: str | int | None = None
+    saved_plan: Path | None = None
+    """A plan file or a folder of plans to use instead of planning."""
+    over_budget: bool = False
+    """Whether `saved_plan` may miss the budget."""
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        if self.compiler not in get_args(CompilerName):
+            names = ", ".join(get_args(CompilerName))
+            raise UsageError(f"unknown compiler {self.compiler!r}; choose one of {names}")
+        if self.is_compiled and self.saved_plan is not None:
+            raise UsageError("a plan cannot be used with compiler='inductor'; leave it out, or use compiler='eager'")
+        if self.over_budget and self.saved_plan is None:
+            raise UsageError("over_budget allows a plan that misses its budget; give that plan, or leave it out")
+        check_host(self.techniques, self.host_bandwidth, self.host_capacity)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether Inductor compiles it."""
+        return self.compiler == "inductor"
+
+    @property
+    def settings(self) -> PlanSettings:
+        """Settings of planning, without the techniques that Inductor decides about."""
+        settings = replace(DEFAULTS, budget=self.budget, techniques=self.techniques, effort=self.effort)
+        if not self.is_compiled:
+            return settings
+        excluded = LEFT_TO_INDUCTOR if self.techniques & NEED_BUDGET else {ROUNDING}
+        return replace(settings, techniques=self.techniques - excluded, costs=prices_before_fusion)
+
+    def read(self, step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> TorchModel:
+        """Return the captured step for one batch, with its host if plans may offload."""
+        model = TorchModel(_capture(step, args, kwargs), for_fusion=self.is_compiled)
+        if "offload" not in self.techniques:
+            return model
+        return model.with_host(host_for(model.graph, self.host_bandwidth, self.host_capacity))
+
+    def find_plan(self, model: TorchModel, *, may_plan: bool) -> Result:
+        """Return the saved plan of a captured step, or a new plan if none is requested.
+
+        Raises VerificationError for a saved plan that misses its budget, FingerprintError if the saved plans are for
+        other programs, unless the step `may_plan` instead.
+        """
+        path = self.saved_plan
+        if path is None:
+            return self.plan(model, self.budget)
+        try:
+            if path.is_dir():
+                return load_plan(model, path, self.settings, over_budget=self.over_budget)
+            return result_of_file(path, model, self.settings, over_budget=self.over_budget)
+        except FingerprintError:
+            if not may_plan:
+                raise
+            return self.plan(model, self.budget)
+
+    def plan(self, model: TorchModel, budget: GivenBudget) -> Result:
+        """Return a new plan for a budget; if the step runs eagerly, warn if it is missed."""
+        settings = replace(self.settings, budget=budget)
+        if self.is_compiled:  # a missed budget is known only after fusion
+            return find_plan(model.graph, settings)
+        result = plan_best_form(model, settings)
+        warn_if_missed(result.graph.name, result.graph, result, settings)
+        return result
+
+    def plan_in_chunks(self, model: TorchModel, budget: GivenBudget) -> Result | None:
+        """Return a plan with the largest products in chunks; None if chunks do not help."""
+        return plan_in_chunks(model, replace(self.settings, budget=budget))
+
+
+def _capture(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:
+    if args and kwargs:
+        raise UsageError("a planned step takes its batch by position or by keyword, not both; give one of them")
+    try:
+        return capture((step, dict(kwargs) if kwargs else args))
+    except UnsupportedError as error:
+        raise UnsupportedError(
+            f'{error}; or plan the model alone, torch.compile(model, backend="lowtide"), and keep your own update'
+        ) from error
