@@ -11,7 +11,7 @@ from torch import nn
 import lowtide.torch as lt
 from lowtide.engine.planning.result import Result
 from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
-from lowtide.frameworks.torch.emit.transfers.cpu_host import cpu_host
+from lowtide.frameworks.torch.emit.transfers.ops import cpu_host
 
 STEPS = 3
 WITH_OFFLOAD = ["reorder", "share", "offload"]

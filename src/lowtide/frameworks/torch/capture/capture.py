@@ -12,9 +12,9 @@ from lowtide.core.collection import without_collection
 from lowtide.core.errors import LowtideError, UnsupportedError
 from lowtide.frameworks.torch.capture.capture_function import capture_function
 from lowtide.frameworks.torch.capture.capture_graph_module import capture_exported, capture_graph_module
-from lowtide.frameworks.torch.capture.error_place import place_of
 from lowtide.frameworks.torch.capture.step.capture_training_step import capture_training_step
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+from lowtide.frameworks.torch.capture.tracing import place_of
 from lowtide.frameworks.torch.internals.fake_tensors import failures_unlogged, outside_of_fake_modes
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.math_attention import warn_of_math_attention

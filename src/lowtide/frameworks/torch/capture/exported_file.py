@@ -1,14 +1,18 @@
-"""Exported programs from .pt2 files."""
+"""T"""
 
+import ast
+import json
+import re
 import zipfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch.export import ExportedProgram
 
 from lowtide.core.errors import MalformedInputError, UnsupportedError, one_line
 from lowtide.core.files import open_regular
-from lowtide.frameworks.torch.capture.code_in_exported import code_in
 from lowtide.frameworks.torch.internals.exported_archive import archive_members, is_operator, load_without_pickle
 
 
@@ -47,3 +51,144 @@ def _needs_trust(path: Path, code: str) -> str:
         f"{path} {code}, so that loading it could run code from the file; if you trust where it comes from, "
         "load it with --trust (trust=True)"
     )
+
+
+_DATA = re.compile(
+    r"models/[\w.-]+\.json|data/(weights|constants|sample_inputs)/[\w.-]+|extra/.*|\.data/\w+"
+    r"|archive_format|archive_version|byteorder|\.format_version|\.storage_alignment|version"
+)
+"""The members of an archive that are data; compiled models and other objects are not."""
+_OBJECTS = ("custom_obj", "opaque_obj")
+"""How names of constants begin that are pickled objects, not tensors."""
+_PICKLED = re.compile(r"data/(weights|constants)/[\w.-]+\.pt")
+"""Weights and constants as older versions wrote them."""
+_PROGRAMS, _CONFIGS = "models/", "_config.json"
+_NAME = re.compile(r"[\w.@:+/ -]*")
+_OPERATOR = re.compile(r"torch\.ops\.\w+\.\w+(\.\w+)?")
+_FUNCTION = re.compile(
+    r"_operator\.(getitem|eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_|lshift|rshift)"
+    r"|math\.trunc|torch\.sym_(not|int|float|ite|max|min|sqrt)"
+)
+"""What programs call beside operators: arithmetic on sizes, and one of several results."""
+_STRINGS = frozenset({"as_string", "as_strings"})
+"""Text that PyTorch hands to operators as it is."""
+_REMARKS = frozenset({"stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "custom", "from_node"})
+"""Text about nodes, under "metadata"; a value of the program may have that name, too."""
+_TREES = frozenset({"in_spec", "out_spec"})
+"""JSON in a string in the JSON: how inputs and results are nested."""
+_IMPORTS = frozenset({"__enum__", "default_factory_module"})
+"""Keys there that have PyTorch import a module."""
+_ARITHMETIC = (
+    *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Load, ast.Constant, ast.Call),
+    *(ast.keyword, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
+)
+_SIZE_FUNCTION = re.compile(
+    r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Max|Min|Mod|Abs|Eq|Ne|Lt|Le|Gt|Ge|And|Or|Not|Piecewise|floor|ceiling"
+    r"|FloorDiv|ModularIndexing|Where|PythonMod|CleanDiv|CeilToInt|FloorToInt|CeilDiv|LShift|RShift|PowByNatural"
+    r"|FloatPow|FloatTrueDiv|IntTrueDiv|IsNonOverlappingAndDenseIndicator|TruncToFloat|TruncToInt|RoundToInt"
+    r"|RoundDecimal|ToFloat|Identity|BitwiseFn_bitwise_(and|or)"
+)
+"""What expressions of sizes call."""
+
+
+def code_in(members: Iterable[str], read: Callable[[str], bytes], is_operator: Callable[[str], bool]) -> str | None:
+    """Return what in an archive would run as code, in words; None where nothing would. O(bytes of its JSON).
+
+    Raises ValueError or RecursionError for JSON that is none.
+    """
+    seen: set[str] = set()
+    for member in members:
+        if member in seen:
+            return f"holds {member!r} twice"
+        seen.add(member)
+        if not _DATA.fullmatch(member):
+            return f"holds {member!r}, which is neither program nor data"
+        if _PICKLED.fullmatch(member):
+            return f"holds {member!r}, which is pickled"
+        if member.startswith(_PROGRAMS) or member.endswith(_CONFIGS):
+            for reason in _in_value("", json.loads(read(member)), is_operator):
+                return f"holds {reason} in {member}"
+    return None
+
+
+def _in_value(key: str, value: Any, is_operator: Callable[[str], bool]) -> Iterator[str]:
+    """Yield what would run as code in a value that stands under a key."""
+    if _is_free_text(key, value):
+        return
+    if isinstance(value, dict):
+        for inner_key, inner in cast("dict[str, Any]", value).items():
+            if not _NAME.fullmatch(inner_key):
+                yield f"the name {inner_key!r}"
+            if inner_key == "use_pickle" and inner is not False:
+                yield "a pickled tensor"
+            yield from _in_value(inner_key, inner, is_operator)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _in_value(key, inner, is_operator)
+    elif isinstance(value, str):
+        yield from _in_text(key, value, is_operator)
+
+
+def _is_free_text(key: str, value: Any) -> bool:
+    """Tell whether a value is nothing but text that PyTorch shows, or hands to operators as it is."""
+    texts: list[Any] = [value]
+    if key == "metadata" and isinstance(value, dict):
+        remarks = cast("dict[str, Any]", value)
+        return remarks.keys() <= _REMARKS and all(isinstance(text, str) for text in remarks.values())
+    if isinstance(value, list):
+        texts = cast("list[Any]", value)
+    return key in _STRINGS and all(isinstance(text, str) for text in texts)
+
+
+def _in_text(key: str, text: str, is_operator: Callable[[str], bool]) -> Iterator[str]:
+    if key == "guards_code":
+        yield f"the guard {text!r}"
+    elif key == "expr_str":
+        if not _is_arithmetic(text):
+            yield f"the size {text!r}, which is no arithmetic"
+    elif key in ("target", "as_operator"):
+        if not _FUNCTION.fullmatch(text) and not (_OPERATOR.fullmatch(text) and is_operator(text)):
+            yield f"a call of {text!r}, which is no operator that PyTorch knows"
+    elif key == "path_name" and text.startswith(_OBJECTS):
+        yield f"the pickled object {text!r}"
+    elif key in _TREES:
+        yield from _in_tree(json.loads(text))
+    elif not _NAME.fullmatch(text):
+        yield f"the name {text!r}"
+
+
+def _in_tree(value: Any) -> Iterator[str]:
+    """Yield what would run as code in the JSON of a tree, whose strings may be JSON again."""
+    if isinstance(value, dict):
+        for key, inner in cast("dict[str, Any]", value).items():
+            if not _NAME.fullmatch(key) or key in _IMPORTS:
+                yield f"the key {key!r}"
+            yield from _in_tree(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _in_tree(inner)
+    elif isinstance(value, str) and not _NAME.fullmatch(value):
+        if value[:1] in ("[", "{", '"'):
+            yield from _in_tree(json.loads(value))
+        else:
+            yield f"the name {value!r}"
+
+
+def _is_arithmetic(text: str) -> bool:
+    """Tell whether a text is numbers and symbols under operators and the functions of sizes, and nothing else."""
+    try:
+        nodes = list(ast.walk(ast.parse(text, mode="eval")))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    for node in nodes:
+        if not isinstance(node, _ARITHMETIC):
+            return False
+        if isinstance(node, ast.Call) and not (
+            isinstance(node.func, ast.Name) and _SIZE_FUNCTION.fullmatch(node.func.id)
+        ):
+            return False
+        if isinstance(node, ast.Name) and node.id.startswith("__"):
+            return False
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not re.fullmatch(r"\w+", node.value):
+            return False
+    return True

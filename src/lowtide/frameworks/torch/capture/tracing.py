@@ -1,15 +1,17 @@
-"""Tracing a flat function of tensors into one aten graph, on fake tensors: nothing is allocated or computed."""
+"""T"""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb, walk_tb
 from typing import Any
 
 import torch
+from torch import nn
 from torch.fx import Graph, GraphModule
 
+import lowtide
 from lowtide.core.errors import UnsupportedError
-from lowtide.frameworks.torch.capture.error_place import place_of
-from lowtide.frameworks.torch.capture.rng_state_ops import recorded_rng_state
 from lowtide.frameworks.torch.internals.fake_tensors import (
     DEPENDS_ON_VALUES,
     fake_mode_of,
@@ -17,12 +19,77 @@ from lowtide.frameworks.torch.internals.fake_tensors import (
     forgetting_scalars,
     trace_on_fakes,
 )
+from lowtide.frameworks.torch.internals.modules import name_in
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
-from lowtide.frameworks.torch.internals.runtime import kept_random_state
+from lowtide.frameworks.torch.internals.operators import register_fake
+from lowtide.frameworks.torch.internals.runtime import (
+    kept_random_state,
+    random_state,
+    random_state_functions,
+    set_random_state,
+)
 from lowtide.frameworks.torch.reading.effects import mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import TRACED
+
+_PYTORCH, _LOWTIDE = (str(Path(str(package.__file__)).parent) for package in (torch, lowtide))
+
+
+def place_of(error: BaseException) -> str:
+    """Return the user's module and line, " in blocks.3.mlp.act at model.py:41", as far as they are known."""
+    path, line = _module_of(error), _line_of(error)
+    return f"{path and f' in {path}'}{line and f' at {line}'}"
+
+
+def _module_of(error: BaseException) -> str:
+    """Return the path of the innermost module that was running, in the outermost that has it."""
+    running = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
+    modules = [each for each in running if isinstance(each, nn.Module)]
+    for outer in modules:
+        name = name_in(outer, modules[-1])
+        if name is not None:
+            return name
+    return ""
+
+
+def _line_of(error: BaseException) -> str:
+    frames = [
+        frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith((_PYTORCH, _LOWTIDE, "<"))
+    ]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+
+
+@torch.library.custom_op("lowtide::get_rng_state", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
+def get_rng_state() -> torch.Tensor:
+    """Return the state of the default CPU generator."""
+    return random_state()
+
+
+def _fake_state() -> torch.Tensor:
+    return torch.empty(random_state().shape, dtype=torch.uint8)
+
+
+@torch.library.custom_op("lowtide::set_rng_state", mutates_args=("state",))
+def set_rng_state(state: torch.Tensor) -> None:
+    """Set the state of the default CPU generator; declared as a mutation so that nothing drops or moves it."""
+    set_random_state(state)
+
+
+def _fake_set(state: torch.Tensor) -> None:
+    """Do nothing: a fake state has no values."""
+
+
+register_fake(get_rng_state, _fake_state)
+register_fake(set_rng_state, _fake_set)
+
+
+@contextmanager
+def recorded_rng_state() -> Generator[None]:
+    """While tracing, turn `torch.get_rng_state` and `torch.set_rng_state` into ops of the graph."""
+    with random_state_functions(get_rng_state, set_rng_state):
+        yield
+
 
 FlatFunction = Callable[[list[Any]], list[Any]]
 

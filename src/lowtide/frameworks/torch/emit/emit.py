@@ -1,6 +1,8 @@
-"""Writing a captured program down again in the order of a plan."""
+"""T"""
 
 import operator
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -9,8 +11,6 @@ from lowtide.core.errors import PlanError, UnsupportedError
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
 from lowtide.frameworks.torch.emit.transfers.emission import CopyEmission
-from lowtide.frameworks.torch.emit.waits import PendingWaits
-from lowtide.frameworks.torch.emit.wanted_gradients import compute_only_wanted
 from lowtide.frameworks.torch.internals.boxed import take_one_list
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.reading.captured import attribute
@@ -182,3 +182,65 @@ def _spanning(lowered: Lowered) -> dict[BufferId, Node]:
 
 def _is_element(user: Node, node: Node) -> bool:
     return user.target is operator.getitem and user.args[0] is node
+
+
+class PendingWaits:
+    """The collectives that an emitted program has started and not yet waited for.
+
+    A reader of a result waits for it by itself, since the wait is what it reads. All else is asked for here: what a
+    collective was given must neither be freed nor overwritten while it runs, and its result not be dropped.
+    """
+
+    def __init__(self, wait: Callable[[Node], object]) -> None:
+        """Emit the waits with `wait`, which does nothing for a wait that stands already."""
+        self._wait = wait
+        self._started: dict[Node, LoweredOp] = {}
+
+    def start(self, op: LoweredOp) -> None:
+        """Note that a collective has been started; an op without waits is none."""
+        if op.waits:
+            self._started[op.node] = op
+            if value_of(op.waits[0]).device.type == "cpu":  # gloo takes memory of its own while it runs
+                self.all()
+
+    def before_change(self, buffers: Collection[BufferId]) -> None:
+        """Wait for what still reads or writes one of these buffers, which are about to be freed or overwritten."""
+        if self._started and buffers:
+            self._end(op for op in self._started.values() if not {*op.reads, *op.writes}.isdisjoint(buffers))
+
+    def all(self) -> None:
+        """Wait for everything that has been started."""
+        self._end(self._started.values())
+
+    def _end(self, ops: Iterable[LoweredOp]) -> None:
+        for op in list(ops):
+            for wait in op.waits:
+                self._wait(wait)
+            del self._started[op.node]
+
+
+_MASK = 10
+"""The place of the argument that says which gradients are computed: of the image, the weight, the bias."""
+
+
+def compute_only_wanted(graph: Graph) -> None:
+    """Ask every backward pass of a convolution for the gradients alone that something reads.
+
+    PyTorch computes each gradient by a kernel of its own, so those that stay have the same bits. O(nodes).
+    """
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.convolution_backward.default):
+        elements = list(node.users)
+        if len(node.args) <= _MASK or any(user.target is not operator.getitem for user in elements):
+            continue
+        taken = {user.args[1] for user in elements if user.users}
+        wanted = [asked and place in taken for place, asked in enumerate(node.args[_MASK])]
+        if not any(wanted) or wanted == list(node.args[_MASK]):
+            continue
+        node.update_arg(_MASK, wanted)
+        for user in elements:
+            if not user.users:
+                graph.erase_node(user)
+        values: tuple[Any, ...] | None = node.meta.get("val")
+        if values is not None:
+            pairs = zip(values, wanted, strict=True)
+            node.meta["val"] = tuple(value if is_wanted else None for value, is_wanted in pairs)

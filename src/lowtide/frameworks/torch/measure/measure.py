@@ -1,4 +1,4 @@
-"""Measuring any step for real: its peak of memory and its time, beside what its plan predicted."""
+"""T"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,16 +12,18 @@ from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
 from lowtide.core.units import ByteUnit
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.plan import Plan
 from lowtide.engine.planning.result import Result
 from lowtide.frameworks.resident import ResidentGrowth
+from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 from lowtide.frameworks.torch.compile.programs import programs_run
+from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.emit.in_arena import InArena
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
-from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
-from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
+from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call, peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
-from lowtide.frameworks.torch.measure.prediction import predict
 from lowtide.frameworks.torch.reading.captured import Captured
 
 _WARM_UP_CALLS = 2
@@ -237,3 +239,33 @@ def _kept(step: object, given: Sequence[State]) -> KeptState | None:
         elif any(part is each for each in given):
             raise UsageError(f"a {type(part).__name__} is no state; give modules, optimizers and tensors")
     return KeptState(tensors, optimizers) if tensors or optimizers else None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The peaks of a step under its plan and as it was, per memory space, or why nothing is known of them."""
+
+    peak_bytes: Mapping[str, int] | None = None
+    untouched_peak_bytes: Mapping[str, int] | None = None
+    reason: str | None = None
+    """Why there are no peaks; None where there are."""
+    planned: tuple[Result, ...] = ()
+    """What planning said of every program of the step."""
+
+
+def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
+    """Return what is known of a step; `programs` are those of the backend that ran in a call of it."""
+    if isinstance(step, Applied) and step.planned is not None:
+        graph, plan = step.planned
+        return Prediction(simulate(graph, plan).peak_bytes, simulate(graph, Plan.baseline(graph)).peak_bytes)
+    own = getattr(step, "result", None)
+    if isinstance(own, Result):
+        return Prediction(own.peak_bytes, own.baseline_peak_bytes, planned=(own,))
+    planned = tuple(program.result for program in programs)
+    if not programs:
+        return Prediction(reason="nothing that ran was planned by lowtide")
+    if len(programs) > 1:
+        reason = f"{len(programs)} programs ran, and what each leaves alive while others run is known to none of them"
+        return Prediction(reason=reason, planned=planned)
+    (only,) = programs
+    return Prediction(only.predicted_peak_bytes, only.result.baseline_peak_bytes, planned=planned)

@@ -12,8 +12,7 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
-from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
-from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
+from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call, peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.chunks.rounding import in_other_last_digits

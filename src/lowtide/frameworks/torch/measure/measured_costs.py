@@ -1,6 +1,10 @@
-"""What ops take on this machine: every op of a captured program, run alone on tensors of its form."""
+"""T"""
 
+import math
 import platform
+import statistics
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +17,7 @@ from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import higher_order_of
 from lowtide.frameworks.torch.internals.runtime import kept_random_state, without_autocast
-from lowtide.frameworks.torch.measure.stand_ins import form_of, stand_in
-from lowtide.frameworks.torch.measure.stopwatch import time_call
+from lowtide.frameworks.torch.internals.tensors import plain_number
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.costs import seconds_of
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
@@ -115,3 +118,81 @@ def _seconds(target: Any, given: Any) -> float | None:
         return time_call(lambda: target(*args, **kwargs), device)
     except (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError, AssertionError):
         return None
+
+
+def stand_in(value: Any) -> Any:
+    """Return nested values with every tensor replaced by a real one of its shape, strides, type and device.
+
+    Numbers are drawn at random between 0 and 1, integers are 0, which every lookup can take, and masks are set.
+    Symbolic numbers become plain ones.
+    """
+    return pytree.tree_map(_of_leaf, value)
+
+
+def form_of(value: Any) -> str:
+    """Return what tells nested values apart for a kernel: the form of tensors, and everything else as it is."""
+    return repr(pytree.tree_map(_form_of_leaf, value))
+
+
+def _of_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        shape, strides = _numbers(leaf.shape), _numbers(leaf.stride())
+        reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+        flat = _numbers_of(leaf.dtype, leaf.device, 1 + sum(reach) if math.prod(shape) else 0)
+        return flat.as_strided(shape, strides)
+    return plain_number(leaf)
+
+
+def _numbers_of(dtype: torch.dtype, device: torch.device, count: int) -> torch.Tensor:
+    if dtype is torch.bool:
+        return torch.ones(count, dtype=dtype, device=device)
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.rand(count, device=device).to(dtype)
+    return torch.zeros(count, dtype=dtype, device=device)
+
+
+def _form_of_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return _numbers(leaf.shape), _numbers(leaf.stride()), leaf.dtype, leaf.device
+    return plain_number(leaf)
+
+
+def _numbers(sizes: Any) -> tuple[int, ...]:
+    return tuple(int(plain_number(size)) for size in sizes)
+
+
+_FEWEST, _MOST = 3, 21
+_ENOUGH_SECONDS = 0.03
+"""What the timed calls of one kernel take together, as far as the fewest and the most calls allow."""
+
+
+def time_call(call: Callable[[], object], device: torch.device) -> float:
+    """Return the median seconds of some calls after two that warm up, by the clock of the device where it has one.
+
+    On CUDA a call is timed from its launch to the end of its kernels, the device idle before; its result is dropped.
+    """
+    once = _timer(device)
+    once(call)
+    first = once(call)
+    calls = min(_MOST, max(_FEWEST, int(_ENOUGH_SECONDS / max(first, 1e-9))))
+    return statistics.median(once(call) for _ in range(calls))
+
+
+def _timer(device: torch.device) -> Callable[[Callable[[], object]], float]:
+    return _on_cuda if device.type == "cuda" else _on_host
+
+
+def _on_host(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def _on_cuda(call: Callable[[], object]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1000

@@ -7,7 +7,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.core.errors import UnsupportedError
-from lowtide.frameworks.torch.capture.step.scalar_settings import ScalarSetting
+from lowtide.frameworks.torch.capture.step.optimizer_state import ScalarSetting
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.settings import settings
 from lowtide.frameworks.torch.compile.options import Options

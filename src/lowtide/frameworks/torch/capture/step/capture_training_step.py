@@ -1,6 +1,6 @@
 """Capturing a whole training step as one graph: the update of a parameter is ready when its gradient is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,24 +12,26 @@ from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, modes_of, modules_of
-from lowtide.frameworks.torch.capture.step.grad_scaling import (
+from lowtide.frameworks.torch.capture.step.decisions import AnyScalar, ScalarValues
+from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState, discover_state, initial_values
+from lowtide.frameworks.torch.capture.step.optimizer_update import (
+    UpdateCalls,
+    raw_step,
+    refuse_hooks,
     refuse_unless_fused,
     scaled_step,
     scaled_step_spelled_out,
+    swapped,
+    symbolic_choices,
 )
-from lowtide.frameworks.torch.capture.step.initial_state import initial_values
-from lowtide.frameworks.torch.capture.step.micro_batches import kept_gradients
-from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState, discover_state
-from lowtide.frameworks.torch.capture.step.raw_step import raw_step, refuse_hooks, swapped
-from lowtide.frameworks.torch.capture.step.scalar_values import AnyScalar, ScalarValues
 from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding, form_of
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
-from lowtide.frameworks.torch.capture.step.update_tracing import UpdateCalls, symbolic_choices
 from lowtide.frameworks.torch.capture.tracing import FakeInputs, trace
 from lowtide.frameworks.torch.internals.distributed_tensors import local_part
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 from lowtide.frameworks.torch.internals.grad_scaler import found_infinities, scaling_by, unscale_spelled_out
 from lowtide.frameworks.torch.internals.symbolic_scalars import new_scalar, silent_branches, symbol_name
+from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.out_of_place import write_out_of_place
 
@@ -93,7 +95,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
                 with torch.no_grad():
                     gradients = [sum_.add_(new) for sum_, new in zip(accumulated, gradients, strict=True)]
             if update is None:
-                kept = [] if accumulated else kept_gradients(gradients, [sources[index] for index in receiving])
+                kept = [] if accumulated else _kept_gradients(gradients, [sources[index] for index in receiving])
                 return [loss.detach(), *kept]
             for index, gradient in zip(receiving, gradients, strict=True):
                 sources[index].grad = gradient
@@ -201,6 +203,20 @@ def _loss_of(module: GraphModule) -> Node:
     (output,) = module.graph.find_nodes(op="output")
     detached = output.all_input_nodes[0]
     return detached.all_input_nodes[0]
+
+
+def _kept_gradients(gradients: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return gradients as autograd would leave them: each in a storage of its own, with its parameter's strides."""
+    seen = {storage_key(parameter) for parameter in parameters}
+    kept: list[torch.Tensor] = []
+    for gradient, parameter in zip(gradients, parameters, strict=True):
+        own = gradient
+        fills = storage_bytes(gradient) == gradient.numel() * gradient.element_size()
+        if gradient.stride() != parameter.stride() or not fills or storage_key(gradient) in seen:
+            own = torch.empty_like(parameter).copy_(gradient)
+        seen.add(storage_key(own))
+        kept.append(own.detach())
+    return kept
 
 
 def _present_values(state: OptimizerState) -> list[torch.Tensor | None]:

@@ -1,13 +1,25 @@
-"""Branches that a captured step took because of small state and settings, and whether it would take them again."""
+"""T"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.symbolic_scalars import SYMBOLIC, holds, number_for
+from lowtide.frameworks.torch.internals.fake_tensors import is_fake
+from lowtide.frameworks.torch.internals.operators import is_random_op, written_arguments
+from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
+from lowtide.frameworks.torch.internals.symbolic_scalars import (
+    SYMBOLIC,
+    assumed,
+    holds,
+    note_number,
+    number_for,
+    number_of,
+    symbols_in,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +74,100 @@ class Decisions:
                     elif place is not None:
                         numbers[place] = value
         return all(holds(condition, numbers) for condition in self.conditions)
+
+
+class _Followed(NamedTuple):
+    traced: torch.Tensor
+    """Kept, so that its identity stays its own."""
+    value: torch.Tensor
+    slot: Slot
+
+
+class AnyScalar(DispatchMode):
+    """Lets a rehearsal, of which only the form matters, take any branch: scalars read from tensors are made up."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            dtype: torch.dtype = args[0].dtype
+            return True if dtype is torch.bool else 0.625 if dtype.is_floating_point else 3
+        return func(*args, **(kwargs or {}))
+
+
+class ScalarValues(DispatchMode):
+    """Runs every op on followed tensors for real beside its trace; a branch on anything else ends the capture."""
+
+    def __init__(self, shape_env: ShapeEnv) -> None:
+        super().__init__()
+        self._shape_env = shape_env
+        self._followed: dict[int, _Followed] = {}
+        self._initial: list[Any] = []
+        """Per slot, the input it starts from, a constant, or nothing."""
+        self._ops: list[ScalarOp] = []
+
+    def follow(self, traced: torch.Tensor, value: torch.Tensor, position: int) -> None:
+        """Note the present value of an input."""
+        with without_modes():
+            self._add(traced, value.detach().clone(), position)
+
+    def decisions(self) -> Decisions:
+        """Return the conditions that the trace rests on."""
+        conditions = assumed(self._shape_env)
+        wanted = {name for condition in conditions for name in symbols_in(condition)}
+        last = max((i for i, op in enumerate(self._ops) if wanted.intersection(op.results)), default=-1)
+        return Decisions(tuple(conditions), tuple(self._initial), tuple(self._ops[: last + 1]))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given: dict[str, Any] = dict(kwargs or {})
+        result = func(*args, **given)
+        tensors = [leaf for leaf in pytree.tree_leaves((args, given)) if isinstance(leaf, torch.Tensor)]
+        if not any(id(tensor) in self._followed or _is_constant(tensor) for tensor in tensors):
+            return result
+        with without_modes():
+            known = all(id(tensor) in self._followed or self._add_constant(tensor) for tensor in tensors)
+            real = pytree.tree_map(self._real, (args, given)) if known and not is_random_op(func) else None
+            if real is not None and not _unknown(pytree.tree_leaves((args, given)), pytree.tree_leaves(real)):
+                slots: Any = pytree.tree_map(self._recorded, (args, given))
+                results = self._note(result, func(*real[0], **real[1]))
+                self._ops.append(ScalarOp(func, slots[0], slots[1], results))
+                return result
+        for tensor in written_arguments(func, args, given):
+            self._followed.pop(id(tensor), None)
+        return result
+
+    def _add(self, traced: torch.Tensor, value: torch.Tensor, initial: Any) -> Slot:
+        slot = Slot(len(self._initial))
+        self._initial.append(initial)
+        self._followed[id(traced)] = _Followed(traced, value, slot)
+        return slot
+
+    def _add_constant(self, tensor: torch.Tensor) -> bool:
+        if _is_constant(tensor):
+            self._add(tensor, tensor.clone(), tensor.clone())
+        return id(tensor) in self._followed
+
+    def _real(self, leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return self._followed[id(leaf)].value
+        return number_of(self._shape_env, leaf) if isinstance(leaf, SYMBOLIC) else leaf
+
+    def _recorded(self, leaf: Any) -> Any:
+        return self._followed[id(leaf)].slot if isinstance(leaf, torch.Tensor) else leaf
+
+    def _note(self, result: Any, real: Any) -> list[Any]:
+        noted: list[Any] = []
+        for traced, value in zip(pytree.tree_leaves(result), pytree.tree_leaves(real), strict=True):
+            if isinstance(traced, torch.Tensor):
+                noted.append(self._add(traced, value, None))
+            elif isinstance(traced, SYMBOLIC):
+                noted.append(note_number(self._shape_env, traced, value))
+            else:
+                noted.append(None)
+        return noted
+
+
+def _is_constant(tensor: torch.Tensor) -> bool:
+    return not is_fake(tensor) and tensor.numel() == 1
+
+
+def _unknown(leaves: list[Any], real: list[Any]) -> bool:
+    return any(isinstance(leaf, SYMBOLIC) and value is None for leaf, value in zip(leaves, real, strict=True))

@@ -1,19 +1,72 @@
-"""An optimizer's tensors as inputs of a graph: its state, made where it is made lazily, and its tensor settings."""
+"""T"""
 
 from collections import defaultdict
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch.optim import Optimizer
+from torch.optim import SGD, Optimizer
 
-from lowtide.core.errors import UnsupportedError
-from lowtide.frameworks.torch.capture.step.initial_state import initial_values
-from lowtide.frameworks.torch.capture.step.raw_step import Groups, raw_step, settings_of, swapped
-from lowtide.frameworks.torch.capture.step.scalar_settings import ScalarSettings
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.frameworks.torch.capture.step.optimizer_update import Groups, raw_step, settings_of, swapped
 from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
+
+_SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
+"""What schedules change; any other setting is a constant of the graph."""
+
+
+class ScalarSetting(NamedTuple):
+    """One float among the settings of an optimizer."""
+
+    group: int
+    key: str
+    part: int | None
+    """Position in the setting, where that is a tuple."""
+
+    @property
+    def label(self) -> str:
+        """The setting's name."""
+        return f"optimizer.group{self.group}.{self.key}" + ("" if self.part is None else f"[{self.part}]")
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarSettings:
+    """The float settings of an optimizer that a graph takes as inputs, in a fixed order."""
+
+    entries: tuple[ScalarSetting, ...]
+
+    @classmethod
+    def of(cls, optimizer: Optimizer) -> "ScalarSettings":
+        """Find the floats among the settings that schedules change."""
+        return cls(
+            tuple(entry for index, group in enumerate(optimizer.param_groups) for entry in _floats(index, group))
+        )
+
+    def live(self, optimizer: Optimizer) -> list[Any]:
+        """Return the values that the optimizer holds now."""
+        groups = optimizer.param_groups
+        return [groups[group][key] if part is None else groups[group][key][part] for group, key, part in self.entries]
+
+    def put(self, groups: Sequence[dict[str, Any]], values: Sequence[Any]) -> None:
+        """Set the settings in copies of an optimizer's groups to other values."""
+        for (group, key, part), value in zip(self.entries, values, strict=True):
+            if part is None:
+                groups[group][key] = value
+            else:
+                old = groups[group][key]
+                groups[group][key] = (*old[:part], value, *old[part + 1 :])
+
+
+def _floats(group: int, settings: dict[str, Any]) -> Iterator[ScalarSetting]:
+    for key in _SCHEDULED:
+        value = settings.get(key)
+        if isinstance(value, float):
+            yield ScalarSetting(group, key, None)
+        elif isinstance(value, tuple):
+            parts = cast("tuple[Any, ...]", value)
+            yield from (ScalarSetting(group, key, i) for i, part in enumerate(parts) if isinstance(part, float))
 
 
 class StateEntry(NamedTuple):
@@ -172,3 +225,63 @@ def _is_tensor(value: Any) -> bool:
 
 def _form_of(value: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+
+
+_FILLS = (0.5, 0.25)
+"""Parameters and gradients are tried with two values: what the state takes from them is no constant."""
+_NEGATIVE_ZERO = -0.0
+
+
+class _Recording(dict[str, Any]):
+    """State that remembers the first value of every entry, before an update changes it in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: dict[str, Any] = {}
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.first.setdefault(key, value.clone() if isinstance(value, torch.Tensor) else value)
+        super().__setitem__(key, value)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+
+def initial_values(optimizer: Optimizer, wanted: Sequence[tuple[int, str]]) -> list[float]:
+    """Return the number that fills each wanted state entry (parameter position and key) before the first update.
+
+    Raises UsageError for an entry that starts from anything but one number.
+    """
+    if not wanted:
+        return []
+    first, second = (_states_before_update(optimizer, fill) for fill in _FILLS)
+    return [_number(optimizer, key, first[position].get(key), second[position].get(key)) for position, key in wanted]
+
+
+def _states_before_update(optimizer: Optimizer, fill: float) -> list[dict[str, Any]]:
+    live = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    parameters: list[torch.Tensor] = []
+    for parameter in live:
+        small = torch.full((1,) * parameter.dim(), fill, dtype=parameter.dtype, device="cpu")
+        small.grad = torch.full_like(small, fill)
+        parameters.append(small)
+    state: defaultdict[Any, dict[str, Any]] = defaultdict(_Recording)
+    with swapped(optimizer, parameters, state):
+        raw_step(optimizer)
+    return [getattr(state[parameter], "first", {}) for parameter in parameters]
+
+
+def _number(optimizer: Optimizer, key: str, one: Any, other: Any) -> float:
+    if (
+        isinstance(optimizer, SGD)
+        and key == "momentum_buffer"
+        and not any(g["dampening"] for g in optimizer.param_groups)
+    ):
+        return _NEGATIVE_ZERO  # the first update takes the gradient as it is; -0 plus any number is that number
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or not torch.equal(one, other):
+        raise UsageError(
+            f"how {type(optimizer).__name__} starts its state '{key}' is not known; run one ordinary step first"
+        )
+    return float(one.item())

@@ -10,9 +10,8 @@ from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check_modes
 from lowtide.frameworks.torch.capture.step.decisions import Decisions
-from lowtide.frameworks.torch.capture.step.micro_batches import Part
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
-from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+from lowtide.frameworks.torch.capture.step.training_step import Part, TrainingStep
 from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
 from lowtide.frameworks.torch.internals.grad_scaler import growth_of, live_scale, update_scale
 from lowtide.frameworks.torch.internals.optimizers import note_step

@@ -1,7 +1,7 @@
-"""A whole training step, forward, backward and update, as one callable that can be run plainly or captured."""
+"""T"""
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -9,9 +9,28 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.torch.capture.step.grad_scaling import active
-from lowtide.frameworks.torch.capture.step.micro_batches import Part
 from lowtide.frameworks.torch.internals.runtime import differentiate
+
+
+class Part(NamedTuple):
+    """Which part of a step a call is."""
+
+    first: bool
+    """It starts from no gradients."""
+    last: bool
+    """It updates the parameters."""
+    calls: int
+    """How many calls make a step."""
+
+    @classmethod
+    def of(cls, done: int, calls: int) -> "Part":
+        """Return the part that comes after some calls of a step."""
+        return cls(done == 0, done == calls - 1, calls)
+
+    def share_of(self, loss: torch.Tensor) -> torch.Tensor:
+        """Return what a call adds to the loss of the step, the mean over its calls."""
+        return loss if self.calls == 1 else loss / self.calls
+
 
 LossFunction = Callable[..., torch.Tensor]
 GradientHook = Callable[[list[torch.Tensor]], object]
@@ -53,7 +72,7 @@ class TrainingStep:
         self.before_update = before_update
         self.after_update = after_update
         self.accumulate = accumulate
-        self.grad_scaler = active(grad_scaler)
+        self.grad_scaler = _active(grad_scaler)
         self.spells_out_fused = False
         """Whether a captured update is the optimizer's plain one where it has a fused kernel, for a compiler that fuses
         by itself."""
@@ -142,6 +161,13 @@ def _check_optimizer(given: object) -> None:
 def _check_calls(accumulate: object) -> None:
     if not isinstance(accumulate, int) or accumulate < 1:
         raise UsageError(f"accumulate is {accumulate!r}; give the number of calls that make a step, at least 1")
+
+
+def _active(scaler: object) -> GradScaler | None:
+    """Return a scaler that scales, None for one that is switched off; raises UsageError for what is none."""
+    if not isinstance(scaler, GradScaler | None):
+        raise UsageError(f"grad_scaler is a {type(scaler).__name__}; give a torch.amp.GradScaler, or leave it out")
+    return scaler if scaler is not None and scaler.is_enabled() else None
 
 
 def check_callable(**given: object) -> None:
