@@ -1,4 +1,4 @@
-"""What can be captured, and how each form of it is."""
+"""Capture any PyTorch program."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -21,13 +21,14 @@ from lowtide.frameworks.torch.reading.math_attention import warn_of_math_attenti
 
 
 def capture(program: Any) -> Captured:
-    """Capture a PyTorch program as one aten graph; nothing is allocated, nothing of the user's is changed.
+    """Capture a PyTorch program as one aten graph. Nothing is allocated, and the user's objects stay unchanged.
 
     A program is an ExportedProgram; a GraphModule whose nodes carry tensor metadata; (function or module, example
-    inputs), where the inputs are a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or
-    what `capture` returned before. Warns where attention on the device "meta" became plain products.
-    Raises UnsupportedError where the program itself fails; that or UsageError, with what to do instead, for what cannot
-    be captured.
+    inputs), with inputs as a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or an
+    earlier result of `capture`.
+
+    Warns if attention on the device "meta" became plain products. Raises UnsupportedError if the program itself fails,
+    and UnsupportedError or UsageError if it cannot be captured.
     """
     try:
         with outside_of_fake_modes(), failures_unlogged(), without_collection():
@@ -39,8 +40,8 @@ def capture(program: Any) -> Captured:
         raise
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no message"]
-        what = f"{type(error).__name__}{place_of(error)}"
-        raise UnsupportedError(f"the program cannot be captured: {what}: {lines[0]}") from error
+        failure = f"{type(error).__name__}{place_of(error)}"
+        raise UnsupportedError(f"the program cannot be captured: {failure}: {lines[0]}") from error
 
 
 def _capture(program: Any) -> Captured:
@@ -51,9 +52,8 @@ def _capture(program: Any) -> Captured:
     if isinstance(program, GraphModule):
         return capture_graph_module(program)
     if not _is_call(program):
-        raise UnsupportedError(
-            f"{type(program).__name__} is no PyTorch program; pass (function or module, example inputs)"
-        )
+        name = type(program).__name__
+        raise UnsupportedError(f"{name} is not a PyTorch program; pass (function or module, example inputs)")
     function, inputs = program
     args, kwargs = _call_of(inputs)
     if isinstance(function, TrainingStep):

@@ -1,4 +1,4 @@
-"""T"""
+"""Capture a traced `GraphModule` or an `ExportedProgram`: programs that are graphs already."""
 
 import copy
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ from lowtide.frameworks.torch.rewrites.table import GIVEN
 def sample_inputs(program: ExportedProgram) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments and keyword arguments to capture an exported program with.
 
-    They are its example inputs where it has some. Else they are fake tensors of the forms that its graph gives them,
-    with dynamic sizes as they were exported; such a program can be planned, and needs real inputs to run. Raises
-    UnsupportedError for an input that is neither a tensor nor a plain value.
+    These are its example inputs. Without any, they are fake tensors of the shapes in its graph, dynamic sizes included;
+    such a program can be planned, but needs real inputs to run. Raises UnsupportedError for an input that is neither a
+    tensor nor a plain value.
     """
     if program.example_inputs is not None:
         args, kwargs = program.example_inputs
@@ -44,7 +44,7 @@ def sample_inputs(program: ExportedProgram) -> tuple[tuple[Any, ...], dict[str, 
     ]
     spec = program.call_spec.in_spec
     if spec is None:
-        raise UnsupportedError("the exported program does not say how it is called; export it again")
+        raise UnsupportedError("the exported program has no call signature; export it again")
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     return args, kwargs
 
@@ -57,33 +57,29 @@ def _like(value: Any, name: str, mode: FakeMode) -> Any:
     if value is None or isinstance(value, int | float | bool | str):
         return value
     raise UnsupportedError(
-        f"input {name!r} of the exported program is neither a strided tensor nor a plain value; load the file with "
-        "its sample inputs, with --trust (trust=True)"
+        f"input {name!r} of the exported program is neither a strided tensor nor a plain value; load the file and its "
+        "sample inputs with --trust (trust=True)"
     )
 
 
 def capture_exported(program: ExportedProgram) -> Captured:
-    """Capture an exported program as aten ops on its `sample_inputs`; its mutations stay mutations."""
+    """Capture an exported program as aten ops on its `sample_inputs`. Its mutations stay mutations."""
     args, kwargs = sample_inputs(program)
     return capture_function(program.module(), args, kwargs, backward=False)
 
 
 def capture_graph_module(module: GraphModule) -> Captured:
-    """Capture a graph of aten ops whose nodes carry fake or real tensors in `meta["val"]`, as it stands.
+    """Capture a graph of aten ops whose nodes carry fake or real tensors in `meta["val"]`.
 
-    Raises UnsupportedError where a node is no aten op or an input carries no metadata.
+    Raises UnsupportedError if a node is not an aten op or an input has no metadata.
     """
     placeholders = module.graph.find_nodes(op="placeholder")
     values = [node.meta.get("val") for node in placeholders]
     for node in module.graph.nodes:
         if node.op in ("call_module", "call_method"):
-            raise UnsupportedError(
-                f"node '{node.name}' is a {node.op}; pass (module, example inputs) so that it is captured as aten ops"
-            )
+            raise UnsupportedError(f"node '{node.name}' is a {node.op}, not an aten op; pass (module, example inputs)")
         if node.op == "placeholder" and "val" not in node.meta:
-            raise UnsupportedError(
-                f"input '{node.name}' carries no tensor metadata; pass (module, example inputs) so that it is captured"
-            )
+            raise UnsupportedError(f"input '{node.name}' has no tensor metadata; pass (module, example inputs)")
     owned = GraphModule(module, copy.deepcopy(module.graph))
     let_values_be_fake(owned.graph)
     (output,) = module.graph.find_nodes(op="output")

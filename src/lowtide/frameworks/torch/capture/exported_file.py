@@ -1,4 +1,9 @@
-"""T"""
+"""Load exported programs from .pt2 files without running code from the file.
+
+An untrusted archive may hold tensor bytes, JSON, and pickled sample inputs, which are then not read. PyTorch trusts the
+JSON: it evaluates size expressions, looks up names, imports modules, and copies names into the source of functions. So
+the JSON may contain only arithmetic, registered operators, and names that no source text could take for anything else.
+"""
 
 import ast
 import json
@@ -17,49 +22,43 @@ from lowtide.frameworks.torch.internals.exported_archive import archive_members,
 
 
 def load_exported(path: Path, *, trust: bool = False) -> ExportedProgram:
-    """Load an exported program; without `trust`, nothing in the file runs as code, and nothing is unpickled.
+    """Load an exported program. Without `trust`, no code from the file runs and nothing is unpickled.
 
-    Sample inputs are pickled, so that only a trusted file comes with them; see `sample_inputs`.
+    Sample inputs are pickled, so only a trusted file is loaded with them; see `sample_inputs`.
 
-    Raises InputError for a file that cannot be read, MalformedInputError for one that holds no exported program,
-    UnsupportedError for one that cannot be loaded without trust.
+    Raises InputError for an unreadable file, MalformedInputError for a file without an exported program,
+    UnsupportedError for a file that cannot be loaded without trust.
     """
     open_regular(path).close()
     if not zipfile.is_zipfile(path):
-        raise MalformedInputError(f"{path} is no .pt2 archive, or is cut short; write it with torch.export.save")
+        raise MalformedInputError(f"{path} is not a complete .pt2 archive; write it with torch.export.save")
     try:
         return torch.export.load(path) if trust else _load_untrusted(path)
     except UnsupportedError:
         raise
-    except Exception as error:  # whatever a damaged archive makes the loader stumble over
-        raise MalformedInputError(
-            f"{path} holds no exported program that this PyTorch can load ({type(error).__name__}: "
-            f"{one_line(error, 200)})"
-        ) from None
+    except Exception as error:  # a damaged archive may raise any exception
+        reason = f"{type(error).__name__}: {one_line(error, 200)}"
+        raise MalformedInputError(f"this PyTorch cannot load an exported program from {path} ({reason})") from None
 
 
 def _load_untrusted(path: Path) -> ExportedProgram:
     members, archive = archive_members(path)
     code = code_in(members, archive.read_bytes, is_operator)
     if code is not None:
-        raise UnsupportedError(_needs_trust(path, code))
+        raise UnsupportedError(
+            f"{path} {code}, so loading it could run code from the file; if you trust its source, load it with --trust "
+            "(trust=True)"
+        )
     return load_without_pickle(path)
-
-
-def _needs_trust(path: Path, code: str) -> str:
-    return (
-        f"{path} {code}, so that loading it could run code from the file; if you trust where it comes from, "
-        "load it with --trust (trust=True)"
-    )
 
 
 _DATA = re.compile(
     r"models/[\w.-]+\.json|data/(weights|constants|sample_inputs)/[\w.-]+|extra/.*|\.data/\w+"
     r"|archive_format|archive_version|byteorder|\.format_version|\.storage_alignment|version"
 )
-"""The members of an archive that are data; compiled models and other objects are not."""
+"""Archive members that are data, unlike compiled models and other objects."""
 _OBJECTS = ("custom_obj", "opaque_obj")
-"""How names of constants begin that are pickled objects, not tensors."""
+"""Name prefixes of constants that are pickled objects, not tensors."""
 _PICKLED = re.compile(r"data/(weights|constants)/[\w.-]+\.pt")
 """Weights and constants as older versions wrote them."""
 _PROGRAMS, _CONFIGS = "models/", "_config.json"
@@ -69,15 +68,15 @@ _FUNCTION = re.compile(
     r"_operator\.(getitem|eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_|lshift|rshift)"
     r"|math\.trunc|torch\.sym_(not|int|float|ite|max|min|sqrt)"
 )
-"""What programs call beside operators: arithmetic on sizes, and one of several results."""
+"""Functions that programs call besides operators: arithmetic on sizes, and selection of one of several results."""
 _STRINGS = frozenset({"as_string", "as_strings"})
-"""Text that PyTorch hands to operators as it is."""
+"""Keys of text that PyTorch passes to operators unchanged."""
 _REMARKS = frozenset({"stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "custom", "from_node"})
-"""Text about nodes, under "metadata"; a value of the program may have that name, too."""
+"""Keys of text about nodes, under "metadata". A value of the program may have that name, too."""
 _TREES = frozenset({"in_spec", "out_spec"})
-"""JSON in a string in the JSON: how inputs and results are nested."""
+"""Keys of JSON strings that describe how inputs and results are nested."""
 _IMPORTS = frozenset({"__enum__", "default_factory_module"})
-"""Keys there that have PyTorch import a module."""
+"""Keys in these trees that make PyTorch import a module."""
 _ARITHMETIC = (
     *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Load, ast.Constant, ast.Call),
     *(ast.keyword, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
@@ -88,13 +87,13 @@ _SIZE_FUNCTION = re.compile(
     r"|FloatPow|FloatTrueDiv|IntTrueDiv|IsNonOverlappingAndDenseIndicator|TruncToFloat|TruncToInt|RoundToInt"
     r"|RoundDecimal|ToFloat|Identity|BitwiseFn_bitwise_(and|or)"
 )
-"""What expressions of sizes call."""
+"""Functions in expressions of sizes."""
 
 
 def code_in(members: Iterable[str], read: Callable[[str], bytes], is_operator: Callable[[str], bool]) -> str | None:
-    """Return what in an archive would run as code, in words; None where nothing would. O(bytes of its JSON).
+    """Describe the first thing in an archive that would run as code; None if there is none. O(bytes of its JSON).
 
-    Raises ValueError or RecursionError for JSON that is none.
+    Raises ValueError or RecursionError for invalid JSON.
     """
     seen: set[str] = set()
     for member in members:
@@ -112,7 +111,7 @@ def code_in(members: Iterable[str], read: Callable[[str], bytes], is_operator: C
 
 
 def _in_value(key: str, value: Any, is_operator: Callable[[str], bool]) -> Iterator[str]:
-    """Yield what would run as code in a value that stands under a key."""
+    """Yield descriptions of code in the value of a key."""
     if _is_free_text(key, value):
         return
     if isinstance(value, dict):
@@ -130,7 +129,7 @@ def _in_value(key: str, value: Any, is_operator: Callable[[str], bool]) -> Itera
 
 
 def _is_free_text(key: str, value: Any) -> bool:
-    """Tell whether a value is nothing but text that PyTorch shows, or hands to operators as it is."""
+    """Return whether a value is only text that PyTorch shows or passes to operators unchanged."""
     texts: list[Any] = [value]
     if key == "metadata" and isinstance(value, dict):
         remarks = cast("dict[str, Any]", value)
@@ -145,10 +144,10 @@ def _in_text(key: str, text: str, is_operator: Callable[[str], bool]) -> Iterato
         yield f"the guard {text!r}"
     elif key == "expr_str":
         if not _is_arithmetic(text):
-            yield f"the size {text!r}, which is no arithmetic"
+            yield f"the size {text!r}, which is not arithmetic"
     elif key in ("target", "as_operator"):
         if not _FUNCTION.fullmatch(text) and not (_OPERATOR.fullmatch(text) and is_operator(text)):
-            yield f"a call of {text!r}, which is no operator that PyTorch knows"
+            yield f"a call of {text!r}, which is not a registered operator"
     elif key == "path_name" and text.startswith(_OBJECTS):
         yield f"the pickled object {text!r}"
     elif key in _TREES:
@@ -158,7 +157,7 @@ def _in_text(key: str, text: str, is_operator: Callable[[str], bool]) -> Iterato
 
 
 def _in_tree(value: Any) -> Iterator[str]:
-    """Yield what would run as code in the JSON of a tree, whose strings may be JSON again."""
+    """Yield descriptions of code in the JSON of a tree, whose strings may be JSON again."""
     if isinstance(value, dict):
         for key, inner in cast("dict[str, Any]", value).items():
             if not _NAME.fullmatch(key) or key in _IMPORTS:
@@ -175,7 +174,7 @@ def _in_tree(value: Any) -> Iterator[str]:
 
 
 def _is_arithmetic(text: str) -> bool:
-    """Tell whether a text is numbers and symbols under operators and the functions of sizes, and nothing else."""
+    """Return whether a text has only numbers and symbols under operators and functions of sizes."""
     try:
         nodes = list(ast.walk(ast.parse(text, mode="eval")))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""T"""
+"""Trace a flat function of tensors into one aten graph, on fake tensors: nothing is allocated or computed."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -37,13 +37,16 @@ _PYTORCH, _LOWTIDE = (str(Path(str(package.__file__)).parent) for package in (to
 
 
 def place_of(error: BaseException) -> str:
-    """Return the user's module and line, " in blocks.3.mlp.act at model.py:41", as far as they are known."""
+    """Return the module and line of the user's program that raised an error, as far as known.
+
+    For example " in blocks.3.mlp.act at model.py:41".
+    """
     path, line = _module_of(error), _line_of(error)
     return f"{path and f' in {path}'}{line and f' at {line}'}"
 
 
 def _module_of(error: BaseException) -> str:
-    """Return the path of the innermost module that was running, in the outermost that has it."""
+    """Return the path of the innermost running module within the outermost module that contains it."""
     running = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
     modules = [each for each in running if isinstance(each, nn.Module)]
     for outer in modules:
@@ -72,7 +75,7 @@ def _fake_state() -> torch.Tensor:
 
 @torch.library.custom_op("lowtide::set_rng_state", mutates_args=("state",))
 def set_rng_state(state: torch.Tensor) -> None:
-    """Set the state of the default CPU generator; declared as a mutation so that nothing drops or moves it."""
+    """Set the state of the default CPU generator. Declared as a mutation so that it is neither dropped nor moved."""
     set_random_state(state)
 
 
@@ -86,7 +89,10 @@ register_fake(set_rng_state, _fake_set)
 
 @contextmanager
 def recorded_rng_state() -> Generator[None]:
-    """While tracing, turn `torch.get_rng_state` and `torch.set_rng_state` into ops of the graph."""
+    """While tracing, turn `torch.get_rng_state` and `torch.set_rng_state` into ops of the graph.
+
+    So activation checkpointing replays its random draws in the graph, too.
+    """
     with random_state_functions(get_rng_state, set_rng_state):
         yield
 
@@ -95,7 +101,7 @@ FlatFunction = Callable[[list[Any]], list[Any]]
 
 
 class FakeInputs:
-    """Fake stand-ins for live tensors, all of one fake mode, and symbols for scalars behind them."""
+    """Fake stand-ins for live tensors, all of one fake mode, and symbols for scalar inputs."""
 
     def __init__(self, tensors: Sequence[torch.Tensor], scalars: Sequence[torch.SymFloat] = ()) -> None:
         self.scalars = list(scalars)
@@ -105,34 +111,34 @@ class FakeInputs:
     def extended_by(
         self, forms: Sequence[torch.Tensor], *, before: int, scalars: Sequence[torch.SymFloat] = ()
     ) -> "FakeInputs":
-        """Return these stand-ins with others, of the given forms, put in before position `before`, and with scalars."""
+        """Return these inputs with fake tensors like `forms` inserted before position `before`, and with scalars."""
         more = [self.empty(form) for form in forms]
         return FakeInputs([*self.tensors[:before], *more, *self.tensors[before:]], scalars)
 
     @contextmanager
     def rehearsal(self) -> Generator[None]:
-        """Run on fake tensors without recording; scalars read from them leave no trace behind."""
+        """Run on fake tensors without recording. Scalars read from them are forgotten."""
         with quiet_tracing(), forgetting_scalars(self.mode):
             yield
 
     def empty(self, like: torch.Tensor) -> torch.Tensor:
-        """Return a new fake tensor of the same form, whose values nothing knows."""
+        """Return a new fake tensor of the same form with unknown values."""
         with self.mode:
             return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
 
 
 def dry_run(function: FlatFunction, inputs: FakeInputs) -> list[Any]:
-    """Run a flat function on fake tensors, to learn the form of what it returns."""
+    """Run a flat function on fake tensors and return its fake results."""
     with inputs.rehearsal():
         return function([inputs.empty(tensor) for tensor in inputs.tensors])
 
 
 def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph], None] | None = None) -> GraphModule:
-    """Trace a flat function into an aten graph with one placeholder per input, in the order a plain run executes.
+    """Trace a flat function into an aten graph with one placeholder per input, in program order.
 
-    In-place operations stay in place. Data-dependent Python scalars become ops of the graph. `rewrite` gets the graph
-    as it was traced. Raises UnsupportedError for control flow that depends on values, and for tensors of one element
-    that the program writes into and holds itself.
+    In-place operations stay in place. Python scalars read from tensors become ops of the graph. `rewrite` gets the
+    graph before any other rewrite. Raises UnsupportedError for control flow that depends on values, for captured
+    tensors that require grad, and for writes into a one-element tensor that the program itself holds.
     """
     with quiet_tracing():
         traced = trace_on_fakes(function, [*inputs.tensors, *inputs.scalars])
@@ -151,30 +157,30 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
 
 
 def _refuse_written_scalars(module: GraphModule) -> None:
-    """Raise UnsupportedError if the program writes into a tensor of one element that it holds.
+    """Raise UnsupportedError if the program writes into a one-element tensor that it holds itself.
 
-    PyTorch takes such tensors for numbers that it knows while it traces, and has written into them by now.
+    PyTorch treats such tensors as known numbers and has already written into them while tracing.
     """
     held = [node for node in module.graph.find_nodes(op="get_attr") if isinstance(value_of(node), torch.Tensor)]
     scalars = storages_of(*(node for node in held if value_of(node).numel() == 1))
     for node in module.graph.nodes if scalars else ():
         if scalars & storages_of(*nodes_in(mutated_arguments(node))):
             raise UnsupportedError(
-                f"op '{node.name}' writes into a tensor of one element that is neither parameter, buffer nor argument; "
+                f"op '{node.name}' writes into a one-element tensor that is neither parameter, buffer nor argument; "
                 "make it a buffer of the module or pass it as an argument"
             )
 
 
 @contextmanager
 def quiet_tracing() -> Generator[None]:
-    """Trace with the random state kept and recorded, and with value-dependent control flow refused in one line."""
+    """Trace with the random state preserved and recorded. Refuse control flow that depends on values in one line."""
     with kept_random_state(), recorded_rng_state():
         try:
             yield
         except DEPENDS_ON_VALUES as error:
             raise UnsupportedError(
-                f"the program depends on tensor values{place_of(error)} ({_first_line(error)}); one graph cannot hold "
-                "it, rewrite that part without .item(), nonzero or Python conditions on tensors"
+                f"the program depends on tensor values{place_of(error)} ({_first_line(error)}); rewrite that part "
+                "without .item(), nonzero or Python conditions on tensors"
             ) from error
 
 

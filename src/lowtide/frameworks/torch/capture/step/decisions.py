@@ -1,4 +1,4 @@
-"""T"""
+"""Follow tensors of one element while tracing, and check later whether branches on them would be taken again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from lowtide.frameworks.torch.internals.symbolic_scalars import (
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of a followed tensor among the arguments of an op."""
+    """Stands for a followed tensor among the arguments of an op."""
 
     number: int
 
@@ -34,23 +34,23 @@ class ScalarOp(NamedTuple):
 
     function: Any
     args: Any
-    """With slots in the places of tensors."""
+    """Arguments, with slots in place of tensors."""
     kwargs: Any
     results: list[Any]
-    """Where every result goes: a slot, the name of a symbol, or nowhere."""
+    """Per result, a slot, the name of a symbol, or None."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Conditions on small state and settings that a captured graph rests on, and how to compute what they speak of."""
+    """Conditions on small state and settings that a captured graph relies on, and the ops that compute them."""
 
     conditions: tuple[Any, ...]
     initial: tuple[Any, ...]
-    """Per slot, the position of the input it starts from, a constant, or nothing."""
+    """Per slot, the position of the input that it starts from, a constant, or None."""
     ops: tuple[ScalarOp, ...]
 
     def hold(self, sources: Sequence[Any], settings: Mapping[str, Any]) -> bool:
-        """Tell whether given inputs, and settings by symbol, would take the same branches."""
+        """Return whether inputs, and settings by symbol, would take the same branches."""
         if not self.conditions:
             return True
         numbers = dict(settings)
@@ -78,13 +78,13 @@ class Decisions:
 
 class _Followed(NamedTuple):
     traced: torch.Tensor
-    """Kept, so that its identity stays its own."""
+    """A reference, so that its `id` stays unique."""
     value: torch.Tensor
     slot: Slot
 
 
 class AnyScalar(DispatchMode):
-    """Lets a rehearsal, of which only the form matters, take any branch: scalars read from tensors are made up."""
+    """Lets a dry run take any branch by inventing the scalars that it reads from tensors."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
@@ -94,23 +94,23 @@ class AnyScalar(DispatchMode):
 
 
 class ScalarValues(DispatchMode):
-    """Runs every op on followed tensors for real beside its trace; a branch on anything else ends the capture."""
+    """Runs every op on followed tensors for real while it is traced. A branch on any other value ends the capture."""
 
     def __init__(self, shape_env: ShapeEnv) -> None:
         super().__init__()
         self._shape_env = shape_env
         self._followed: dict[int, _Followed] = {}
         self._initial: list[Any] = []
-        """Per slot, the input it starts from, a constant, or nothing."""
+        """Per slot, the position of the input that it starts from, a constant, or None."""
         self._ops: list[ScalarOp] = []
 
     def follow(self, traced: torch.Tensor, value: torch.Tensor, position: int) -> None:
-        """Note the present value of an input."""
+        """Record the present value of an input."""
         with without_modes():
             self._add(traced, value.detach().clone(), position)
 
     def decisions(self) -> Decisions:
-        """Return the conditions that the trace rests on."""
+        """Return the conditions that the trace relies on."""
         conditions = assumed(self._shape_env)
         wanted = {name for condition in conditions for name in symbols_in(condition)}
         last = max((i for i, op in enumerate(self._ops) if wanted.intersection(op.results)), default=-1)

@@ -1,4 +1,4 @@
-"""T"""
+"""An optimizer's state and settings as inputs of a graph. Missing state is created as the first step would."""
 
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
@@ -14,7 +14,7 @@ from lowtide.frameworks.torch.capture.step.optimizer_update import Groups, raw_s
 from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
 
 _SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
-"""What schedules change; any other setting is a constant of the graph."""
+"""Settings that schedules change. Any other setting is a constant of the graph."""
 
 
 class ScalarSetting(NamedTuple):
@@ -23,17 +23,17 @@ class ScalarSetting(NamedTuple):
     group: int
     key: str
     part: int | None
-    """Position in the setting, where that is a tuple."""
+    """Position within the setting, if that is a tuple."""
 
     @property
     def label(self) -> str:
-        """The setting's name."""
+        """The name of the setting."""
         return f"optimizer.group{self.group}.{self.key}" + ("" if self.part is None else f"[{self.part}]")
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarSettings:
-    """The float settings of an optimizer that a graph takes as inputs, in a fixed order."""
+    """The float settings of an optimizer that are inputs of a graph, in a fixed order."""
 
     entries: tuple[ScalarSetting, ...]
 
@@ -45,12 +45,12 @@ class ScalarSettings:
         )
 
     def live(self, optimizer: Optimizer) -> list[Any]:
-        """Return the values that the optimizer holds now."""
+        """Return the optimizer's present values."""
         groups = optimizer.param_groups
         return [groups[group][key] if part is None else groups[group][key][part] for group, key, part in self.entries]
 
     def put(self, groups: Sequence[dict[str, Any]], values: Sequence[Any]) -> None:
-        """Set the settings in copies of an optimizer's groups to other values."""
+        """Set the settings in copies of an optimizer's groups."""
         for (group, key, part), value in zip(self.entries, values, strict=True):
             if part is None:
                 groups[group][key] = value
@@ -76,7 +76,7 @@ class StateEntry(NamedTuple):
     """Position among the optimizer's parameters."""
     key: str
     form: torch.Tensor
-    """A fake tensor of the entry's form."""
+    """A fake tensor like the entry."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,35 +88,35 @@ class OptimizerState:
     settings: tuple[tuple[int, str], ...]
     """Group and key of the settings that are tensors, such as a learning rate."""
     scalars: ScalarSettings
-    """The settings that are floats and may change."""
+    """The float settings that may change."""
     spells_out_fused: bool
-    """Whether updates are plain ones where the optimizer would run a fused kernel."""
+    """Whether the plain update replaces the optimizer's fused kernel."""
 
     def parameters(self) -> list[torch.Tensor]:
         """Return the optimizer's parameters in the order of its groups."""
         return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
     def labels(self, parameters: Sequence[str]) -> list[str]:
-        """Return a name for every tensor, from the names of the parameters in the order of the groups."""
+        """Return a name for every tensor, given the names of the parameters."""
         state = [f"{parameters[entry.parameter]}.{entry.key}" for entry in self.entries]
         return state + [f"optimizer.group{group}.{key}" for group, key in self.settings]
 
     def live(self) -> list[torch.Tensor]:
-        """Return the state tensors, then the tensor settings, that the optimizer holds now."""
+        """Return the present state tensors, then the tensor settings."""
         parameters = self.parameters()
         state = [self.optimizer.state[parameters[entry.parameter]][entry.key] for entry in self.entries]
         return state + [self.optimizer.param_groups[group][key] for group, key in self.settings]
 
     def missing(self) -> list[StateEntry]:
-        """Return the entries that the optimizer has not made yet."""
+        """Return the entries that the optimizer has not created yet."""
         parameters = self.parameters()
         state = self.optimizer.state
         return [entry for entry in self.entries if state.get(parameters[entry.parameter], {}).get(entry.key) is None]
 
     def materialize(self) -> None:
-        """Make the missing entries as the optimizer's own first step would.
+        """Create the missing entries as the optimizer's first step would.
 
-        Raises UsageError for an entry whose start is not known.
+        Raises UsageError for an entry whose initial value is not known.
         """
         missing = self.missing()
         parameters = self.parameters()
@@ -138,9 +138,9 @@ class OptimizerState:
     def replaced_by(
         self, parameters: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], scalars: Sequence[Any]
     ) -> Generator[None]:
-        """Let the optimizer work on other parameters, state and settings in place of its own.
+        """Let the optimizer update other parameters, state and settings in place of its own.
 
-        State that the update binds anew is written back into the tensors given.
+        State tensors that the update replaces are copied back into `tensors`.
         """
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for position, live in enumerate(self.parameters()):
@@ -168,10 +168,10 @@ class OptimizerState:
 def discover_state(
     optimizer: Optimizer, parameters: Sequence[torch.Tensor], spells_out_fused: bool = False
 ) -> OptimizerState:
-    """Find the state of an optimizer by running one update on fake parameters that hold fake gradients.
+    """Find the state of an optimizer by running two updates on fake parameters with fake gradients.
 
-    The update is the plain one, in place of a fused kernel, where that is asked for.
-    Raises UnsupportedError where state is no tensor and changes.
+    With `spells_out_fused`, the plain update runs in place of a fused kernel. Raises UnsupportedError for Python state
+    that changes in every step.
     """
     settings = tuple(
         (index, key)
@@ -202,14 +202,14 @@ def discover_state(
                 entries.append(StateEntry(position, key, value))
             elif first[fake].get(key) != value:
                 raise UnsupportedError(
-                    f"{type(optimizer).__name__} keeps the Python value '{key}' that changes in every step; "
-                    "no graph can hold it, use an optimizer that keeps its state in tensors"
+                    f"{type(optimizer).__name__} changes the Python value '{key}' in every step; "
+                    "use an optimizer that keeps its state in tensors"
                 )
     return OptimizerState(optimizer, tuple(entries), settings, ScalarSettings.of(optimizer), spells_out_fused)
 
 
 def _spell_out(groups: Groups) -> None:
-    """Switch fused kernels off."""
+    """Disable fused kernels."""
     for group in groups:
         if group.get("fused"):
             group.update(fused=False, foreach=False)
@@ -228,12 +228,12 @@ def _form_of(value: torch.Tensor) -> torch.Tensor:
 
 
 _FILLS = (0.5, 0.25)
-"""Parameters and gradients are tried with two values: what the state takes from them is no constant."""
+"""Two values for trial parameters and gradients. A state entry that differs between them is not constant."""
 _NEGATIVE_ZERO = -0.0
 
 
 class _Recording(dict[str, Any]):
-    """State that remembers the first value of every entry, before an update changes it in place."""
+    """State that records the first value of every entry, before an update changes it in place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -252,7 +252,8 @@ class _Recording(dict[str, Any]):
 def initial_values(optimizer: Optimizer, wanted: Sequence[tuple[int, str]]) -> list[float]:
     """Return the number that fills each wanted state entry (parameter position and key) before the first update.
 
-    Raises UsageError for an entry that starts from anything but one number.
+    The optimizer's own update runs on parameters of one element. Raises UsageError for an entry that does not start as
+    one number.
     """
     if not wanted:
         return []
@@ -279,9 +280,9 @@ def _number(optimizer: Optimizer, key: str, one: Any, other: Any) -> float:
         and key == "momentum_buffer"
         and not any(g["dampening"] for g in optimizer.param_groups)
     ):
-        return _NEGATIVE_ZERO  # the first update takes the gradient as it is; -0 plus any number is that number
+        return _NEGATIVE_ZERO  # the first update copies the gradient; -0 plus any number is that number
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or not torch.equal(one, other):
         raise UsageError(
-            f"how {type(optimizer).__name__} starts its state '{key}' is not known; run one ordinary step first"
+            f"the initial state '{key}' of {type(optimizer).__name__} is not known; run one ordinary step first"
         )
     return float(one.item())

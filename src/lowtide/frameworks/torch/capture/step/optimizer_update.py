@@ -1,4 +1,9 @@
-"""T"""
+"""Run an optimizer's own update on stand-ins for its parameters, state and settings.
+
+With gradient scaling, the scale is an input of the graph, and a fused kernel decides whether to skip the update. For
+compilers that fuse, the update is spelled out instead, and its changes are undone if it is skipped. The scaler updates
+the scale after the graph has run, from the infinities that the graph found.
+"""
 
 import builtins
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
@@ -29,7 +34,7 @@ def swapped(
     state: MutableMapping[Any, dict[str, Any]],
     adjust: Callable[[Groups], None] | None = None,
 ) -> Generator[None]:
-    """Swap an optimizer's parameters and state, and its settings by `adjust`; all is put back at the end."""
+    """Replace an optimizer's parameters and state, and its settings by `adjust`. Everything is restored at the end."""
     kept_groups, kept_state = optimizer.param_groups, optimizer.state
     remaining = iter(parameters)
     groups: Groups = [{**group, "params": [next(remaining) for _ in group["params"]]} for group in kept_groups]
@@ -41,18 +46,18 @@ def swapped(
     try:
         yield
         if [settings_of(group) for group in groups] != before:
-            raise UnsupportedError(f"{type(optimizer).__name__} changes its settings in a step; no graph can hold that")
+            raise UnsupportedError(f"{type(optimizer).__name__} changes its settings in a step; use another optimizer")
     finally:
         optimizer.param_groups, optimizer.state = kept_groups, kept_state
 
 
 def settings_of(group: dict[str, Any]) -> dict[str, Any]:
-    """Return a group's settings that are no tensors, for comparison."""
+    """Return the settings of a group that are not tensors, for comparison."""
     return {key: value for key, value in group.items() if key != "params" and not isinstance(value, torch.Tensor)}
 
 
 def refuse_hooks(optimizer: Optimizer) -> None:
-    """Raise UnsupportedError where hooks would be left out: those of the optimizer's step and of its parameters."""
+    """Raise UnsupportedError if the optimizer's step or its parameters have hooks, which a graph would omit."""
     if has_step_hooks(optimizer):
         raise UnsupportedError(
             f"{type(optimizer).__name__} has step hooks, which a graph cannot call; use before_update or after_update"
@@ -67,7 +72,7 @@ def refuse_hooks(optimizer: Optimizer) -> None:
 
 
 def unwrapped_step(optimizer: Optimizer) -> Any:
-    """Return the function of the optimizer's update itself, without the hooks and graph breaks around it."""
+    """Return the optimizer's update without its hooks and graph breaks."""
     function: Any = type(optimizer).step
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
@@ -75,7 +80,7 @@ def unwrapped_step(optimizer: Optimizer) -> Any:
 
 
 def raw_step(optimizer: Optimizer) -> None:
-    """Run the optimizer's update itself."""
+    """Run the optimizer's update without hooks."""
     try:
         with torch.no_grad():
             unwrapped_step(optimizer)(optimizer)
@@ -88,16 +93,16 @@ def raw_step(optimizer: Optimizer) -> None:
 
 
 def refuse_unless_fused(optimizer: Optimizer) -> None:
-    """Raise UnsupportedError for an optimizer that cannot skip an update without looking at values."""
+    """Raise UnsupportedError for an optimizer that cannot skip an update without reading values."""
     if not getattr(optimizer, "_step_supports_amp_scaling", False):
         raise UnsupportedError(
-            f"a GradScaler skips updates by their values, which only fused optimizers do in a graph; "
+            "with a GradScaler, only a fused optimizer can skip updates inside a graph; "
             f"make {type(optimizer).__name__} with fused=True, or train in bfloat16 without a scaler"
         )
 
 
 def scaled_step(scaler: GradScaler, optimizer: Optimizer) -> None:
-    """Let the scaler run the optimizer's update itself, without the hooks around it."""
+    """Let the scaler run the optimizer's update, without its hooks."""
     wrapped = vars(optimizer).get("step")
     vars(optimizer)["step"] = partial(raw_step, optimizer)
     try:
@@ -109,7 +114,7 @@ def scaled_step(scaler: GradScaler, optimizer: Optimizer) -> None:
 
 
 def scaled_step_spelled_out(scaler: GradScaler, optimizer: Optimizer) -> None:
-    """Run any optimizer's update on unscaled gradients, and put back all of it where one of them was infinite."""
+    """Run any optimizer's update on unscaled gradients, and undo it if a gradient is infinite."""
     with torch.no_grad():
         skips = unscale_spelled_out(scaler, optimizer) > 0
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
@@ -130,7 +135,7 @@ _SYMBOLIC = (torch.SymFloat, torch.SymInt)
 
 @contextmanager
 def symbolic_choices(optimizer: Optimizer) -> Generator[None]:
-    """Let `max` and `min` in the optimizer's module take symbolic scalars: they become ops instead of branches."""
+    """Let `max` and `min` in the optimizer's module accept symbolic scalars: they become ops, not branches."""
     table = unwrapped_step(optimizer).__globals__
     shadowed = [name for name in SYMBOLIC_CHOICES if name not in table]
     table.update({name: _choice(name) for name in shadowed})
@@ -155,8 +160,8 @@ def _choice(name: str) -> Any:
 class UpdateCalls(TorchFunctionMode):
     """Carries symbolic scalars through calls of an update that would turn them into constants.
 
-    Fused optimizers take settings as plain floats: they are called with the present values, and `connect` later gives
-    their nodes the inputs instead. `torch.as_tensor` of a symbolic scalar becomes the op that makes a tensor of it.
+    Fused optimizers accept settings only as plain floats. They are called with the present values, and `connect` later
+    replaces these by the inputs. `torch.as_tensor` of a symbolic scalar becomes an op.
     """
 
     def __init__(self) -> None:
@@ -175,7 +180,7 @@ class UpdateCalls(TorchFunctionMode):
         return func(*args, **given)
 
     def connect(self, graph: Graph, inputs: Mapping[str, Node]) -> None:
-        """Give the fused nodes of the traced graph their settings; `inputs` are the placeholders by symbol."""
+        """Pass settings to the fused nodes of the traced graph. `inputs` are the placeholders by symbol."""
         nodes = [node for node in graph.nodes if op_name(node.target) in FUSED_OPTIMIZERS]
         for node, call in zip(nodes, self._calls, strict=True):
             node.kwargs = {**node.kwargs, **{name: inputs[symbol] for name, symbol in call.items()}}
