@@ -1,4 +1,4 @@
-"""T"""
+"""Rebuild a captured program in the order of a plan."""
 
 import operator
 from collections.abc import Callable, Collection, Iterable
@@ -20,13 +20,11 @@ from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, Lowe
 
 
 def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> GraphModule:
-    """Return a module that runs the ops of a plan, in-place pairs taken, and drops every tensor at its last use.
+    """Return a module that runs the ops of a plan, with its in-place pairs, and drops every tensor at its last use.
 
-    Views are made right before their first reader, elements of a multi-output op right after it: so neither holds
-    memory longer than the plan says. Where the plan frees, overwrites or reads what is being copied, the program waits
-    for the copy; and for a collective where it reads what that gives, or frees or overwrites what it was given. With
-    `boxed`, the module takes one list of tensors and empties it, so that nothing else keeps its inputs alive. Subgraphs
-    follow their own plans.
+    The program waits for a copy before a step frees, overwrites or reads the copied buffer. It waits for a collective
+    before a step reads its result, or frees or overwrites its inputs. With `boxed`, the module takes one list of
+    tensors and empties it, so that nothing else keeps its inputs alive. Subgraphs follow their own plans.
     """
     emitter = _Emitter(module, lowered)
     for step in plan.steps():
@@ -57,7 +55,7 @@ class _Emitter:
         self._made: dict[Node, Node] = {}
         self._is_op = {op.node for op in lowered.ops}
         self._views_of: dict[BufferId, list[Node]] = {}
-        """Per buffer, the views made of its present contents: a second run of its op outdates them."""
+        """Per buffer, the views of its present contents. A second run of its op invalidates them."""
         self._copies = CopyEmission(self._target)
         self._spanning = _spanning(lowered)
         self._waits = PendingWaits(self._value)
@@ -80,21 +78,21 @@ class _Emitter:
         self._waits.start(lowered_op)
 
     def copy_out(self, buffer: BufferId) -> None:
-        """Start to copy a buffer to the host; raises UnsupportedError for an input and for what is overwritten."""
+        """Start a copy of a buffer to the host. Raises UnsupportedError for an input or an overwritten buffer."""
         if buffer not in self._spanning:
             name = self._lowered.buffers[buffer].name
-            raise UnsupportedError(f"the plan copies '{name}' to the host, which no op alone writes; leave it in place")
+            raise UnsupportedError(f"the plan copies '{name}' to the host, which no op alone writes; do not offload it")
         self._waits.before_change([buffer])
         self._copies.copy_out(buffer, self._value(self._spanning[buffer]))
 
     def copy_in(self, buffer: BufferId) -> None:
-        """Start to copy a buffer back from the host."""
+        """Start a copy of a buffer back from the host."""
         device = self._lowered.buffers[buffer].device or torch.device("cpu")
         self._forget_views([buffer])
         self._made[self._spanning[buffer]] = self._copies.copy_in(buffer, device)
 
     def free(self, buffer: BufferId, *, at_home: bool) -> None:
-        """Let an offloaded buffer, or its copy on the host, end here; others end at their last use."""
+        """Free an offloaded buffer, or its copy on the host. Other buffers are freed at their last use."""
         self._waits.before_change([buffer])
         if not self._copies.is_on_host(buffer):
             return
@@ -107,14 +105,14 @@ class _Emitter:
             self._copies.free_copy(buffer)
 
     def _await_copies(self, op: LoweredOp, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
-        """Wait for copies back of what an op reads, and for copies out of what it overwrites or takes over."""
+        """Wait for copies back of buffers that an op reads, and for copies out of buffers that it overwrites."""
         for buffer in (*op.reads, *op.mutates):
             self._copies.await_arrival(buffer)
         for buffer in (*op.writes, *op.mutates, *(read for read, _ in pairs)):
             self._copies.await_departure(buffer)
 
     def _await_collectives(self, op: LoweredOp, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
-        """Wait for collectives that use what an op overwrites; for all of them before an effect of another kind."""
+        """Wait for collectives on buffers that an op overwrites, or for all before an effect of another kind."""
         if keeps_order(op.node) and not is_collective(op.node):
             self._waits.all()
         else:
@@ -141,7 +139,7 @@ class _Emitter:
         return copied
 
     def _value(self, node: Node) -> Node:
-        """Return the node's newest copy; what is no op (a view, an attribute) is made here, at its first use."""
+        """Return the newest copy of a node. Views and attributes are created here, at their first use."""
         waiting = [node]
         while waiting:
             last = waiting[-1]
@@ -156,7 +154,7 @@ class _Emitter:
 
     def _make_view(self, node: Node) -> None:
         if node in self._is_op:
-            raise PlanError(f"the plan reads '{node.name}' before it runs it; verify the plan")
+            raise PlanError(f"the plan reads '{node.name}' before it runs; verify the plan")
         self._made[node] = self._target.node_copy(node, self._made.__getitem__)
         for buffer in self._lowered.buffers_of[node]:
             self._views_of.setdefault(buffer, []).append(node)
@@ -168,7 +166,7 @@ class _Emitter:
 
 
 def _spanning(lowered: Lowered) -> dict[BufferId, Node]:
-    """Return, per buffer that one op alone writes, the node of the tensor that spans it, the op or its element."""
+    """Return, per buffer that exactly one op writes, the node of the tensor that spans it: the op or its element."""
     overwritten = {buffer for op in lowered.ops for buffer in op.mutates}
     found: dict[BufferId, Node] = {}
     for op in lowered.ops:
@@ -187,29 +185,29 @@ def _is_element(user: Node, node: Node) -> bool:
 class PendingWaits:
     """The collectives that an emitted program has started and not yet waited for.
 
-    A reader of a result waits for it by itself, since the wait is what it reads. All else is asked for here: what a
-    collective was given must neither be freed nor overwritten while it runs, and its result not be dropped.
+    A reader of a result depends on the wait. Other steps ask here, since a running collective's inputs must not be
+    freed or overwritten, and its result must not be dropped.
     """
 
     def __init__(self, wait: Callable[[Node], object]) -> None:
-        """Emit the waits with `wait`, which does nothing for a wait that stands already."""
+        """Emit waits with `wait`, which does nothing for a wait that is emitted already."""
         self._wait = wait
         self._started: dict[Node, LoweredOp] = {}
 
     def start(self, op: LoweredOp) -> None:
-        """Note that a collective has been started; an op without waits is none."""
+        """Record a started collective. An op without waits is not one."""
         if op.waits:
             self._started[op.node] = op
-            if value_of(op.waits[0]).device.type == "cpu":  # gloo takes memory of its own while it runs
+            if value_of(op.waits[0]).device.type == "cpu":  # gloo allocates memory while it runs
                 self.all()
 
     def before_change(self, buffers: Collection[BufferId]) -> None:
-        """Wait for what still reads or writes one of these buffers, which are about to be freed or overwritten."""
+        """Wait for collectives that use one of these buffers, which are about to be freed or overwritten."""
         if self._started and buffers:
             self._end(op for op in self._started.values() if not {*op.reads, *op.writes}.isdisjoint(buffers))
 
     def all(self) -> None:
-        """Wait for everything that has been started."""
+        """Wait for all started collectives."""
         self._end(self._started.values())
 
     def _end(self, ops: Iterable[LoweredOp]) -> None:
@@ -220,13 +218,14 @@ class PendingWaits:
 
 
 _MASK = 10
-"""The place of the argument that says which gradients are computed: of the image, the weight, the bias."""
+"""Position of the argument that selects the gradients to compute: of the image, the weight, the bias."""
 
 
 def compute_only_wanted(graph: Graph) -> None:
-    """Ask every backward pass of a convolution for the gradients alone that something reads.
+    """Let every backward pass of a convolution compute only the gradients that are read.
 
-    PyTorch computes each gradient by a kernel of its own, so those that stay have the same bits. O(nodes).
+    A plan may run such an op once per gradient. PyTorch computes each gradient by its own kernel, so the others stay
+    bit-equal. O(nodes).
     """
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.convolution_backward.default):
         elements = list(node.users)

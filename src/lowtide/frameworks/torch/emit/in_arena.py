@@ -1,4 +1,4 @@
-"""Functions whose CPU tensors lie in one arena, so that resident memory is what the plan says."""
+"""Functions whose CPU tensors are placed in one arena, so that resident memory follows the plan."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,19 +14,19 @@ from lowtide.frameworks.torch.internals.cpu_allocator import replace_cpu_allocat
 
 
 class InArena(RunsInArena):
-    """A function whose tensors on the CPU lie in one arena at planned addresses while it runs.
+    """A function whose CPU tensors are placed at planned addresses in one arena while it runs.
 
-    The first call with inputs of given shapes is recorded and its blocks are packed; later calls find every block at
-    its place, scratch memory of kernels included. A call that allocates otherwise goes on by ordinary allocation: `use`
-    counts that, and nothing else changes. What outlives its call (results, state that is made in it) never lies in the
-    arena. Values are the same bit for bit.
+    The first call with inputs of given shapes is recorded, and its blocks are packed. Later calls place every block
+    there, including scratch memory of kernels. If a call allocates differently, it continues with ordinary allocation,
+    which `use` counts. Tensors that outlive their call (results, new state) are never in the arena. Values are
+    bit-equal.
     """
 
     def __init__(self, function: Callable[..., Any], arena: Arena | None = None) -> None:
-        """Take any callable, and an arena to share with functions that run at other times.
+        """Wrap any callable, with an optional arena to share with functions that run at other times.
 
-        Raises UnsupportedError for a PyTorch whose CPU allocator cannot be replaced, UsageError for what cannot be
-        called.
+        Raises UnsupportedError if this PyTorch's CPU allocator cannot be replaced, UsageError if `function` is not
+        callable.
         """
         if not callable(function):
             raise UsageError(f"a {type(function).__name__} cannot run in an arena; give a function or a planned step")
@@ -42,14 +42,13 @@ class InArena(RunsInArena):
 
 
 def in_arena(function: Callable[..., Any], arena: Arena | None = None) -> InArena:
-    """Return a function that keeps its tensors on the CPU in one arena: a planned step, an applied plan, any callable.
+    """Return a function that places its CPU tensors in one arena: a planned step, an applied plan, any callable.
 
-    Live bytes are what a plan counts, and resident memory is what a machine runs out of. Between them stands the C
-    library, whose heap has holes. In an arena both are the same: see `InArena`. Functions that never run at the same
-    time can share an `arena`.
+    A plan counts live bytes, but a machine runs out of resident memory, which is larger because the C library's heap
+    has holes. In an arena both are equal. Functions that never run at the same time can share an `arena`.
 
-    From the first use on, all CPU tensors of the process are allocated by lowtide's allocator; outside of such calls it
-    does what PyTorch's does. Raises UnsupportedError for a PyTorch whose CPU allocator cannot be replaced.
+    After the first use, lowtide's allocator allocates all CPU tensors of the process. Outside of such calls it works
+    like PyTorch's. Raises UnsupportedError if this PyTorch's CPU allocator cannot be replaced.
 
     >>> import torch, lowtide.torch
     >>> layers = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))

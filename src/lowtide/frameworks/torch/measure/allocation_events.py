@@ -1,4 +1,4 @@
-"""T"""
+"""Measured peaks of device and host memory during a call."""
 
 import gc
 import os
@@ -14,8 +14,8 @@ from lowtide.frameworks.torch.emit.transfers.ops import cpu_host
 def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
     """Run a call and return the peak of bytes allocated since its start, and its result.
 
-    On the CPU every allocation and release is summed, those inside kernels included; on CUDA the caching allocator's
-    own statistics are read.
+    On the CPU this sums all allocations and releases, including those inside kernels. On CUDA it reads the statistics
+    of the caching allocator.
     """
     gc.collect()
     if device.type == "cuda":
@@ -33,7 +33,7 @@ def _peak_on_cuda(call: Callable[[], Any], device: torch.device) -> tuple[int, A
 
 
 def _peak_on_cpu(call: Callable[[], Any]) -> tuple[int, Any]:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler announces itself on stderr otherwise
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler prints to stderr
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
         result = call()
     recorded: Any = profiler.profiler
@@ -50,10 +50,10 @@ def _peak_on_cpu(call: Callable[[], Any]) -> tuple[int, Any]:
 
 
 def host_peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
-    """Run a call and return the most bytes that copies of a device's memory held on the host, and its result.
+    """Run a call and return the peak of bytes that host copies of a device's memory use, and its result.
 
-    What was held before is left out. On a GPU the figure is that of the allocator of pinned memory: blocks of powers of
-    two, whoever asked for them.
+    Earlier copies do not count. On a GPU this is the peak of PyTorch's pinned-memory allocator: all its blocks, in
+    powers of two.
     """
     if device.type != "cuda":
         cpu_host.restart()

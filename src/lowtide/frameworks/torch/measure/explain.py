@@ -1,4 +1,4 @@
-"""Who holds memory at the peak of planned programs, in the user's own lines."""
+"""Explain which tensors of planned programs are alive at the peak, by lines of the user's code."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -38,16 +38,16 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedHolder:
-    """A buffer at the peak and the line that made it."""
+    """A buffer at the peak and the line that created it."""
 
     holder: Holder
-    """The buffer: its size, first and last use, and who keeps it alive."""
+    """The buffer: its size, first and last use, and the ops that keep it alive."""
     op_kind: str | None
-    """What the op that made it is, such as "aten.addmm"; None for inputs and scratch."""
+    """Kind of the op that created it, such as "aten.addmm". None for inputs and scratch."""
     in_backward: bool
-    """Whether the backward pass makes it."""
+    """Whether the backward pass creates it."""
     source: SourceLine | None
-    """The innermost line outside PyTorch that led to the op; of a backward op the forward line it differentiates."""
+    """The innermost line outside PyTorch that led to the op. For a backward op, the forward line."""
 
     @property
     def made_at(self) -> str | None:
@@ -56,7 +56,7 @@ class ExplainedHolder:
 
     @property
     def name(self) -> str:
-        """What the buffer is called."""
+        """The name of the buffer."""
         return self.holder.name
 
     @property
@@ -66,24 +66,24 @@ class ExplainedHolder:
 
     @property
     def space(self) -> str:
-        """The memory space that it is in."""
+        """Its memory space."""
         return self.holder.space
 
     @property
     def size_bytes(self) -> int:
-        """Its bytes."""
+        """Its size."""
         return self.holder.size_bytes
 
     @property
     def kind(self) -> str | None:
-        """The kind of the op that made it, backward ones marked."""
+        """The kind of its op, with a mark for backward ops."""
         return None if self.op_kind is None else f"{self.op_kind}{', backward' * self.in_backward}"
 
     def __str__(self) -> str:
         return self.written(ByteUnit(self.size_bytes))
 
     def written(self, unit: ByteUnit) -> str:
-        """Return it for people, in the unit of its page."""
+        """Return a text in the given unit."""
         holder = self.holder
         lines = [f"{unit.write(holder.size_bytes):>10}  {holder.name}  ({self.kind or holder.lifetime})"]
         lines += _where(holder.made_at, self.source)
@@ -100,20 +100,20 @@ class ExplainedPeak:
     space: str
     peak_bytes: int
     op: str | None
-    """The op that runs at the peak; None before the first."""
+    """The op that runs at the peak. None before the first op."""
     holders: tuple[ExplainedHolder, ...]
-    """What is held then, largest first; sizes add up to the peak."""
+    """Buffers alive at the peak, largest first. Their sizes add up to the peak."""
 
     def __str__(self) -> str:
         return self.written(ByteUnit(self.peak_bytes))
 
     def written(self, unit: ByteUnit) -> str:
-        """Return the page for people, in a unit."""
+        """Return a text in the given unit."""
         rows = fold(self.holders)
         shown, rest = rows[:_MOST_SHOWN], rows[_MOST_SHOWN:]
         when = "before the first op" if self.op is None else f"at {self.op}"
         lines = [
-            f"{unit.write(self.peak_bytes)} on {self.space}, {when}; held then:",
+            f"{unit.write(self.peak_bytes)} on {self.space}, {when}; alive then:",
             *(_row(layers, unit) for layers in shown),
         ]
         if rest:
@@ -124,37 +124,37 @@ class ExplainedPeak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedProgram:
-    """A planned program at its peak, and as it was before planning."""
+    """A program at its peak, with and without its plan."""
 
     name: str
     result: Result
     planned: tuple[ExplainedPeak, ...]
-    """One per memory space."""
+    """Peaks under the plan, one per memory space."""
     untouched: tuple[ExplainedPeak, ...]
     persistent_bytes: Mapping[str, int]
-    """Parameters and other tensors that outlive the program, per memory space, apart from the peaks."""
+    """Bytes of parameters and other persistent tensors per memory space. The peaks exclude them."""
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.result.status}"]
         unit = ByteUnit(self.result.baseline_peak_bytes, self.persistent_bytes)
         for before, after in zip(self.untouched, self.planned, strict=True):
-            lines += ["", f"Peak of the program as it was: {before.written(unit)}"]
+            lines += ["", f"Peak of the unmodified program: {before.written(unit)}"]
             lines += [
                 "",
-                "Under its plan: the same" if after == before else f"Peak under its plan: {after.written(unit)}",
+                "Peak with its plan: the same" if after == before else f"Peak with its plan: {after.written(unit)}",
             ]
         lines.append("")
         for claim in self.result.claims:
             if claim.figure == "peak":
                 lines.append(f"At least {unit.write(int(claim.at_least))} on {claim.space}: {claim.sentence}")
         held = ", ".join(f"{unit.write(size)} on {space}" for space, size in self.persistent_bytes.items())
-        lines += [f"Besides, throughout: {held} of parameters and other tensors that outlive the program"]
+        lines += [f"In addition: {held} of parameters and other persistent tensors"]
         return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What `explain` says; print it."""
+    """The result of `explain`. Print it."""
 
     programs: tuple[ExplainedProgram, ...]
 
@@ -164,36 +164,36 @@ class Explanation:
 
 @runtime_checkable
 class Explainable(Protocol):
-    """A step that was captured, read and planned: what `training_step` returns."""
+    """A planned step, as returned by `training_step`."""
 
     @property
     def result(self) -> Result:
-        """What planning found."""
+        """The result of planning."""
         ...
 
     @property
     def captured(self) -> Captured:
-        """The program that the plan is for."""
+        """The planned program."""
         ...
 
     @property
     def graph(self) -> Graph:
-        """What the plan is for: `captured`, and a host where there is one."""
+        """The planned graph: `captured`, with a host if there is one."""
         ...
 
     @property
     def untouched(self) -> Captured:
-        """The program as it was captured."""
+        """The unmodified program."""
         ...
 
     @property
     def untouched_graph(self) -> Graph:
-        """The same as a graph, and a host where there is one."""
+        """The graph of `untouched`, with a host if there is one."""
         ...
 
 
 _steps: deque["ref[Explainable]"] = deque(maxlen=_MOST_STEPS)
-"""The steps that were planned last, as long as somebody has them."""
+"""The latest planned steps that are still alive."""
 
 
 def remember_step(step: Explainable) -> None:
@@ -202,16 +202,16 @@ def remember_step(step: Explainable) -> None:
 
 
 def explain(step: Any = None) -> Explanation:
-    """Name what is alive at the peaks of what was planned last, or of one planned step.
+    """Return the tensors alive at the peaks of the latest planned programs, or of one planned step.
 
-    `step` is what `training_step` returned; without one, these are the programs of the backend "lowtide", oldest first,
-    then the steps that are still there.
-    Each peak is shown under the plan and for the program as it was. Raises UsageError where nothing was planned.
+    `step` is a result of `training_step`. Without it, the programs of the backend "lowtide" come first, oldest first,
+    then the planned steps still in use. Each peak is shown with and without the plan. Raises UsageError if nothing was
+    planned.
     """
     if isinstance(step, Explainable):
         return Explanation((_explained_step(step),))
     if step is not None:
-        raise UsageError(f"cannot explain a {type(step).__name__}; give a step that lowtide planned, or nothing")
+        raise UsageError(f"cannot explain a {type(step).__name__}; give a planned step, or no argument")
     programs = [_explained(each.name, each.source, each.graph, each.result) for each in planned_programs()]
     steps = [_explained_step(each) for each in (found() for found in _steps) if each is not None]
     if not programs and not steps:
@@ -273,7 +273,7 @@ def _explained_holder(holder: Holder, nodes: Mapping[str, Node], kinds: Mapping[
 
 
 def _row(layers: Fold[ExplainedHolder], unit: ByteUnit) -> str:
-    """Return one holder as it is, or what repeated layers hold together."""
+    """Return the text of one holder, or of holders of repeated layers together."""
     first = layers.first
     if len(layers.holders) == 1:
         return first.written(unit)
@@ -283,12 +283,12 @@ def _row(layers: Fold[ExplainedHolder], unit: ByteUnit) -> str:
 
 
 def _where(made_at: str | None, line: SourceLine | None) -> list[str]:
-    """Return the module that makes a buffer, and the line."""
+    """Return the module and the line that create a buffer."""
     module = (made_at or "").rpartition("at ")[0].strip()
     return [*([module] if module else []), *([str(line)] if line is not None else [])]
 
 
 def source_line(node: Node) -> SourceLine | None:
-    """Return the innermost line outside PyTorch's own files in a node's stack trace; None where it has none."""
+    """Return the innermost line outside PyTorch in a node's stack trace, if there is one."""
     frame = innermost_frame(node)
     return None if frame is None else SourceLine(frame.file, frame.line, frame.code)

@@ -1,4 +1,4 @@
-"""T"""
+"""Measure the peak memory and time of any step, next to the prediction of its plan."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,42 +28,41 @@ from lowtide.frameworks.torch.reading.captured import Captured
 
 _WARM_UP_CALLS = 2
 _WARM_UP_CALLS_IN_ARENA = 5
-"""State that the first call makes is not there to be made in the next, so that addresses are learned twice."""
+"""The first call creates state that the next call finds, so addresses are learned twice."""
 _TIMED_CALLS = 3
 
 State = nn.Module | Optimizer | torch.Tensor
-"""What a step may change."""
+"""Objects that a step may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredStep:
-    """What one call of a step took, and what its plan said it would."""
+    """Measured peak and time of a step, and the peak that its plan predicted."""
 
     measured_peak_bytes: int
-    """The most bytes allocated at once during a call. The batch counts; all else that was there before does not."""
+    """Peak of allocated bytes during a call, including the batch, without earlier allocations."""
     measured_host_bytes: int
-    """The most bytes that copies to the host held there at once."""
+    """Peak bytes of copies on the host."""
     resident_growth_bytes: int | None
-    """What a call added to the process's resident memory at its highest, the batch apart; None where the system does
-    not tell, and on a GPU."""
+    """Peak growth of the process's resident memory in a call, without the batch. None on a GPU, or if unknown."""
     arena_bytes: int | None
-    """The arena of a step in `in_arena`, with its results; None for any other."""
+    """Size of the arena, results included, of a step in `in_arena`. None for any other."""
     predicted_peak_bytes: int | None
-    """The peak of the plan that ran; None where none did, or several, see `reason`."""
+    """The peak that the plan predicts. None if no plan ran, or several; see `reason`."""
     predicted_untouched_peak_bytes: int | None
-    """What the same program would need as it was before planning."""
+    """The predicted peak of the unmodified program."""
     reason: str | None
-    """Why there is no prediction; None where there is one."""
+    """Why there is no prediction. None if there is one."""
     median_seconds: float
     """Time of one call."""
     planned: tuple[Result, ...]
-    """What planning said of every program that ran, in the order of their first run."""
+    """The result of planning for every program that ran, in the order of their first run."""
     eager: "MeasuredStep | None"
-    """The same step without compiler and plan, where that was asked for."""
+    """The same step without compiler and plan, if `with_eager` was set."""
 
     @property
     def measured_over_predicted(self) -> float | None:
-        """The measured peak as a share of the predicted one; None where there is none."""
+        """The measured peak divided by the predicted peak. None without a prediction."""
         return self.measured_peak_bytes / self.predicted_peak_bytes if self.predicted_peak_bytes else None
 
     def __str__(self) -> str:
@@ -98,18 +97,18 @@ def measure(
     with_eager: bool = False,
     timed_calls: int = _TIMED_CALLS,
 ) -> MeasuredStep:
-    """Measure calls of a step, any callable: compiled, planned by `training_step` or `apply`, or plain.
+    """Measure calls of a step: any callable, compiled, planned by `training_step` or `apply`, or plain.
 
-    Two calls compile the step and warm up caches; then one is measured and `timed_calls` are timed. On the CPU every
-    allocation is summed, those inside kernels included; on a GPU the caching allocator's own statistics are read. What
-    resident memory grows by is measured beside it, in a call of its own. With `with_eager`, the same is measured
-    without compiler and plan.
+    Two calls compile the step and warm up caches; then one is measured and `timed_calls` are timed. On the CPU this
+    sums all allocations, including those inside kernels; on a GPU it reads the statistics of the caching allocator. A
+    separate call measures the growth of resident memory. With `with_eager`, the step is also measured without compiler
+    and plan.
 
-    Calls change what training steps change. So modules, optimizers and tensors in `state` start every call without
-    gradients, and are put back at the end, random states with them. A step that is a module, a `TrainingStep`, or was
-    planned by lowtide brings its own state.
+    Calls of a training step change state. Modules, optimizers and tensors in `state` start every call without gradients
+    and are restored at the end, with the random states. The state of a module, a `TrainingStep` or a planned step is
+    found automatically.
 
-    Raises UsageError for a step that cannot be called.
+    Raises UsageError for a step that is not callable.
     """
     if not callable(step):
         raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
@@ -139,7 +138,7 @@ def _measured(
     timed_calls: int,
     eager: MeasuredStep | None,
 ) -> MeasuredStep:
-    """Measure a step; `program` is what it runs, the same but for a step in an arena."""
+    """Measure a step. `program` is the function that it runs, which differs from it only for a step in an arena."""
     tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
     device = _device_of(tensors, kept)
 
@@ -221,13 +220,13 @@ def _measured_eagerly(
 
 
 def _kept(step: object, given: Sequence[State]) -> KeptState | None:
-    """Keep what is given, and what a step of a known kind brings; None where that is nothing."""
+    """Save `given` and the state that a known kind of step has. None if there is no state."""
     tensors: list[torch.Tensor] = []
     optimizers: list[Optimizer] = []
     captured = getattr(step, "captured", None)
     if isinstance(captured, Captured):
         tensors += captured.persistent()
-    owner = getattr(step, "step", step)  # a planned step names the plain one
+    owner = getattr(step, "step", step)  # a planned step refers to the plain one
     own = [getattr(owner, name, None) for name in ("model", "optimizer")]
     for part in (step, *own, *given):
         if isinstance(part, nn.Module):
@@ -237,24 +236,24 @@ def _kept(step: object, given: Sequence[State]) -> KeptState | None:
         elif isinstance(part, torch.Tensor):
             tensors.append(part)
         elif any(part is each for each in given):
-            raise UsageError(f"a {type(part).__name__} is no state; give modules, optimizers and tensors")
+            raise UsageError(f"a {type(part).__name__} is not state; give modules, optimizers and tensors")
     return KeptState(tensors, optimizers) if tensors or optimizers else None
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The peaks of a step under its plan and as it was, per memory space, or why nothing is known of them."""
+    """The peaks of a step per memory space, with and without its plan, or why they are unknown."""
 
     peak_bytes: Mapping[str, int] | None = None
     untouched_peak_bytes: Mapping[str, int] | None = None
     reason: str | None = None
-    """Why there are no peaks; None where there are."""
+    """Why there are no peaks. None if there are."""
     planned: tuple[Result, ...] = ()
-    """What planning said of every program of the step."""
+    """The results of planning for every program of the step."""
 
 
 def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
-    """Return what is known of a step; `programs` are those of the backend that ran in a call of it."""
+    """Return the prediction for a step. `programs` are the backend's programs that ran in a call of it."""
     if isinstance(step, Applied) and step.planned is not None:
         graph, plan = step.planned
         return Prediction(simulate(graph, plan).peak_bytes, simulate(graph, Plan.baseline(graph)).peak_bytes)
@@ -265,7 +264,7 @@ def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
     if not programs:
         return Prediction(reason="nothing that ran was planned by lowtide")
     if len(programs) > 1:
-        reason = f"{len(programs)} programs ran, and what each leaves alive while others run is known to none of them"
+        reason = f"{len(programs)} programs ran, and none predicts the tensors that the others keep alive"
         return Prediction(reason=reason, planned=planned)
     (only,) = programs
     return Prediction(only.predicted_peak_bytes, only.result.baseline_peak_bytes, planned=planned)

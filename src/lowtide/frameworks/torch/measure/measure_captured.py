@@ -1,4 +1,4 @@
-"""Measuring a captured program for real: its peak of live tensor bytes, and a digest of everything it computes."""
+"""Measure a captured program: its peak of live tensor bytes, and a digest of its results."""
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -22,16 +22,16 @@ _WARM_UP_CALLS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCall:
-    """What one measured call took and computed."""
+    """Peaks and results of one measured call."""
 
     peak_bytes: int
-    """Peak of live tensor bytes, inputs counted, everything persistent left out."""
+    """Peak of live tensor bytes, including inputs, without persistent tensors."""
     host_peak_bytes: int
-    """Peak of what copies to the host hold there."""
+    """Peak bytes of copies on the host."""
     outputs_digest: str
     """Digest of the bits of all outputs, gradients, and persistent tensors after the call."""
     results: Sequence[Any] = ()
-    """Copies of these, one after the other, where they were asked for."""
+    """Copies of these tensors, if `keep_results` was set."""
 
 
 def measure_captured(
@@ -43,12 +43,12 @@ def measure_captured(
     keep_results: bool = False,
     last_digits: bool = False,
 ) -> MeasuredCall:
-    """Measure one call of a program, an applied one or `captured.run_original`, on the example inputs or others.
+    """Measure one call of a program, such as an applied plan or `captured.run_original`.
 
-    The call starts without gradients, from the parameters, state and random state that are there now, after two calls
-    that warm up the kernels' caches; all of these are put back at the end. With `keep_results`, copies are kept of all
-    that is compared. With `last_digits`, every number of inputs and state is another in its last digit. Raises
-    UnsupportedError without real inputs.
+    It runs on the example inputs, or on `args` and `kwargs`. After two warm-up calls, the call starts without
+    gradients, from the present parameters, state and random state, which are all restored at the end. `keep_results`
+    keeps copies of all compared tensors. `last_digits` changes the last digit of every number in inputs and state.
+    Raises UnsupportedError without real inputs.
     """
     given = captured.example_args if args is None else args
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
@@ -74,19 +74,19 @@ def measure_captured(
 
 
 def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return the tensors of a call's inputs; raises UnsupportedError where one has a form alone, and no values."""
+    """Return the tensors among a call's inputs. Raises UnsupportedError for a fake tensor, which has no values."""
     inputs = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
     if any(map(is_fake, inputs)):
         raise UnsupportedError(
-            "the program has no real inputs to be measured with; capture it with some, or load those of a .pt2 file "
-            "that you trust with --trust (trust=True)"
+            "measuring needs real inputs; capture the program with some, or load those of a trusted .pt2 file with "
+            "--trust (trust=True)"
         )
     return inputs
 
 
 @contextmanager
 def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[Callable[[], None]]:
-    """Keep a copy of all state outside the measured call; yields what puts it back, without gradients."""
+    """Save all state around a measured call. Yields a function that restores it, without gradients."""
     captured.binding.materialize()
     kept = KeptState([*captured.persistent(), *inputs])
     kept.put_back()

@@ -1,4 +1,4 @@
-"""T"""
+"""Measured op costs: every op of a captured program runs alone on random tensors of its form."""
 
 import math
 import platform
@@ -26,11 +26,12 @@ from lowtide.frameworks.torch.reading.read import Reading, kind_of
 
 
 def measure_prices(reading: Reading) -> Prices:
-    """Return what every op takes on the device it was captured for: the median of some runs on random tensors.
+    """Return seconds per op on the captured device: the median of several runs on random tensors.
 
-    Ops of one kind and form are measured once. An op that calls graphs takes what one run of them takes. Collectives,
-    checks, what is opaque, and what fails on random tensors keep the eager estimate and are named in `estimated`.
-    The program's own tensors and random state are left alone. Raises UnsupportedError where no op can be run here.
+    Ops of the same kind and form are measured once. An op that calls graphs costs as much as one run of these graphs.
+    Collectives, checks, opaque ops, and ops that fail on random tensors keep the eager estimate and are listed in
+    `estimated`. The program's own tensors and random state do not change. Raises UnsupportedError if no op can run
+    here.
     """
     captured, lowered = reading.captured, reading.lowered
     devices = dict.fromkeys(buffer.device for buffer in lowered.buffers if buffer.device is not None)
@@ -38,13 +39,13 @@ def measure_prices(reading: Reading) -> Prices:
         prices = _Measurement(", ".join(map(describe, devices)) or "cpu").prices(captured.graph_module, lowered)
     if lowered.ops and len(prices.estimated) == len(lowered.ops):
         raise UnsupportedError(
-            f"no op of '{captured.name}' can be run on {prices.device}; measure where the program itself runs"
+            f"no op of '{captured.name}' can be run on {prices.device}; measure on the program's own device"
         )
     return prices
 
 
 def describe(device: torch.device) -> str:
-    """Return a device in words."""
+    """Return the name of a device."""
     if device.type == "cuda" and torch.cuda.is_available():
         return torch.cuda.get_device_name(device)
     if device.type == "cpu":
@@ -53,14 +54,14 @@ def describe(device: torch.device) -> str:
 
 
 class _Measurement:
-    """Measures one program; what has been measured once is remembered by its form."""
+    """Measures one program, each kind and form of op once."""
 
     def __init__(self, device: str) -> None:
         self._device = device
         self._known: dict[tuple[str, str], float | None] = {}
 
     def prices(self, module: GraphModule, lowered: Lowered) -> Prices:
-        """Return the prices of a graph's ops."""
+        """Return the costs of a graph's ops."""
         callees: dict[str, Prices] = {}
         seconds: list[float] = []
         estimated: list[str] = []
@@ -78,7 +79,7 @@ class _Measurement:
         )
 
     def _called(self, module: GraphModule, node: Node, lowered: Lowered, callees: dict[str, Prices]) -> float | None:
-        """Return what one run of the graphs that a node calls takes; None where it calls none."""
+        """Return the cost of one run of the graphs that a node calls. None if it calls none."""
         if higher_order_of(node.target) is None:
             return None
         found: list[float] = []
@@ -93,7 +94,7 @@ class _Measurement:
         return max(found) if kind_of(node) == "conditional" else sum(found)
 
     def _alone(self, module: GraphModule, node: Node) -> float | None:
-        """Return what a node takes alone; None where it cannot be run so."""
+        """Return the cost of a node run alone. None if that is impossible."""
         target: Any = node.target
         if higher_order_of(target) is not None or (keeps_order(node) and not is_random(node)):
             return None
@@ -108,7 +109,7 @@ class _Measurement:
 
 
 def _seconds(target: Any, given: Any) -> float | None:
-    """Return what a call takes on stand-ins of what it is given; None where it fails."""
+    """Return the seconds of a call on stand-ins for its arguments. None if it fails."""
     try:
         args, kwargs = stand_in(given)
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -121,16 +122,16 @@ def _seconds(target: Any, given: Any) -> float | None:
 
 
 def stand_in(value: Any) -> Any:
-    """Return nested values with every tensor replaced by a real one of its shape, strides, type and device.
+    """Return nested values with a real tensor of the same shape, strides, dtype and device for each tensor.
 
-    Numbers are drawn at random between 0 and 1, integers are 0, which every lookup can take, and masks are set.
-    Symbolic numbers become plain ones.
+    Floats are random between 0 and 1. Integers are 0, which is a valid index, and masks are True. Symbolic numbers
+    become plain numbers.
     """
     return pytree.tree_map(_of_leaf, value)
 
 
 def form_of(value: Any) -> str:
-    """Return what tells nested values apart for a kernel: the form of tensors, and everything else as it is."""
+    """Return a key for arguments with equal cost: the form of tensors, and every other value."""
     return repr(pytree.tree_map(_form_of_leaf, value))
 
 
@@ -163,13 +164,14 @@ def _numbers(sizes: Any) -> tuple[int, ...]:
 
 _FEWEST, _MOST = 3, 21
 _ENOUGH_SECONDS = 0.03
-"""What the timed calls of one kernel take together, as far as the fewest and the most calls allow."""
+"""Total time of the timed calls of one kernel, within the limits on their number."""
 
 
 def time_call(call: Callable[[], object], device: torch.device) -> float:
-    """Return the median seconds of some calls after two that warm up, by the clock of the device where it has one.
+    """Return the median seconds of several calls after two warm-up calls.
 
-    On CUDA a call is timed from its launch to the end of its kernels, the device idle before; its result is dropped.
+    On CUDA this is the device time from launch to the end of the call's kernels, on an idle device. Results are
+    dropped.
     """
     once = _timer(device)
     once(call)
