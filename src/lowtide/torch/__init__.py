@@ -54,7 +54,7 @@ def read(program: Any) -> Graph:
 
 
 def apply(plan: Plan, program: Any, host: Host | None = None) -> Applied:
-    """Return a callable that runs a program by a plan for its graph, or for its graph in chunks.
+    """Return a callable that follows a plan for the graph of `program`, or for its graph in chunks.
 
     `program` is anything that `capture` accepts. `host` is the host of a plan with copies.
     """
@@ -64,10 +64,10 @@ def apply(plan: Plan, program: Any, host: Host | None = None) -> Applied:
 def inductor(
     budget: GivenBudget = None, *, allow: Iterable[str] | None = None, **more: Any
 ) -> AbstractContextManager[None]:
-    """Let `torch.compile` with PyTorch's own backend follow plans for all programs compiled in this context.
+    """Let PyTorch's own backend follow plans for all programs compiled in this context.
 
-    Takes the options of the backend "lowtide", except `compiler`. A function is compiled when it is first called (its
-    backward pass, too), so make that call inside the context. Raises UsageError for unknown options.
+    Takes the options of the backend "lowtide", except `compiler`. Functions are compiled in their first call (and its
+    backward pass), so make it here. Raises UsageError for unknown options.
     """
     from lowtide.frameworks.torch.compile.fusion.settings import inductor as patched_inductor
 
@@ -75,10 +75,9 @@ def inductor(
 
 
 def configure(budget: GivenBudget = None, **options: Any) -> None:
-    """Set defaults for the backend "lowtide", for compilations whose call cannot pass options.
+    """Set default options for the backend "lowtide", replacing earlier ones.
 
-    Takes the options of the backend and replaces earlier defaults; `configure()` removes all. Options of a call have
-    priority, then these, then the budget in the environment variable `LOWTIDE_BUDGET`. Compiled functions do not
+    Options of a call have priority; the environment variable `LOWTIDE_BUDGET` comes last. Compiled functions do not
     change. Raises UsageError for unknown or incompatible options.
     """
     from lowtide.frameworks.torch.compile.callback_options import checked_options
@@ -90,9 +89,8 @@ def configure(budget: GivenBudget = None, **options: Any) -> None:
 def save_plans(folder: str | Path) -> list[Path]:
     """Write the plans of the programs that the backend "lowtide" planned last to a folder, and return their paths.
 
-    `torch.compile(..., options={"plans": folder})` follows them instead of planning, for the same program and otherwise
-    the same options: save on one rank, load on all. Raises UsageError if nothing was planned or the folder cannot be
-    written.
+    `torch.compile(..., options={"plans": folder})` follows them, for the same program and options, for instance on all
+    ranks. Raises UsageError if nothing was planned or the folder cannot be written.
     """
     from lowtide.frameworks.torch.compile.distributed.plan_folder import save_plans as write_plans
     from lowtide.frameworks.torch.compile.programs import planned_programs
@@ -106,7 +104,6 @@ def save_plans(folder: str | Path) -> list[Path]:
 def measure_costs(program: Any) -> Prices:
     """Time every op of a program on its device, for `lowtide.minimize(..., costs=...)`.
 
-    `program` is anything that `capture` accepts. Raises UnsupportedError if no op can run here. `Prices.estimated`
-    lists the ops that could not run.
+    `Prices.estimated` lists ops that could not run. Raises UnsupportedError if no op can run here.
     """
     return TorchModel(program).measure_costs()

@@ -1,4 +1,4 @@
-"""The tensors among the arguments of a call. Capturing fixes all other arguments."""
+"""The tensors among the arguments of a call. Other arguments are fixed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +18,9 @@ class CallInputs:
 
     spec: pytree.TreeSpec
     leaves: tuple[Any, ...]
-    """Every leaf of the arguments, with a marker in place of each tensor."""
+    """All leaves, with a marker in place of each tensor."""
     tensors: tuple[torch.Tensor, ...]
     names: tuple[str, ...]
-    """Per tensor, `input[0]` or the name of the keyword argument."""
 
     @classmethod
     def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "CallInputs":
@@ -33,14 +32,14 @@ class CallInputs:
         return cls(spec, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves), tensors, names)
 
     def rebuild(self, tensors: list[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments and keyword arguments with other tensors in place of the captured ones."""
+        """Return the arguments with other tensors."""
         remaining = iter(tensors)
         leaves = [next(remaining) if leaf is _TENSOR else leaf for leaf in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         return args, kwargs
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-        """Return the tensors of another call. Raises CaptureMismatchError unless its form is the captured one."""
+        """Return the tensors of another call. Raises CaptureMismatchError unless its form is equal."""
         other = CallInputs.of(args, kwargs)
         if other.spec != self.spec:
             raise CaptureMismatchError("the arguments have another structure than the captured ones; capture again")

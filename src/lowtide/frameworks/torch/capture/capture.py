@@ -23,7 +23,7 @@ from lowtide.frameworks.torch.reading.math_attention import warn_of_math_attenti
 def capture(program: Any) -> Captured:
     """Capture a PyTorch program as one aten graph. Nothing is allocated, and the user's objects stay unchanged.
 
-    A program is an ExportedProgram; a GraphModule whose nodes carry tensor metadata; (function or module, example
+    A program is an ExportedProgram; a GraphModule with tensor metadata; (function or module, example
     inputs), with inputs as a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or an
     earlier result of `capture`.
 

@@ -1,4 +1,4 @@
-"""Capture a function or module on example inputs: its forward pass, or forward and backward as one graph."""
+"""Capture a function or module on example inputs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def capture_function(
 
 
 class _Result:
-    """Facts about the outputs, recorded while the function is traced."""
+    """Facts recorded while the function is traced."""
 
     gradients: list[int]
     spec: Any
@@ -94,7 +94,7 @@ class FunctionBinding(Binding):
     modules: ModuleTensors
     call: CallInputs
     gradient_places: tuple[int, ...]
-    """Placeholders whose gradients follow the function's own outputs. Empty without a backward pass."""
+    """Placeholders of the gradients that follow the function's own outputs."""
     spec: pytree.TreeSpec
     modes: tuple[bool, ...]
 
@@ -103,7 +103,7 @@ class FunctionBinding(Binding):
         return [*self.modules.local(), *self.call.bind(args, kwargs)]
 
     def finish(self, outputs: list[Any], sources: list[torch.Tensor]) -> Any:
-        """Return the function's outputs and add the gradients to `.grad` of their sources."""
+        """Return the outputs and add the gradients to `.grad` of their sources."""
         own = len(outputs) - len(self.gradient_places)
         owners = [*self.modules.live(), *sources[len(self.modules.names) :]]
         for position, part in zip(self.gradient_places, outputs[own:], strict=True):

@@ -1,4 +1,4 @@
-"""Capture a traced `GraphModule` or an `ExportedProgram`: programs that are graphs already."""
+"""Capture a traced `GraphModule` or an `ExportedProgram`."""
 
 import copy
 from collections.abc import Mapping
@@ -26,9 +26,8 @@ from lowtide.frameworks.torch.rewrites.table import GIVEN
 def sample_inputs(program: ExportedProgram) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments and keyword arguments to capture an exported program with.
 
-    These are its example inputs. Without any, they are fake tensors of the shapes in its graph, dynamic sizes included;
-    such a program can be planned, but needs real inputs to run. Raises UnsupportedError for an input that is neither a
-    tensor nor a plain value.
+    Without example inputs, these are fake tensors in the shapes of its graph: enough to plan, but not to run. Raises
+    UnsupportedError for an input that is neither a tensor nor a plain value.
     """
     if program.example_inputs is not None:
         args, kwargs = program.example_inputs
@@ -63,13 +62,13 @@ def _like(value: Any, name: str, mode: FakeMode) -> Any:
 
 
 def capture_exported(program: ExportedProgram) -> Captured:
-    """Capture an exported program as aten ops on its `sample_inputs`. Its mutations stay mutations."""
+    """Capture an exported program as aten ops. Its mutations stay mutations."""
     args, kwargs = sample_inputs(program)
     return capture_function(program.module(), args, kwargs, backward=False)
 
 
 def capture_graph_module(module: GraphModule) -> Captured:
-    """Capture a graph of aten ops whose nodes carry fake or real tensors in `meta["val"]`.
+    """Capture a graph of aten ops with fake or real tensors in `meta["val"]` of its nodes.
 
     Raises UnsupportedError if a node is not an aten op or an input has no metadata.
     """
@@ -96,8 +95,6 @@ def capture_graph_module(module: GraphModule) -> Captured:
 
 @dataclass(frozen=True, eq=False)
 class GraphModuleBinding(Binding):
-    """Feeds a traced module, one argument per placeholder."""
-
     module: GraphModule
     call: CallInputs
     spec: pytree.TreeSpec

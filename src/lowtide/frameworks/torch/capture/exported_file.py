@@ -1,8 +1,8 @@
 """Load exported programs from .pt2 files without running code from the file.
 
-An untrusted archive may hold tensor bytes, JSON, and pickled sample inputs, which are then not read. PyTorch trusts the
-JSON: it evaluates size expressions, looks up names, imports modules, and copies names into the source of functions. So
-the JSON may contain only arithmetic, registered operators, and names that no source text could take for anything else.
+PyTorch trusts the JSON in an archive: it evaluates size expressions, imports modules, and copies names into the source
+of functions. So an untrusted file may contain only tensor bytes and JSON with arithmetic, registered operators and
+harmless names. Pickled sample inputs are not read.
 """
 
 import ast
@@ -24,10 +24,8 @@ from lowtide.frameworks.torch.internals.exported_archive import archive_members,
 def load_exported(path: Path, *, trust: bool = False) -> ExportedProgram:
     """Load an exported program. Without `trust`, no code from the file runs and nothing is unpickled.
 
-    Sample inputs are pickled, so only a trusted file is loaded with them; see `sample_inputs`.
-
-    Raises InputError for an unreadable file, MalformedInputError for a file without an exported program,
-    UnsupportedError for a file that cannot be loaded without trust.
+    Only a trusted file is loaded with its pickled sample inputs. Raises InputError for an unreadable file,
+    MalformedInputError for a file without an exported program, UnsupportedError if loading needs trust.
     """
     open_regular(path).close()
     if not zipfile.is_zipfile(path):
@@ -56,11 +54,11 @@ _DATA = re.compile(
     r"models/[\w.-]+\.json|data/(weights|constants|sample_inputs)/[\w.-]+|extra/.*|\.data/\w+"
     r"|archive_format|archive_version|byteorder|\.format_version|\.storage_alignment|version"
 )
-"""Archive members that are data, unlike compiled models and other objects."""
+"""Archive members that are data."""
 _OBJECTS = ("custom_obj", "opaque_obj")
-"""Name prefixes of constants that are pickled objects, not tensors."""
+"""Name prefixes of pickled constants."""
 _PICKLED = re.compile(r"data/(weights|constants)/[\w.-]+\.pt")
-"""Weights and constants as older versions wrote them."""
+"""Weights and constants of older versions."""
 _PROGRAMS, _CONFIGS = "models/", "_config.json"
 _NAME = re.compile(r"[\w.@:+/ -]*")
 _OPERATOR = re.compile(r"torch\.ops\.\w+\.\w+(\.\w+)?")
@@ -68,15 +66,15 @@ _FUNCTION = re.compile(
     r"_operator\.(getitem|eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_|lshift|rshift)"
     r"|math\.trunc|torch\.sym_(not|int|float|ite|max|min|sqrt)"
 )
-"""Functions that programs call besides operators: arithmetic on sizes, and selection of one of several results."""
+"""Arithmetic on sizes, and selection of one of several results."""
 _STRINGS = frozenset({"as_string", "as_strings"})
-"""Keys of text that PyTorch passes to operators unchanged."""
+"""Text that PyTorch passes to operators unchanged."""
 _REMARKS = frozenset({"stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "custom", "from_node"})
-"""Keys of text about nodes, under "metadata". A value of the program may have that name, too."""
+"""Text about nodes, under "metadata"."""
 _TREES = frozenset({"in_spec", "out_spec"})
-"""Keys of JSON strings that describe how inputs and results are nested."""
+"""JSON strings that nest inputs and results."""
 _IMPORTS = frozenset({"__enum__", "default_factory_module"})
-"""Keys in these trees that make PyTorch import a module."""
+"""Keys in these trees that import a module."""
 _ARITHMETIC = (
     *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Load, ast.Constant, ast.Call),
     *(ast.keyword, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
@@ -87,11 +85,10 @@ _SIZE_FUNCTION = re.compile(
     r"|FloatPow|FloatTrueDiv|IntTrueDiv|IsNonOverlappingAndDenseIndicator|TruncToFloat|TruncToInt|RoundToInt"
     r"|RoundDecimal|ToFloat|Identity|BitwiseFn_bitwise_(and|or)"
 )
-"""Functions in expressions of sizes."""
 
 
 def code_in(members: Iterable[str], read: Callable[[str], bytes], is_operator: Callable[[str], bool]) -> str | None:
-    """Describe the first thing in an archive that would run as code; None if there is none. O(bytes of its JSON).
+    """Describe the first thing in an archive that would run as code, if any. O(bytes of its JSON).
 
     Raises ValueError or RecursionError for invalid JSON.
     """
@@ -111,7 +108,6 @@ def code_in(members: Iterable[str], read: Callable[[str], bytes], is_operator: C
 
 
 def _in_value(key: str, value: Any, is_operator: Callable[[str], bool]) -> Iterator[str]:
-    """Yield descriptions of code in the value of a key."""
     if _is_free_text(key, value):
         return
     if isinstance(value, dict):
@@ -129,7 +125,7 @@ def _in_value(key: str, value: Any, is_operator: Callable[[str], bool]) -> Itera
 
 
 def _is_free_text(key: str, value: Any) -> bool:
-    """Return whether a value is only text that PyTorch shows or passes to operators unchanged."""
+    """Return whether a value is only text that PyTorch shows or passes to operators."""
     texts: list[Any] = [value]
     if key == "metadata" and isinstance(value, dict):
         remarks = cast("dict[str, Any]", value)
@@ -157,7 +153,7 @@ def _in_text(key: str, text: str, is_operator: Callable[[str], bool]) -> Iterato
 
 
 def _in_tree(value: Any) -> Iterator[str]:
-    """Yield descriptions of code in the JSON of a tree, whose strings may be JSON again."""
+    """Yield code in the JSON of a tree, which may nest JSON in strings."""
     if isinstance(value, dict):
         for key, inner in cast("dict[str, Any]", value).items():
             if not _NAME.fullmatch(key) or key in _IMPORTS:
@@ -174,7 +170,6 @@ def _in_tree(value: Any) -> Iterator[str]:
 
 
 def _is_arithmetic(text: str) -> bool:
-    """Return whether a text has only numbers and symbols under operators and functions of sizes."""
     try:
         nodes = list(ast.walk(ast.parse(text, mode="eval")))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""The live tensors of modules, including modules that a function closes over."""
+"""The live tensors of modules, and of modules that a function closes over."""
 
 import types
 from collections.abc import Generator, Iterator
@@ -69,12 +69,11 @@ class ModuleTensors:
 
     modules: tuple[nn.Module, ...]
     names: tuple[tuple[int, str], ...]
-    """Module index and qualified name of every tensor."""
+    """Module index and qualified name."""
     trainable: tuple[bool, ...]
 
     @classmethod
     def of(cls, modules: list[nn.Module]) -> "ModuleTensors":
-        """Collect the tensors of modules, tied tensors once."""
         seen: set[int] = set()
         names: list[tuple[int, str]] = []
         trainable: list[bool] = []
@@ -88,21 +87,20 @@ class ModuleTensors:
         return cls(tuple(modules), tuple(names), tuple(trainable))
 
     def labels(self) -> list[str]:
-        """Return the qualified name of every tensor, with its module's index if there are several modules."""
+        """Return the qualified names, with the module's index if there are several modules."""
         return [name if len(self.modules) == 1 else f"module{index}.{name}" for index, name in self.names]
 
     def live(self) -> list[torch.Tensor]:
-        """Return the current tensors of the modules."""
         tables = [dict(module.named_parameters()) | dict(module.named_buffers()) for module in self.modules]
         return [tables[index][name] for index, name in self.names]
 
     def local(self) -> list[torch.Tensor]:
-        """Return the current tensors of the modules, and of each DTensor the part on this rank."""
+        """Return the current tensors; of each DTensor, the part on this rank."""
         return list(map(local_part, self.live()))
 
     @contextmanager
     def replaced_by(self, tensors: list[torch.Tensor]) -> Generator[None]:
-        """Let the modules use other tensors in place of their own, tied ones included. Parts become DTensors again."""
+        """Let the modules use other tensors, tied ones included. Parts become DTensors again."""
         tables: list[dict[str, torch.Tensor]] = [{} for _ in self.modules]
         live = self.live()
         by_identity = {id(own): distributed_as(other, own) for own, other in zip(live, tensors, strict=True)}
@@ -116,11 +114,11 @@ class ModuleTensors:
 
 
 def modes_of(modules: tuple[nn.Module, ...]) -> tuple[bool, ...]:
-    """Return, for every module and inner module, whether it is in training mode."""
+    """Return whether each module, inner ones included, is in training mode."""
     return tuple(inner.training for module in modules for inner in module.modules())
 
 
 def check_modes(modules: tuple[nn.Module, ...], captured: tuple[bool, ...]) -> None:
-    """Raise CaptureMismatchError if a module is no longer in the mode (training or evaluation) of the capture."""
+    """Raise CaptureMismatchError if a module left its captured mode."""
     if modes_of(modules) != captured:
         raise CaptureMismatchError("a module changed between training and evaluation mode; capture again")

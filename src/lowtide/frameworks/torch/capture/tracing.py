@@ -1,4 +1,4 @@
-"""Trace a flat function of tensors into one aten graph, on fake tensors: nothing is allocated or computed."""
+"""Trace a flat function of tensors into one aten graph on fake tensors."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -37,16 +37,13 @@ _PYTORCH, _LOWTIDE = (str(Path(str(package.__file__)).parent) for package in (to
 
 
 def place_of(error: BaseException) -> str:
-    """Return the module and line of the user's program that raised an error, as far as known.
-
-    For example " in blocks.3.mlp.act at model.py:41".
-    """
+    """Return the module and line that raised an error, " in blocks.3.mlp.act at model.py:41", as far as known."""
     path, line = _module_of(error), _line_of(error)
     return f"{path and f' in {path}'}{line and f' at {line}'}"
 
 
 def _module_of(error: BaseException) -> str:
-    """Return the path of the innermost running module within the outermost module that contains it."""
+    """Return the path of the innermost running module in its outermost parent."""
     running = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
     modules = [each for each in running if isinstance(each, nn.Module)]
     for outer in modules:
@@ -75,7 +72,7 @@ def _fake_state() -> torch.Tensor:
 
 @torch.library.custom_op("lowtide::set_rng_state", mutates_args=("state",))
 def set_rng_state(state: torch.Tensor) -> None:
-    """Set the state of the default CPU generator. Declared as a mutation so that it is neither dropped nor moved."""
+    """Set the state of the default CPU generator. A declared mutation, so that it is never dropped or moved."""
     set_random_state(state)
 
 
@@ -89,10 +86,7 @@ register_fake(set_rng_state, _fake_set)
 
 @contextmanager
 def recorded_rng_state() -> Generator[None]:
-    """While tracing, turn `torch.get_rng_state` and `torch.set_rng_state` into ops of the graph.
-
-    So activation checkpointing replays its random draws in the graph, too.
-    """
+    """While tracing, make reading and setting the random state ops, so that checkpointing replays its draws."""
     with random_state_functions(get_rng_state, set_rng_state):
         yield
 
@@ -101,7 +95,7 @@ FlatFunction = Callable[[list[Any]], list[Any]]
 
 
 class FakeInputs:
-    """Fake stand-ins for live tensors, all of one fake mode, and symbols for scalar inputs."""
+    """Fake copies for tensors, in one fake mode, and symbols for scalars."""
 
     def __init__(self, tensors: Sequence[torch.Tensor], scalars: Sequence[torch.SymFloat] = ()) -> None:
         self.scalars = list(scalars)
@@ -111,18 +105,17 @@ class FakeInputs:
     def extended_by(
         self, forms: Sequence[torch.Tensor], *, before: int, scalars: Sequence[torch.SymFloat] = ()
     ) -> "FakeInputs":
-        """Return these inputs with fake tensors like `forms` inserted before position `before`, and with scalars."""
+        """Return these inputs, with fake tensors like `forms` inserted at `before`, and with scalars."""
         more = [self.empty(form) for form in forms]
         return FakeInputs([*self.tensors[:before], *more, *self.tensors[before:]], scalars)
 
     @contextmanager
     def rehearsal(self) -> Generator[None]:
-        """Run on fake tensors without recording. Scalars read from them are forgotten."""
+        """Run without recording, and forget scalars that are read."""
         with quiet_tracing(), forgetting_scalars(self.mode):
             yield
 
     def empty(self, like: torch.Tensor) -> torch.Tensor:
-        """Return a new fake tensor of the same form with unknown values."""
         with self.mode:
             return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
 
@@ -136,9 +129,9 @@ def dry_run(function: FlatFunction, inputs: FakeInputs) -> list[Any]:
 def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph], None] | None = None) -> GraphModule:
     """Trace a flat function into an aten graph with one placeholder per input, in program order.
 
-    In-place operations stay in place. Python scalars read from tensors become ops of the graph. `rewrite` gets the
-    graph before any other rewrite. Raises UnsupportedError for control flow that depends on values, for captured
-    tensors that require grad, and for writes into a one-element tensor that the program itself holds.
+    In-place operations stay in place. Python scalars read from tensors become ops. `rewrite` runs before all other
+    rewrites. Raises UnsupportedError for control flow that depends on values, for captured tensors that require grad,
+    and for writes into a one-element tensor of the program.
     """
     with quiet_tracing():
         traced = trace_on_fakes(function, [*inputs.tensors, *inputs.scalars])
@@ -157,10 +150,7 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
 
 
 def _refuse_written_scalars(module: GraphModule) -> None:
-    """Raise UnsupportedError if the program writes into a one-element tensor that it holds itself.
-
-    PyTorch treats such tensors as known numbers and has already written into them while tracing.
-    """
+    """Refuse writes into one-element constants, which PyTorch already applied while tracing."""
     held = [node for node in module.graph.find_nodes(op="get_attr") if isinstance(value_of(node), torch.Tensor)]
     scalars = storages_of(*(node for node in held if value_of(node).numel() == 1))
     for node in module.graph.nodes if scalars else ():
@@ -173,7 +163,7 @@ def _refuse_written_scalars(module: GraphModule) -> None:
 
 @contextmanager
 def quiet_tracing() -> Generator[None]:
-    """Trace with the random state preserved and recorded. Refuse control flow that depends on values in one line."""
+    """Preserve and record the random state. Refuse control flow that depends on values."""
     with kept_random_state(), recorded_rng_state():
         try:
             yield

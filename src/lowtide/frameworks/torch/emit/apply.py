@@ -16,10 +16,9 @@ from lowtide.frameworks.torch.reading.read import Reading
 
 
 class Applied:
-    """A PyTorch program that runs in the order of a plan and frees every tensor at its last use.
+    """A program that runs in the order of a plan and frees every tensor at its last use.
 
-    Call it like the original. Its results are bit-equal to the original's: the same kernels run on the same values,
-    with random draws in the same order. Autograd does not record it; a captured backward pass is part of it.
+    Results are bit-equal to the original's. Autograd does not record calls; a captured backward pass is part of them.
     """
 
     def __init__(
@@ -30,26 +29,22 @@ class Applied:
         planned: tuple[Graph, Plan] | None = None,
         before_first_call: Callable[[], None] | None = None,
     ) -> None:
-        """Run a planned module, or instead `run`, a compiled program with the same inputs.
-
-        `before_first_call` may raise an error to prevent the run.
-        """
+        """Run a planned module, or instead `run`, a compiled program. `before_first_call` may raise an error."""
         self.captured = captured
         self.module = module
         self.planned = planned
-        """The graph and the plan that is followed, if they predict the memory of the program."""
+        """Graph and plan, if they predict the memory."""
         self._run = module.forward if run is None else run
         self._before_first_call = before_first_call
         self._donated = [i for i, (_, lifetime) in enumerate(captured.inputs) if lifetime is Lifetime.DONATED]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program. Raises UsageError if the arguments do not have the captured form."""
+        """Run the program. Raises UsageError for arguments of another form."""
         if self._before_first_call is not None:
             self._before_first_call()
             self._before_first_call = None
         binding = self.captured.binding
         sources = binding.bind(args, kwargs)
-        # nothing requires grad, so autograd records nothing
         inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in sources]
         for index in self._donated:
             sources[index] = None  # leave the only reference to the program
@@ -67,10 +62,7 @@ def apply_plan(
     verified: bool = False,
     before_first_call: Callable[[], None] | None = None,
 ) -> Applied:
-    """Return a callable that runs a program by a plan for `graph`, the program's graph with or without a host.
-
-    `before_first_call` may raise an error to prevent the run. Raises the errors of `check_plan`.
-    """
+    """Return a callable that follows a plan for `graph`. Raises the errors of `check_plan`."""
     captured = reading.captured
     check_plan(plan, reading, graph, verified=verified)
     module = emit(captured.graph_module, reading.lowered, plan, boxed=True)
@@ -78,10 +70,7 @@ def apply_plan(
 
 
 def check_plan(plan: Plan, reading: Reading, graph: Graph, *, verified: bool) -> None:
-    """Check that a plan is for `graph` and, unless already `verified`, that it is correct.
-
-    Raises FingerprintError for a plan of another graph or host, VerificationError for an incorrect plan.
-    """
+    """Raise FingerprintError for a plan of another graph or host, VerificationError for an incorrect plan."""
     if plan.graph_fingerprint != graph.fingerprint:
         copies = bool((plan.kinds == StepKind.COPY_OUT).any())
         advice = "give the host of the plan, or make a new plan" if copies else "make a new plan"

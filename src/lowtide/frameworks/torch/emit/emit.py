@@ -22,9 +22,8 @@ from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, Lowe
 def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> GraphModule:
     """Return a module that runs the ops of a plan, with its in-place pairs, and drops every tensor at its last use.
 
-    The program waits for a copy before a step frees, overwrites or reads the copied buffer. It waits for a collective
-    before a step reads its result, or frees or overwrites its inputs. With `boxed`, the module takes one list of
-    tensors and empties it, so that nothing else keeps its inputs alive. Subgraphs follow their own plans.
+    A step that reads, overwrites or frees a buffer waits for its copies and collectives. With `boxed`, the module takes one
+    list of tensors and empties it, so that inputs can be freed. Subgraphs follow their own plans.
     """
     emitter = _Emitter(module, lowered)
     for step in plan.steps():
@@ -55,7 +54,7 @@ class _Emitter:
         self._made: dict[Node, Node] = {}
         self._is_op = {op.node for op in lowered.ops}
         self._views_of: dict[BufferId, list[Node]] = {}
-        """Per buffer, the views of its present contents. A second run of its op invalidates them."""
+        """Views of present contents. Another run of the op invalidates them."""
         self._copies = CopyEmission(self._target)
         self._spanning = _spanning(lowered)
         self._waits = PendingWaits(self._value)
@@ -63,7 +62,6 @@ class _Emitter:
             self._made[node] = self._target.node_copy(node)
 
     def run(self, op: OpId, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
-        """Append one run of an op."""
         lowered_op = self._lowered.ops[op]
         node = lowered_op.node
         self._await_copies(lowered_op, pairs)
@@ -78,7 +76,7 @@ class _Emitter:
         self._waits.start(lowered_op)
 
     def copy_out(self, buffer: BufferId) -> None:
-        """Start a copy of a buffer to the host. Raises UnsupportedError for an input or an overwritten buffer."""
+        """Start a copy to the host. Raises UnsupportedError for inputs and overwritten buffers."""
         if buffer not in self._spanning:
             name = self._lowered.buffers[buffer].name
             raise UnsupportedError(f"the plan copies '{name}' to the host, which no op alone writes; do not offload it")
@@ -86,13 +84,12 @@ class _Emitter:
         self._copies.copy_out(buffer, self._value(self._spanning[buffer]))
 
     def copy_in(self, buffer: BufferId) -> None:
-        """Start a copy of a buffer back from the host."""
         device = self._lowered.buffers[buffer].device or torch.device("cpu")
         self._forget_views([buffer])
         self._made[self._spanning[buffer]] = self._copies.copy_in(buffer, device)
 
     def free(self, buffer: BufferId, *, at_home: bool) -> None:
-        """Free an offloaded buffer, or its copy on the host. Other buffers are freed at their last use."""
+        """Free an offloaded buffer or its copy. Others are freed at their last use."""
         self._waits.before_change([buffer])
         if not self._copies.is_on_host(buffer):
             return
@@ -105,21 +102,18 @@ class _Emitter:
             self._copies.free_copy(buffer)
 
     def _await_copies(self, op: LoweredOp, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
-        """Wait for copies back of buffers that an op reads, and for copies out of buffers that it overwrites."""
         for buffer in (*op.reads, *op.mutates):
             self._copies.await_arrival(buffer)
         for buffer in (*op.writes, *op.mutates, *(read for read, _ in pairs)):
             self._copies.await_departure(buffer)
 
     def _await_collectives(self, op: LoweredOp, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
-        """Wait for collectives on buffers that an op overwrites, or for all before an effect of another kind."""
         if keeps_order(op.node) and not is_collective(op.node):
             self._waits.all()
         else:
             self._waits.before_change([*op.writes, *op.mutates, *(read for read, _ in pairs)])
 
     def finish(self) -> Graph:
-        """Append the output and return the graph."""
         self._waits.all()
         self._copies.await_all_arrivals()
         (output,) = self._source.find_nodes(op="output")
@@ -139,7 +133,7 @@ class _Emitter:
         return copied
 
     def _value(self, node: Node) -> Node:
-        """Return the newest copy of a node. Views and attributes are created here, at their first use."""
+        """Return a node's newest copy. Views and attributes are created at their first use."""
         waiting = [node]
         while waiting:
             last = waiting[-1]
@@ -166,7 +160,7 @@ class _Emitter:
 
 
 def _spanning(lowered: Lowered) -> dict[BufferId, Node]:
-    """Return, per buffer that exactly one op writes, the node of the tensor that spans it: the op or its element."""
+    """Return the op or element that spans each buffer with exactly one writer."""
     overwritten = {buffer for op in lowered.ops for buffer in op.mutates}
     found: dict[BufferId, Node] = {}
     for op in lowered.ops:
@@ -183,31 +177,28 @@ def _is_element(user: Node, node: Node) -> bool:
 
 
 class PendingWaits:
-    """The collectives that an emitted program has started and not yet waited for.
+    """Started collectives without a wait.
 
-    A reader of a result depends on the wait. Other steps ask here, since a running collective's inputs must not be
-    freed or overwritten, and its result must not be dropped.
+    A running collective's inputs must not be freed or overwritten, and its result must not be dropped.
     """
 
     def __init__(self, wait: Callable[[Node], object]) -> None:
-        """Emit waits with `wait`, which does nothing for a wait that is emitted already."""
+        """`wait` does nothing for a wait that is emitted already."""
         self._wait = wait
         self._started: dict[Node, LoweredOp] = {}
 
     def start(self, op: LoweredOp) -> None:
-        """Record a started collective. An op without waits is not one."""
         if op.waits:
             self._started[op.node] = op
             if value_of(op.waits[0]).device.type == "cpu":  # gloo allocates memory while it runs
                 self.all()
 
     def before_change(self, buffers: Collection[BufferId]) -> None:
-        """Wait for collectives that use one of these buffers, which are about to be freed or overwritten."""
+        """Wait for collectives on buffers that change or are freed."""
         if self._started and buffers:
             self._end(op for op in self._started.values() if not {*op.reads, *op.writes}.isdisjoint(buffers))
 
     def all(self) -> None:
-        """Wait for all started collectives."""
         self._end(self._started.values())
 
     def _end(self, ops: Iterable[LoweredOp]) -> None:
@@ -218,14 +209,13 @@ class PendingWaits:
 
 
 _MASK = 10
-"""Position of the argument that selects the gradients to compute: of the image, the weight, the bias."""
+"""Argument that selects the gradients of image, weight and bias."""
 
 
 def compute_only_wanted(graph: Graph) -> None:
-    """Let every backward pass of a convolution compute only the gradients that are read.
+    """Compute only the gradients of a convolution that are read, for instance by one of its runs. O(nodes).
 
-    A plan may run such an op once per gradient. PyTorch computes each gradient by its own kernel, so the others stay
-    bit-equal. O(nodes).
+    PyTorch computes each gradient by its own kernel, so the others stay bit-equal.
     """
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.convolution_backward.default):
         elements = list(node.users)

@@ -1,4 +1,4 @@
-"""Planned inference programs as exported programs: files that PyTorch loads and runs without lowtide."""
+"""Planned inference programs as .pt2 files that run without lowtide."""
 
 import inspect
 import io
@@ -23,9 +23,8 @@ from lowtide.frameworks.torch.reading.captured import Captured
 def save_exported(captured: Captured, planned: GraphModule, path: Path) -> None:
     """Write the planned graph of a captured exported program to a .pt2 file, atomically.
 
-    The file has the state, arguments and results of the captured program, and runs its kernels in the order of the
-    plan, with its in-place pairs. It has example inputs unless they were not loaded. Raises UnsupportedError for a
-    program that PyTorch cannot export, WriteError if the file cannot be written.
+    It keeps the state, arguments and results, and any loaded example inputs. Raises UnsupportedError for a program that
+    PyTorch cannot export, WriteError if the file cannot be written.
     """
     content = io.BytesIO()
     try:
@@ -39,7 +38,6 @@ def save_exported(captured: Captured, planned: GraphModule, path: Path) -> None:
 
 
 def _exported(captured: Captured, planned: GraphModule) -> ExportedProgram:
-    """Trace the planned graph as the forward pass of a module with the captured module's state."""
     binding = captured.binding
     if not isinstance(binding, FunctionBinding) or not isinstance(binding.function, nn.Module):
         raise UnsupportedError("only a captured module can be exported; write the plan instead (-o NAME.plan.json)")
@@ -53,7 +51,7 @@ def _exported(captured: Captured, planned: GraphModule) -> ExportedProgram:
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor that PyTorch can trace as an example: zeros in the form of a fake tensor."""
+    """Replace a fake tensor by zeros, which PyTorch can trace."""
     if not is_fake(tensor):
         return tensor
     real = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
@@ -61,7 +59,7 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class _Planned(nn.Module):
-    """The planned graph in place of a module's forward pass, on the tensors of that module."""
+    """A module with the planned graph as its forward pass."""
 
     def __init__(self, original: nn.Module, binding: FunctionBinding, planned: GraphModule) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Functions whose CPU tensors are placed in one arena, so that resident memory follows the plan."""
+"""Functions that place CPU tensors in one arena, so that resident memory follows the plan."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,18 +14,15 @@ from lowtide.frameworks.torch.internals.cpu_allocator import replace_cpu_allocat
 
 
 class InArena(RunsInArena):
-    """A function whose CPU tensors are placed at planned addresses in one arena while it runs.
+    """A function that places its CPU tensors at planned addresses in one arena.
 
-    The first call with inputs of given shapes is recorded, and its blocks are packed. Later calls place every block
-    there, including scratch memory of kernels. If a call allocates differently, it continues with ordinary allocation,
-    which `use` counts. Tensors that outlive their call (results, new state) are never in the arena. Values are
-    bit-equal.
+    The first call for each input shape is recorded, and its blocks are packed, scratch memory included. A later call
+    that allocates differently continues with ordinary allocation, which `use` counts. Results and new state are never
+    in the arena. Values are bit-equal.
     """
 
     def __init__(self, function: Callable[..., Any], arena: Arena | None = None) -> None:
-        """Wrap any callable, with an optional arena to share with functions that run at other times.
-
-        Raises UnsupportedError if this PyTorch's CPU allocator cannot be replaced, UsageError if `function` is not
+        """Wrap any callable. Raises UnsupportedError if the CPU allocator cannot be replaced, UsageError if it is not
         callable.
         """
         if not callable(function):
@@ -35,7 +32,6 @@ class InArena(RunsInArena):
         self._runs = PlannedRuns(Arena(allocator) if arena is None else arena)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function."""
         leaves, structure = pytree.tree_flatten((args, kwargs))
         key = (torch.get_num_threads(), str(structure), *map(_form_of, leaves))
         return self._runs.within(key, lambda: self.function(*args, **kwargs))
@@ -44,11 +40,9 @@ class InArena(RunsInArena):
 def in_arena(function: Callable[..., Any], arena: Arena | None = None) -> InArena:
     """Return a function that places its CPU tensors in one arena: a planned step, an applied plan, any callable.
 
-    A plan counts live bytes, but a machine runs out of resident memory, which is larger because the C library's heap
-    has holes. In an arena both are equal. Functions that never run at the same time can share an `arena`.
-
-    After the first use, lowtide's allocator allocates all CPU tensors of the process. Outside of such calls it works
-    like PyTorch's. Raises UnsupportedError if this PyTorch's CPU allocator cannot be replaced.
+    A heap has holes, so resident memory exceeds live bytes; in an arena both are equal. Functions that never run at the
+    same time can share an `arena`. From the first use on, lowtide's allocator serves all CPU tensors of the process.
+    Raises UnsupportedError if this PyTorch's CPU allocator cannot be replaced.
 
     >>> import torch, lowtide.torch
     >>> layers = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))

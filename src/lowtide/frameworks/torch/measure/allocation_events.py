@@ -1,4 +1,4 @@
-"""Measured peaks of device and host memory during a call."""
+"""Peaks of device and host memory during a call."""
 
 import gc
 import os
@@ -12,10 +12,9 @@ from lowtide.frameworks.torch.emit.transfers.ops import cpu_host
 
 
 def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
-    """Run a call and return the peak of bytes allocated since its start, and its result.
+    """Return the peak of bytes allocated during a call, and its result.
 
-    On the CPU this sums all allocations and releases, including those inside kernels. On CUDA it reads the statistics
-    of the caching allocator.
+    Allocations inside kernels count. On CUDA, the caching allocator reports the peak.
     """
     gc.collect()
     if device.type == "cuda":
@@ -50,10 +49,9 @@ def _peak_on_cpu(call: Callable[[], Any]) -> tuple[int, Any]:
 
 
 def host_peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
-    """Run a call and return the peak of bytes that host copies of a device's memory use, and its result.
+    """Return the peak of bytes copied to the host during a call, and its result.
 
-    Earlier copies do not count. On a GPU this is the peak of PyTorch's pinned-memory allocator: all its blocks, in
-    powers of two.
+    On a GPU this counts the blocks of the pinned-memory allocator, which are powers of two.
     """
     if device.type != "cuda":
         cpu_host.restart()

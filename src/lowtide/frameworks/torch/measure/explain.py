@@ -1,4 +1,4 @@
-"""Explain which tensors of planned programs are alive at the peak, by lines of the user's code."""
+"""Explain which tensors are alive at the peak, by lines of the user's code."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -41,49 +41,47 @@ class ExplainedHolder:
     """A buffer at the peak and the line that created it."""
 
     holder: Holder
-    """The buffer: its size, first and last use, and the ops that keep it alive."""
+    """The buffer and its uses."""
     op_kind: str | None
-    """Kind of the op that created it, such as "aten.addmm". None for inputs and scratch."""
+    """Kind of its op, such as "aten.addmm". None for inputs and scratch."""
     in_backward: bool
-    """Whether the backward pass creates it."""
     source: SourceLine | None
-    """The innermost line outside PyTorch that led to the op. For a backward op, the forward line."""
+    """The innermost line outside PyTorch; for backward ops, the forward line."""
 
     @property
     def made_at(self) -> str | None:
-        """Its module and line, "blocks.3.mlp.act at model.py:41"."""
+        """Module and line, "blocks.3.mlp.act at model.py:41"."""
         return self.holder.made_at
 
     @property
     def name(self) -> str:
-        """The name of the buffer."""
+        """Buffer name."""
         return self.holder.name
 
     @property
     def lifetime(self) -> str:
-        """Its lifetime class."""
+        """Lifetime class."""
         return self.holder.lifetime
 
     @property
     def space(self) -> str:
-        """Its memory space."""
+        """Memory space."""
         return self.holder.space
 
     @property
     def size_bytes(self) -> int:
-        """Its size."""
+        """Size."""
         return self.holder.size_bytes
 
     @property
     def kind(self) -> str | None:
-        """The kind of its op, with a mark for backward ops."""
+        """The op kind, with a mark for backward ops."""
         return None if self.op_kind is None else f"{self.op_kind}{', backward' * self.in_backward}"
 
     def __str__(self) -> str:
         return self.written(ByteUnit(self.size_bytes))
 
     def written(self, unit: ByteUnit) -> str:
-        """Return a text in the given unit."""
         holder = self.holder
         lines = [f"{unit.write(holder.size_bytes):>10}  {holder.name}  ({self.kind or holder.lifetime})"]
         lines += _where(holder.made_at, self.source)
@@ -100,15 +98,14 @@ class ExplainedPeak:
     space: str
     peak_bytes: int
     op: str | None
-    """The op that runs at the peak. None before the first op."""
+    """The running op. None before the first."""
     holders: tuple[ExplainedHolder, ...]
-    """Buffers alive at the peak, largest first. Their sizes add up to the peak."""
+    """Largest first. Sizes add up to the peak."""
 
     def __str__(self) -> str:
         return self.written(ByteUnit(self.peak_bytes))
 
     def written(self, unit: ByteUnit) -> str:
-        """Return a text in the given unit."""
         rows = fold(self.holders)
         shown, rest = rows[:_MOST_SHOWN], rows[_MOST_SHOWN:]
         when = "before the first op" if self.op is None else f"at {self.op}"
@@ -129,10 +126,10 @@ class ExplainedProgram:
     name: str
     result: Result
     planned: tuple[ExplainedPeak, ...]
-    """Peaks under the plan, one per memory space."""
+    """One per memory space."""
     untouched: tuple[ExplainedPeak, ...]
     persistent_bytes: Mapping[str, int]
-    """Bytes of parameters and other persistent tensors per memory space. The peaks exclude them."""
+    """Parameters and other persistent tensors, which the peaks exclude."""
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.result.status}"]
@@ -167,33 +164,22 @@ class Explainable(Protocol):
     """A planned step, as returned by `training_step`."""
 
     @property
-    def result(self) -> Result:
-        """The result of planning."""
-        ...
+    def result(self) -> Result: ...
 
     @property
-    def captured(self) -> Captured:
-        """The planned program."""
-        ...
+    def captured(self) -> Captured: ...
 
     @property
-    def graph(self) -> Graph:
-        """The planned graph: `captured`, with a host if there is one."""
-        ...
+    def graph(self) -> Graph: ...
 
     @property
-    def untouched(self) -> Captured:
-        """The unmodified program."""
-        ...
+    def untouched(self) -> Captured: ...
 
     @property
-    def untouched_graph(self) -> Graph:
-        """The graph of `untouched`, with a host if there is one."""
-        ...
+    def untouched_graph(self) -> Graph: ...
 
 
 _steps: deque["ref[Explainable]"] = deque(maxlen=_MOST_STEPS)
-"""The latest planned steps that are still alive."""
 
 
 def remember_step(step: Explainable) -> None:
@@ -202,11 +188,10 @@ def remember_step(step: Explainable) -> None:
 
 
 def explain(step: Any = None) -> Explanation:
-    """Return the tensors alive at the peaks of the latest planned programs, or of one planned step.
+    """Return the tensors alive at the peaks of the latest planned programs, or of one planned `step`.
 
-    `step` is a result of `training_step`. Without it, the programs of the backend "lowtide" come first, oldest first,
-    then the planned steps still in use. Each peak is shown with and without the plan. Raises UsageError if nothing was
-    planned.
+    The programs of the backend "lowtide" come first, oldest first, then training steps. Peaks are shown with and
+    without the plan. Raises UsageError if nothing was planned.
     """
     if isinstance(step, Explainable):
         return Explanation((_explained_step(step),))
@@ -233,7 +218,6 @@ def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> 
 
 
 def _explained_step(step: Explainable) -> ExplainedProgram:
-    """Explain a plan whose graph may be in chunks."""
     before = step.untouched_graph
     return replace(
         _explained(step.captured.name, step.captured.graph_module, step.graph, step.result),
@@ -273,7 +257,6 @@ def _explained_holder(holder: Holder, nodes: Mapping[str, Node], kinds: Mapping[
 
 
 def _row(layers: Fold[ExplainedHolder], unit: ByteUnit) -> str:
-    """Return the text of one holder, or of holders of repeated layers together."""
     first = layers.first
     if len(layers.holders) == 1:
         return first.written(unit)
@@ -283,7 +266,6 @@ def _row(layers: Fold[ExplainedHolder], unit: ByteUnit) -> str:
 
 
 def _where(made_at: str | None, line: SourceLine | None) -> list[str]:
-    """Return the module and the line that create a buffer."""
     module = (made_at or "").rpartition("at ")[0].strip()
     return [*([module] if module else []), *([str(line)] if line is not None else [])]
 

@@ -1,4 +1,4 @@
-"""The state that a program changes while it is measured, saved and restored."""
+"""State that a measured program changes, saved and restored."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 
 
 class KeptState:
-    """A copy, off the device, of tensors with their gradients, of optimizers, and of the random states."""
+    """CPU copies of tensors, gradients, optimizers and random states."""
 
     def __init__(self, tensors: Sequence[torch.Tensor], optimizers: Sequence[Optimizer] = ()) -> None:
         self.tensors = list({id(tensor): tensor for tensor in tensors}.values())
@@ -20,13 +20,12 @@ class KeptState:
         self._cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
 
     def clear_gradients(self) -> None:
-        """Set all gradients to None, as before the first backward pass."""
         for tensor in self.tensors:
             if tensor.is_leaf:
                 tensor.grad = None
 
     def put_back(self) -> None:
-        """Restore tensors, optimizers and random states, and clear gradients."""
+        """Restore all but gradients, which are cleared."""
         with torch.no_grad():
             for tensor, copy in self._copies:
                 tensor.copy_(copy)
@@ -46,7 +45,7 @@ class KeptState:
 
 
 class _KeptOptimizer:
-    """State and settings of one optimizer. Restoring them drops newer state."""
+    """State and settings of one optimizer."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer

@@ -1,4 +1,4 @@
-"""Measure the peak memory and time of any step, next to the prediction of its plan."""
+"""Measure peak memory and time of any step, and predict its peak."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ from lowtide.frameworks.torch.reading.captured import Captured
 
 _WARM_UP_CALLS = 2
 _WARM_UP_CALLS_IN_ARENA = 5
-"""The first call creates state that the next call finds, so addresses are learned twice."""
+"""The first call creates state, so addresses are learned twice."""
 _TIMED_CALLS = 3
 
 State = nn.Module | Optimizer | torch.Tensor
@@ -37,32 +37,32 @@ State = nn.Module | Optimizer | torch.Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredStep:
-    """Measured peak and time of a step, and the peak that its plan predicted."""
+    """Measured peak and time of a step, and its predicted peak."""
 
     measured_peak_bytes: int
-    """Peak of allocated bytes during a call, including the batch, without earlier allocations."""
+    """Peak of bytes allocated in a call, and the batch."""
     measured_host_bytes: int
     """Peak bytes of copies on the host."""
     resident_growth_bytes: int | None
-    """Peak growth of the process's resident memory in a call, without the batch. None on a GPU, or if unknown."""
+    """Growth of resident memory, without the batch. None on a GPU, or if unknown."""
     arena_bytes: int | None
-    """Size of the arena, results included, of a step in `in_arena`. None for any other."""
+    """Arena size of a step in `in_arena`, results included."""
     predicted_peak_bytes: int | None
-    """The peak that the plan predicts. None if no plan ran, or several; see `reason`."""
+    """None unless exactly one plan ran; see `reason`."""
     predicted_untouched_peak_bytes: int | None
-    """The predicted peak of the unmodified program."""
+    """Prediction for the unmodified program."""
     reason: str | None
-    """Why there is no prediction. None if there is one."""
+    """Why there is no prediction."""
     median_seconds: float
     """Time of one call."""
     planned: tuple[Result, ...]
-    """The result of planning for every program that ran, in the order of their first run."""
+    """Planning results in the order of first runs."""
     eager: "MeasuredStep | None"
-    """The same step without compiler and plan, if `with_eager` was set."""
+    """The step without compiler and plan, if requested by `with_eager`."""
 
     @property
     def measured_over_predicted(self) -> float | None:
-        """The measured peak divided by the predicted peak. None without a prediction."""
+        """The measured by the predicted peak."""
         return self.measured_peak_bytes / self.predicted_peak_bytes if self.predicted_peak_bytes else None
 
     def __str__(self) -> str:
@@ -99,16 +99,12 @@ def measure(
 ) -> MeasuredStep:
     """Measure calls of a step: any callable, compiled, planned by `training_step` or `apply`, or plain.
 
-    Two calls compile the step and warm up caches; then one is measured and `timed_calls` are timed. On the CPU this
-    sums all allocations, including those inside kernels; on a GPU it reads the statistics of the caching allocator. A
-    separate call measures the growth of resident memory. With `with_eager`, the step is also measured without compiler
-    and plan.
+    After two warm-up calls, one is measured and `timed_calls` are timed. Allocations inside kernels count. Another call
+    measures the growth of resident memory. `with_eager` also measures the step without compiler and plan.
 
-    Calls of a training step change state. Modules, optimizers and tensors in `state` start every call without gradients
-    and are restored at the end, with the random states. The state of a module, a `TrainingStep` or a planned step is
-    found automatically.
-
-    Raises UsageError for a step that is not callable.
+    Modules, optimizers and tensors in `state` start every call without gradients and are restored at the end, with the
+    random states. A module, a `TrainingStep` or a planned step adds its own state. Raises UsageError for a step that is
+    not callable.
     """
     if not callable(step):
         raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
@@ -138,7 +134,7 @@ def _measured(
     timed_calls: int,
     eager: MeasuredStep | None,
 ) -> MeasuredStep:
-    """Measure a step. `program` is the function that it runs, which differs from it only for a step in an arena."""
+    """Measure a step. `program` is the function in it, if it runs in an arena."""
     tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
     device = _device_of(tensors, kept)
 
@@ -220,7 +216,7 @@ def _measured_eagerly(
 
 
 def _kept(step: object, given: Sequence[State]) -> KeptState | None:
-    """Save `given` and the state that a known kind of step has. None if there is no state."""
+    """Save `given` and the step's own state, if any."""
     tensors: list[torch.Tensor] = []
     optimizers: list[Optimizer] = []
     captured = getattr(step, "captured", None)
@@ -242,18 +238,16 @@ def _kept(step: object, given: Sequence[State]) -> KeptState | None:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The peaks of a step per memory space, with and without its plan, or why they are unknown."""
+    """Peaks per memory space, or why they are unknown."""
 
     peak_bytes: Mapping[str, int] | None = None
     untouched_peak_bytes: Mapping[str, int] | None = None
     reason: str | None = None
-    """Why there are no peaks. None if there are."""
     planned: tuple[Result, ...] = ()
-    """The results of planning for every program of the step."""
 
 
 def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
-    """Return the prediction for a step. `programs` are the backend's programs that ran in a call of it."""
+    """Return the prediction for a step that ran `programs` of the backend."""
     if isinstance(step, Applied) and step.planned is not None:
         graph, plan = step.planned
         return Prediction(simulate(graph, plan).peak_bytes, simulate(graph, Plan.baseline(graph)).peak_bytes)

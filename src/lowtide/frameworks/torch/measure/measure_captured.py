@@ -1,4 +1,4 @@
-"""Measure a captured program: its peak of live tensor bytes, and a digest of its results."""
+"""Measure a captured program: peaks and a digest of its results."""
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -22,16 +22,14 @@ _WARM_UP_CALLS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCall:
-    """Peaks and results of one measured call."""
-
     peak_bytes: int
-    """Peak of live tensor bytes, including inputs, without persistent tensors."""
+    """Live tensor bytes with inputs, without persistent tensors."""
     host_peak_bytes: int
-    """Peak bytes of copies on the host."""
+    """Bytes of copies on the host."""
     outputs_digest: str
-    """Digest of the bits of all outputs, gradients, and persistent tensors after the call."""
+    """Digest of outputs, gradients, and persistent tensors after the call."""
     results: Sequence[Any] = ()
-    """Copies of these tensors, if `keep_results` was set."""
+    """These tensors, if requested by `keep_results`."""
 
 
 def measure_captured(
@@ -43,12 +41,11 @@ def measure_captured(
     keep_results: bool = False,
     last_digits: bool = False,
 ) -> MeasuredCall:
-    """Measure one call of a program, such as an applied plan or `captured.run_original`.
+    """Measure one call of an applied plan or of `captured.run_original`, after two warm-up calls.
 
-    It runs on the example inputs, or on `args` and `kwargs`. After two warm-up calls, the call starts without
-    gradients, from the present parameters, state and random state, which are all restored at the end. `keep_results`
-    keeps copies of all compared tensors. `last_digits` changes the last digit of every number in inputs and state.
-    Raises UnsupportedError without real inputs.
+    Inputs default to the example inputs. The call starts without gradients, from the present state, which is restored
+    at the end. `keep_results` keeps copies of compared tensors; `last_digits` changes the last digit of every input and
+    state number. Raises UnsupportedError without real inputs.
     """
     given = captured.example_args if args is None else args
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
@@ -74,7 +71,7 @@ def measure_captured(
 
 
 def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return the tensors among a call's inputs. Raises UnsupportedError for a fake tensor, which has no values."""
+    """Return a call's input tensors. Raises UnsupportedError for a fake one."""
     inputs = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
     if any(map(is_fake, inputs)):
         raise UnsupportedError(
@@ -86,7 +83,7 @@ def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.T
 
 @contextmanager
 def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[Callable[[], None]]:
-    """Save all state around a measured call. Yields a function that restores it, without gradients."""
+    """Save all state, yield a function that restores it, and restore gradients at the end."""
     captured.binding.materialize()
     kept = KeptState([*captured.persistent(), *inputs])
     kept.put_back()

@@ -1,4 +1,4 @@
-"""Measured op costs: every op of a captured program runs alone on random tensors of its form."""
+"""Measure op costs: run every op alone on random tensors."""
 
 import math
 import platform
@@ -28,10 +28,9 @@ from lowtide.frameworks.torch.reading.read import Reading, kind_of
 def measure_prices(reading: Reading) -> Prices:
     """Return seconds per op on the captured device: the median of several runs on random tensors.
 
-    Ops of the same kind and form are measured once. An op that calls graphs costs as much as one run of these graphs.
-    Collectives, checks, opaque ops, and ops that fail on random tensors keep the eager estimate and are listed in
-    `estimated`. The program's own tensors and random state do not change. Raises UnsupportedError if no op can run
-    here.
+    Equal ops are measured once. An op that calls graphs costs one run of these. Collectives, checks, opaque ops, and
+    ops that fail keep the eager estimate and are listed in `estimated`. Tensors and random state of the program do not
+    change. Raises UnsupportedError if no op can run here.
     """
     captured, lowered = reading.captured, reading.lowered
     devices = dict.fromkeys(buffer.device for buffer in lowered.buffers if buffer.device is not None)
@@ -45,7 +44,6 @@ def measure_prices(reading: Reading) -> Prices:
 
 
 def describe(device: torch.device) -> str:
-    """Return the name of a device."""
     if device.type == "cuda" and torch.cuda.is_available():
         return torch.cuda.get_device_name(device)
     if device.type == "cpu":
@@ -54,14 +52,11 @@ def describe(device: torch.device) -> str:
 
 
 class _Measurement:
-    """Measures one program, each kind and form of op once."""
-
     def __init__(self, device: str) -> None:
         self._device = device
         self._known: dict[tuple[str, str], float | None] = {}
 
     def prices(self, module: GraphModule, lowered: Lowered) -> Prices:
-        """Return the costs of a graph's ops."""
         callees: dict[str, Prices] = {}
         seconds: list[float] = []
         estimated: list[str] = []
@@ -79,7 +74,7 @@ class _Measurement:
         )
 
     def _called(self, module: GraphModule, node: Node, lowered: Lowered, callees: dict[str, Prices]) -> float | None:
-        """Return the cost of one run of the graphs that a node calls. None if it calls none."""
+        """Return the cost of graphs that a node calls, if any."""
         if higher_order_of(node.target) is None:
             return None
         found: list[float] = []
@@ -94,7 +89,7 @@ class _Measurement:
         return max(found) if kind_of(node) == "conditional" else sum(found)
 
     def _alone(self, module: GraphModule, node: Node) -> float | None:
-        """Return the cost of a node run alone. None if that is impossible."""
+        """Return the cost of a node, if it can run alone."""
         target: Any = node.target
         if higher_order_of(target) is not None or (keeps_order(node) and not is_random(node)):
             return None
@@ -109,7 +104,7 @@ class _Measurement:
 
 
 def _seconds(target: Any, given: Any) -> float | None:
-    """Return the seconds of a call on stand-ins for its arguments. None if it fails."""
+    """Return the seconds of a call on random tensors, unless it fails."""
     try:
         args, kwargs = stand_in(given)
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -122,16 +117,15 @@ def _seconds(target: Any, given: Any) -> float | None:
 
 
 def stand_in(value: Any) -> Any:
-    """Return nested values with a real tensor of the same shape, strides, dtype and device for each tensor.
+    """Return nested values with real tensors of the same form, and plain numbers.
 
-    Floats are random between 0 and 1. Integers are 0, which is a valid index, and masks are True. Symbolic numbers
-    become plain numbers.
+    Floats are random between 0 and 1. Integers are 0, a valid index, and masks are True.
     """
     return pytree.tree_map(_of_leaf, value)
 
 
 def form_of(value: Any) -> str:
-    """Return a key for arguments with equal cost: the form of tensors, and every other value."""
+    """Return a key for arguments of equal cost."""
     return repr(pytree.tree_map(_form_of_leaf, value))
 
 
@@ -164,14 +158,13 @@ def _numbers(sizes: Any) -> tuple[int, ...]:
 
 _FEWEST, _MOST = 3, 21
 _ENOUGH_SECONDS = 0.03
-"""Total time of the timed calls of one kernel, within the limits on their number."""
+"""Total time of a kernel's timed calls."""
 
 
 def time_call(call: Callable[[], object], device: torch.device) -> float:
     """Return the median seconds of several calls after two warm-up calls.
 
-    On CUDA this is the device time from launch to the end of the call's kernels, on an idle device. Results are
-    dropped.
+    On CUDA this is device time from launch to the end of the kernels.
     """
     once = _timer(device)
     once(call)

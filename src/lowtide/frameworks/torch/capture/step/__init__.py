@@ -1,9 +1,8 @@
 """Capture a whole training step as one graph: forward, backward and the optimizer's own update.
 
-The optimizer's Python code runs once on fake stand-ins for its parameters and state, so any optimizer whose update is a
-fixed program works. Learning rates, momenta, betas and weight decays that are floats become inputs of the graph, so
-schedules may change them. State and settings of one element keep their present values while tracing. A branch on such a
-value is taken as it would be now; `Decisions` checks in every call that it would be taken again.
+The optimizer's Python code is traced on fake tensors, so any optimizer with a fixed update works. Its scheduled float
+settings are inputs of the graph. A branch on a setting or on small state is taken as it would be now; `Decisions`
+checks it in every call.
 
-A parameter's update can run as soon as its gradient is computed. This frees the gradient early.
+Because an update can run as soon as its gradient is computed, the gradient is freed early.
 """

@@ -37,11 +37,9 @@ from lowtide.frameworks.torch.rewrites.out_of_place import write_out_of_place
 
 
 def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:
-    """Capture a training step on a batch. The user's own optimizer runs on stand-ins while it is traced.
+    """Capture a training step on a batch.
 
-    Learning rates, momenta, betas and weight decays that are floats become inputs of the graph. Branches on them and on
-    state of one element are taken as they would be now, and checked in every call. Raises UnsupportedError for an
-    optimizer whose update is not a fixed program, UsageError for a loss that is not a scalar.
+    Raises UnsupportedError for an optimizer without a fixed update, UsageError for a loss that is not a scalar.
     """
     refuse_hooks(step.optimizer)
     scaler, part = step.grad_scaler, step.part
@@ -127,7 +125,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
 
 
 class _StepProgram:
-    """A training step as a function of its tensors: those of the modules, then those of the call."""
+    """A training step as a function of module tensors and call tensors."""
 
     def __init__(self, step: TrainingStep, modules: ModuleTensors, call: CallInputs) -> None:
         """Raise UnsupportedError if the optimizer updates a tensor that the modules do not have."""
@@ -139,13 +137,12 @@ class _StepProgram:
                 "replaced, create the optimizer again"
             )
         self.updated = [position[id(parameter)] for parameter in step.parameters()]
-        """Positions of the optimizer's parameters among the modules' tensors."""
+        """Positions of the optimizer's parameters."""
         self.receiving: list[int] = []
-        """The positions among these that got a gradient in the last run."""
+        """Positions that got a gradient in the last run."""
         self._clipping_order = step.model_order()
 
     def discover_state(self, fakes: FakeInputs) -> OptimizerState:
-        """Find the state of the optimizer in a dry run."""
         step = self.step
         found: list[OptimizerState] = []
 
@@ -163,10 +160,10 @@ class _StepProgram:
         update: Callable[[list[torch.Tensor]], None] | None,
         scaler: GradScaler | None,
     ) -> list[torch.Tensor]:
-        """Run forward and backward, then `update` on the optimizer's parameters, which hold their gradients.
+        """Run forward and backward, then `update` on the parameters that hold their gradients.
 
-        Returns the loss. With a scaler, the flag for infinite gradients follows. Without an update, the gradients
-        follow, unless they were added to `accumulated`.
+        Return the loss, then the scaler's flag for infinite gradients. Without `update`, return the loss and the
+        gradients not added to `accumulated`.
         """
         trainable = {index for index in self.updated if self.modules.trainable[index]}
         sources = [t.detach().requires_grad_() if index in trainable else t for index, t in enumerate(tensors)]
@@ -218,7 +215,7 @@ def _loss_of(module: GraphModule) -> Node:
 
 
 def _own_gradients(gradients: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return gradients as autograd leaves them: each in its own storage, with the strides of its parameter."""
+    """Return gradients as autograd leaves them: in own storages, with their parameters' strides."""
     seen = {storage_key(parameter) for parameter in parameters}
     kept: list[torch.Tensor] = []
     for gradient, parameter in zip(gradients, parameters, strict=True):
@@ -232,7 +229,7 @@ def _own_gradients(gradients: Sequence[torch.Tensor], parameters: Sequence[torch
 
 
 def _present_values(state: OptimizerState) -> list[torch.Tensor | None]:
-    """Return the optimizer's present tensors, initial values for missing ones of one element, and None for the rest."""
+    """Return present tensors, initial values for missing small ones, and None for the rest."""
     missing = [(entry.parameter, entry.key) for entry in state.missing()]
     numbers = dict(zip(missing, initial_values(state.optimizer, missing), strict=True))
     parameters = state.parameters()

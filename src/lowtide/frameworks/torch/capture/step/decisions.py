@@ -1,4 +1,4 @@
-"""Follow tensors of one element while tracing, and check later whether branches on them would be taken again."""
+"""Check whether a captured step would take the same branches on small tensors again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,17 +24,14 @@ from lowtide.frameworks.torch.internals.symbolic_scalars import (
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Stands for a followed tensor among the arguments of an op."""
+    """A followed tensor among an op's arguments."""
 
     number: int
 
 
 class ScalarOp(NamedTuple):
-    """One op on followed tensors."""
-
     function: Any
     args: Any
-    """Arguments, with slots in place of tensors."""
     kwargs: Any
     results: list[Any]
     """Per result, a slot, the name of a symbol, or None."""
@@ -42,15 +39,15 @@ class ScalarOp(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Conditions on small state and settings that a captured graph relies on, and the ops that compute them."""
+    """The conditions of a captured graph, and the ops that compute them."""
 
     conditions: tuple[Any, ...]
     initial: tuple[Any, ...]
-    """Per slot, the position of the input that it starts from, a constant, or None."""
+    """Per slot, an input position, a constant, or None."""
     ops: tuple[ScalarOp, ...]
 
     def hold(self, sources: Sequence[Any], settings: Mapping[str, Any]) -> bool:
-        """Return whether inputs, and settings by symbol, would take the same branches."""
+        """Return whether inputs and settings satisfy the conditions."""
         if not self.conditions:
             return True
         numbers = dict(settings)
@@ -84,7 +81,7 @@ class _Followed(NamedTuple):
 
 
 class AnyScalar(DispatchMode):
-    """Lets a dry run take any branch by inventing the scalars that it reads from tensors."""
+    """Lets a dry run take any branch, on invented scalars."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
@@ -94,23 +91,20 @@ class AnyScalar(DispatchMode):
 
 
 class ScalarValues(DispatchMode):
-    """Runs every op on followed tensors for real while it is traced. A branch on any other value ends the capture."""
+    """Also runs ops on followed tensors for real. Other branches end the capture."""
 
     def __init__(self, shape_env: ShapeEnv) -> None:
         super().__init__()
         self._shape_env = shape_env
         self._followed: dict[int, _Followed] = {}
         self._initial: list[Any] = []
-        """Per slot, the position of the input that it starts from, a constant, or None."""
         self._ops: list[ScalarOp] = []
 
     def follow(self, traced: torch.Tensor, value: torch.Tensor, position: int) -> None:
-        """Record the present value of an input."""
         with without_modes():
             self._add(traced, value.detach().clone(), position)
 
     def decisions(self) -> Decisions:
-        """Return the conditions that the trace relies on."""
         conditions = assumed(self._shape_env)
         wanted = {name for condition in conditions for name in symbols_in(condition)}
         last = max((i for i, op in enumerate(self._ops) if wanted.intersection(op.results)), default=-1)

@@ -1,4 +1,4 @@
-"""An optimizer's state and settings as inputs of a graph. Missing state is created as the first step would."""
+"""The state and settings of an optimizer as inputs of a graph."""
 
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
@@ -14,43 +14,37 @@ from lowtide.frameworks.torch.capture.step.optimizer_update import Groups, raw_s
 from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
 
 _SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
-"""Settings that schedules change. Any other setting is a constant of the graph."""
+"""Other settings are constants of the graph."""
 
 
 class ScalarSetting(NamedTuple):
-    """One float among the settings of an optimizer."""
-
     group: int
     key: str
     part: int | None
-    """Position within the setting, if that is a tuple."""
+    """Index in a tuple."""
 
     @property
     def label(self) -> str:
-        """The name of the setting."""
         return f"optimizer.group{self.group}.{self.key}" + ("" if self.part is None else f"[{self.part}]")
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarSettings:
-    """The float settings of an optimizer that are inputs of a graph, in a fixed order."""
+    """The float settings that are inputs of a graph."""
 
     entries: tuple[ScalarSetting, ...]
 
     @classmethod
     def of(cls, optimizer: Optimizer) -> "ScalarSettings":
-        """Find the floats among the settings that schedules change."""
         return cls(
             tuple(entry for index, group in enumerate(optimizer.param_groups) for entry in _floats(index, group))
         )
 
     def live(self, optimizer: Optimizer) -> list[Any]:
-        """Return the optimizer's present values."""
         groups = optimizer.param_groups
         return [groups[group][key] if part is None else groups[group][key][part] for group, key, part in self.entries]
 
     def put(self, groups: Sequence[dict[str, Any]], values: Sequence[Any]) -> None:
-        """Set the settings in copies of an optimizer's groups."""
         for (group, key, part), value in zip(self.entries, values, strict=True):
             if part is None:
                 groups[group][key] = value
@@ -73,10 +67,8 @@ class StateEntry(NamedTuple):
     """One tensor of an optimizer's state."""
 
     parameter: int
-    """Position among the optimizer's parameters."""
     key: str
     form: torch.Tensor
-    """A fake tensor like the entry."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,38 +78,30 @@ class OptimizerState:
     optimizer: Optimizer
     entries: tuple[StateEntry, ...]
     settings: tuple[tuple[int, str], ...]
-    """Group and key of the settings that are tensors, such as a learning rate."""
+    """Group and key of tensor settings, such as a learning rate."""
     scalars: ScalarSettings
-    """The float settings that may change."""
     spells_out_fused: bool
-    """Whether the plain update replaces the optimizer's fused kernel."""
 
     def parameters(self) -> list[torch.Tensor]:
-        """Return the optimizer's parameters in the order of its groups."""
         return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
     def labels(self, parameters: Sequence[str]) -> list[str]:
-        """Return a name for every tensor, given the names of the parameters."""
         state = [f"{parameters[entry.parameter]}.{entry.key}" for entry in self.entries]
         return state + [f"optimizer.group{group}.{key}" for group, key in self.settings]
 
     def live(self) -> list[torch.Tensor]:
-        """Return the present state tensors, then the tensor settings."""
+        """Return state tensors, then tensor settings."""
         parameters = self.parameters()
         state = [self.optimizer.state[parameters[entry.parameter]][entry.key] for entry in self.entries]
         return state + [self.optimizer.param_groups[group][key] for group, key in self.settings]
 
     def missing(self) -> list[StateEntry]:
-        """Return the entries that the optimizer has not created yet."""
         parameters = self.parameters()
         state = self.optimizer.state
         return [entry for entry in self.entries if state.get(parameters[entry.parameter], {}).get(entry.key) is None]
 
     def materialize(self) -> None:
-        """Create the missing entries as the optimizer's first step would.
-
-        Raises UsageError for an entry whose initial value is not known.
-        """
+        """Create missing entries. Raises UsageError if an initial value is not known."""
         missing = self.missing()
         parameters = self.parameters()
         numbers = initial_values(self.optimizer, [(entry.parameter, entry.key) for entry in missing])
@@ -129,7 +113,7 @@ class OptimizerState:
             self.optimizer.state[parameter][entry.key] = distributed_as(made, parameter) if is_part else made
 
     def fixed_settings(self) -> list[dict[str, Any]]:
-        """Return the settings that are constants of the graph, for comparison."""
+        """Return the settings that are constants of the graph."""
         groups: Groups = [settings_of(group) for group in self.optimizer.param_groups]
         self.scalars.put(groups, [None] * len(self.scalars.entries))
         return groups
@@ -138,10 +122,7 @@ class OptimizerState:
     def replaced_by(
         self, parameters: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], scalars: Sequence[Any]
     ) -> Generator[None]:
-        """Let the optimizer update other parameters, state and settings in place of its own.
-
-        State tensors that the update replaces are copied back into `tensors`.
-        """
+        """Let the optimizer update other tensors. State that it replaces is copied back into `tensors`."""
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for position, live in enumerate(self.parameters()):
             kept = {key: value for key, value in self.optimizer.state.get(live, {}).items() if not _is_tensor(value)}
@@ -168,10 +149,9 @@ class OptimizerState:
 def discover_state(
     optimizer: Optimizer, parameters: Sequence[torch.Tensor], spells_out_fused: bool = False
 ) -> OptimizerState:
-    """Find the state of an optimizer by running two updates on fake parameters with fake gradients.
+    """Find the state of an optimizer by two updates on fake parameters with fake gradients.
 
-    With `spells_out_fused`, the plain update runs in place of a fused kernel. Raises UnsupportedError for Python state
-    that changes in every step.
+    Raises UnsupportedError for Python state that changes in every step.
     """
     settings = tuple(
         (index, key)
@@ -209,7 +189,6 @@ def discover_state(
 
 
 def _spell_out(groups: Groups) -> None:
-    """Disable fused kernels."""
     for group in groups:
         if group.get("fused"):
             group.update(fused=False, foreach=False)
@@ -228,12 +207,12 @@ def _form_of(value: torch.Tensor) -> torch.Tensor:
 
 
 _FILLS = (0.5, 0.25)
-"""Two values for trial parameters and gradients. A state entry that differs between them is not constant."""
+"""Values of trial parameters. State that differs between them is not constant."""
 _NEGATIVE_ZERO = -0.0
 
 
 class _Recording(dict[str, Any]):
-    """State that records the first value of every entry, before an update changes it in place."""
+    """State that records first values before in-place changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -250,10 +229,9 @@ class _Recording(dict[str, Any]):
 
 
 def initial_values(optimizer: Optimizer, wanted: Sequence[tuple[int, str]]) -> list[float]:
-    """Return the number that fills each wanted state entry (parameter position and key) before the first update.
+    """Return the initial number in each wanted entry (parameter position and key), from updates of small parameters.
 
-    The optimizer's own update runs on parameters of one element. Raises UsageError for an entry that does not start as
-    one number.
+    Raises UsageError for an entry that does not start as one number.
     """
     if not wanted:
         return []

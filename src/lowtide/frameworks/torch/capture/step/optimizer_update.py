@@ -1,8 +1,7 @@
-"""Run an optimizer's own update on stand-ins for its parameters, state and settings.
+"""Run an optimizer's own update on other parameters, state and settings.
 
-With gradient scaling, the scale is an input of the graph, and a fused kernel decides whether to skip the update. For
-compilers that fuse, the update is spelled out instead, and its changes are undone if it is skipped. The scaler updates
-the scale after the graph has run, from the infinities that the graph found.
+A fused kernel skips updates with infinite gradients itself. For compilers that fuse, the plain update runs and is then
+undone. The scaler updates the scale after the graph has run.
 """
 
 import builtins
@@ -34,7 +33,7 @@ def swapped(
     state: MutableMapping[Any, dict[str, Any]],
     adjust: Callable[[Groups], None] | None = None,
 ) -> Generator[None]:
-    """Replace an optimizer's parameters and state, and its settings by `adjust`. Everything is restored at the end."""
+    """Replace an optimizer's parameters and state, and adjust its settings, until the context ends."""
     kept_groups, kept_state = optimizer.param_groups, optimizer.state
     remaining = iter(parameters)
     groups: Groups = [{**group, "params": [next(remaining) for _ in group["params"]]} for group in kept_groups]
@@ -52,12 +51,12 @@ def swapped(
 
 
 def settings_of(group: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a group that are not tensors, for comparison."""
+    """Return a group's settings without tensors."""
     return {key: value for key, value in group.items() if key != "params" and not isinstance(value, torch.Tensor)}
 
 
 def refuse_hooks(optimizer: Optimizer) -> None:
-    """Raise UnsupportedError if the optimizer's step or its parameters have hooks, which a graph would omit."""
+    """Raise UnsupportedError for hooks, which a graph cannot call."""
     if has_step_hooks(optimizer):
         raise UnsupportedError(
             f"{type(optimizer).__name__} has step hooks, which a graph cannot call; use before_update or after_update"
@@ -72,7 +71,7 @@ def refuse_hooks(optimizer: Optimizer) -> None:
 
 
 def unwrapped_step(optimizer: Optimizer) -> Any:
-    """Return the optimizer's update without its hooks and graph breaks."""
+    """Return the update function without hooks and graph breaks."""
     function: Any = type(optimizer).step
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
@@ -80,7 +79,6 @@ def unwrapped_step(optimizer: Optimizer) -> Any:
 
 
 def raw_step(optimizer: Optimizer) -> None:
-    """Run the optimizer's update without hooks."""
     try:
         with torch.no_grad():
             unwrapped_step(optimizer)(optimizer)
@@ -93,7 +91,7 @@ def raw_step(optimizer: Optimizer) -> None:
 
 
 def refuse_unless_fused(optimizer: Optimizer) -> None:
-    """Raise UnsupportedError for an optimizer that cannot skip an update without reading values."""
+    """Raise UnsupportedError for an optimizer that reads values to skip an update."""
     if not getattr(optimizer, "_step_supports_amp_scaling", False):
         raise UnsupportedError(
             "with a GradScaler, only a fused optimizer can skip updates inside a graph; "
@@ -102,7 +100,6 @@ def refuse_unless_fused(optimizer: Optimizer) -> None:
 
 
 def scaled_step(scaler: GradScaler, optimizer: Optimizer) -> None:
-    """Let the scaler run the optimizer's update, without its hooks."""
     wrapped = vars(optimizer).get("step")
     vars(optimizer)["step"] = partial(raw_step, optimizer)
     try:
@@ -114,7 +111,7 @@ def scaled_step(scaler: GradScaler, optimizer: Optimizer) -> None:
 
 
 def scaled_step_spelled_out(scaler: GradScaler, optimizer: Optimizer) -> None:
-    """Run any optimizer's update on unscaled gradients, and undo it if a gradient is infinite."""
+    """Run the update on unscaled gradients, and undo it if a gradient is infinite."""
     with torch.no_grad():
         skips = unscale_spelled_out(scaler, optimizer) > 0
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
@@ -135,7 +132,7 @@ _SYMBOLIC = (torch.SymFloat, torch.SymInt)
 
 @contextmanager
 def symbolic_choices(optimizer: Optimizer) -> Generator[None]:
-    """Let `max` and `min` in the optimizer's module accept symbolic scalars: they become ops, not branches."""
+    """Make `max` and `min` of symbolic scalars ops instead of branches."""
     table = unwrapped_step(optimizer).__globals__
     shadowed = [name for name in SYMBOLIC_CHOICES if name not in table]
     table.update({name: _choice(name) for name in shadowed})
@@ -158,16 +155,15 @@ def _choice(name: str) -> Any:
 
 
 class UpdateCalls(TorchFunctionMode):
-    """Carries symbolic scalars through calls of an update that would turn them into constants.
+    """Keeps symbolic scalars in calls that would make them constants.
 
-    Fused optimizers accept settings only as plain floats. They are called with the present values, and `connect` later
-    replaces these by the inputs. `torch.as_tensor` of a symbolic scalar becomes an op.
+    Fused kernels are called with present values, which `connect` then replaces by inputs.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._calls: list[dict[str, str]] = []
-        """Per fused call, the symbol behind each argument."""
+        """Per fused call, symbols by argument."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given: dict[str, Any] = dict(kwargs or {})
@@ -180,7 +176,7 @@ class UpdateCalls(TorchFunctionMode):
         return func(*args, **given)
 
     def connect(self, graph: Graph, inputs: Mapping[str, Node]) -> None:
-        """Pass settings to the fused nodes of the traced graph. `inputs` are the placeholders by symbol."""
+        """Pass `inputs`, placeholders by symbol, to the fused nodes."""
         nodes = [node for node in graph.nodes if op_name(node.target) in FUSED_OPTIMIZERS]
         for node, call in zip(nodes, self._calls, strict=True):
             node.kwargs = {**node.kwargs, **{name: inputs[symbol] for name, symbol in call.items()}}

@@ -1,4 +1,4 @@
-"""The inputs of a captured training step: model, optimizer state and settings, gradients, and batch."""
+"""The inputs and outputs of a captured training step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,32 +19,31 @@ from lowtide.frameworks.torch.reading.captured import Binding, CaptureMismatchEr
 
 
 def form_of(tensor: torch.Tensor) -> Any:
-    """Return the properties of a tensor that a graph fixes."""
     return tensor.dtype, tensor.shape, tensor.stride(), tensor.device
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingStepBinding(Binding):
-    """Feeds a captured training step from the model, the optimizer's state and settings, and the batch."""
+    """Feeds a captured training step from model, optimizer and batch."""
 
     step: TrainingStep
     modules: ModuleTensors
     call: CallInputs
     state: OptimizerState
     forms: tuple[Any, ...]
-    """Dtype, shape, strides and device of every tensor of the modules and the optimizer; see `form_of`."""
+    """The `form_of` module and optimizer tensors."""
     part: Part
     updated: tuple[int, ...]
-    """Positions of the optimizer's parameters among the tensors of the modules."""
+    """Positions of the optimizer's parameters among the modules' tensors."""
     received: tuple[int, ...]
-    """Positions of the optimizer's parameters that get a gradient."""
+    """Parameters of the optimizer that get a gradient."""
     modes: tuple[bool, ...]
     settings: list[dict[str, Any]]
     symbols: tuple[str, ...]
-    """Per scalar setting, its symbol in the decisions."""
+    """Symbols of the scalar settings."""
     decisions: Decisions
     made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
-    """State entries that `materialize` created, so that they can be removed again."""
+    """State entries that `materialize` created."""
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         if self.step.part != self.part:
@@ -77,7 +76,7 @@ class TrainingStepBinding(Binding):
         return [] if scaler is None else [live_scale(scaler, self.state.parameters()[0].device)]
 
     def _accumulated(self) -> list[torch.Tensor]:
-        """Return the gradients of earlier calls. The last call removes them from the parameters."""
+        """Return gradients of earlier calls. The last call removes them."""
         if self.part.first:
             return []
         parameters = self.state.parameters()
@@ -91,7 +90,7 @@ class TrainingStepBinding(Binding):
         return list(map(local_part, present))
 
     def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
-        """Return the loss. Updates consume the gradients; before the last call, they stay in `.grad`."""
+        """Return the loss. Before the last call, gradients stay in `.grad`."""
         parameters = self.state.parameters()
         if self.part.first and not self.part.last:
             for position, gradient in zip(self.received, outputs[1:], strict=True):

@@ -1,4 +1,4 @@
-"""A whole training step (forward, backward and update) as one callable that runs plainly or is captured."""
+"""A training step that runs plainly or is captured."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
@@ -16,19 +16,18 @@ class Part(NamedTuple):
     """The position of a call among the calls of one step."""
 
     first: bool
-    """Whether it starts without gradients."""
+    """Starts without gradients."""
     last: bool
-    """Whether it updates the parameters."""
+    """Updates the parameters."""
     calls: int
     """Number of calls in a step."""
 
     @classmethod
     def of(cls, done: int, calls: int) -> "Part":
-        """Return the part that follows `done` calls of a step."""
         return cls(done == 0, done == calls - 1, calls)
 
     def share_of(self, loss: torch.Tensor) -> torch.Tensor:
-        """Return a call's contribution to the loss of the step, which is the mean over its calls."""
+        """Return this call's share of the mean loss of the step."""
         return loss if self.calls == 1 else loss / self.calls
 
 
@@ -40,17 +39,15 @@ ModelHook = Callable[[nn.Module], object]
 class TrainingStep:
     """One step of training: clear gradients, compute and differentiate the loss, update the parameters.
 
-    A call runs the step as plain PyTorch and returns the detached loss. Once captured, an update can run as soon as its
-    gradient is computed.
+    A call runs plain PyTorch and returns the detached loss.
 
-    `loss_function(model, *batch)` returns the scalar loss. Without one, the step calls `model(*batch)` and uses the
-    output's `.loss` or `["loss"]`, else its first element, else the output. `before_update` gets the parameters with
-    their gradients, in the model's order, for instance to clip them. `after_update` gets the model and runs without
-    recording gradients, for instance to average parameters.
+    `loss_function(model, *batch)` returns the scalar loss. By default, it is `.loss`, `["loss"]` or the first element
+    of `model(*batch)`, or the output itself. `before_update` gets the parameters with gradients, in the model's order,
+    for instance to clip them. `after_update` gets the model, for instance to average parameters.
 
-    With `accumulate`, that many calls make a step: their losses are divided by that number, their gradients add up in
-    `.grad`, and the last call updates. A `grad_scaler` scales the loss, skips updates and updates its scale;
-    `before_update` gets unscaled gradients. Raises UsageError for arguments of the wrong kind.
+    With `accumulate`, that many calls make a step: gradients of the mean loss add up in `.grad`, and the last call
+    updates. A `grad_scaler` scales the loss, skips updates and updates its scale; `before_update` gets unscaled
+    gradients. Raises UsageError for arguments of the wrong kind.
     """
 
     def __init__(
@@ -75,13 +72,12 @@ class TrainingStep:
         self.accumulate = accumulate
         self.grad_scaler = _active(grad_scaler)
         self.spells_out_fused = False
-        """Whether a captured update replaces the optimizer's fused kernel by its plain update, for compilers that fuse.
-        """
+        """Whether a captured update is plain instead of fused, for compilers that fuse."""
         self.done = 0
-        """Number of finished calls of the present step."""
+        """Finished calls of the present step."""
 
     def loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Return the loss of a batch, attached to the autograd graph."""
+        """Return the loss with its autograd graph."""
         if self.loss_function is not None:
             return self.loss_function(self.model, *args, **kwargs)
         output: Any = self.model(*args, **kwargs)
@@ -91,11 +87,11 @@ class TrainingStep:
         return loss
 
     def parameters(self) -> list[torch.Tensor]:
-        """Return the parameters that the optimizer updates, in the order of its groups."""
+        """Return the optimizer's parameters in the order of its groups."""
         return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
     def model_order(self) -> list[int]:
-        """Return the indices into `parameters` in the order of the model, in which loops clip gradients."""
+        """Return indices into `parameters` in the model's order, for clipping."""
         model = cast("object", self.model)
         own = model.parameters() if isinstance(model, nn.Module) else ()
         places = {id(each): place for place, each in enumerate(own)}
@@ -104,7 +100,7 @@ class TrainingStep:
 
     @property
     def part(self) -> Part:
-        """The part of a step that the next call runs."""
+        """The part that the next call runs."""
         return Part.of(self.done, self.accumulate)
 
     def advance(self) -> None:
@@ -112,7 +108,7 @@ class TrainingStep:
         self.done = (self.done + 1) % self.accumulate
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Run the step, or its next part, as plain PyTorch. Returns the detached loss of this call."""
+        """Run the step, or its next part, and return the detached loss."""
         part = self.part
         if part.first:
             self.optimizer.zero_grad(set_to_none=True)
@@ -142,7 +138,6 @@ class TrainingStep:
 
 
 def _loss_in(output: Any) -> Any:
-    """Return the loss in a model's output, or None if it cannot be identified."""
     if isinstance(output, torch.Tensor):
         return output
     if isinstance(output, Mapping):
@@ -165,14 +160,14 @@ def _check_calls(accumulate: object) -> None:
 
 
 def _active(scaler: object) -> GradScaler | None:
-    """Return a scaler that is switched on, else None. Raises UsageError for an object that is not a scaler."""
+    """Return a scaler that is switched on. Raises UsageError for another kind of object."""
     if not isinstance(scaler, GradScaler | None):
         raise UsageError(f"grad_scaler is a {type(scaler).__name__}; give a torch.amp.GradScaler, or leave it out")
     return scaler if scaler is not None and scaler.is_enabled() else None
 
 
 def check_callable(**given: object) -> None:
-    """Raise UsageError for a named value that is neither None nor callable."""
+    """Raise UsageError for a value that is neither None nor callable."""
     for name, value in given.items():
         if value is not None and not callable(value):
             raise UsageError(f"{name} is a {type(value).__name__}; give a function, or leave it out")

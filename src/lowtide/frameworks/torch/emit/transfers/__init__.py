@@ -1,1 +1,1 @@
-"""Run a plan's copies to the host and back: the ops, their implementation on a device, and the emitted nodes."""
+"""Run a plan's copies to the host and back, on CPU and CUDA."""

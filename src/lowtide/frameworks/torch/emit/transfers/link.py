@@ -1,4 +1,4 @@
-"""The speed of the link to the host, scaled to the machine that op costs assume."""
+"""The link to the host, scaled to the machine that op costs assume."""
 
 from collections.abc import Iterable
 
@@ -10,11 +10,11 @@ from lowtide.engine.offload import Host
 from lowtide.frameworks.torch.internals.runtime import memory_clock
 
 _USUAL_SHARE = 1 / 64
-"""Speed of a PCIe link divided by that of device memory: 25 GB/s to 2 TB/s, 50 GB/s to 3.3 TB/s."""
+"""PCIe speed by memory speed: 25 GB/s to 2 TB/s, 50 GB/s to 3.3 TB/s."""
 
 
 def check_host(allow: Iterable[str] | None, bandwidth: str | int | None, capacity: str | int | None) -> None:
-    """Raise UsageError for host settings that are invalid, or given although `allow` lacks "offload"."""
+    """Raise UsageError for host settings that are invalid or lack "offload" in `allow`."""
     if "offload" not in (allow or ()) and (bandwidth, capacity) != (None, None):
         raise UsageError("host_bandwidth and host_capacity need offload; add 'offload' to allow, or omit them")
     if capacity is not None:
@@ -24,11 +24,11 @@ def check_host(allow: Iterable[str] | None, bandwidth: str | int | None, capacit
 
 
 def host_for(graph: Graph, bandwidth: str | int | None, capacity: str | int | None) -> Host:
-    """Return the host for a graph read from PyTorch, whose first memory space is named after its device.
+    """Return the host for a graph. Its first memory space is named after its device.
 
-    `bandwidth` is the link's real speed each way, "25 GB/s" or bytes per second. On a GPU it is scaled down in
-    proportion to the device's memory, since op costs assume a slower machine. None means 1/64 of the memory's speed.
-    `capacity` is the most bytes of the program's buffers on the host at once. Raises UsageError for unreadable values.
+    `bandwidth` is the link's speed each way, "25 GB/s" or bytes per second; by default 1/64 of the memory's. On a GPU
+    it is scaled down by the memory's speed. `capacity` limits the program's bytes on the host. Raises UsageError for
+    unreadable values.
     """
     most = None if capacity is None else parse_bytes(capacity)
     plain = PLAIN_MACHINE.bytes_per_second
@@ -41,7 +41,7 @@ def _speed(bandwidth: str | int) -> int:
 
 
 def _memory_speed(graph: Graph) -> float:
-    """Return bytes per second of the device's memory, or of the plain machine's if unknown."""
+    """Return bytes per second, of the plain machine if unknown."""
     device = graph.spaces[0].name
     clock, bus = memory_clock(device) if device.startswith("cuda") else (0, 0)
     return 2e3 * clock * bus / 8 or PLAIN_MACHINE.bytes_per_second  # two transfers a cycle
