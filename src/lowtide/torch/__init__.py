@@ -75,10 +75,11 @@ def inductor(
 
 
 def configure(budget: GivenBudget = None, **options: Any) -> None:
-    """Set default options for the backend "lowtide", replacing earlier ones.
+    """Set default options for the backend "lowtide", for calls that cannot pass any.
 
-    Options of a call have priority; the environment variable `LOWTIDE_BUDGET` comes last. Compiled functions do not
-    change. Raises UsageError for unknown or incompatible options.
+    Replaces earlier defaults; `configure()` removes all. Options of a call have priority; the environment variable
+    `LOWTIDE_BUDGET` comes last. Compiled functions do not change. Raises UsageError for unknown or incompatible
+    options.
     """
     from lowtide.frameworks.torch.compile.callback_options import checked_options
     from lowtide.frameworks.torch.compile.defaults import set_default_options

@@ -45,9 +45,7 @@ class CallInputs:
             raise CaptureMismatchError("the arguments have another structure than the captured ones; capture again")
         for position, (mine, theirs) in enumerate(zip(self.leaves, other.leaves, strict=True)):
             if mine is not theirs and (mine is _TENSOR or theirs is _TENSOR or mine != theirs):
-                raise CaptureMismatchError(
-                    f"argument {position} differs from the captured one; capture again with this value"
-                )
+                raise CaptureMismatchError(f"argument {position} differs from the captured one; capture again")
         for position, (mine, theirs) in enumerate(zip(self.tensors, other.tensors, strict=True)):
             if _form(mine) != _form(theirs):
                 raise CaptureMismatchError(f"tensor argument {position} is {_form(theirs)}, captured was {_form(mine)}")

@@ -43,10 +43,7 @@ def _load_untrusted(path: Path) -> ExportedProgram:
     members, archive = archive_members(path)
     code = code_in(members, archive.read_bytes, is_operator)
     if code is not None:
-        raise UnsupportedError(
-            f"{path} {code}, so loading it could run code from the file; if you trust its source, load it with --trust "
-            "(trust=True)"
-        )
+        raise UnsupportedError(f"{path} {code}, which could run code; load a trusted file with --trust (trust=True)")
     return load_without_pickle(path)
 
 

@@ -138,9 +138,9 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
     for node in traced.graph.find_nodes(op="get_attr"):
         value = getattr(traced, str(node.target), None)
         if isinstance(value, torch.Tensor) and value.requires_grad:
+            shape = tuple(value.shape)
             raise UnsupportedError(
-                f"the function closes over a tensor of shape {tuple(value.shape)} that requires grad; "
-                "make it a parameter of a module or pass it as an argument"
+                f"a closed-over tensor of shape {shape} requires grad; make it an argument or parameter"
             )
     if rewrite is not None:
         rewrite(traced.graph)
@@ -168,12 +168,8 @@ def quiet_tracing() -> Generator[None]:
         try:
             yield
         except DEPENDS_ON_VALUES as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:100]
             raise UnsupportedError(
-                f"the program depends on tensor values{place_of(error)} ({_first_line(error)}); rewrite that part "
-                "without .item(), nonzero or Python conditions on tensors"
+                f"the program depends on tensor values{place_of(error)} ({reason}); avoid .item(), nonzero and Python "
+                "conditions on tensors"
             ) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:100]

@@ -18,7 +18,8 @@ from lowtide.frameworks.torch.reading.read import Reading
 class Applied:
     """A program that runs in the order of a plan and frees every tensor at its last use.
 
-    Results are bit-equal to the original's. Autograd does not record calls; a captured backward pass is part of them.
+    Call it like the original. Results are bit-equal. Autograd does not record calls; a captured backward pass is part
+    of them.
     """
 
     def __init__(
@@ -62,7 +63,10 @@ def apply_plan(
     verified: bool = False,
     before_first_call: Callable[[], None] | None = None,
 ) -> Applied:
-    """Return a callable that follows a plan for `graph`. Raises the errors of `check_plan`."""
+    """Return a callable that follows a plan for `graph`. `before_first_call` may raise an error.
+
+    Raises the errors of `check_plan`.
+    """
     captured = reading.captured
     check_plan(plan, reading, graph, verified=verified)
     module = emit(captured.graph_module, reading.lowered, plan, boxed=True)

@@ -22,8 +22,8 @@ from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, Lowe
 def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> GraphModule:
     """Return a module that runs the ops of a plan, with its in-place pairs, and drops every tensor at its last use.
 
-    A step that reads, overwrites or frees a buffer waits for its copies and collectives. With `boxed`, the module takes one
-    list of tensors and empties it, so that inputs can be freed. Subgraphs follow their own plans.
+    A step that reads, overwrites or frees a buffer waits for its copies and collectives. With `boxed`, the module takes
+    one list of tensors and empties it, so that inputs can be freed. Subgraphs follow their own plans.
     """
     emitter = _Emitter(module, lowered)
     for step in plan.steps():
@@ -69,7 +69,9 @@ class _Emitter:
         if node in self._made:
             self._forget_views(lowered_op.writes)
         form = next((f for f in in_place_forms(lowered_op, self._lowered) if (f.read, f.write) in pairs), None)
-        self._made[node] = self._copy(node) if form is None else self._copy_in_place(node, form)
+        self._made[node] = (
+            self._target.node_copy(node, self._value) if form is None else self._copy_in_place(node, form)
+        )
         for user in node.users:
             if _is_element(user, node) and user.users:
                 self._made[user] = self._target.node_copy(user, self._value)
@@ -120,9 +122,6 @@ class _Emitter:
         self._target.node_copy(output, self._value)
         compute_only_wanted(self._target)
         return self._target
-
-    def _copy(self, node: Node) -> Node:
-        return self._target.node_copy(node, self._value)
 
     def _copy_in_place(self, node: Node, form: InPlaceForm) -> Node:
         args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._value)

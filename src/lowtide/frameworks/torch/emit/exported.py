@@ -30,10 +30,9 @@ def save_exported(captured: Captured, planned: GraphModule, path: Path) -> None:
     try:
         torch.export.save(_exported(captured, planned), content)
     except Exception as error:  # PyTorch raises many kinds of errors here
-        raise UnsupportedError(
-            f"PyTorch cannot export the planned program: {type(error).__name__}: {one_line(error, 200)}; write the "
-            "plan (-o NAME.plan.json) and use lowtide.apply(plan, program)"
-        ) from error
+        reason = f"{type(error).__name__}: {one_line(error, 200)}"
+        advice = "write the plan (-o NAME.plan.json) and use lowtide.apply(plan, program)"
+        raise UnsupportedError(f"PyTorch cannot export the planned program: {reason}; {advice}") from error
     write_pieces(path, [content.getbuffer()])
 
 

@@ -22,9 +22,7 @@ class InArena(RunsInArena):
     """
 
     def __init__(self, function: Callable[..., Any], arena: Arena | None = None) -> None:
-        """Wrap any callable. Raises UnsupportedError if the CPU allocator cannot be replaced, UsageError if it is not
-        callable.
-        """
+        """Raise UnsupportedError if the CPU allocator cannot be replaced, UsageError if `function` is not callable."""
         if not callable(function):
             raise UsageError(f"a {type(function).__name__} cannot run in an arena; give a function or a planned step")
         self.function = function
@@ -41,8 +39,8 @@ def in_arena(function: Callable[..., Any], arena: Arena | None = None) -> InAren
     """Return a function that places its CPU tensors in one arena: a planned step, an applied plan, any callable.
 
     A heap has holes, so resident memory exceeds live bytes; in an arena both are equal. Functions that never run at the
-    same time can share an `arena`. From the first use on, lowtide's allocator serves all CPU tensors of the process.
-    Raises UnsupportedError if this PyTorch's CPU allocator cannot be replaced.
+    same time can share an `arena`. From the first use on, lowtide's allocator serves all CPU tensors of the process,
+    outside of such calls like PyTorch's.    Raises UnsupportedError if this PyTorch's CPU allocator cannot be replaced.
 
     >>> import torch, lowtide.torch
     >>> layers = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))

@@ -135,18 +135,14 @@ class ExplainedProgram:
         lines = [f"{self.name}: {self.result.status}"]
         unit = ByteUnit(self.result.baseline_peak_bytes, self.persistent_bytes)
         for before, after in zip(self.untouched, self.planned, strict=True):
-            lines += ["", f"Peak of the unmodified program: {before.written(unit)}"]
-            lines += [
-                "",
-                "Peak with its plan: the same" if after == before else f"Peak with its plan: {after.written(unit)}",
-            ]
+            own = "the same" if after == before else after.written(unit)
+            lines += ["", f"Peak of the unmodified program: {before.written(unit)}", "", f"Peak with its plan: {own}"]
         lines.append("")
         for claim in self.result.claims:
             if claim.figure == "peak":
                 lines.append(f"At least {unit.write(int(claim.at_least))} on {claim.space}: {claim.sentence}")
         held = ", ".join(f"{unit.write(size)} on {space}" for space, size in self.persistent_bytes.items())
-        lines += [f"In addition: {held} of parameters and other persistent tensors"]
-        return "\n".join(lines)
+        return "\n".join([*lines, f"In addition: {held} of parameters and other persistent tensors"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +196,7 @@ def explain(step: Any = None) -> Explanation:
     programs = [_explained(each.name, each.source, each.graph, each.result) for each in planned_programs()]
     steps = [_explained_step(each) for each in (found() for found in _steps) if each is not None]
     if not programs and not steps:
-        raise UsageError(
-            'nothing was planned yet; call a function compiled with backend="lowtide" first, or make a training_step'
-        )
+        raise UsageError("nothing was planned yet; call a compiled function or make a training_step first")
     return Explanation((*programs, *steps))
 
 
@@ -248,11 +242,12 @@ def _peaks(graph: Graph, plan: Plan, nodes: Mapping[str, Node]) -> tuple[Explain
 def _explained_holder(holder: Holder, nodes: Mapping[str, Node], kinds: Mapping[str, str]) -> ExplainedHolder:
     op = holder.op if holder.lifetime != "scratch" else holder.first_use
     node = nodes.get(op or holder.name)
+    frame = None if node is None else innermost_frame(node)
     return ExplainedHolder(
         holder=holder,
         op_kind=None if holder.op is None else kinds[holder.op],
         in_backward=node is not None and node.meta.get("partitioner_tag") == "is_backward",
-        source=None if node is None else source_line(node),
+        source=None if frame is None else SourceLine(frame.file, frame.line, frame.code),
     )
 
 
@@ -268,9 +263,3 @@ def _row(layers: Fold[ExplainedHolder], unit: ByteUnit) -> str:
 def _where(made_at: str | None, line: SourceLine | None) -> list[str]:
     module = (made_at or "").rpartition("at ")[0].strip()
     return [*([module] if module else []), *([str(line)] if line is not None else [])]
-
-
-def source_line(node: Node) -> SourceLine | None:
-    """Return the innermost line outside PyTorch in a node's stack trace, if there is one."""
-    frame = innermost_frame(node)
-    return None if frame is None else SourceLine(frame.file, frame.line, frame.code)

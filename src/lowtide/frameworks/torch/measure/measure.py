@@ -40,7 +40,7 @@ class MeasuredStep:
     """Measured peak and time of a step, and its predicted peak."""
 
     measured_peak_bytes: int
-    """Peak of bytes allocated in a call, and the batch."""
+    """Peak of bytes allocated in a call, plus the batch."""
     measured_host_bytes: int
     """Peak bytes of copies on the host."""
     resident_growth_bytes: int | None

@@ -75,8 +75,8 @@ def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.T
     inputs = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
     if any(map(is_fake, inputs)):
         raise UnsupportedError(
-            "measuring needs real inputs; capture the program with some, or load those of a trusted .pt2 file with "
-            "--trust (trust=True)"
+            "the program has no real inputs to measure; capture it with some, or load a trusted file with --trust "
+            "(trust=True)"
         )
     return inputs
 

@@ -37,9 +37,8 @@ def measure_prices(reading: Reading) -> Prices:
     with torch.set_grad_enabled(captured.with_backward), without_autocast(), kept_random_state(devices):
         prices = _Measurement(", ".join(map(describe, devices)) or "cpu").prices(captured.graph_module, lowered)
     if lowered.ops and len(prices.estimated) == len(lowered.ops):
-        raise UnsupportedError(
-            f"no op of '{captured.name}' can be run on {prices.device}; measure on the program's own device"
-        )
+        where = f"'{captured.name}' can be run on {prices.device}"
+        raise UnsupportedError(f"no op of {where}; measure on the program's own device")
     return prices
 
 
@@ -166,15 +165,11 @@ def time_call(call: Callable[[], object], device: torch.device) -> float:
 
     On CUDA this is device time from launch to the end of the kernels.
     """
-    once = _timer(device)
+    once = _on_cuda if device.type == "cuda" else _on_host
     once(call)
     first = once(call)
     calls = min(_MOST, max(_FEWEST, int(_ENOUGH_SECONDS / max(first, 1e-9))))
     return statistics.median(once(call) for _ in range(calls))
-
-
-def _timer(device: torch.device) -> Callable[[Callable[[], object]], float]:
-    return _on_cuda if device.type == "cuda" else _on_host
 
 
 def _on_host(call: Callable[[], object]) -> float:

@@ -10,14 +10,16 @@ import torch
 from torch.optim import SGD, Optimizer
 
 from lowtide.core.errors import UnsupportedError, UsageError
-from lowtide.frameworks.torch.capture.step.optimizer_update import Groups, raw_step, settings_of, swapped
+from lowtide.frameworks.torch.capture.step.optimizer_update import Groups, parameters_of, raw_step, settings_of, swapped
 from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
 
 _SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
-"""Other settings are constants of the graph."""
+"""Settings that schedules change. Others are constants of the graph."""
 
 
 class ScalarSetting(NamedTuple):
+    """One float setting of an optimizer."""
+
     group: int
     key: str
     part: int | None
@@ -36,9 +38,8 @@ class ScalarSettings:
 
     @classmethod
     def of(cls, optimizer: Optimizer) -> "ScalarSettings":
-        return cls(
-            tuple(entry for index, group in enumerate(optimizer.param_groups) for entry in _floats(index, group))
-        )
+        groups = enumerate(optimizer.param_groups)
+        return cls(tuple(entry for index, group in groups for entry in _floats(index, group)))
 
     def live(self, optimizer: Optimizer) -> list[Any]:
         groups = optimizer.param_groups
@@ -64,7 +65,7 @@ def _floats(group: int, settings: dict[str, Any]) -> Iterator[ScalarSetting]:
 
 
 class StateEntry(NamedTuple):
-    """One tensor of an optimizer's state."""
+    """One state tensor: the position of its parameter, its key, and a fake tensor of its form."""
 
     parameter: int
     key: str
@@ -83,7 +84,7 @@ class OptimizerState:
     spells_out_fused: bool
 
     def parameters(self) -> list[torch.Tensor]:
-        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        return parameters_of(self.optimizer)
 
     def labels(self, parameters: Sequence[str]) -> list[str]:
         state = [f"{parameters[entry.parameter]}.{entry.key}" for entry in self.entries]
@@ -159,9 +160,8 @@ def discover_state(
         for key, value in group.items()
         if _is_tensor(value)
     )
-    live = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
-    for own, fake in zip(live, parameters, strict=True):
+    for own, fake in zip(parameters_of(optimizer), parameters, strict=True):
         for key, value in optimizer.state.get(own, {}).items():
             state[fake][key] = _form_of(local_part(value)) if _is_tensor(value) else value
 
@@ -173,7 +173,7 @@ def discover_state(
 
     with swapped(optimizer, parameters, state, adjust):
         raw_step(optimizer)
-        first = {fake: _plain_values(entries) for fake, entries in state.items()}
+        first = {fake: {key: v for key, v in entries.items() if not _is_tensor(v)} for fake, entries in state.items()}
         raw_step(optimizer)
     entries: list[StateEntry] = []
     for position, fake in enumerate(parameters):
@@ -181,10 +181,8 @@ def discover_state(
             if _is_tensor(value):
                 entries.append(StateEntry(position, key, value))
             elif first[fake].get(key) != value:
-                raise UnsupportedError(
-                    f"{type(optimizer).__name__} changes the Python value '{key}' in every step; "
-                    "use an optimizer that keeps its state in tensors"
-                )
+                name = type(optimizer).__name__
+                raise UnsupportedError(f"{name} changes the Python value '{key}'; its state must be in tensors")
     return OptimizerState(optimizer, tuple(entries), settings, ScalarSettings.of(optimizer), spells_out_fused)
 
 
@@ -192,10 +190,6 @@ def _spell_out(groups: Groups) -> None:
     for group in groups:
         if group.get("fused"):
             group.update(fused=False, foreach=False)
-
-
-def _plain_values(entries: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in entries.items() if not _is_tensor(value)}
 
 
 def _is_tensor(value: Any) -> bool:
@@ -240,9 +234,8 @@ def initial_values(optimizer: Optimizer, wanted: Sequence[tuple[int, str]]) -> l
 
 
 def _states_before_update(optimizer: Optimizer, fill: float) -> list[dict[str, Any]]:
-    live = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     parameters: list[torch.Tensor] = []
-    for parameter in live:
+    for parameter in parameters_of(optimizer):
         small = torch.full((1,) * parameter.dim(), fill, dtype=parameter.dtype, device="cpu")
         small.grad = torch.full_like(small, fill)
         parameters.append(small)
@@ -253,14 +246,10 @@ def _states_before_update(optimizer: Optimizer, fill: float) -> list[dict[str, A
 
 
 def _number(optimizer: Optimizer, key: str, one: Any, other: Any) -> float:
-    if (
-        isinstance(optimizer, SGD)
-        and key == "momentum_buffer"
-        and not any(g["dampening"] for g in optimizer.param_groups)
-    ):
+    is_momentum = isinstance(optimizer, SGD) and key == "momentum_buffer"
+    if is_momentum and not any(group["dampening"] for group in optimizer.param_groups):
         return _NEGATIVE_ZERO  # the first update copies the gradient; -0 plus any number is that number
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or not torch.equal(one, other):
-        raise UsageError(
-            f"the initial state '{key}' of {type(optimizer).__name__} is not known; run one ordinary step first"
-        )
+        name = type(optimizer).__name__
+        raise UsageError(f"the initial state '{key}' of {name} is not known; run one ordinary step first")
     return float(one.item())

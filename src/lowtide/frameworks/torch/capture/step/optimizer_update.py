@@ -1,7 +1,7 @@
 """Run an optimizer's own update on other parameters, state and settings.
 
-A fused kernel skips updates with infinite gradients itself. For compilers that fuse, the plain update runs and is then
-undone. The scaler updates the scale after the graph has run.
+A fused kernel skips updates with infinite gradients itself. For compilers that fuse, the plain update is undone if a
+gradient is infinite. The scaler updates the scale after the graph has run.
 """
 
 import builtins
@@ -50,6 +50,11 @@ def swapped(
         optimizer.param_groups, optimizer.state = kept_groups, kept_state
 
 
+def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    """Return the parameters of an optimizer in the order of its groups."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
 def settings_of(group: dict[str, Any]) -> dict[str, Any]:
     """Return a group's settings without tensors."""
     return {key: value for key, value in group.items() if key != "params" and not isinstance(value, torch.Tensor)}
@@ -58,16 +63,11 @@ def settings_of(group: dict[str, Any]) -> dict[str, Any]:
 def refuse_hooks(optimizer: Optimizer) -> None:
     """Raise UnsupportedError for hooks, which a graph cannot call."""
     if has_step_hooks(optimizer):
-        raise UnsupportedError(
-            f"{type(optimizer).__name__} has step hooks, which a graph cannot call; use before_update or after_update"
-        )
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if has_gradient_hooks(parameter):
-                raise UnsupportedError(
-                    f"a parameter of shape {tuple(parameter.shape)} has gradient hooks, which a graph cannot call; "
-                    "change gradients in before_update"
-                )
+        raise UnsupportedError(f"{type(optimizer).__name__} has step hooks; use before_update or after_update instead")
+    for parameter in parameters_of(optimizer):
+        if has_gradient_hooks(parameter):
+            shape = tuple(parameter.shape)
+            raise UnsupportedError(f"a parameter of shape {shape} has gradient hooks; use before_update instead")
 
 
 def unwrapped_step(optimizer: Optimizer) -> Any:
@@ -79,27 +79,28 @@ def unwrapped_step(optimizer: Optimizer) -> Any:
 
 
 def raw_step(optimizer: Optimizer) -> None:
+    """Run the optimizer's update without hooks."""
     try:
         with torch.no_grad():
             unwrapped_step(optimizer)(optimizer)
     except TypeError as error:
         if "closure" not in str(error):
             raise
-        raise UnsupportedError(
-            f"{type(optimizer).__name__}.step needs a closure; only a step without arguments can be captured"
-        ) from error
+        name = type(optimizer).__name__
+        raise UnsupportedError(f"{name}.step needs a closure; use an optimizer that does not") from error
 
 
 def refuse_unless_fused(optimizer: Optimizer) -> None:
     """Raise UnsupportedError for an optimizer that reads values to skip an update."""
     if not getattr(optimizer, "_step_supports_amp_scaling", False):
         raise UnsupportedError(
-            "with a GradScaler, only a fused optimizer can skip updates inside a graph; "
+            "with a GradScaler, only fused optimizers can skip updates in a graph; "
             f"make {type(optimizer).__name__} with fused=True, or train in bfloat16 without a scaler"
         )
 
 
 def scaled_step(scaler: GradScaler, optimizer: Optimizer) -> None:
+    """Let the scaler run the optimizer's update, without hooks."""
     wrapped = vars(optimizer).get("step")
     vars(optimizer)["step"] = partial(raw_step, optimizer)
     try:
@@ -114,7 +115,7 @@ def scaled_step_spelled_out(scaler: GradScaler, optimizer: Optimizer) -> None:
     """Run the update on unscaled gradients, and undo it if a gradient is infinite."""
     with torch.no_grad():
         skips = unscale_spelled_out(scaler, optimizer) > 0
-        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        parameters = parameters_of(optimizer)
         kept = [(each, each.clone()) for each in parameters]
         states = [(entries, dict(entries)) for each in parameters if (entries := optimizer.state.get(each))]
         for _, before in states:

@@ -53,22 +53,15 @@ class TrainingStepBinding(Binding):
             raise CaptureMismatchError("the optimizer's settings changed since the step was captured; capture again")
         live = self.modules.live()
         if any(live[place] is not each for place, each in zip(self.updated, self.state.parameters(), strict=True)):
-            raise CaptureMismatchError(
-                "a parameter of the model is no longer the tensor that the optimizer updates; create the "
-                "optimizer again, then the step"
-            )
+            raise CaptureMismatchError("a parameter was replaced; create the optimizer again, then the step")
         inputs = self.call.bind(args, kwargs)
         self.state.materialize()
         scalars = self.state.scalars.live(self.step.optimizer)
         held = [*self.modules.local(), *map(local_part, self.state.live())]
         if tuple(map(form_of, held)) != self.forms:
-            raise CaptureMismatchError(
-                "a tensor of the model or the optimizer changed its dtype, shape, strides or device; capture again"
-            )
+            raise CaptureMismatchError("a tensor of the model or the optimizer changed its form; capture again")
         if not self.decisions.hold(held, dict(zip(self.symbols, scalars, strict=True))):
-            raise CaptureMismatchError(
-                "with its present settings or state, the optimizer would take another branch; capture again"
-            )
+            raise CaptureMismatchError("the optimizer's update would take another branch; capture again")
         return [*held, *self._accumulated(), *self._scale(), *inputs, *scalars]
 
     def _scale(self) -> list[torch.Tensor]:

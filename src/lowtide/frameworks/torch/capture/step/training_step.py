@@ -9,6 +9,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
+from lowtide.frameworks.torch.capture.step.optimizer_update import parameters_of
 from lowtide.frameworks.torch.internals.runtime import differentiate
 
 
@@ -16,9 +17,9 @@ class Part(NamedTuple):
     """The position of a call among the calls of one step."""
 
     first: bool
-    """Starts without gradients."""
+    """Whether the call starts without gradients."""
     last: bool
-    """Updates the parameters."""
+    """Whether the call updates the parameters."""
     calls: int
     """Number of calls in a step."""
 
@@ -88,7 +89,7 @@ class TrainingStep:
 
     def parameters(self) -> list[torch.Tensor]:
         """Return the optimizer's parameters in the order of its groups."""
-        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        return parameters_of(self.optimizer)
 
     def model_order(self) -> list[int]:
         """Return indices into `parameters` in the model's order, for clipping."""

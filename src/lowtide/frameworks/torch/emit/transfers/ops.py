@@ -14,6 +14,7 @@ the plan. Device memory belongs to the compute stream, which waits for a copy be
 import threading
 import weakref
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import torch
@@ -49,7 +50,6 @@ class CpuHost:
 cpu_host = CpuHost()
 
 
-_streams: dict[tuple[torch.device, bool], torch.cuda.Stream] = {}
 _under_way: dict[int, tuple[torch.cuda.Event, torch.Tensor | None]] = {}
 """By address of a copy: its completion event, and a device tensor kept alive until then."""
 
@@ -85,10 +85,10 @@ def _forget_complete_copies() -> None:
         del _under_way[address]
 
 
+@cache
 def _stream(device: torch.device, outward: bool) -> torch.cuda.Stream:
-    if (device, outward) not in _streams:
-        _streams[device, outward] = torch.cuda.Stream(device)
-    return _streams[device, outward]
+    """Return the stream of one direction."""
+    return torch.cuda.Stream(device)
 
 
 HOST = torch.device("cpu")
