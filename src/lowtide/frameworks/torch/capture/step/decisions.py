@@ -91,7 +91,7 @@ class AnyScalar(DispatchMode):
 
 
 class ScalarValues(DispatchMode):
-    """Also runs ops on followed tensors for real. Other branches end the capture."""
+    """Runs ops on followed tensors for real while they are traced. A branch on another value ends the capture."""
 
     def __init__(self, shape_env: ShapeEnv) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ class TrainingStepBinding(Binding):
     call: CallInputs
     state: OptimizerState
     forms: tuple[Any, ...]
-    """The `form_of` module and optimizer tensors."""
+    """`form_of` each tensor of the modules and the optimizer."""
     part: Part
     updated: tuple[int, ...]
     """Positions of the optimizer's parameters among the modules' tensors."""
@@ -59,7 +59,9 @@ class TrainingStepBinding(Binding):
         scalars = self.state.scalars.live(self.step.optimizer)
         held = [*self.modules.local(), *map(local_part, self.state.live())]
         if tuple(map(form_of, held)) != self.forms:
-            raise CaptureMismatchError("a tensor of the model or the optimizer changed its form; capture again")
+            raise CaptureMismatchError(
+                "a model or optimizer tensor changed dtype, shape, strides or device; capture again"
+            )
         if not self.decisions.hold(held, dict(zip(self.symbols, scalars, strict=True))):
             raise CaptureMismatchError("the optimizer's update would take another branch; capture again")
         return [*held, *self._accumulated(), *self._scale(), *inputs, *scalars]

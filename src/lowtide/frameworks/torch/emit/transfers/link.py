@@ -27,8 +27,8 @@ def host_for(graph: Graph, bandwidth: str | int | None, capacity: str | int | No
     """Return the host for a graph. Its first memory space is named after its device.
 
     `bandwidth` is the link's speed each way, "25 GB/s" or bytes per second; by default 1/64 of the memory's. On a GPU
-    it is scaled to the slower machine that op costs assume. `capacity` limits the program's bytes on the host. Raises UsageError for
-    unreadable values.
+    it is scaled to the slower machine that op costs assume. `capacity` limits the program's bytes on the host. Raises
+    UsageError for unreadable values.
     """
     most = None if capacity is None else parse_bytes(capacity)
     plain = PLAIN_MACHINE.bytes_per_second
