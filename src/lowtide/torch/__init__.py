@@ -1,4 +1,4 @@
-"""The public PyTorch names: `TrainingStep`, `capture`, `measure` and what goes with them."""
+"""The public PyTorch names: `TrainingStep`, `capture`, `measure` and related functions and types."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -49,14 +49,14 @@ __all__ = [
 
 
 def read(program: Any) -> Graph:
-    """Read anything that `capture` takes into a graph."""
+    """Read any program that `capture` accepts into a graph."""
     return TorchModel(program).graph
 
 
 def apply(plan: Plan, program: Any, host: Host | None = None) -> Applied:
-    """Return anything that `capture` takes as a callable that follows a plan for its graph, or for that in chunks.
+    """Return a callable that follows a plan for the graph of `program`, or for its graph in chunks.
 
-    The plan may copy to `host`, where it was made for the graph beside that one.
+    `program` is anything that `capture` accepts. `host` is the host of a plan with copies.
     """
     return TorchModel(program, host=host).apply(checked_plan(plan))
 
@@ -64,11 +64,10 @@ def apply(plan: Plan, program: Any, host: Host | None = None) -> Applied:
 def inductor(
     budget: GivenBudget = None, *, allow: Iterable[str] | None = None, **more: Any
 ) -> AbstractContextManager[None]:
-    """Make `torch.compile` with PyTorch's own backend follow plans for whatever is compiled within.
+    """Let PyTorch's own backend follow plans for all programs compiled in this context.
 
-    Takes the options of the backend "lowtide", without `compiler`. Compilation happens when a compiled function is
-    first called (its backward pass included), so that call must be within. Raises UsageError for options that do not
-    exist.
+    Takes the options of the backend "lowtide", except `compiler`. Functions are compiled in their first call (and its
+    backward pass), so make it here. Raises UsageError for unknown options.
     """
     from lowtide.frameworks.torch.compile.fusion.settings import inductor as patched_inductor
 
@@ -76,11 +75,11 @@ def inductor(
 
 
 def configure(budget: GivenBudget = None, **options: Any) -> None:
-    """Set defaults for the backend "lowtide", for compilations whose call cannot give any options.
+    """Set default options for the backend "lowtide", for calls that cannot pass any.
 
-    Takes the options of the backend, and forgets what was set before; `configure()` forgets all. Options of a call come
-    first, then these, then the budget in the environment variable `LOWTIDE_BUDGET`. What is compiled already stays
-    so. Raises UsageError for options that do not exist or fit.
+    Replaces earlier defaults; `configure()` removes all. Options of a call have priority; the environment variable
+    `LOWTIDE_BUDGET` comes last. Compiled functions do not change. Raises UsageError for unknown or incompatible
+    options.
     """
     from lowtide.frameworks.torch.planning.options import checked_options, set_default_options
 
@@ -90,9 +89,8 @@ def configure(budget: GivenBudget = None, **options: Any) -> None:
 def save_plans(folder: str | Path) -> list[Path]:
     """Write the plans of the programs that the backend "lowtide" planned last to a folder, and return their paths.
 
-    `torch.compile(..., options={"plans": folder})` follows them instead of planning, for the same program and with
-    otherwise the same options: save on one rank, load on all. Raises UsageError where nothing was planned or the folder
-    cannot be written.
+    `torch.compile(..., options={"plans": folder})` follows them, for the same program and options, for instance on all
+    ranks. Raises UsageError if nothing was planned or the folder cannot be written.
     """
     from lowtide.frameworks.torch.planning.plan_folder import save_plans as write_plans
     from lowtide.frameworks.torch.planning.programs import planned_programs
@@ -104,8 +102,8 @@ def save_plans(folder: str | Path) -> list[Path]:
 
 
 def measure_costs(program: Any) -> Prices:
-    """Time every op of anything that `capture` takes on its device, for `lowtide.minimize(..., costs=...)`.
+    """Time every op of a program on its device, for `lowtide.minimize(..., costs=...)`.
 
-    Raises UnsupportedError where no op can be run here; see `Prices.estimated` for those that could not.
+    `Prices.estimated` lists ops that could not run. Raises UnsupportedError if no op can run here.
     """
     return TorchModel(program).measure_costs()

@@ -1,4 +1,4 @@
-"""For users of Lightning: a callback that trains a LightningModule within a budget."""
+"""A Lightning callback that trains a LightningModule within a budget."""
 
 from typing import Any
 
@@ -18,25 +18,25 @@ __all__ = ["Budget"]
 class LightningBudget(Callback):
     """Train within a budget: `Trainer(..., callbacks=[lowtide.torch.lightning.Budget("8 GiB")])`.
 
-    While the trainer fits, the module's `training_step` is compiled by the backend "lowtide", its loss included; what
-    it logs runs as ever.
+    During `fit`, the backend "lowtide" compiles the module's `training_step`, including its loss. Logging runs outside
+    of the graphs.
     """
 
     def __init__(self, budget: GivenBudget = None, **options: Any) -> None:
-        """Take a budget and the other options of the backend; raises UsageError for any that does not exist or fit."""
+        """Accept a budget and other options of the backend. Raises UsageError for unknown or incompatible options."""
         self.options = checked_options(budget, options)
         self._plain: dict[str, Any] = {}
-        """The methods of the module that are replaced while the trainer fits, by name."""
+        """The original methods of the module, by name."""
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Compile the training step; what it logs stays out of the graphs."""
+        """Compile the training step without its logging."""
         self._plain = {name: getattr(pl_module, name) for name in ("training_step", "log", "log_dict")}
         for name, method in self._plain.items():
             setattr(pl_module, name, uncompiled(method))
         pl_module.training_step = compiled(self._plain["training_step"], self.options)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        """Put the plain methods back."""
+        """Restore the original methods."""
         for name, method in self._plain.items():
             setattr(pl_module, name, method)
 

@@ -1,4 +1,4 @@
-"""For users of Hugging Face's `Trainer`: a callback that trains the model within a budget."""
+"""A callback for Hugging Face's `Trainer` that trains the model within a budget."""
 
 from typing import Any
 
@@ -18,16 +18,16 @@ __all__ = ["Budget"]
 class TrainerBudget(TrainerCallback):
     """Train within a budget: `Trainer(..., callbacks=[lowtide.torch.transformers.Budget("8 GiB")])`.
 
-    When training begins, the model is compiled in its place by the backend "lowtide", so that it is saved and evaluated
-    as ever. Leave `torch_compile` out of the training arguments.
+    When training begins, the backend "lowtide" compiles the model in place, so saving and evaluation do not change.
+    Omit `torch_compile` from the training arguments.
     """
 
     def __init__(self, budget: GivenBudget = None, **options: Any) -> None:
-        """Take a budget and the other options of the backend; raises UsageError for any that does not exist or fit."""
+        """Accept a budget and other options of the backend. Raises UsageError for unknown or incompatible options."""
         self.options = checked_options(budget, options)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Compile the model that is about to be trained."""
+        """Compile the model before training."""
         compile_in_place(kwargs["model"], self.options)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints in a model are captured as an eager run carries them out, policies of selective ones included."""
+"""Checkpoints in a model are captured as eager PyTorch runs them, selective policies included."""
 
 from copy import deepcopy
 from functools import partial

@@ -1,4 +1,4 @@
-"""Tensors that a program has for itself, neither parameters nor arguments: read, and never written by a plan."""
+"""Tensors that are neither parameters nor arguments: plans read them and never write them."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ CLASSES, WIDTH = 5003, 64
 
 
 class Model(nn.Module):
-    """A language model whose targets and mask are plain attributes, which everything reads through views."""
+    """A language model with plain attributes for targets and mask, read only through views."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,25 +31,25 @@ class Model(nn.Module):
 
 @pytest.fixture(name="model")
 def model_fixture() -> Model:
-    """Return a model, always the same."""
+    """Return the same model every time."""
     torch.manual_seed(0)
     return Model()
 
 
 @pytest.fixture(name="tokens")
 def tokens_fixture() -> torch.Tensor:
-    """Return a batch, always the same."""
+    """Return the same batch every time."""
     return torch.randint(0, CLASSES, (4, 64), generator=torch.Generator().manual_seed(0))
 
 
 def _trained(model: Model, step: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
-    """Return three losses and what the model holds after them."""
+    """Return three losses and the tensors of the model after them."""
     losses = [step().detach().clone() for _ in range(3)]
     return [*losses, *(each.detach().clone() for each in (*model.parameters(), model.targets, model.mask))]
 
 
 def _trained_by(run: Callable[[torch.Tensor], torch.Tensor], model: Model, tokens: torch.Tensor) -> list[torch.Tensor]:
-    """Train a model in a plain loop around what runs it."""
+    """Train a model in a plain loop."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def step() -> torch.Tensor:
@@ -70,14 +70,13 @@ def _eager(tokens: torch.Tensor) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("budget", [None, "60%"])
 def test_a_planned_step_reads_them_anew_every_time(model: Model, tokens: torch.Tensor, budget: str | None) -> None:
-    """Losses, parameters and the tensors themselves have the bits of a plain loop, in chunks too."""
+    """Losses, parameters and constants are bit-equal to a plain loop, also in chunks."""
     step = lt.training_step(model, None, torch.optim.SGD(model.parameters(), lr=0.1), (tokens,), budget=budget)
     assert "chunks" in str(step.result)
     assert all(map(torch.equal, _trained(model, lambda: step(tokens)), _eager(tokens)))
 
 
 def test_the_backend_reads_them_anew_every_time(model: Model, tokens: torch.Tensor) -> None:
-    """Whatever TorchDynamo makes of them."""
     torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
     forget_programs()
     run = torch.compile(model, backend="lowtide", options={"compiler": "eager", "budget": "70%"})
@@ -85,7 +84,7 @@ def test_the_backend_reads_them_anew_every_time(model: Model, tokens: torch.Tens
 
 
 def test_a_view_of_one_is_not_memory_that_may_be_reused() -> None:
-    """A tensor that is read twice, whole and through a view, is one persistent buffer."""
+    """A tensor read directly and through a view is one persistent buffer."""
     held = torch.randn(64, 64)
 
     def function(value: torch.Tensor) -> torch.Tensor:
@@ -103,7 +102,7 @@ def test_a_view_of_one_is_not_memory_that_may_be_reused() -> None:
 
 
 class Counting(nn.Module):
-    """A model that counts its calls in a tensor, a plain attribute or a buffer."""
+    """A model that counts its calls in a tensor, as attribute or buffer."""
 
     def __init__(self, *, is_buffer: bool) -> None:
         super().__init__()
@@ -119,7 +118,7 @@ class Counting(nn.Module):
 
 
 def test_one_of_a_single_element_that_is_written_into_is_refused() -> None:
-    """Tracing would count its own calls; as a buffer it is an input, and counts those of the step."""
+    """Tracing would count its own calls. A buffer is an input and counts only the step's calls."""
     value = torch.randn(8, WIDTH)
     plain, held = Counting(is_buffer=False), Counting(is_buffer=True)
     with pytest.raises(UnsupportedError, match="make it a buffer of the module or pass it as an argument"):

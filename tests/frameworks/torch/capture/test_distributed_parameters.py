@@ -1,4 +1,4 @@
-"""Models with DTensor parameters: captured as what one rank runs, its collectives among the ops, on fakes alone."""
+"""Models with DTensor parameters are captured on fake tensors as one rank's program with its collectives."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -43,7 +43,7 @@ class Net(nn.Module):
 
 
 class GatheredLinear(nn.Linear):
-    """A linear layer whose weight is a shard, gathered where it is used, as SimpleFSDP does."""
+    """A linear layer with a sharded weight, gathered at its use, as in SimpleFSDP."""
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         shard: Any = self._parameters["weight"]
@@ -77,7 +77,7 @@ def fully_sharded(net: Net, mesh: DeviceMesh) -> None:
 def test_a_step_of_one_rank_holds_its_parts_and_its_collectives(
     way: Callable[[Net, DeviceMesh], None], with_symbols: bool
 ) -> None:
-    """Parameters and their state take an eighth; where weights are gathered, a budget gathers them again."""
+    """Parameters and their state need an eighth. Under a budget, gathered weights are gathered again."""
     mesh = init_device_mesh("cpu", (RANKS,))
     with FakeTensorMode(shape_env=ShapeEnv() if with_symbols else None, allow_non_fake_inputs=True):
         net = Net()

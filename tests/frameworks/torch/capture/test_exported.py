@@ -1,4 +1,4 @@
-"""Exported programs and traced graph modules are captured, planned and run as they stand."""
+"""Exported programs and traced graph modules are captured, planned and run."""
 
 import io
 from pathlib import Path
@@ -16,7 +16,7 @@ from lowtide.engine.plan import CopyIn, CopyOut, Plan, Run
 
 
 class Branching(nn.Module):
-    """A convolutional net with statistics, a buffer that counts calls, and two heads."""
+    """A convolutional net with statistics, a call counter in a buffer, and two heads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Branching(nn.Module):
 
 
 class Choosing(nn.Module):
-    """A conditional whose branches are graphs of their own."""
+    """A conditional with two graphs as branches."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, lambda t: (t @ t).sin() + 1, lambda t: t.cos(), (x * 2,))
@@ -108,7 +108,7 @@ def test_a_plan_of_another_graph_is_refused() -> None:
 
 
 def test_a_wrong_plan_is_refused() -> None:
-    """Whatever is applied is verified first."""
+    """Plans are verified before they are applied."""
     program = (torch.nn.functional.relu, (torch.ones(4),))
     graph = lt.read(program)
     plan = Plan.from_steps(graph, [Run(0), CopyOut(1, 0), CopyIn(1, 0)])

@@ -1,4 +1,4 @@
-"""Programs without memory: models on "meta" or in a fake mode, and tensors whose size depends on values."""
+"""Programs without memory: models on "meta" or in a fake mode, and tensors with data-dependent sizes."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ ROWS = 32
 
 
 class Experts(nn.Module):
-    """Every row goes to the expert that it chooses, which gets as many as there are."""
+    """Each row chooses one expert."""
 
     def __init__(self, most: int = ROWS) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ def _figures(graph: Graph) -> tuple[Any, ...]:
 @pytest.mark.parametrize("shapes", [False, True])
 @pytest.mark.parametrize("is_on", [False, True])
 def test_a_step_in_a_fake_mode_is_read_as_the_real_one(shapes: bool, is_on: bool) -> None:
-    """With and without a ShapeEnv, after the mode or while it is on."""
+    """With and without a ShapeEnv, inside and after the mode."""
     real = lowtide.read(_step())
     with FakeTensorMode(shape_env=ShapeEnv() if shapes else None, allow_non_fake_inputs=True):
         step = _step()
@@ -66,7 +66,7 @@ def test_a_size_that_nothing_limits_is_refused_with_what_to_say() -> None:
 
 
 def test_a_planned_step_runs_with_as_much_as_there_is() -> None:
-    """Other rows choose other experts in every call."""
+    """The choice of experts differs between calls."""
     torch.manual_seed(0)
     step, twin = _step()[0], _step()[0]
     twin.model.load_state_dict(step.model.state_dict())

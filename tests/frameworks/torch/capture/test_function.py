@@ -1,4 +1,4 @@
-"""Captured functions: forward alone or with backward, views, mutation, several outputs; equal to eager in any order."""
+"""Captured functions equal eager ones in any order: forward, backward, views, mutation, several outputs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ def views(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
 
 
 def mutating(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Write into intermediates, through views too, with readers of the old contents before."""
+    """Write into intermediates, also through views, after reads of their old contents."""
     a = x + 1
     before = a.exp()
     a[:, 0] = 7
@@ -36,14 +36,14 @@ def mutating(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def mutating_input(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Write into an argument that the caller keeps."""
+    """Write into an argument of the caller."""
     old = x * 3
     x.add_(1)
     return old + x + y
 
 
 def several_outputs(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Use ops with several outputs, some of them not all."""
+    """Use ops with several outputs, some only in part."""
     values, places = torch.sort(x, dim=1)
     mean = torch.var_mean(y, dim=0)[1]
     largest = torch.topk(x, 2).indices
@@ -52,7 +52,7 @@ def several_outputs(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...
 
 
 def nested(x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
-    """Return nested containers, with constants and the same tensor twice."""
+    """Return nested containers with constants and a repeated tensor."""
     z = x @ y.t()
     return {"z": z, "again": [z, 3, "text", None], "input": x}
 
@@ -65,7 +65,7 @@ def drawing(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def conditions(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Use scalars that are read from tensors."""
+    """Use scalars read from tensors."""
     scale = x.abs().sum().item()
     return (x * scale + y / (1 + scale**2)).pow(2)
 
@@ -122,7 +122,7 @@ class Recurrent(nn.Module):
 
 
 def test_gradients_accumulate_as_backward_does(plans_of: Any, digest: Any) -> None:
-    """A first output that is a scalar loss brings the gradients of all parameters and leaf inputs."""
+    """If the first output is a scalar loss, all parameters and leaf inputs get gradients."""
 
     def fresh() -> tuple[Recurrent, torch.Tensor, torch.Tensor]:
         torch.manual_seed(0)
@@ -193,7 +193,7 @@ def test_a_module_in_another_mode_is_refused() -> None:
 
 
 def test_the_device_that_holds_most_is_the_first_space() -> None:
-    """A budget is for the first space: a counter on the host that comes first in the arguments must not take it."""
+    """A budget is for the first space, which must not be that of a host counter."""
     counter, matrix = torch.zeros((), dtype=torch.int64), torch.empty(64, 64, device="meta")
 
     def program(count: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Attention on the device "meta" that became plain products is warned of; a kernel called by its name is not."""
+"""Capturing warns if attention on "meta" became plain products, but not for a kernel called by name."""
 
 import warnings
 

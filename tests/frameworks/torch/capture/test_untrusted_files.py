@@ -1,4 +1,4 @@
-"""A .pt2 file runs no code unless it is trusted, wherever in it the code hides."""
+"""An untrusted .pt2 file runs no code."""
 
 import io
 import json
@@ -26,14 +26,14 @@ Doctor = Callable[[Members], None]
 
 
 class Touches:
-    """An object whose pickle runs code when it is read."""
+    """An object that runs code when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (Path(MARKER),)
 
 
 class Small(nn.Module):
-    """A size that depends on the input's, a branch, a keyword argument and nested results."""
+    """A dynamic size, a branch, a keyword argument and nested results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Small(nn.Module):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Members:
-    """The members of a valid archive, by their names within it."""
+    """Return the members of a valid archive by name."""
     path = tmp_path_factory.mktemp("whole") / "small.pt2"
     rows = torch.export.Dim("rows", min=2, max=64)
     program = torch.export.export(
@@ -125,14 +125,14 @@ def _pickled_object(members: Members) -> None:
 
 
 def _pickled_object_called_metadata(members: Members) -> None:
-    """Text under "metadata" is free; an object of that name is no text."""
+    """Only text is free under "metadata"."""
     _pickled_object(members)
     name = _named(members, "constants_config.json")
     members[name] = members[name].replace(b'"thing"', b'"metadata"')
 
 
 def _size_called_metadata(members: Members) -> None:
-    """The same for a value of the program."""
+    """A program value may be named "metadata"."""
     name = _named(members, "models/model.json")
     members[name] = members[name].replace(b'"x"', b'"metadata"')
     _replaced("Symbol('s", f"{TOUCH} or Symbol('s")(members)
@@ -190,7 +190,7 @@ REFUSED: dict[str, Doctor] = RUNS | {
 
 @pytest.fixture
 def doctored(whole: Members, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Doctor | None], Path]:
-    """Write the archive, changed or not, into the working directory."""
+    """Write the archive into the working directory, changed or not."""
     monkeypatch.chdir(tmp_path)
 
     def make(doctor: Doctor | None) -> Path:
@@ -204,7 +204,7 @@ def doctored(whole: Members, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def no_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where anything is unpickled, restricted or not."""
+    """Fail if anything is unpickled."""
 
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("something was unpickled")
@@ -273,7 +273,7 @@ def test_what_would_run_code_is_refused_and_none_runs(doctored: Callable[[Doctor
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("how", RUNS)
 def test_these_files_run_code_where_they_are_trusted(doctored: Callable[[Doctor | None], Path], how: str) -> None:
-    """Else the refusals above would show nothing."""
+    """Shows that the refusals above matter."""
     path = doctored(RUNS[how])
     with suppress(Exception):  # what it makes of the result does not matter
         load_exported(path, trust=True).module()

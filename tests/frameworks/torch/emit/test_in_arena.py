@@ -1,4 +1,4 @@
-"""Functions in an arena: the values of the plain ones, whatever shapes, threads and lives come; and less memory."""
+"""Functions in an arena return plain results with less memory, for any shapes, threads and lifetimes."""
 
 import gc
 import json
@@ -30,7 +30,7 @@ def _batch(rows: int, seed: int = 0) -> torch.Tensor:
 
 
 def test_calls_after_the_first_are_served_with_equal_bits() -> None:
-    """Each form of inputs is recorded once; results that the caller keeps stay as they were."""
+    """Each input form is recorded once. Results that the caller keeps do not change."""
     layers = _layers()
     placed = lt.in_arena(layers)
     batches = [_batch(rows, seed) for seed in range(4) for rows in (64, 100)]
@@ -41,7 +41,7 @@ def test_calls_after_the_first_are_served_with_equal_bits() -> None:
 
 
 def test_a_planned_step_in_an_arena_trains_as_the_plain_one() -> None:
-    """Losses and parameters are equal bit for bit, also with state that the first call makes."""
+    """Losses and parameters are bit-equal, also with state from the first call."""
 
     def trained(wrap: Callable[[Any], Any]) -> tuple[list[float], list[torch.Tensor], Any]:
         torch.manual_seed(0)
@@ -60,7 +60,7 @@ def test_a_planned_step_in_an_arena_trains_as_the_plain_one() -> None:
 
 
 def test_sizes_that_depend_on_data_fall_back_and_are_counted() -> None:
-    """A call that allocates otherwise than the one that was recorded is right all the same."""
+    """A call with other allocations than the recorded ones is correct."""
 
     def positive(x: torch.Tensor) -> torch.Tensor:
         return (x[x > 0] * 2).sin().sum() + x.cos().sum()
@@ -73,7 +73,7 @@ def test_sizes_that_depend_on_data_fall_back_and_are_counted() -> None:
 
 
 def test_functions_that_share_an_arena_need_the_largest_of_them() -> None:
-    """One that runs within the other finds the arena in use, goes on by ordinary allocation, and is right."""
+    """A nested call finds the arena in use, allocates ordinarily, and is correct."""
     layers = _layers()
     first = lt.in_arena(layers)
     second = lt.in_arena(lambda x: first(layers(x)), arena=first.arena)
@@ -85,11 +85,11 @@ def test_functions_that_share_an_arena_need_the_largest_of_them() -> None:
 
 
 class _StopError(Exception):
-    """Raised in the middle of a call."""
+    """Raised during a call."""
 
 
 def test_no_sequence_of_calls_corrupts_anything() -> None:
-    """Shapes, threads, errors in the middle, gradients and results that outlive the function, in random order."""
+    """Shapes, threads, errors, gradients and kept results in random order."""
     layers = _layers().requires_grad_(True)
 
     def work(x: torch.Tensor, stop: bool, backward: bool) -> torch.Tensor:
@@ -124,7 +124,7 @@ def test_no_sequence_of_calls_corrupts_anything() -> None:
 
 
 def test_measured_peaks_are_those_of_the_plain_step() -> None:
-    """The profiler counts what lies in an arena, and a step that never ran can be measured."""
+    """The profiler counts tensors in an arena. A step that never ran can be measured."""
     torch.manual_seed(0)
     model = _layers().requires_grad_(True)
     step = lt.training_step(
@@ -158,7 +158,7 @@ print(json.dumps([growth.highest_bytes(), placed.reserved_bytes, placed.use.serv
 
 
 def test_resident_memory_grows_by_the_arena() -> None:
-    """Within a tenth, in a process of its own, where the system tells."""
+    """Within a tenth, in a separate process, if the system reports it."""
     ended = subprocess.run([sys.executable, "-c", _GROWTH], capture_output=True, text=True, check=True)
     growth, reserved, served = json.loads(ended.stdout)
     assert served == 3
@@ -167,7 +167,7 @@ def test_resident_memory_grows_by_the_arena() -> None:
 
 
 def test_another_pytorch_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The classes that pass between PyTorch and an allocator are those of known versions."""
+    """The interface between PyTorch and an allocator is known only for some versions."""
     monkeypatch.setattr(torch, "__version__", "2.99.0")
     with pytest.raises(UnsupportedError, match=r"PyTorch 2\.99\.0; arenas need"):
         allocators.replace_cpu_allocator.__wrapped__()

@@ -1,4 +1,4 @@
-"""What a plan asks for beyond an order: second runs, in-place pairs; and what holds nothing alive."""
+"""Emitted plans recompute ops, use in-place pairs, and keep no tensor alive."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ ONE = N * N * 4
 
 
 def test_a_second_run_of_an_op_is_carried_out_and_measured(digest: Any) -> None:
-    """Rematerialization: the first result is really freed, views of it are made anew."""
+    """The first result is freed, and its views are created again."""
 
     def function(x: torch.Tensor) -> torch.Tensor:
         a = x.exp()
@@ -101,7 +101,7 @@ SCRATCH = {
 
 @pytest.mark.parametrize("name", SCRATCH)
 def test_scratch_of_kernels_is_predicted(name: str) -> None:
-    """A program of one kernel takes what the graph says, buffers per thread aside."""
+    """The graph predicts the memory of a program of one kernel, except buffers per thread."""
     function, x = SCRATCH[name]()
     captured = lt.capture((function, (x,)))
     graph = lt.read(captured)

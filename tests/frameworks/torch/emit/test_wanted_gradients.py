@@ -25,7 +25,7 @@ def _inputs() -> tuple[torch.Tensor, ...]:
 
 
 def _masks(model: TorchModel, plan: Plan) -> list[Any]:
-    """Return what every run of the backward pass is asked for."""
+    """Return the requested gradients of every run of the backward pass."""
     module = model.captured.graph_module
     graph = emit(module, lower(module, model.captured.inputs), plan, boxed=False).graph
     return [node.args[10] for node in graph.find_nodes(op="call_function", target=BACKWARD)]

@@ -1,4 +1,4 @@
-"""Peaks explained: what is held adds up, and points at the lines that users wrote."""
+"""Explained peaks add up and name the user's lines."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def _nothing_planned() -> Iterator[None]:
 
 
 class Wide(nn.Module):
-    """One tensor of this model is larger than all others together."""
+    """One tensor is larger than all others together."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,8 +92,8 @@ def test_without_a_planned_program_there_is_nothing_to_explain() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # TorchDynamo looks at it where a graph breaks
-def test_programs_are_told_apart_by_function_line_and_count() -> None:
-    """Two halves of a broken function, the same again for another module, and a lambda."""
+def test_programs_are_named_by_function_line_and_count() -> None:
+    """Two halves of a broken function, the same for another module, and a lambda."""
 
     def halves(x: torch.Tensor) -> torch.Tensor:
         first = model.widen(x)

@@ -1,4 +1,4 @@
-"""Steps measured for real: the peak beside the predicted one, and nothing left behind."""
+"""Measured steps: the peak matches the prediction, and all state is restored."""
 
 from collections.abc import Callable, Iterator
 from random import Random
@@ -48,7 +48,7 @@ def batch() -> torch.Tensor:
 
 @pytest.mark.parametrize("budget", [None, "70%"])
 def test_the_measured_peak_of_a_compiled_step_is_the_predicted_one(budget: str | None) -> None:
-    """Also where the step was compiled before; with a budget the measured peak falls as the predicted one does."""
+    """Also for a compiled step. With a budget, measured and predicted peaks fall together."""
     model = make_model()
     step = make_step(model, budget=budget)
     step(batch())
@@ -63,7 +63,7 @@ def test_the_measured_peak_of_a_compiled_step_is_the_predicted_one(budget: str |
 
 
 def test_the_eager_step_is_measured_beside_a_compiled_one() -> None:
-    """The step without compiler takes as much as when it was never compiled."""
+    """Without the compiler, the step needs as much as if it was never compiled."""
     model = make_model()
     measured = lt.measure(make_step(model, budget="70%"), batch(), state=[model], with_eager=True, timed_calls=1)
 
@@ -81,7 +81,7 @@ def test_the_eager_step_is_measured_beside_a_compiled_one() -> None:
 
 
 def test_measuring_puts_everything_back_that_it_was_given(digest: Callable[[Any], str]) -> None:
-    """Parameters, gradients, optimizer state, settings and random numbers; state made meanwhile is let go."""
+    """Parameters, gradients, optimizer state, settings and random numbers. New state is dropped."""
     model = make_model()
     used = torch.optim.SGD(model.parameters(), momentum=0.9)
     fresh = torch.optim.AdamW(model.parameters())
@@ -127,7 +127,7 @@ def test_a_module_brings_its_own_state_and_its_inputs_count() -> None:
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # TorchDynamo looks at it where a graph breaks
 def test_several_programs_are_listed_without_one_prediction() -> None:
-    """A graph break makes two; the peak of the whole is that of neither."""
+    """A graph break makes two programs, and neither predicts the peak."""
     model = make_model()
 
     def broken(x: torch.Tensor) -> torch.Tensor:
@@ -144,7 +144,7 @@ def test_several_programs_are_listed_without_one_prediction() -> None:
 
 @pytest.mark.parametrize("random_order", [False, True])
 def test_an_applied_plan_predicts_its_own_peak(random_order: bool) -> None:
-    """Whatever the plan, the program takes what it says, and the program as it was is predicted beside it."""
+    """The peak is predicted with and without the plan."""
     given = (torch.randn(256, 256), torch.randn(256, 256))
     captured = lt.capture((lambda x, w: ((x @ w).relu() + (x @ w.t()).tanh() * x.sin(), x.sum(1)), given))
     graph = lt.read(captured)

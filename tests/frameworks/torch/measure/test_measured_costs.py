@@ -1,4 +1,4 @@
-"""Measured prices: every op of a real program gets one, plans are made with them, and nothing of the user's changes."""
+"""Measured costs: every op of a real program gets one, and no state changes."""
 
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,12 @@ import lowtide.torch as lt
 from lowtide.core.errors import UnsupportedError
 from lowtide.engine.costs import read_costs, write_costs_file
 from lowtide.engine.plan import verify
-from lowtide.frameworks.torch.measure.stand_ins import form_of, stand_in
+from lowtide.frameworks.torch.measure.measured_costs import form_of, stand_in
 from lowtide.frameworks.torch.reading.costs import seconds_of
 
 
 class Attention(nn.Module):
-    """A block with a convolution, attention, dropout, an embedding and a loss over labels."""
+    """A block with a convolution, attention, dropout, an embedding and a classification loss."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def test_measuring_changes_neither_parameters_nor_state_nor_random_numbers() -> 
 
 
 def test_ops_that_cannot_run_alone_keep_the_eager_price_and_are_named() -> None:
-    """A Cholesky factor wants a positive definite matrix, a check wants what it checks."""
+    """A Cholesky factor needs a positive definite matrix, a check a valid value."""
 
     def program(matrix: torch.Tensor) -> torch.Tensor:
         torch._assert_async((matrix > 0).any(), "all zero")

@@ -10,8 +10,7 @@ from torch import nn
 
 import lowtide.torch as lt
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
-from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
+from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call, peak_of_call
 
 N_STEPS = 3
 ALL = ("reorder", "share", "recompute", "offload")

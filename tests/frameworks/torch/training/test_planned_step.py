@@ -210,7 +210,7 @@ def test_a_gradient_cleared_between_the_calls_of_a_step_is_an_error() -> None:
     step = lt.training_step(model, classify, adamw(model), batch(0), accumulate=2)
     step(*batch(0))
     model.zero_grad()
-    with pytest.raises(UsageError, match="gradient of the calls before is gone"):
+    with pytest.raises(UsageError, match="gradient of an earlier call is gone"):
         step(*batch(1))
 
 
@@ -346,7 +346,7 @@ def test_a_parameter_that_was_replaced_is_not_updated_in_the_place_of_the_optimi
     first = model.get_submodule("0")
     assert isinstance(first, nn.Linear)
     first.weight = nn.Parameter(first.weight.detach().clone())
-    with pytest.raises(UnsupportedError, match="make the optimizer anew"):
+    with pytest.raises(UnsupportedError, match="create the optimizer again"):
         step(*batch(0))
 
 

@@ -339,5 +339,5 @@ def test_arguments_in_another_order_are_refused() -> None:
 
 def test_a_parameter_from_elsewhere_is_refused() -> None:
     step = lt.TrainingStep(mlp(), classify, torch.optim.SGD(mlp().parameters()))
-    with pytest.raises(UnsupportedError, match="no parameter of the model"):
+    with pytest.raises(UnsupportedError, match="not a parameter of the model"):
         lt.capture((step, features(0)))

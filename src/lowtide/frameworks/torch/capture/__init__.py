@@ -1,1 +1,5 @@
-"""From a function, module, exported program or training step to one aten graph."""
+"""Capture a function, module, exported program or training step as one aten graph.
+
+Programs are traced on fake tensors: nothing is allocated or computed. A `Binding` feeds the graph from the live objects
+of a call.
+"""

@@ -1,4 +1,4 @@
-"""The tensors among the arguments of a call; everything else about the call is fixed by capturing."""
+"""The tensors among the arguments of a call. Other arguments are fixed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,18 +14,17 @@ _TENSOR = object()
 
 @dataclass(frozen=True, eq=False)
 class CallInputs:
-    """A call of a fixed form with its tensors taken out."""
+    """A call with its tensors taken out."""
 
     spec: pytree.TreeSpec
     leaves: tuple[Any, ...]
-    """Every leaf of the arguments, a mark in the place of tensors."""
+    """All leaves, with a marker in place of each tensor."""
     tensors: tuple[torch.Tensor, ...]
     names: tuple[str, ...]
-    """Where every tensor stands: `input[0]`, or the name of a keyword argument."""
 
     @classmethod
     def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "CallInputs":
-        """Split a call into tensors and the rest."""
+        """Split a call into tensors and other arguments."""
         paths, spec = pytree.tree_flatten_with_path((tuple(args), {name: kwargs[name] for name in sorted(kwargs)}))
         leaves = [leaf for _, leaf in paths]
         names = tuple(_name_of(path) for path, leaf in paths if isinstance(leaf, torch.Tensor))
@@ -33,24 +32,20 @@ class CallInputs:
         return cls(spec, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves), tensors, names)
 
     def rebuild(self, tensors: list[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments and keyword arguments with other tensors in the places of the captured ones."""
+        """Return the arguments with other tensors."""
         remaining = iter(tensors)
         leaves = [next(remaining) if leaf is _TENSOR else leaf for leaf in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         return args, kwargs
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-        """Return the tensors of another call; raises CaptureMismatchError where its form is not the captured one."""
+        """Return the tensors of another call. Raises CaptureMismatchError unless its form is equal."""
         other = CallInputs.of(args, kwargs)
         if other.spec != self.spec:
-            raise CaptureMismatchError(
-                "the arguments differ in structure from those captured; capture again with these"
-            )
+            raise CaptureMismatchError("the arguments have another structure than the captured ones; capture again")
         for position, (mine, theirs) in enumerate(zip(self.leaves, other.leaves, strict=True)):
             if mine is not theirs and (mine is _TENSOR or theirs is _TENSOR or mine != theirs):
-                raise CaptureMismatchError(
-                    f"argument {position} differs from the captured one; capture again with this value"
-                )
+                raise CaptureMismatchError(f"argument {position} differs from the captured one; capture again")
         for position, (mine, theirs) in enumerate(zip(self.tensors, other.tensors, strict=True)):
             if _form(mine) != _form(theirs):
                 raise CaptureMismatchError(f"tensor argument {position} is {_form(theirs)}, captured was {_form(mine)}")

@@ -1,4 +1,4 @@
-"""Capturing a function or module with its example inputs: forward alone, or forward and backward as one graph."""
+"""Capture a function or module on example inputs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from lowtide.frameworks.torch.reading.captured import Binding, Captured
 def capture_function(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, backward: bool | None = None
 ) -> Captured:
-    """Capture a function of tensors and the modules it is or closes over.
+    """Capture a function of tensors, together with the modules it is or closes over.
 
-    Where its first output is a floating scalar that requires grad, the graph holds forward and backward and also
-    returns the gradient of every parameter and leaf input that requires grad; else it holds the forward pass alone.
-    `backward=False` forces the latter.
+    If its first output is a floating-point scalar that requires grad, the graph holds forward and backward, and also
+    returns the gradient of every parameter and leaf input that requires grad. Otherwise, or with `backward=False`, the
+    graph holds the forward pass only.
     """
     modules = ModuleTensors.of(modules_of(function))
     call = CallInputs.of(args, kwargs)
@@ -39,7 +39,7 @@ def capture_function(
         ]
         held = len(modules.names)
         result.gradients = []
-        with modules.replaced_by(sources[:held]):  # the backward pass too: checkpointed parts run again in it
+        with modules.replaced_by(sources[:held]):  # also around the backward pass, which recomputes checkpointed parts
             inner_args, inner_kwargs = call.rebuild(sources[held:])
             outputs, result.spec = pytree.tree_flatten(function(*inner_args, **inner_kwargs))
             wanted = [position for position, chosen in enumerate(trainable) if chosen]
@@ -68,7 +68,7 @@ def capture_function(
 
 
 class _Result:
-    """What the traced function learns about its own output."""
+    """Facts recorded while the function is traced."""
 
     gradients: list[int]
     spec: Any
@@ -88,13 +88,13 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class FunctionBinding(Binding):
-    """Feeds a captured function from its modules and arguments; adds gradients to `.grad` as `backward` does."""
+    """Feeds a captured function from its modules and arguments. Adds gradients to `.grad`, like `backward`."""
 
     function: Callable[..., Any]
     modules: ModuleTensors
     call: CallInputs
     gradient_places: tuple[int, ...]
-    """Placeholders whose gradients follow the function's own outputs; empty for a forward pass alone."""
+    """Placeholders of the gradients that follow the function's own outputs."""
     spec: pytree.TreeSpec
     modes: tuple[bool, ...]
 
@@ -103,7 +103,7 @@ class FunctionBinding(Binding):
         return [*self.modules.local(), *self.call.bind(args, kwargs)]
 
     def finish(self, outputs: list[Any], sources: list[torch.Tensor]) -> Any:
-        """Return the function's outputs; gradients go to `.grad` of their sources."""
+        """Return the outputs and add the gradients to `.grad` of their sources."""
         own = len(outputs) - len(self.gradient_places)
         owners = [*self.modules.live(), *sources[len(self.modules.names) :]]
         for position, part in zip(self.gradient_places, outputs[own:], strict=True):

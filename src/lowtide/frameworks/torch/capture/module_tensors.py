@@ -1,4 +1,4 @@
-"""The live tensors of modules, also of those a function closes over."""
+"""The live tensors of modules, and of modules that a function closes over."""
 
 import types
 from collections.abc import Generator, Iterator
@@ -15,9 +15,9 @@ from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
 
 def modules_of(*roots: object) -> list[nn.Module]:
-    """Return the outermost modules that objects are, contain or close over, in order of discovery.
+    """Return the outermost modules that `roots` are, contain or close over, in order of discovery.
 
-    Looks into containers, partial functions, bound methods, closures, defaults and the globals a function names.
+    Looks into containers, partial functions, bound methods, closures, defaults and the globals that a function names.
     """
     found: list[nn.Module] = []
     seen: set[int] = set()
@@ -48,7 +48,7 @@ def _contents(item: object) -> Iterator[object]:
         for cell in item.__closure__ or ():
             try:
                 yield cell.cell_contents
-            except ValueError:  # a cell that is not filled yet
+            except ValueError:  # an empty cell
                 continue
         yield from item.__defaults__ or ()
         yield from (item.__kwdefaults__ or {}).values()
@@ -69,12 +69,11 @@ class ModuleTensors:
 
     modules: tuple[nn.Module, ...]
     names: tuple[tuple[int, str], ...]
-    """Module and qualified name of every tensor."""
+    """Module index and qualified name."""
     trainable: tuple[bool, ...]
 
     @classmethod
     def of(cls, modules: list[nn.Module]) -> "ModuleTensors":
-        """Collect the tensors of modules, tied ones once."""
         seen: set[int] = set()
         names: list[tuple[int, str]] = []
         trainable: list[bool] = []
@@ -88,21 +87,20 @@ class ModuleTensors:
         return cls(tuple(modules), tuple(names), tuple(trainable))
 
     def labels(self) -> list[str]:
-        """Return a name for every tensor: its qualified name, after the module's number where there are several."""
+        """Return the qualified names, with the module's index if there are several modules."""
         return [name if len(self.modules) == 1 else f"module{index}.{name}" for index, name in self.names]
 
     def live(self) -> list[torch.Tensor]:
-        """Return the tensors the modules hold now."""
         tables = [dict(module.named_parameters()) | dict(module.named_buffers()) for module in self.modules]
         return [tables[index][name] for index, name in self.names]
 
     def local(self) -> list[torch.Tensor]:
-        """Return the tensors the modules hold now; of DTensors the parts that this rank holds."""
+        """Return the current tensors; of each DTensor, the part on this rank."""
         return list(map(local_part, self.live()))
 
     @contextmanager
     def replaced_by(self, tensors: list[torch.Tensor]) -> Generator[None]:
-        """Let the modules use other tensors in place of their own, tied ones included; parts as DTensors again."""
+        """Let the modules use other tensors, tied ones included. Parts become DTensors again."""
         tables: list[dict[str, torch.Tensor]] = [{} for _ in self.modules]
         live = self.live()
         by_identity = {id(own): distributed_as(other, own) for own, other in zip(live, tensors, strict=True)}
@@ -116,13 +114,11 @@ class ModuleTensors:
 
 
 def modes_of(modules: tuple[nn.Module, ...]) -> tuple[bool, ...]:
-    """Return whether every module, inner ones included, is in training mode."""
+    """Return whether each module, inner ones included, is in training mode."""
     return tuple(inner.training for module in modules for inner in module.modules())
 
 
 def check_modes(modules: tuple[nn.Module, ...], captured: tuple[bool, ...]) -> None:
-    """Raise CaptureMismatchError where a module has left the mode (training or evaluation) it was captured in."""
+    """Raise CaptureMismatchError if a module left its captured mode."""
     if modes_of(modules) != captured:
-        raise CaptureMismatchError(
-            "a module changed between training and evaluation mode since it was captured; capture again"
-        )
+        raise CaptureMismatchError("a module changed between training and evaluation mode; capture again")

@@ -1,15 +1,17 @@
-"""Tracing a flat function of tensors into one aten graph, on fake tensors: nothing is allocated or computed."""
+"""Trace a flat function of tensors into one aten graph on fake tensors."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb, walk_tb
 from typing import Any
 
 import torch
+from torch import nn
 from torch.fx import Graph, GraphModule
 
+import lowtide
 from lowtide.core.errors import UnsupportedError
-from lowtide.frameworks.torch.capture.error_place import place_of
-from lowtide.frameworks.torch.capture.rng_state_ops import recorded_rng_state
 from lowtide.frameworks.torch.internals.fake_tensors import (
     DEPENDS_ON_VALUES,
     fake_mode_of,
@@ -18,17 +20,82 @@ from lowtide.frameworks.torch.internals.fake_tensors import (
     trace_on_fakes,
 )
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
-from lowtide.frameworks.torch.internals.runtime import kept_random_state
+from lowtide.frameworks.torch.internals.operators import register_fake
+from lowtide.frameworks.torch.internals.runtime import (
+    kept_random_state,
+    name_in,
+    random_state,
+    random_state_functions,
+    set_random_state,
+)
 from lowtide.frameworks.torch.reading.effects import mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import TRACED
 
+_PYTORCH, _LOWTIDE = (str(Path(str(package.__file__)).parent) for package in (torch, lowtide))
+
+
+def place_of(error: BaseException) -> str:
+    """Return the module and line that raised an error, " in blocks.3.mlp.act at model.py:41", as far as known."""
+    path, line = _module_of(error), _line_of(error)
+    return f"{path and f' in {path}'}{line and f' at {line}'}"
+
+
+def _module_of(error: BaseException) -> str:
+    """Return the path of the innermost running module in its outermost parent."""
+    running = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
+    modules = [each for each in running if isinstance(each, nn.Module)]
+    for outer in modules:
+        name = name_in(outer, modules[-1])
+        if name is not None:
+            return name
+    return ""
+
+
+def _line_of(error: BaseException) -> str:
+    frames = [
+        frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith((_PYTORCH, _LOWTIDE, "<"))
+    ]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+
+
+@torch.library.custom_op("lowtide::get_rng_state", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
+def get_rng_state() -> torch.Tensor:
+    """Return the state of the default CPU generator."""
+    return random_state()
+
+
+def _fake_state() -> torch.Tensor:
+    return torch.empty(random_state().shape, dtype=torch.uint8)
+
+
+@torch.library.custom_op("lowtide::set_rng_state", mutates_args=("state",))
+def set_rng_state(state: torch.Tensor) -> None:
+    """Set the state of the default CPU generator. A declared mutation, so that it is never dropped or moved."""
+    set_random_state(state)
+
+
+def _fake_set(state: torch.Tensor) -> None:
+    """Do nothing: a fake state has no values."""
+
+
+register_fake(get_rng_state, _fake_state)
+register_fake(set_rng_state, _fake_set)
+
+
+@contextmanager
+def recorded_rng_state() -> Generator[None]:
+    """While tracing, make reading and setting the random state ops, so that checkpointing replays its draws."""
+    with random_state_functions(get_rng_state, set_rng_state):
+        yield
+
+
 FlatFunction = Callable[[list[Any]], list[Any]]
 
 
 class FakeInputs:
-    """Fake stand-ins for live tensors, all of one fake mode, and symbols for scalars behind them."""
+    """Fake copies for tensors, in one fake mode, and symbols for scalars."""
 
     def __init__(self, tensors: Sequence[torch.Tensor], scalars: Sequence[torch.SymFloat] = ()) -> None:
         self.scalars = list(scalars)
@@ -38,43 +105,42 @@ class FakeInputs:
     def extended_by(
         self, forms: Sequence[torch.Tensor], *, before: int, scalars: Sequence[torch.SymFloat] = ()
     ) -> "FakeInputs":
-        """Return these stand-ins with others, of the given forms, put in before position `before`, and with scalars."""
+        """Return these inputs, with fake tensors like `forms` inserted at `before`, and with scalars."""
         more = [self.empty(form) for form in forms]
         return FakeInputs([*self.tensors[:before], *more, *self.tensors[before:]], scalars)
 
     @contextmanager
     def rehearsal(self) -> Generator[None]:
-        """Run on fake tensors without recording; scalars read from them leave no trace behind."""
+        """Run without recording, and forget scalars that are read."""
         with quiet_tracing(), forgetting_scalars(self.mode):
             yield
 
     def empty(self, like: torch.Tensor) -> torch.Tensor:
-        """Return a new fake tensor of the same form, whose values nothing knows."""
         with self.mode:
             return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
 
 
 def dry_run(function: FlatFunction, inputs: FakeInputs) -> list[Any]:
-    """Run a flat function on fake tensors, to learn the form of what it returns."""
+    """Run a flat function on fake tensors and return its fake results."""
     with inputs.rehearsal():
         return function([inputs.empty(tensor) for tensor in inputs.tensors])
 
 
 def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph], None] | None = None) -> GraphModule:
-    """Trace a flat function into an aten graph with one placeholder per input, in the order a plain run executes.
+    """Trace a flat function into an aten graph with one placeholder per input, in program order.
 
-    In-place operations stay in place. Data-dependent Python scalars become ops of the graph. `rewrite` gets the graph
-    as it was traced. Raises UnsupportedError for control flow that depends on values, and for tensors of one element
-    that the program writes into and holds itself.
+    In-place operations stay in place. Python scalars read from tensors become ops. `rewrite` runs before all other
+    rewrites. Raises UnsupportedError for control flow that depends on values, for captured tensors that require grad,
+    and for writes into a one-element tensor of the program.
     """
     with quiet_tracing():
         traced = trace_on_fakes(function, [*inputs.tensors, *inputs.scalars])
     for node in traced.graph.find_nodes(op="get_attr"):
         value = getattr(traced, str(node.target), None)
         if isinstance(value, torch.Tensor) and value.requires_grad:
+            shape = tuple(value.shape)
             raise UnsupportedError(
-                f"the function closes over a tensor of shape {tuple(value.shape)} that requires grad; "
-                "make it a parameter of a module or pass it as an argument"
+                f"a closed-over tensor of shape {shape} requires grad; make it an argument or parameter"
             )
     if rewrite is not None:
         rewrite(traced.graph)
@@ -84,33 +150,26 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
 
 
 def _refuse_written_scalars(module: GraphModule) -> None:
-    """Raise UnsupportedError if the program writes into a tensor of one element that it holds.
-
-    PyTorch takes such tensors for numbers that it knows while it traces, and has written into them by now.
-    """
+    """Refuse writes into one-element constants, which PyTorch already applied while tracing."""
     held = [node for node in module.graph.find_nodes(op="get_attr") if isinstance(value_of(node), torch.Tensor)]
     scalars = storages_of(*(node for node in held if value_of(node).numel() == 1))
     for node in module.graph.nodes if scalars else ():
         if scalars & storages_of(*nodes_in(mutated_arguments(node))):
             raise UnsupportedError(
-                f"op '{node.name}' writes into a tensor of one element that is neither parameter, buffer nor argument; "
+                f"op '{node.name}' writes into a one-element tensor that is neither parameter, buffer nor argument; "
                 "make it a buffer of the module or pass it as an argument"
             )
 
 
 @contextmanager
 def quiet_tracing() -> Generator[None]:
-    """Trace with the random state kept and recorded, and with value-dependent control flow refused in one line."""
+    """Preserve and record the random state. Refuse control flow that depends on values."""
     with kept_random_state(), recorded_rng_state():
         try:
             yield
         except DEPENDS_ON_VALUES as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:100]
             raise UnsupportedError(
-                f"the program depends on tensor values{place_of(error)} ({_first_line(error)}); one graph cannot hold "
-                "it, rewrite that part without .item(), nonzero or Python conditions on tensors"
+                f"the program depends on tensor values{place_of(error)} ({reason}); avoid .item(), nonzero and Python "
+                "conditions on tensors"
             ) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:100]

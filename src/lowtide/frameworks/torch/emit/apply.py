@@ -1,4 +1,4 @@
-"""Applying a plan to a captured PyTorch program."""
+"""Apply a plan to a captured PyTorch program."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,10 +16,10 @@ from lowtide.frameworks.torch.reading.read import Reading
 
 
 class Applied:
-    """A PyTorch program that runs in the order of a plan and frees every tensor at its last use.
+    """A program that runs in the order of a plan and frees every tensor at its last use.
 
-    Call it as the original. Its results equal the original's bit for bit: it runs the same kernels on the same
-    values, random draws in their order. Autograd does not record it; a captured backward pass is part of it.
+    Call it like the original. Results are bit-equal. Autograd does not record calls; a captured backward pass is part
+    of them.
     """
 
     def __init__(
@@ -30,29 +30,25 @@ class Applied:
         planned: tuple[Graph, Plan] | None = None,
         before_first_call: Callable[[], None] | None = None,
     ) -> None:
-        """Run a planned module, or instead of it `run`, a compiled program that takes the same inputs.
-
-        `before_first_call` may refuse to run it.
-        """
+        """Run a planned module, or instead `run`, a compiled program. `before_first_call` may raise an error."""
         self.captured = captured
         self.module = module
         self.planned = planned
-        """The graph and the plan that is followed, where they say what the program takes."""
+        """Graph and plan, if they predict the memory."""
         self._run = module.forward if run is None else run
         self._before_first_call = before_first_call
         self._donated = [i for i, (_, lifetime) in enumerate(captured.inputs) if lifetime is Lifetime.DONATED]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program; raises UsageError where the arguments do not have the captured form."""
+        """Run the program. Raises UsageError for arguments of another form."""
         if self._before_first_call is not None:
             self._before_first_call()
             self._before_first_call = None
         binding = self.captured.binding
         sources = binding.bind(args, kwargs)
-        # nothing requires grad, so autograd records nothing
         inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in sources]
         for index in self._donated:
-            sources[index] = None  # the program is the last to hold it
+            sources[index] = None  # leave the only reference to the program
         with torch.set_grad_enabled(self.captured.with_backward), without_autocast():
             outputs = list(self._run(inputs))
         with torch.no_grad():
@@ -67,9 +63,9 @@ def apply_plan(
     verified: bool = False,
     before_first_call: Callable[[], None] | None = None,
 ) -> Applied:
-    """Return a program that was read as a callable that follows a plan for `graph`, its graph with a host or without.
+    """Return a callable that follows a plan for `graph`. `before_first_call` may raise an error.
 
-    `before_first_call` may refuse to run it. The errors are those of `check_plan`.
+    Raises the errors of `check_plan`.
     """
     captured = reading.captured
     check_plan(plan, reading, graph, verified=verified)
@@ -78,15 +74,10 @@ def apply_plan(
 
 
 def check_plan(plan: Plan, reading: Reading, graph: Graph, *, verified: bool) -> None:
-    """Check that a plan is for `graph`, and right, unless the caller says that it was `verified` for it already.
-
-    Raises FingerprintError for a plan of another graph or host, VerificationError for one that is wrong.
-    """
+    """Raise FingerprintError for a plan of another graph or host, VerificationError for an incorrect plan."""
     if plan.graph_fingerprint != graph.fingerprint:
         copies = bool((plan.kinds == StepKind.COPY_OUT).any())
-        advice = "name the host that it was made with, or make a new plan" if copies else "make a new plan for it"
-        raise FingerprintError(
-            f"the plan was made for another graph than '{reading.captured.name}' gives now; {advice}"
-        )
+        advice = "give the host of the plan, or make a new plan" if copies else "make a new plan"
+        raise FingerprintError(f"the plan is for another graph than that of '{reading.captured.name}'; {advice}")
     if not verified:
         verify(graph, plan, check_capacity=False)

@@ -1,6 +1,8 @@
-"""Writing a captured program down again in the order of a plan."""
+"""Rebuild a captured program in the order of a plan."""
 
 import operator
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -9,8 +11,6 @@ from lowtide.core.errors import PlanError, UnsupportedError
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
 from lowtide.frameworks.torch.emit.transfers.emission import CopyEmission
-from lowtide.frameworks.torch.emit.waits import PendingWaits
-from lowtide.frameworks.torch.emit.wanted_gradients import compute_only_wanted
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.runtime import box_inputs
 from lowtide.frameworks.torch.reading.captured import attribute
@@ -20,13 +20,10 @@ from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, Lowe
 
 
 def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> GraphModule:
-    """Return a module that runs the ops of a plan, in-place pairs taken, and drops every tensor at its last use.
+    """Return a module that runs the ops of a plan, with its in-place pairs, and drops every tensor at its last use.
 
-    Views are made right before their first reader, elements of a multi-output op right after it: so neither holds
-    memory longer than the plan says. Where the plan frees, overwrites or reads what is being copied, the program waits
-    for the copy; and for a collective where it reads what that gives, or frees or overwrites what it was given. With
-    `boxed`, the module takes one list of tensors and empties it, so that nothing else keeps its inputs alive. Subgraphs
-    follow their own plans.
+    A step that reads, overwrites or frees a buffer waits for its copies and collectives. With `boxed`, the module takes
+    one list of tensors and empties it, so that inputs can be freed. Subgraphs follow their own plans.
     """
     emitter = _Emitter(module, lowered)
     for step in plan.steps():
@@ -57,7 +54,7 @@ class _Emitter:
         self._made: dict[Node, Node] = {}
         self._is_op = {op.node for op in lowered.ops}
         self._views_of: dict[BufferId, list[Node]] = {}
-        """Per buffer, the views made of its present contents: a second run of its op outdates them."""
+        """Views of present contents. Another run of the op invalidates them."""
         self._copies = CopyEmission(self._target)
         self._spanning = _spanning(lowered)
         self._waits = PendingWaits(self._value)
@@ -65,7 +62,6 @@ class _Emitter:
             self._made[node] = self._target.node_copy(node)
 
     def run(self, op: OpId, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
-        """Append one run of an op."""
         lowered_op = self._lowered.ops[op]
         node = lowered_op.node
         self._await_copies(lowered_op, pairs)
@@ -73,28 +69,29 @@ class _Emitter:
         if node in self._made:
             self._forget_views(lowered_op.writes)
         form = next((f for f in in_place_forms(lowered_op, self._lowered) if (f.read, f.write) in pairs), None)
-        self._made[node] = self._copy(node) if form is None else self._copy_in_place(node, form)
+        self._made[node] = (
+            self._target.node_copy(node, self._value) if form is None else self._copy_in_place(node, form)
+        )
         for user in node.users:
             if _is_element(user, node) and user.users:
                 self._made[user] = self._target.node_copy(user, self._value)
         self._waits.start(lowered_op)
 
     def copy_out(self, buffer: BufferId) -> None:
-        """Start to copy a buffer to the host; raises UnsupportedError for an input and for what is overwritten."""
+        """Start a copy to the host. Raises UnsupportedError for inputs and overwritten buffers."""
         if buffer not in self._spanning:
             name = self._lowered.buffers[buffer].name
-            raise UnsupportedError(f"the plan copies '{name}' to the host, which no op alone writes; leave it in place")
+            raise UnsupportedError(f"the plan copies '{name}' to the host, which no op alone writes; do not offload it")
         self._waits.before_change([buffer])
         self._copies.copy_out(buffer, self._value(self._spanning[buffer]))
 
     def copy_in(self, buffer: BufferId) -> None:
-        """Start to copy a buffer back from the host."""
         device = self._lowered.buffers[buffer].device or torch.device("cpu")
         self._forget_views([buffer])
         self._made[self._spanning[buffer]] = self._copies.copy_in(buffer, device)
 
     def free(self, buffer: BufferId, *, at_home: bool) -> None:
-        """Let an offloaded buffer, or its copy on the host, end here; others end at their last use."""
+        """Free an offloaded buffer or its copy. Others are freed at their last use."""
         self._waits.before_change([buffer])
         if not self._copies.is_on_host(buffer):
             return
@@ -107,30 +104,24 @@ class _Emitter:
             self._copies.free_copy(buffer)
 
     def _await_copies(self, op: LoweredOp, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
-        """Wait for copies back of what an op reads, and for copies out of what it overwrites or takes over."""
         for buffer in (*op.reads, *op.mutates):
             self._copies.await_arrival(buffer)
         for buffer in (*op.writes, *op.mutates, *(read for read, _ in pairs)):
             self._copies.await_departure(buffer)
 
     def _await_collectives(self, op: LoweredOp, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
-        """Wait for collectives that use what an op overwrites; for all of them before an effect of another kind."""
         if keeps_order(op.node) and not is_collective(op.node):
             self._waits.all()
         else:
             self._waits.before_change([*op.writes, *op.mutates, *(read for read, _ in pairs)])
 
     def finish(self) -> Graph:
-        """Append the output and return the graph."""
         self._waits.all()
         self._copies.await_all_arrivals()
         (output,) = self._source.find_nodes(op="output")
         self._target.node_copy(output, self._value)
         compute_only_wanted(self._target)
         return self._target
-
-    def _copy(self, node: Node) -> Node:
-        return self._target.node_copy(node, self._value)
 
     def _copy_in_place(self, node: Node, form: InPlaceForm) -> Node:
         args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._value)
@@ -141,7 +132,7 @@ class _Emitter:
         return copied
 
     def _value(self, node: Node) -> Node:
-        """Return the node's newest copy; what is no op (a view, an attribute) is made here, at its first use."""
+        """Return a node's newest copy. Views and attributes are created at their first use."""
         waiting = [node]
         while waiting:
             last = waiting[-1]
@@ -156,7 +147,7 @@ class _Emitter:
 
     def _make_view(self, node: Node) -> None:
         if node in self._is_op:
-            raise PlanError(f"the plan reads '{node.name}' before it runs it; verify the plan")
+            raise PlanError(f"the plan reads '{node.name}' before it runs; verify the plan")
         self._made[node] = self._target.node_copy(node, self._made.__getitem__)
         for buffer in self._lowered.buffers_of[node]:
             self._views_of.setdefault(buffer, []).append(node)
@@ -168,7 +159,7 @@ class _Emitter:
 
 
 def _spanning(lowered: Lowered) -> dict[BufferId, Node]:
-    """Return, per buffer that one op alone writes, the node of the tensor that spans it, the op or its element."""
+    """Return the op or element that spans each buffer with exactly one writer."""
     overwritten = {buffer for op in lowered.ops for buffer in op.mutates}
     found: dict[BufferId, Node] = {}
     for op in lowered.ops:
@@ -182,3 +173,62 @@ def _spanning(lowered: Lowered) -> dict[BufferId, Node]:
 
 def _is_element(user: Node, node: Node) -> bool:
     return user.target is operator.getitem and user.args[0] is node
+
+
+class PendingWaits:
+    """Started collectives without a wait.
+
+    A running collective's inputs must not be freed or overwritten, and its result must not be dropped.
+    """
+
+    def __init__(self, wait: Callable[[Node], object]) -> None:
+        """`wait` does nothing for a wait that is emitted already."""
+        self._wait = wait
+        self._started: dict[Node, LoweredOp] = {}
+
+    def start(self, op: LoweredOp) -> None:
+        if op.waits:
+            self._started[op.node] = op
+            if value_of(op.waits[0]).device.type == "cpu":  # gloo allocates memory while it runs
+                self.all()
+
+    def before_change(self, buffers: Collection[BufferId]) -> None:
+        """Wait for collectives on buffers that change or are freed."""
+        if self._started and buffers:
+            self._end(op for op in self._started.values() if not {*op.reads, *op.writes}.isdisjoint(buffers))
+
+    def all(self) -> None:
+        self._end(self._started.values())
+
+    def _end(self, ops: Iterable[LoweredOp]) -> None:
+        for op in list(ops):
+            for wait in op.waits:
+                self._wait(wait)
+            del self._started[op.node]
+
+
+_MASK = 10
+"""Argument that selects the gradients of image, weight and bias."""
+
+
+def compute_only_wanted(graph: Graph) -> None:
+    """Compute only the gradients of a convolution that are read, for instance by one of its runs. O(nodes).
+
+    PyTorch computes each gradient by its own kernel, so the others stay bit-equal.
+    """
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.convolution_backward.default):
+        elements = list(node.users)
+        if len(node.args) <= _MASK or any(user.target is not operator.getitem for user in elements):
+            continue
+        taken = {user.args[1] for user in elements if user.users}
+        wanted = [asked and place in taken for place, asked in enumerate(node.args[_MASK])]
+        if not any(wanted) or wanted == list(node.args[_MASK]):
+            continue
+        node.update_arg(_MASK, wanted)
+        for user in elements:
+            if not user.users:
+                graph.erase_node(user)
+        values: tuple[Any, ...] | None = node.meta.get("val")
+        if values is not None:
+            pairs = zip(values, wanted, strict=True)
+            node.meta["val"] = tuple(value if is_wanted else None for value, is_wanted in pairs)

@@ -1,4 +1,4 @@
-"""Planned inference programs as exported programs again: files that PyTorch loads and runs without lowtide."""
+"""Planned inference programs as .pt2 files that run without lowtide."""
 
 import inspect
 import io
@@ -21,28 +21,25 @@ from lowtide.frameworks.torch.reading.captured import Captured
 
 
 def save_exported(captured: Captured, planned: GraphModule, path: Path) -> None:
-    """Write the planned graph of a captured exported program to a .pt2 file, whole or not at all.
+    """Write the planned graph of a captured exported program to a .pt2 file, atomically.
 
-    The file has the state, the arguments and the results of the program that was captured, and runs its kernels in the
-    order of the plan, in-place pairs taken. It has example inputs unless those were not loaded. Raises UnsupportedError
-    for what PyTorch cannot export again, WriteError where the file cannot be written.
+    It keeps the state, arguments and results, and any loaded example inputs. Raises UnsupportedError for a program that
+    PyTorch cannot export, WriteError if the file cannot be written.
     """
     content = io.BytesIO()
     try:
         torch.export.save(_exported(captured, planned), content)
-    except Exception as error:  # whatever PyTorch does not export or write
-        raise UnsupportedError(
-            f"PyTorch cannot export the planned program: {type(error).__name__}: {one_line(error, 200)}; write the "
-            "plan (-o NAME.plan.json) and apply it in Python with lowtide.apply(plan, program)"
-        ) from error
+    except Exception as error:  # PyTorch raises many kinds of errors here
+        reason = f"{type(error).__name__}: {one_line(error, 200)}"
+        advice = "write the plan (-o NAME.plan.json) and use lowtide.apply(plan, program)"
+        raise UnsupportedError(f"PyTorch cannot export the planned program: {reason}; {advice}") from error
     write_pieces(path, [content.getbuffer()])
 
 
 def _exported(captured: Captured, planned: GraphModule) -> ExportedProgram:
-    """Trace the planned graph as the forward pass of a module that has the state of the one that was captured."""
     binding = captured.binding
     if not isinstance(binding, FunctionBinding) or not isinstance(binding.function, nn.Module):
-        raise UnsupportedError("only an exported program is exported again")
+        raise UnsupportedError("only a captured module can be exported; write the plan instead (-o NAME.plan.json)")
     given = (captured.example_args, dict(captured.example_kwargs))
     args, kwargs = pytree.tree_map_only(torch.Tensor, _real, given)
     with torch.no_grad():
@@ -53,7 +50,7 @@ def _exported(captured: Captured, planned: GraphModule) -> ExportedProgram:
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor that PyTorch traces as an example: zeros in the form of a fake one."""
+    """Replace a fake tensor by zeros, which PyTorch can trace."""
     if not is_fake(tensor):
         return tensor
     real = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
@@ -61,11 +58,11 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class _Planned(nn.Module):
-    """The planned graph in the place of a module's forward pass, on that module's own tensors."""
+    """A module with the planned graph as its forward pass."""
 
     def __init__(self, original: nn.Module, binding: FunctionBinding, planned: GraphModule) -> None:
         super().__init__()
-        # The same parameters, buffers and modules under the same names. Hooks check inputs by the original graph.
+        # Keep all names. Drop the hooks that check inputs against the original graph.
         self.__dict__ = {**original.__dict__, "_forward_pre_hooks": OrderedDict()}
 
         def forward(*args: Any, **kwargs: Any) -> Any:

@@ -1,1 +1,1 @@
-"""What programs take for real, beside what was predicted, and who holds memory at the peak."""
+"""Measure peaks, times and op costs of programs, and explain which tensors are alive at the peak."""

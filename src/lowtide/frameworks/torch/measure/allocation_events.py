@@ -1,4 +1,4 @@
-"""The real peak of memory during a call, from the allocator's own events."""
+"""Peaks of device and host memory during a call."""
 
 import gc
 import os
@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from lowtide.frameworks.torch.emit.transfers.ops import cpu_host
+
 
 def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
-    """Run a call and return the peak of bytes allocated since its start, and its result.
+    """Return the peak of bytes allocated during a call, and its result.
 
-    On the CPU every allocation and release is summed, those inside kernels included; on CUDA the caching allocator's
-    own statistics are read.
+    Allocations inside kernels count. On CUDA, the caching allocator reports the peak.
     """
     gc.collect()
     if device.type == "cuda":
@@ -31,7 +32,7 @@ def _peak_on_cuda(call: Callable[[], Any], device: torch.device) -> tuple[int, A
 
 
 def _peak_on_cpu(call: Callable[[], Any]) -> tuple[int, Any]:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler announces itself on stderr otherwise
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler prints to stderr
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
         result = call()
     recorded: Any = profiler.profiler
@@ -45,3 +46,19 @@ def _peak_on_cpu(call: Callable[[], Any]) -> tuple[int, Any]:
         live += size
         peak = max(peak, live)
     return peak, result
+
+
+def host_peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
+    """Return the peak of bytes copied to the host during a call, and its result.
+
+    On a GPU this counts the blocks of the pinned-memory allocator, which are powers of two.
+    """
+    if device.type != "cuda":
+        cpu_host.restart()
+        before = cpu_host.live_bytes
+        result = call()
+        return cpu_host.peak_bytes - before, result
+    torch.cuda.reset_peak_host_memory_stats()
+    before = torch.cuda.host_memory_stats().get("active_bytes.current", 0)
+    result = call()
+    return torch.cuda.host_memory_stats().get("active_bytes.peak", 0) - before, result

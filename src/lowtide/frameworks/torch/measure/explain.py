@@ -1,4 +1,4 @@
-"""Who holds memory at the peak of planned programs, in the user's own lines."""
+"""Explain which tensors are alive at the peak, by lines of the user's code."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -38,52 +38,50 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedHolder:
-    """A buffer at the peak and the line that made it."""
+    """A buffer at the peak and the line that created it."""
 
     holder: Holder
-    """The buffer: its size, first and last use, and who keeps it alive."""
+    """The buffer and its uses."""
     op_kind: str | None
-    """What the op that made it is, such as "aten.addmm"; None for inputs and scratch."""
+    """Kind of its op, such as "aten.addmm". None for inputs and scratch."""
     in_backward: bool
-    """Whether the backward pass makes it."""
     source: SourceLine | None
-    """The innermost line outside PyTorch that led to the op; of a backward op the forward line it differentiates."""
+    """The innermost line outside PyTorch; for backward ops, the forward line."""
 
     @property
     def made_at(self) -> str | None:
-        """Its module and line, "blocks.3.mlp.act at model.py:41"."""
+        """Module and line, "blocks.3.mlp.act at model.py:41"."""
         return self.holder.made_at
 
     @property
     def name(self) -> str:
-        """What the buffer is called."""
+        """Buffer name."""
         return self.holder.name
 
     @property
     def lifetime(self) -> str:
-        """Its lifetime class."""
+        """Lifetime class."""
         return self.holder.lifetime
 
     @property
     def space(self) -> str:
-        """The memory space that it is in."""
+        """Memory space."""
         return self.holder.space
 
     @property
     def size_bytes(self) -> int:
-        """Its bytes."""
+        """Size."""
         return self.holder.size_bytes
 
     @property
     def kind(self) -> str | None:
-        """The kind of the op that made it, backward ones marked."""
+        """The op kind, with a mark for backward ops."""
         return None if self.op_kind is None else f"{self.op_kind}{', backward' * self.in_backward}"
 
     def __str__(self) -> str:
         return self.written(ByteUnit(self.size_bytes))
 
     def written(self, unit: ByteUnit) -> str:
-        """Return it for people, in the unit of its page."""
         holder = self.holder
         lines = [f"{unit.write(holder.size_bytes):>10}  {holder.name}  ({self.kind or holder.lifetime})"]
         lines += _where(holder.made_at, self.source)
@@ -100,20 +98,19 @@ class ExplainedPeak:
     space: str
     peak_bytes: int
     op: str | None
-    """The op that runs at the peak; None before the first."""
+    """The running op. None before the first."""
     holders: tuple[ExplainedHolder, ...]
-    """What is held then, largest first; sizes add up to the peak."""
+    """Largest first. Sizes add up to the peak."""
 
     def __str__(self) -> str:
         return self.written(ByteUnit(self.peak_bytes))
 
     def written(self, unit: ByteUnit) -> str:
-        """Return the page for people, in a unit."""
         rows = fold(self.holders)
         shown, rest = rows[:_MOST_SHOWN], rows[_MOST_SHOWN:]
         when = "before the first op" if self.op is None else f"at {self.op}"
         lines = [
-            f"{unit.write(self.peak_bytes)} on {self.space}, {when}; held then:",
+            f"{unit.write(self.peak_bytes)} on {self.space}, {when}; alive then:",
             *(_row(layers, unit) for layers in shown),
         ]
         if rest:
@@ -124,7 +121,7 @@ class ExplainedPeak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedProgram:
-    """A planned program at its peak, and as it was before planning."""
+    """A program at its peak, with and without its plan."""
 
     name: str
     result: Result
@@ -132,29 +129,25 @@ class ExplainedProgram:
     """One per memory space."""
     untouched: tuple[ExplainedPeak, ...]
     persistent_bytes: Mapping[str, int]
-    """Parameters and other tensors that outlive the program, per memory space, apart from the peaks."""
+    """Parameters and other persistent tensors, which the peaks exclude."""
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.result.status}"]
         unit = ByteUnit(self.result.baseline_peak_bytes, self.persistent_bytes)
         for before, after in zip(self.untouched, self.planned, strict=True):
-            lines += ["", f"Peak of the program as it was: {before.written(unit)}"]
-            lines += [
-                "",
-                "Under its plan: the same" if after == before else f"Peak under its plan: {after.written(unit)}",
-            ]
+            own = "the same" if after == before else after.written(unit)
+            lines += ["", f"Peak of the unmodified program: {before.written(unit)}", "", f"Peak with its plan: {own}"]
         lines.append("")
         for claim in self.result.claims:
             if claim.figure == "peak":
                 lines.append(f"At least {unit.write(int(claim.at_least))} on {claim.space}: {claim.sentence}")
         held = ", ".join(f"{unit.write(size)} on {space}" for space, size in self.persistent_bytes.items())
-        lines += [f"Besides, throughout: {held} of parameters and other tensors that outlive the program"]
-        return "\n".join(lines)
+        return "\n".join([*lines, f"In addition: {held} of parameters and other persistent tensors"])
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What `explain` says; print it."""
+    """The result of `explain`. Print it."""
 
     programs: tuple[ExplainedProgram, ...]
 
@@ -164,36 +157,25 @@ class Explanation:
 
 @runtime_checkable
 class Explainable(Protocol):
-    """A step that was captured, read and planned: what `training_step` returns."""
+    """A planned step, as returned by `training_step`."""
 
     @property
-    def result(self) -> Result:
-        """What planning found."""
-        ...
+    def result(self) -> Result: ...
 
     @property
-    def captured(self) -> Captured:
-        """The program that the plan is for."""
-        ...
+    def captured(self) -> Captured: ...
 
     @property
-    def graph(self) -> Graph:
-        """What the plan is for: `captured`, and a host where there is one."""
-        ...
+    def graph(self) -> Graph: ...
 
     @property
-    def untouched(self) -> Captured:
-        """The program as it was captured."""
-        ...
+    def untouched(self) -> Captured: ...
 
     @property
-    def untouched_graph(self) -> Graph:
-        """The same as a graph, and a host where there is one."""
-        ...
+    def untouched_graph(self) -> Graph: ...
 
 
 _steps: deque["ref[Explainable]"] = deque(maxlen=_MOST_STEPS)
-"""The steps that were planned last, as long as somebody has them."""
 
 
 def remember_step(step: Explainable) -> None:
@@ -202,22 +184,19 @@ def remember_step(step: Explainable) -> None:
 
 
 def explain(step: Any = None) -> Explanation:
-    """Name what is alive at the peaks of what was planned last, or of one planned step.
+    """Return the tensors alive at the peaks of the latest planned programs, or of one planned `step`.
 
-    `step` is what `training_step` returned; without one, these are the programs of the backend "lowtide", oldest first,
-    then the steps that are still there.
-    Each peak is shown under the plan and for the program as it was. Raises UsageError where nothing was planned.
+    The programs of the backend "lowtide" come first, oldest first, then training steps. Peaks are shown with and
+    without the plan. Raises UsageError if nothing was planned.
     """
     if isinstance(step, Explainable):
         return Explanation((_explained_step(step),))
     if step is not None:
-        raise UsageError(f"cannot explain a {type(step).__name__}; give a step that lowtide planned, or nothing")
+        raise UsageError(f"cannot explain a {type(step).__name__}; give a planned step, or no argument")
     programs = [_explained(each.name, each.source, each.graph, each.result) for each in planned_programs()]
     steps = [_explained_step(each) for each in (found() for found in _steps) if each is not None]
     if not programs and not steps:
-        raise UsageError(
-            'nothing was planned yet; call a function compiled with backend="lowtide" first, or make a training_step'
-        )
+        raise UsageError("nothing was planned yet; call a compiled function or make a training_step first")
     return Explanation((*programs, *steps))
 
 
@@ -233,7 +212,6 @@ def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> 
 
 
 def _explained_step(step: Explainable) -> ExplainedProgram:
-    """Explain a plan whose graph may be in chunks."""
     before = step.untouched_graph
     return replace(
         _explained(step.captured.name, step.captured.graph_module, step.graph, step.result),
@@ -264,16 +242,16 @@ def _peaks(graph: Graph, plan: Plan, nodes: Mapping[str, Node]) -> tuple[Explain
 def _explained_holder(holder: Holder, nodes: Mapping[str, Node], kinds: Mapping[str, str]) -> ExplainedHolder:
     op = holder.op if holder.lifetime != "scratch" else holder.first_use
     node = nodes.get(op or holder.name)
+    frame = None if node is None else innermost_frame(node)
     return ExplainedHolder(
         holder=holder,
         op_kind=None if holder.op is None else kinds[holder.op],
         in_backward=node is not None and node.meta.get("partitioner_tag") == "is_backward",
-        source=None if node is None else source_line(node),
+        source=None if frame is None else SourceLine(frame.file, frame.line, frame.code),
     )
 
 
 def _row(layers: Fold[ExplainedHolder], unit: ByteUnit) -> str:
-    """Return one holder as it is, or what repeated layers hold together."""
     first = layers.first
     if len(layers.holders) == 1:
         return first.written(unit)
@@ -283,12 +261,5 @@ def _row(layers: Fold[ExplainedHolder], unit: ByteUnit) -> str:
 
 
 def _where(made_at: str | None, line: SourceLine | None) -> list[str]:
-    """Return the module that makes a buffer, and the line."""
     module = (made_at or "").rpartition("at ")[0].strip()
     return [*([module] if module else []), *([str(line)] if line is not None else [])]
-
-
-def source_line(node: Node) -> SourceLine | None:
-    """Return the innermost line outside PyTorch's own files in a node's stack trace; None where it has none."""
-    frame = innermost_frame(node)
-    return None if frame is None else SourceLine(frame.file, frame.line, frame.code)

@@ -1,4 +1,4 @@
-"""What a program changes while it is measured, kept aside and put back: tensors, gradients, optimizers, randomness."""
+"""State that a measured program changes, saved and restored."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 
 
 class KeptState:
-    """A copy, off the device, of tensors with their gradients, of optimizers, and of the random states."""
+    """CPU copies of tensors, gradients, optimizers and random states."""
 
     def __init__(self, tensors: Sequence[torch.Tensor], optimizers: Sequence[Optimizer] = ()) -> None:
         self.tensors = list({id(tensor): tensor for tensor in tensors}.values())
@@ -20,13 +20,12 @@ class KeptState:
         self._cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
 
     def clear_gradients(self) -> None:
-        """Let all gradients go, as before the first backward pass."""
         for tensor in self.tensors:
             if tensor.is_leaf:
                 tensor.grad = None
 
     def put_back(self) -> None:
-        """Put contents and random states back, and let gradients go."""
+        """Restore all but gradients, which are cleared."""
         with torch.no_grad():
             for tensor, copy in self._copies:
                 tensor.copy_(copy)
@@ -38,7 +37,7 @@ class KeptState:
             torch.cuda.set_rng_state_all(self._cuda_states)
 
     def put_back_with_gradients(self) -> None:
-        """Put everything back, the gradients that were there included."""
+        """Restore everything, including the original gradients."""
         self.put_back()
         for tensor, gradient in zip(self.tensors, self._gradients, strict=True):
             if tensor.is_leaf:
@@ -46,7 +45,7 @@ class KeptState:
 
 
 class _KeptOptimizer:
-    """State and settings of one optimizer; state that is made later is let go."""
+    """State and settings of one optimizer."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer

@@ -1,4 +1,4 @@
-"""Measuring any step for real: its peak of memory and its time, beside what its plan predicted."""
+"""Measure peak memory and time of any step, and predict its peak."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,56 +12,57 @@ from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
 from lowtide.core.units import ByteUnit
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.plan import Plan
 from lowtide.engine.planning.result import Result
 from lowtide.frameworks.resident import ResidentGrowth
+from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.emit.in_arena import InArena
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
-from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
-from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
+from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call, peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
-from lowtide.frameworks.torch.measure.prediction import predict
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import programs_run
 from lowtide.frameworks.torch.reading.captured import Captured
 
 _WARM_UP_CALLS = 2
 _WARM_UP_CALLS_IN_ARENA = 5
-"""State that the first call makes is not there to be made in the next, so that addresses are learned twice."""
+"""The first call creates state, so addresses are learned twice."""
 _TIMED_CALLS = 3
 
 State = nn.Module | Optimizer | torch.Tensor
-"""What a step may change."""
+"""Objects that a step may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredStep:
-    """What one call of a step took, and what its plan said it would."""
+    """Measured peak and time of a step, and its predicted peak."""
 
     measured_peak_bytes: int
-    """The most bytes allocated at once during a call. The batch counts; all else that was there before does not."""
+    """Peak of bytes allocated in a call, plus the batch."""
     measured_host_bytes: int
-    """The most bytes that copies to the host held there at once."""
+    """Peak bytes of copies on the host."""
     resident_growth_bytes: int | None
-    """What a call added to the process's resident memory at its highest, the batch apart; None where the system does
-    not tell, and on a GPU."""
+    """Growth of resident memory, without the batch. None on a GPU, or if unknown."""
     arena_bytes: int | None
-    """The arena of a step in `in_arena`, with its results; None for any other."""
+    """Arena size of a step in `in_arena`, results included."""
     predicted_peak_bytes: int | None
-    """The peak of the plan that ran; None where none did, or several, see `reason`."""
+    """None unless exactly one plan ran; see `reason`."""
     predicted_untouched_peak_bytes: int | None
-    """What the same program would need as it was before planning."""
+    """Prediction for the unmodified program."""
     reason: str | None
-    """Why there is no prediction; None where there is one."""
+    """Why there is no prediction."""
     median_seconds: float
     """Time of one call."""
     planned: tuple[Result, ...]
-    """What planning said of every program that ran, in the order of their first run."""
+    """Planning results in the order of first runs."""
     eager: "MeasuredStep | None"
-    """The same step without compiler and plan, where that was asked for."""
+    """The step without compiler and plan, if requested by `with_eager`."""
 
     @property
     def measured_over_predicted(self) -> float | None:
-        """The measured peak as a share of the predicted one; None where there is none."""
+        """The measured by the predicted peak."""
         return self.measured_peak_bytes / self.predicted_peak_bytes if self.predicted_peak_bytes else None
 
     def __str__(self) -> str:
@@ -96,18 +97,14 @@ def measure(
     with_eager: bool = False,
     timed_calls: int = _TIMED_CALLS,
 ) -> MeasuredStep:
-    """Measure calls of a step, any callable: compiled, planned by `training_step` or `apply`, or plain.
+    """Measure calls of a step: any callable, compiled, planned by `training_step` or `apply`, or plain.
 
-    Two calls compile the step and warm up caches; then one is measured and `timed_calls` are timed. On the CPU every
-    allocation is summed, those inside kernels included; on a GPU the caching allocator's own statistics are read. What
-    resident memory grows by is measured beside it, in a call of its own. With `with_eager`, the same is measured
-    without compiler and plan.
+    After two warm-up calls, one is measured and `timed_calls` are timed. Allocations inside kernels count. Another call
+    measures the growth of resident memory. `with_eager` also measures the step without compiler and plan.
 
-    Calls change what training steps change. So modules, optimizers and tensors in `state` start every call without
-    gradients, and are put back at the end, random states with them. A step that is a module, a `TrainingStep`, or was
-    planned by lowtide brings its own state.
-
-    Raises UsageError for a step that cannot be called.
+    Modules, optimizers and tensors in `state` start every call without gradients and are restored at the end, with the
+    random states. A module, a `TrainingStep` or a planned step adds its own state. Raises UsageError for a step that is
+    not callable.
     """
     if not callable(step):
         raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
@@ -137,7 +134,7 @@ def _measured(
     timed_calls: int,
     eager: MeasuredStep | None,
 ) -> MeasuredStep:
-    """Measure a step; `program` is what it runs, the same but for a step in an arena."""
+    """Measure a step. `program` is the function in it, if it runs in an arena."""
     tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
     device = _device_of(tensors, kept)
 
@@ -219,13 +216,13 @@ def _measured_eagerly(
 
 
 def _kept(step: object, given: Sequence[State]) -> KeptState | None:
-    """Keep what is given, and what a step of a known kind brings; None where that is nothing."""
+    """Save `given` and the step's own state, if any."""
     tensors: list[torch.Tensor] = []
     optimizers: list[Optimizer] = []
     captured = getattr(step, "captured", None)
     if isinstance(captured, Captured):
         tensors += captured.persistent()
-    owner = getattr(step, "step", step)  # a planned step names the plain one
+    owner = getattr(step, "step", step)  # a planned step refers to the plain one
     own = [getattr(owner, name, None) for name in ("model", "optimizer")]
     for part in (step, *own, *given):
         if isinstance(part, nn.Module):
@@ -235,5 +232,33 @@ def _kept(step: object, given: Sequence[State]) -> KeptState | None:
         elif isinstance(part, torch.Tensor):
             tensors.append(part)
         elif any(part is each for each in given):
-            raise UsageError(f"a {type(part).__name__} is no state; give modules, optimizers and tensors")
+            raise UsageError(f"a {type(part).__name__} is not state; give modules, optimizers and tensors")
     return KeptState(tensors, optimizers) if tensors or optimizers else None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Peaks per memory space, or why they are unknown."""
+
+    peak_bytes: Mapping[str, int] | None = None
+    untouched_peak_bytes: Mapping[str, int] | None = None
+    reason: str | None = None
+    planned: tuple[Result, ...] = ()
+
+
+def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
+    """Return the prediction for a step that ran `programs` of the backend."""
+    if isinstance(step, Applied) and step.planned is not None:
+        graph, plan = step.planned
+        return Prediction(simulate(graph, plan).peak_bytes, simulate(graph, Plan.baseline(graph)).peak_bytes)
+    own = getattr(step, "result", None)
+    if isinstance(own, Result):
+        return Prediction(own.peak_bytes, own.baseline_peak_bytes, planned=(own,))
+    planned = tuple(program.result for program in programs)
+    if not programs:
+        return Prediction(reason="nothing that ran was planned by lowtide")
+    if len(programs) > 1:
+        reason = f"{len(programs)} programs ran, and none predicts the tensors that the others keep alive"
+        return Prediction(reason=reason, planned=planned)
+    (only,) = programs
+    return Prediction(only.predicted_peak_bytes, only.result.baseline_peak_bytes, planned=planned)

@@ -1,4 +1,4 @@
-"""Measuring a captured program for real: its peak of live tensor bytes, and a digest of everything it computes."""
+"""Measure a captured program: peaks and a digest of its results."""
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -12,8 +12,7 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
-from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
-from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
+from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call, peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.chunks.rounding import in_other_last_digits
@@ -23,16 +22,14 @@ _WARM_UP_CALLS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCall:
-    """What one measured call took and computed."""
-
     peak_bytes: int
-    """Peak of live tensor bytes, inputs counted, everything persistent left out."""
+    """Live tensor bytes with inputs, without persistent tensors."""
     host_peak_bytes: int
-    """Peak of what copies to the host hold there."""
+    """Bytes of copies on the host."""
     outputs_digest: str
-    """Digest of the bits of all outputs, gradients, and persistent tensors after the call."""
+    """Digest of outputs, gradients, and persistent tensors after the call."""
     results: Sequence[Any] = ()
-    """Copies of these, one after the other, where they were asked for."""
+    """These tensors, if requested by `keep_results`."""
 
 
 def measure_captured(
@@ -44,12 +41,11 @@ def measure_captured(
     keep_results: bool = False,
     last_digits: bool = False,
 ) -> MeasuredCall:
-    """Measure one call of a program, an applied one or `captured.run_original`, on the example inputs or others.
+    """Measure one call of an applied plan or of `captured.run_original`, after two warm-up calls.
 
-    The call starts without gradients, from the parameters, state and random state that are there now, after two calls
-    that warm up the kernels' caches; all of these are put back at the end. With `keep_results`, copies are kept of all
-    that is compared. With `last_digits`, every number of inputs and state is another in its last digit. Raises
-    UnsupportedError without real inputs.
+    Inputs default to the example inputs. The call starts without gradients, from the present state, which is restored
+    at the end. `keep_results` keeps copies of compared tensors; `last_digits` changes the last digit of every input and
+    state number. Raises UnsupportedError without real inputs.
     """
     given = captured.example_args if args is None else args
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
@@ -75,19 +71,19 @@ def measure_captured(
 
 
 def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return the tensors of a call's inputs; raises UnsupportedError where one has a form alone, and no values."""
+    """Return a call's input tensors. Raises UnsupportedError for a fake one."""
     inputs = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
     if any(map(is_fake, inputs)):
         raise UnsupportedError(
-            "the program has no real inputs to be measured with; capture it with some, or load those of a .pt2 file "
-            "that you trust with --trust (trust=True)"
+            "the program has no real inputs to measure; capture it with some, or load a trusted file with --trust "
+            "(trust=True)"
         )
     return inputs
 
 
 @contextmanager
 def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[Callable[[], None]]:
-    """Keep a copy of all state outside the measured call; yields what puts it back, without gradients."""
+    """Save all state, yield a function that restores it, and restore gradients at the end."""
     captured.binding.materialize()
     kept = KeptState([*captured.persistent(), *inputs])
     kept.put_back()

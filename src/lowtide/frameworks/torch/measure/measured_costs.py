@@ -1,6 +1,10 @@
-"""What ops take on this machine: every op of a captured program, run alone on tensors of its form."""
+"""Measure op costs: run every op alone on random tensors."""
 
+import math
 import platform
+import statistics
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +17,7 @@ from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import higher_order_of
 from lowtide.frameworks.torch.internals.runtime import kept_random_state, without_autocast
-from lowtide.frameworks.torch.measure.stand_ins import form_of, stand_in
-from lowtide.frameworks.torch.measure.stopwatch import time_call
+from lowtide.frameworks.torch.internals.tensors import plain_number
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.costs import seconds_of
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
@@ -23,25 +26,23 @@ from lowtide.frameworks.torch.reading.read import Reading, kind_of
 
 
 def measure_prices(reading: Reading) -> Prices:
-    """Return what every op takes on the device it was captured for: the median of some runs on random tensors.
+    """Return seconds per op on the captured device: the median of several runs on random tensors.
 
-    Ops of one kind and form are measured once. An op that calls graphs takes what one run of them takes. Collectives,
-    checks, what is opaque, and what fails on random tensors keep the eager estimate and are named in `estimated`.
-    The program's own tensors and random state are left alone. Raises UnsupportedError where no op can be run here.
+    Equal ops are measured once. An op that calls graphs costs one run of these. Collectives, checks, opaque ops, and
+    ops that fail keep the eager estimate and are listed in `estimated`. Tensors and random state of the program do not
+    change. Raises UnsupportedError if no op can run here.
     """
     captured, lowered = reading.captured, reading.lowered
     devices = dict.fromkeys(buffer.device for buffer in lowered.buffers if buffer.device is not None)
     with torch.set_grad_enabled(captured.with_backward), without_autocast(), kept_random_state(devices):
         prices = _Measurement(", ".join(map(describe, devices)) or "cpu").prices(captured.graph_module, lowered)
     if lowered.ops and len(prices.estimated) == len(lowered.ops):
-        raise UnsupportedError(
-            f"no op of '{captured.name}' can be run on {prices.device}; measure where the program itself runs"
-        )
+        where = f"'{captured.name}' can be run on {prices.device}"
+        raise UnsupportedError(f"no op of {where}; measure on the program's own device")
     return prices
 
 
 def describe(device: torch.device) -> str:
-    """Return a device in words."""
     if device.type == "cuda" and torch.cuda.is_available():
         return torch.cuda.get_device_name(device)
     if device.type == "cpu":
@@ -50,14 +51,11 @@ def describe(device: torch.device) -> str:
 
 
 class _Measurement:
-    """Measures one program; what has been measured once is remembered by its form."""
-
     def __init__(self, device: str) -> None:
         self._device = device
         self._known: dict[tuple[str, str], float | None] = {}
 
     def prices(self, module: GraphModule, lowered: Lowered) -> Prices:
-        """Return the prices of a graph's ops."""
         callees: dict[str, Prices] = {}
         seconds: list[float] = []
         estimated: list[str] = []
@@ -75,7 +73,7 @@ class _Measurement:
         )
 
     def _called(self, module: GraphModule, node: Node, lowered: Lowered, callees: dict[str, Prices]) -> float | None:
-        """Return what one run of the graphs that a node calls takes; None where it calls none."""
+        """Return the cost of graphs that a node calls, if any."""
         if higher_order_of(node.target) is None:
             return None
         found: list[float] = []
@@ -90,7 +88,7 @@ class _Measurement:
         return max(found) if kind_of(node) == "conditional" else sum(found)
 
     def _alone(self, module: GraphModule, node: Node) -> float | None:
-        """Return what a node takes alone; None where it cannot be run so."""
+        """Return the cost of a node, if it can run alone."""
         target: Any = node.target
         if higher_order_of(target) is not None or (keeps_order(node) and not is_random(node)):
             return None
@@ -105,7 +103,7 @@ class _Measurement:
 
 
 def _seconds(target: Any, given: Any) -> float | None:
-    """Return what a call takes on stand-ins of what it is given; None where it fails."""
+    """Return the seconds of a call on random tensors, unless it fails."""
     try:
         args, kwargs = stand_in(given)
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -115,3 +113,76 @@ def _seconds(target: Any, given: Any) -> float | None:
         return time_call(lambda: target(*args, **kwargs), device)
     except (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError, AssertionError):
         return None
+
+
+def stand_in(value: Any) -> Any:
+    """Return nested values with real tensors of the same form, and plain numbers.
+
+    Floats are random between 0 and 1. Integers are 0, a valid index, and masks are True.
+    """
+    return pytree.tree_map(_of_leaf, value)
+
+
+def form_of(value: Any) -> str:
+    """Return a key for arguments of equal cost."""
+    return repr(pytree.tree_map(_form_of_leaf, value))
+
+
+def _of_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        shape, strides = _numbers(leaf.shape), _numbers(leaf.stride())
+        reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+        flat = _numbers_of(leaf.dtype, leaf.device, 1 + sum(reach) if math.prod(shape) else 0)
+        return flat.as_strided(shape, strides)
+    return plain_number(leaf)
+
+
+def _numbers_of(dtype: torch.dtype, device: torch.device, count: int) -> torch.Tensor:
+    if dtype is torch.bool:
+        return torch.ones(count, dtype=dtype, device=device)
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.rand(count, device=device).to(dtype)
+    return torch.zeros(count, dtype=dtype, device=device)
+
+
+def _form_of_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return _numbers(leaf.shape), _numbers(leaf.stride()), leaf.dtype, leaf.device
+    return plain_number(leaf)
+
+
+def _numbers(sizes: Any) -> tuple[int, ...]:
+    return tuple(int(plain_number(size)) for size in sizes)
+
+
+_FEWEST, _MOST = 3, 21
+_ENOUGH_SECONDS = 0.03
+"""Total time of a kernel's timed calls."""
+
+
+def time_call(call: Callable[[], object], device: torch.device) -> float:
+    """Return the median seconds of several calls after two warm-up calls.
+
+    On CUDA this is device time from launch to the end of the kernels.
+    """
+    once = _on_cuda if device.type == "cuda" else _on_host
+    once(call)
+    first = once(call)
+    calls = min(_MOST, max(_FEWEST, int(_ENOUGH_SECONDS / max(first, 1e-9))))
+    return statistics.median(once(call) for _ in range(calls))
+
+
+def _on_host(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def _on_cuda(call: Callable[[], object]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1000

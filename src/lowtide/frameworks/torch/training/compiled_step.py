@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.planning.result import Result
-from lowtide.frameworks.torch.capture.step.scalar_settings import ScalarSetting
+from lowtide.frameworks.torch.capture.step.optimizer_state import ScalarSetting
 from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, KernelsKnownError, warn_of_excess

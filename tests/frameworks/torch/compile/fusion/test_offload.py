@@ -9,8 +9,7 @@ from torch import nn
 from torch._inductor.utils import run_and_get_code
 
 from lowtide.engine.plan import StepKind
-from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
-from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
+from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call, peak_of_call
 from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 CPU = torch.device("cpu")

@@ -1,4 +1,4 @@
-"""Copies on a GPU: on streams of their own, complete where they are waited for, and beside the device's memory."""
+"""Copies on a GPU run on their own streams and are complete after their waits."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def _round_trip(source: torch.Tensor) -> torch.Tensor:
 
 
 def test_what_is_written_just_before_and_read_just_after_is_the_same() -> None:
-    """Kernels before a copy are done when it starts, and it is done when kernels after the wait start."""
+    """A copy starts after earlier kernels, and kernels after its wait start after it."""
     device = torch.device("cuda", torch.cuda.current_device())
     for step in range(20):
         source = torch.full((N,), float(step), device=device).mul_(3).add_(1)
@@ -28,7 +28,7 @@ def test_what_is_written_just_before_and_read_just_after_is_the_same() -> None:
 
 
 def test_storage_that_is_freed_after_the_wait_may_be_used_at_once() -> None:
-    """The allocator gives the source's memory to the next tensor while the copy may still be under way."""
+    """The allocator may reuse the source's memory while the copy runs."""
     device = torch.device("cuda", torch.cuda.current_device())
     copies: list[torch.Tensor] = []
     for step in range(8):
@@ -36,7 +36,7 @@ def test_storage_that_is_freed_after_the_wait_may_be_used_at_once() -> None:
         copies.append(COPY_TO_HOST(source))
         WAIT_FOR_COPY(copies[-1], source)
         del source
-        torch.full((N,), -1.0, device=device)  # lies where the source lay
+        torch.full((N,), -1.0, device=device)  # reuses the source's storage
     backs = [COPY_TO_DEVICE(copy, device) for copy in copies]
     for step, (copy, back) in enumerate(zip(copies, backs, strict=True)):
         WAIT_FOR_COPY(back, copy)

@@ -1,4 +1,4 @@
-"""The ops that copy: every form of a tensor goes to the host and comes back bit for bit, beside PyTorch's allocator."""
+"""The copy ops: any tensor goes to the host and comes back bit-equal, outside PyTorch's CPU allocator."""
 
 import gc
 from collections.abc import Callable
@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
-from lowtide.frameworks.torch.emit.transfers.cpu_host import cpu_host
-from lowtide.frameworks.torch.emit.transfers.ops import COPY_TO_DEVICE, COPY_TO_HOST, WAIT_FOR_COPY
+from lowtide.frameworks.torch.emit.transfers.ops import COPY_TO_DEVICE, COPY_TO_HOST, WAIT_FOR_COPY, cpu_host
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 
 CPU = torch.device("cpu")
@@ -56,7 +55,7 @@ def test_copies_count_on_the_host_and_not_on_the_device_until_nobody_holds_them(
 
 @pytest.mark.parametrize("form", FORMS)
 def test_fake_tensors_take_the_form_of_real_ones(form: str) -> None:
-    """What a compiler is told of a copy is what it gets."""
+    """Compilers get the real form of a copy."""
     source = FORMS[form]()
     real = COPY_TO_DEVICE(COPY_TO_HOST(source), CPU)
     with FakeTensorMode() as mode:

@@ -1,4 +1,4 @@
-"""Plans with copies, carried out: the same bits, device and host within what the plan says, views made anew."""
+"""Plans with copies give bit-equal results, within the planned memory of device and host."""
 
 from collections.abc import Callable
 from random import Random
@@ -16,7 +16,7 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, verify
-from lowtide.frameworks.torch.emit.transfers.cpu_host import cpu_host
+from lowtide.frameworks.torch.emit.transfers.ops import cpu_host
 from lowtide.frameworks.torch.model import TorchModel
 
 N = 128
@@ -32,7 +32,7 @@ def _views(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_buffer_leaves_and_comes_back_and_its_views_with_it(digest: Any) -> None:
-    """`a` is on the host while `b` is squared; a transposed and a sliced view read what is back."""
+    """`a` is on the host while `b` is squared. Then a transposed and a sliced view read it."""
     inputs = (torch.randn(N, N) / N,)
     model = TorchModel((_views, inputs), host=HOST)
     graph = model.graph
@@ -59,7 +59,7 @@ def test_a_buffer_leaves_and_comes_back_and_its_views_with_it(digest: Any) -> No
 
 
 def test_a_second_run_beside_a_copy_on_the_host_is_carried_out(digest: Any) -> None:
-    """`a` runs again while a copy of its first result is on its way, which then comes back: both are the same bits."""
+    """`a` is recomputed during a copy of its first result, which then comes back. Both are bit-equal."""
     inputs = (torch.randn(N, N) / N,)
     model = TorchModel((_views, inputs), host=HOST)
     graph = model.graph
@@ -75,7 +75,7 @@ def test_a_second_run_beside_a_copy_on_the_host_is_carried_out(digest: Any) -> N
 
 
 def test_what_takes_over_the_storage_of_a_traveler_leaves_its_views_behind(digest: Any) -> None:
-    """`a` is doubled in place while a copy of it is on the host; its transpose is read before and after."""
+    """`a` is doubled in place while its copy is on the host. Its transpose is read before and after."""
 
     def function(x: torch.Tensor) -> torch.Tensor:
         a = x.exp()
@@ -98,7 +98,7 @@ def test_what_takes_over_the_storage_of_a_traveler_leaves_its_views_behind(diges
 
 
 def test_what_several_ops_write_does_not_travel() -> None:
-    """Its aliases would keep what is on the device."""
+    """Its aliases would keep the device memory alive."""
     model = TorchModel((lambda x: x.exp().mul_(2).sum(), (torch.randn(N, N),)), host=HOST)
     written = int(model.graph.writes[0][0])
     steps = [Run(0), Run(1), CopyOut(written, 1), Free(written), CopyIn(written, 1), Run(2), Free(written, 1)]
@@ -120,7 +120,7 @@ def _training_step() -> tuple[lt.TrainingStep, tuple[torch.Tensor, ...]]:
 
 
 def _with_trips(graph: Graph, plan: Plan, random: Random) -> Plan:
-    """Return a plan in which many buffers visit the host between two of their uses, copied at random places."""
+    """Return a plan that copies many buffers to the host between two uses, at random places."""
     steps = list(plan.steps())
     uses: dict[int, list[int]] = {}
     for place, step in enumerate(steps):
@@ -143,13 +143,13 @@ def _with_trips(graph: Graph, plan: Plan, random: Random) -> Plan:
 
 @pytest.fixture(scope="module", name="model")
 def model_fixture() -> TorchModel:
-    """Give a training step that was read once; measuring leaves it as it was."""
+    """Return a training step, read once. Measuring restores it."""
     return TorchModel(_training_step(), host=HOST)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_trips_change_no_bit(seed: int, model: TorchModel, plans_of: Callable[[Graph, int], list[Plan]]) -> None:
-    """Nearly every buffer visits the host, in random orders with all in-place pairs: bits and peaks are the plan's."""
+    """Nearly every buffer visits the host, in random orders with all in-place pairs. Bits and peaks match the plan."""
     random = Random(seed)
     digests: set[str] = set()
     for plan in plans_of(model.graph, 1):
@@ -166,7 +166,7 @@ def test_random_trips_change_no_bit(seed: int, model: TorchModel, plans_of: Call
 @pytest.mark.parametrize("allow", [("offload",), ("reorder", "share", "offload"), ("share", "recompute", "offload")])
 @pytest.mark.parametrize("budget", ["75%", "60%"])
 def test_measured_peaks_are_the_predicted_ones(model: TorchModel, allow: tuple[str, ...], budget: str) -> None:
-    """A training step with dropout and tied weights: device and host hold what the plan says, no bit changes."""
+    """A training step with dropout and tied weights: bit-equal, with the planned peaks on device and host."""
     result = minimize(model.graph, budget=budget, allow=allow)
     assert result.transfers.bytes_out > 0
     held = cpu_host.live_bytes

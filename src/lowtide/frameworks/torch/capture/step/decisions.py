@@ -1,44 +1,53 @@
-"""Branches that a captured step took because of small state and settings, and whether it would take them again."""
+"""Check whether a captured step would take the same branches on small tensors again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.symbolic_scalars import SYMBOLIC, holds, number_for
+from lowtide.frameworks.torch.internals.fake_tensors import is_fake
+from lowtide.frameworks.torch.internals.operators import is_random_op, written_arguments
+from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
+from lowtide.frameworks.torch.internals.symbolic_scalars import (
+    SYMBOLIC,
+    assumed,
+    holds,
+    note_number,
+    number_for,
+    number_of,
+    symbols_in,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of a followed tensor among the arguments of an op."""
+    """A followed tensor among an op's arguments."""
 
     number: int
 
 
 class ScalarOp(NamedTuple):
-    """One op on followed tensors."""
-
     function: Any
     args: Any
-    """With slots in the places of tensors."""
     kwargs: Any
     results: list[Any]
-    """Where every result goes: a slot, the name of a symbol, or nowhere."""
+    """Per result, a slot, the name of a symbol, or None."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Conditions on small state and settings that a captured graph rests on, and how to compute what they speak of."""
+    """The conditions of a captured graph, and the ops that compute them."""
 
     conditions: tuple[Any, ...]
     initial: tuple[Any, ...]
-    """Per slot, the position of the input it starts from, a constant, or nothing."""
+    """Per slot, an input position, a constant, or None."""
     ops: tuple[ScalarOp, ...]
 
     def hold(self, sources: Sequence[Any], settings: Mapping[str, Any]) -> bool:
-        """Tell whether given inputs, and settings by symbol, would take the same branches."""
+        """Return whether inputs and settings satisfy the conditions."""
         if not self.conditions:
             return True
         numbers = dict(settings)
@@ -62,3 +71,97 @@ class Decisions:
                     elif place is not None:
                         numbers[place] = value
         return all(holds(condition, numbers) for condition in self.conditions)
+
+
+class _Followed(NamedTuple):
+    traced: torch.Tensor
+    """A reference, so that its `id` stays unique."""
+    value: torch.Tensor
+    slot: Slot
+
+
+class AnyScalar(DispatchMode):
+    """Lets a dry run take any branch, on invented scalars."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            dtype: torch.dtype = args[0].dtype
+            return True if dtype is torch.bool else 0.625 if dtype.is_floating_point else 3
+        return func(*args, **(kwargs or {}))
+
+
+class ScalarValues(DispatchMode):
+    """Runs ops on followed tensors for real while they are traced. A branch on another value ends the capture."""
+
+    def __init__(self, shape_env: ShapeEnv) -> None:
+        super().__init__()
+        self._shape_env = shape_env
+        self._followed: dict[int, _Followed] = {}
+        self._initial: list[Any] = []
+        self._ops: list[ScalarOp] = []
+
+    def follow(self, traced: torch.Tensor, value: torch.Tensor, position: int) -> None:
+        with without_modes():
+            self._add(traced, value.detach().clone(), position)
+
+    def decisions(self) -> Decisions:
+        conditions = assumed(self._shape_env)
+        wanted = {name for condition in conditions for name in symbols_in(condition)}
+        last = max((i for i, op in enumerate(self._ops) if wanted.intersection(op.results)), default=-1)
+        return Decisions(tuple(conditions), tuple(self._initial), tuple(self._ops[: last + 1]))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given: dict[str, Any] = dict(kwargs or {})
+        result = func(*args, **given)
+        tensors = [leaf for leaf in pytree.tree_leaves((args, given)) if isinstance(leaf, torch.Tensor)]
+        if not any(id(tensor) in self._followed or _is_constant(tensor) for tensor in tensors):
+            return result
+        with without_modes():
+            known = all(id(tensor) in self._followed or self._add_constant(tensor) for tensor in tensors)
+            real = pytree.tree_map(self._real, (args, given)) if known and not is_random_op(func) else None
+            if real is not None and not _unknown(pytree.tree_leaves((args, given)), pytree.tree_leaves(real)):
+                slots: Any = pytree.tree_map(self._recorded, (args, given))
+                results = self._note(result, func(*real[0], **real[1]))
+                self._ops.append(ScalarOp(func, slots[0], slots[1], results))
+                return result
+        for tensor in written_arguments(func, args, given):
+            self._followed.pop(id(tensor), None)
+        return result
+
+    def _add(self, traced: torch.Tensor, value: torch.Tensor, initial: Any) -> Slot:
+        slot = Slot(len(self._initial))
+        self._initial.append(initial)
+        self._followed[id(traced)] = _Followed(traced, value, slot)
+        return slot
+
+    def _add_constant(self, tensor: torch.Tensor) -> bool:
+        if _is_constant(tensor):
+            self._add(tensor, tensor.clone(), tensor.clone())
+        return id(tensor) in self._followed
+
+    def _real(self, leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return self._followed[id(leaf)].value
+        return number_of(self._shape_env, leaf) if isinstance(leaf, SYMBOLIC) else leaf
+
+    def _recorded(self, leaf: Any) -> Any:
+        return self._followed[id(leaf)].slot if isinstance(leaf, torch.Tensor) else leaf
+
+    def _note(self, result: Any, real: Any) -> list[Any]:
+        noted: list[Any] = []
+        for traced, value in zip(pytree.tree_leaves(result), pytree.tree_leaves(real), strict=True):
+            if isinstance(traced, torch.Tensor):
+                noted.append(self._add(traced, value, None))
+            elif isinstance(traced, SYMBOLIC):
+                noted.append(note_number(self._shape_env, traced, value))
+            else:
+                noted.append(None)
+        return noted
+
+
+def _is_constant(tensor: torch.Tensor) -> bool:
+    return not is_fake(tensor) and tensor.numel() == 1
+
+
+def _unknown(leaves: list[Any], real: list[Any]) -> bool:
+    return any(isinstance(leaf, SYMBOLIC) and value is None for leaf, value in zip(leaves, real, strict=True))

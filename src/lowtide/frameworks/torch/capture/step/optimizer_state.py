@@ -1,29 +1,75 @@
-"""An optimizer's tensors as inputs of a graph: its state, made where it is made lazily, and its tensor settings."""
+"""The state and settings of an optimizer as inputs of a graph."""
 
 from collections import defaultdict
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch.optim import Optimizer
+from torch.optim import SGD, Optimizer
 
-from lowtide.core.errors import UnsupportedError
-from lowtide.frameworks.torch.capture.step.initial_state import initial_values
-from lowtide.frameworks.torch.capture.step.raw_step import Groups, raw_step, settings_of, swapped
-from lowtide.frameworks.torch.capture.step.scalar_settings import ScalarSettings
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.frameworks.torch.capture.step.optimizer_update import Groups, parameters_of, raw_step, settings_of, swapped
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+
+_SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
+"""Settings that schedules change. Others are constants of the graph."""
+
+
+class ScalarSetting(NamedTuple):
+    """One float setting of an optimizer."""
+
+    group: int
+    key: str
+    part: int | None
+    """Index in a tuple."""
+
+    @property
+    def label(self) -> str:
+        return f"optimizer.group{self.group}.{self.key}" + ("" if self.part is None else f"[{self.part}]")
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarSettings:
+    """The float settings that are inputs of a graph."""
+
+    entries: tuple[ScalarSetting, ...]
+
+    @classmethod
+    def of(cls, optimizer: Optimizer) -> "ScalarSettings":
+        groups = enumerate(optimizer.param_groups)
+        return cls(tuple(entry for index, group in groups for entry in _floats(index, group)))
+
+    def live(self, optimizer: Optimizer) -> list[Any]:
+        groups = optimizer.param_groups
+        return [groups[group][key] if part is None else groups[group][key][part] for group, key, part in self.entries]
+
+    def put(self, groups: Sequence[dict[str, Any]], values: Sequence[Any]) -> None:
+        for (group, key, part), value in zip(self.entries, values, strict=True):
+            if part is None:
+                groups[group][key] = value
+            else:
+                old = groups[group][key]
+                groups[group][key] = (*old[:part], value, *old[part + 1 :])
+
+
+def _floats(group: int, settings: dict[str, Any]) -> Iterator[ScalarSetting]:
+    for key in _SCHEDULED:
+        value = settings.get(key)
+        if isinstance(value, float):
+            yield ScalarSetting(group, key, None)
+        elif isinstance(value, tuple):
+            parts = cast("tuple[Any, ...]", value)
+            yield from (ScalarSetting(group, key, i) for i, part in enumerate(parts) if isinstance(part, float))
 
 
 class StateEntry(NamedTuple):
-    """One tensor of an optimizer's state."""
+    """One state tensor: the position of its parameter, its key, and a fake tensor of its form."""
 
     parameter: int
-    """Position among the optimizer's parameters."""
     key: str
     form: torch.Tensor
-    """A fake tensor of the entry's form."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,38 +79,30 @@ class OptimizerState:
     optimizer: Optimizer
     entries: tuple[StateEntry, ...]
     settings: tuple[tuple[int, str], ...]
-    """Group and key of the settings that are tensors, such as a learning rate."""
+    """Group and key of tensor settings, such as a learning rate."""
     scalars: ScalarSettings
-    """The settings that are floats and may change."""
     spells_out_fused: bool
-    """Whether updates are plain ones where the optimizer would run a fused kernel."""
 
     def parameters(self) -> list[torch.Tensor]:
-        """Return the optimizer's parameters in the order of its groups."""
-        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        return parameters_of(self.optimizer)
 
     def labels(self, parameters: Sequence[str]) -> list[str]:
-        """Return a name for every tensor, from the names of the parameters in the order of the groups."""
         state = [f"{parameters[entry.parameter]}.{entry.key}" for entry in self.entries]
         return state + [f"optimizer.group{group}.{key}" for group, key in self.settings]
 
     def live(self) -> list[torch.Tensor]:
-        """Return the state tensors, then the tensor settings, that the optimizer holds now."""
+        """Return state tensors, then tensor settings."""
         parameters = self.parameters()
         state = [self.optimizer.state[parameters[entry.parameter]][entry.key] for entry in self.entries]
         return state + [self.optimizer.param_groups[group][key] for group, key in self.settings]
 
     def missing(self) -> list[StateEntry]:
-        """Return the entries that the optimizer has not made yet."""
         parameters = self.parameters()
         state = self.optimizer.state
         return [entry for entry in self.entries if state.get(parameters[entry.parameter], {}).get(entry.key) is None]
 
     def materialize(self) -> None:
-        """Make the missing entries as the optimizer's own first step would.
-
-        Raises UsageError for an entry whose start is not known.
-        """
+        """Create missing entries. Raises UsageError if an initial value is not known."""
         missing = self.missing()
         parameters = self.parameters()
         numbers = initial_values(self.optimizer, [(entry.parameter, entry.key) for entry in missing])
@@ -76,7 +114,7 @@ class OptimizerState:
             self.optimizer.state[parameter][entry.key] = distributed_as(made, parameter) if is_part else made
 
     def fixed_settings(self) -> list[dict[str, Any]]:
-        """Return the settings that are constants of the graph, for comparison."""
+        """Return the settings that are constants of the graph."""
         groups: Groups = [settings_of(group) for group in self.optimizer.param_groups]
         self.scalars.put(groups, [None] * len(self.scalars.entries))
         return groups
@@ -85,10 +123,7 @@ class OptimizerState:
     def replaced_by(
         self, parameters: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], scalars: Sequence[Any]
     ) -> Generator[None]:
-        """Let the optimizer work on other parameters, state and settings in place of its own.
-
-        State that the update binds anew is written back into the tensors given.
-        """
+        """Let the optimizer update other tensors. State that it replaces is copied back into `tensors`."""
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for position, live in enumerate(self.parameters()):
             kept = {key: value for key, value in self.optimizer.state.get(live, {}).items() if not _is_tensor(value)}
@@ -115,10 +150,9 @@ class OptimizerState:
 def discover_state(
     optimizer: Optimizer, parameters: Sequence[torch.Tensor], spells_out_fused: bool = False
 ) -> OptimizerState:
-    """Find the state of an optimizer by running one update on fake parameters that hold fake gradients.
+    """Find the state of an optimizer by two updates on fake parameters with fake gradients.
 
-    The update is the plain one, in place of a fused kernel, where that is asked for.
-    Raises UnsupportedError where state is no tensor and changes.
+    Raises UnsupportedError for Python state that changes in every step.
     """
     settings = tuple(
         (index, key)
@@ -126,9 +160,8 @@ def discover_state(
         for key, value in group.items()
         if _is_tensor(value)
     )
-    live = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
-    for own, fake in zip(live, parameters, strict=True):
+    for own, fake in zip(parameters_of(optimizer), parameters, strict=True):
         for key, value in optimizer.state.get(own, {}).items():
             state[fake][key] = _form_of(local_part(value)) if _is_tensor(value) else value
 
@@ -140,7 +173,7 @@ def discover_state(
 
     with swapped(optimizer, parameters, state, adjust):
         raw_step(optimizer)
-        first = {fake: _plain_values(entries) for fake, entries in state.items()}
+        first = {fake: {key: v for key, v in entries.items() if not _is_tensor(v)} for fake, entries in state.items()}
         raw_step(optimizer)
     entries: list[StateEntry] = []
     for position, fake in enumerate(parameters):
@@ -148,22 +181,15 @@ def discover_state(
             if _is_tensor(value):
                 entries.append(StateEntry(position, key, value))
             elif first[fake].get(key) != value:
-                raise UnsupportedError(
-                    f"{type(optimizer).__name__} keeps the Python value '{key}' that changes in every step; "
-                    "no graph can hold it, use an optimizer that keeps its state in tensors"
-                )
+                name = type(optimizer).__name__
+                raise UnsupportedError(f"{name} changes the Python value '{key}'; its state must be in tensors")
     return OptimizerState(optimizer, tuple(entries), settings, ScalarSettings.of(optimizer), spells_out_fused)
 
 
 def _spell_out(groups: Groups) -> None:
-    """Switch fused kernels off."""
     for group in groups:
         if group.get("fused"):
             group.update(fused=False, foreach=False)
-
-
-def _plain_values(entries: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in entries.items() if not _is_tensor(value)}
 
 
 def _is_tensor(value: Any) -> bool:
@@ -172,3 +198,58 @@ def _is_tensor(value: Any) -> bool:
 
 def _form_of(value: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+
+
+_FILLS = (0.5, 0.25)
+"""Values of trial parameters. State that differs between them is not constant."""
+_NEGATIVE_ZERO = -0.0
+
+
+class _Recording(dict[str, Any]):
+    """State that records first values before in-place changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: dict[str, Any] = {}
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.first.setdefault(key, value.clone() if isinstance(value, torch.Tensor) else value)
+        super().__setitem__(key, value)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+
+def initial_values(optimizer: Optimizer, wanted: Sequence[tuple[int, str]]) -> list[float]:
+    """Return the initial number in each wanted entry (parameter position and key), from updates of small parameters.
+
+    Raises UsageError for an entry that does not start as one number.
+    """
+    if not wanted:
+        return []
+    first, second = (_states_before_update(optimizer, fill) for fill in _FILLS)
+    return [_number(optimizer, key, first[position].get(key), second[position].get(key)) for position, key in wanted]
+
+
+def _states_before_update(optimizer: Optimizer, fill: float) -> list[dict[str, Any]]:
+    parameters: list[torch.Tensor] = []
+    for parameter in parameters_of(optimizer):
+        small = torch.full((1,) * parameter.dim(), fill, dtype=parameter.dtype, device="cpu")
+        small.grad = torch.full_like(small, fill)
+        parameters.append(small)
+    state: defaultdict[Any, dict[str, Any]] = defaultdict(_Recording)
+    with swapped(optimizer, parameters, state):
+        raw_step(optimizer)
+    return [getattr(state[parameter], "first", {}) for parameter in parameters]
+
+
+def _number(optimizer: Optimizer, key: str, one: Any, other: Any) -> float:
+    is_momentum = isinstance(optimizer, SGD) and key == "momentum_buffer"
+    if is_momentum and not any(group["dampening"] for group in optimizer.param_groups):
+        return _NEGATIVE_ZERO  # the first update copies the gradient; -0 plus any number is that number
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or not torch.equal(one, other):
+        name = type(optimizer).__name__
+        raise UsageError(f"the initial state '{key}' of {name} is not known; run one ordinary step first")
+    return float(one.item())

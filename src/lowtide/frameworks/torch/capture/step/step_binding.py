@@ -1,4 +1,4 @@
-"""What feeds a captured training step: the model, the optimizer's state and settings, gradients, and the batch."""
+"""The inputs and outputs of a captured training step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,68 +10,59 @@ from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check_modes
 from lowtide.frameworks.torch.capture.step.decisions import Decisions
-from lowtide.frameworks.torch.capture.step.micro_batches import Part
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
-from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+from lowtide.frameworks.torch.capture.step.training_step import Part, TrainingStep
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
 from lowtide.frameworks.torch.internals.optimizers import growth_of, live_scale, note_step, update_scale
 from lowtide.frameworks.torch.reading.captured import Binding, CaptureMismatchError
 
 
 def form_of(tensor: torch.Tensor) -> Any:
-    """Return what a graph has fixed about a tensor."""
     return tensor.dtype, tensor.shape, tensor.stride(), tensor.device
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingStepBinding(Binding):
-    """Feeds a captured training step from the model, the optimizer's state and settings, and the batch."""
+    """Feeds a captured training step from model, optimizer and batch."""
 
     step: TrainingStep
     modules: ModuleTensors
     call: CallInputs
     state: OptimizerState
     forms: tuple[Any, ...]
-    """The form of every tensor of the modules and the optimizer, by `form_of`."""
+    """`form_of` each tensor of the modules and the optimizer."""
     part: Part
     updated: tuple[int, ...]
-    """Where among the modules' tensors the optimizer's parameters are."""
+    """Positions of the optimizer's parameters among the modules' tensors."""
     received: tuple[int, ...]
-    """Which of the optimizer's parameters get a gradient."""
+    """Parameters of the optimizer that get a gradient."""
     modes: tuple[bool, ...]
     settings: list[dict[str, Any]]
     symbols: tuple[str, ...]
-    """What stands for each scalar setting in the decisions."""
+    """Symbols of the scalar settings."""
     decisions: Decisions
     made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
-    """State entries that `materialize` made, so that they can be taken back."""
+    """State entries that `materialize` created."""
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         if self.step.part != self.part:
-            raise CaptureMismatchError("this graph is another part of the step; call the parts in turn")
+            raise CaptureMismatchError("this graph is for another call of the step; make its calls in order")
         check_modes(self.modules.modules, self.modes)
         if self.state.fixed_settings() != self.settings:
             raise CaptureMismatchError("the optimizer's settings changed since the step was captured; capture again")
         live = self.modules.live()
         if any(live[place] is not each for place, each in zip(self.updated, self.state.parameters(), strict=True)):
-            raise CaptureMismatchError(
-                "a parameter of the model is another tensor than the one that the optimizer updates; make the "
-                "optimizer anew, then the step"
-            )
+            raise CaptureMismatchError("a parameter was replaced; create the optimizer again, then the step")
         inputs = self.call.bind(args, kwargs)
         self.state.materialize()
         scalars = self.state.scalars.live(self.step.optimizer)
         held = [*self.modules.local(), *map(local_part, self.state.live())]
         if tuple(map(form_of, held)) != self.forms:
             raise CaptureMismatchError(
-                "a tensor of the model or the optimizer has another type, shape or layout than when the step was "
-                "captured; capture again"
+                "a model or optimizer tensor changed dtype, shape, strides or device; capture again"
             )
         if not self.decisions.hold(held, dict(zip(self.symbols, scalars, strict=True))):
-            raise CaptureMismatchError(
-                "the optimizer's settings or state would take another branch than when the step was captured; "
-                "capture again"
-            )
+            raise CaptureMismatchError("the optimizer's update would take another branch; capture again")
         return [*held, *self._accumulated(), *self._scale(), *inputs, *scalars]
 
     def _scale(self) -> list[torch.Tensor]:
@@ -79,21 +70,21 @@ class TrainingStepBinding(Binding):
         return [] if scaler is None else [live_scale(scaler, self.state.parameters()[0].device)]
 
     def _accumulated(self) -> list[torch.Tensor]:
-        """Return the gradients of the calls before; the last call takes them away."""
+        """Return gradients of earlier calls. The last call removes them."""
         if self.part.first:
             return []
         parameters = self.state.parameters()
         found = [parameters[position].grad for position in self.received]
         present = [gradient for gradient in found if gradient is not None]
         if len(present) < len(found):
-            raise UsageError("a gradient of the calls before is gone; clear none between the calls of one step")
+            raise UsageError("a gradient of an earlier call is gone; do not clear gradients within a step")
         if self.part.last:
             for position in self.received:
                 parameters[position].grad = None
         return list(map(local_part, present))
 
     def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
-        """Return the loss; gradients are consumed by the updates, or wait in `.grad` for the calls to come."""
+        """Return the loss. Before the last call, gradients stay in `.grad`."""
         parameters = self.state.parameters()
         if self.part.first and not self.part.last:
             for position, gradient in zip(self.received, outputs[1:], strict=True):

@@ -1,7 +1,7 @@
-"""A whole training step, forward, backward and update, as one callable that can be run plainly or captured."""
+"""A training step that runs plainly or is captured."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -9,9 +9,28 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.torch.capture.step.grad_scaling import active
-from lowtide.frameworks.torch.capture.step.micro_batches import Part
+from lowtide.frameworks.torch.capture.step.optimizer_update import parameters_of
 from lowtide.frameworks.torch.internals.runtime import differentiate
+
+
+class Part(NamedTuple):
+    """The position of a call among the calls of one step."""
+
+    first: bool
+    """Whether the call starts without gradients."""
+    last: bool
+    """Whether the call updates the parameters."""
+    calls: int
+    """Number of calls in a step."""
+
+    @classmethod
+    def of(cls, done: int, calls: int) -> "Part":
+        return cls(done == 0, done == calls - 1, calls)
+
+    def share_of(self, loss: torch.Tensor) -> torch.Tensor:
+        """Return this call's share of the mean loss of the step."""
+        return loss if self.calls == 1 else loss / self.calls
+
 
 LossFunction = Callable[..., torch.Tensor]
 GradientHook = Callable[[list[torch.Tensor]], object]
@@ -19,18 +38,17 @@ ModelHook = Callable[[nn.Module], object]
 
 
 class TrainingStep:
-    """One step of training: gradients are cleared, the loss computed and differentiated, the parameters updated.
+    """One step of training: clear gradients, compute and differentiate the loss, update the parameters.
 
-    Calling the step runs it as plain PyTorch and returns the detached loss. Captured as a graph, an update can run as
-    soon as its gradient is there.
+    A call runs plain PyTorch and returns the detached loss.
 
-    `loss_function(model, *batch)` returns the scalar loss. Without one, the step calls `model(*batch)` and takes the
-    output's `.loss` or `["loss"]`, else its first element, else the output itself. `before_update` gets the parameters
-    with their gradients before the update, in the model's order, for instance to clip them. `after_update` gets the
-    model, without gradients recorded, for instance to average its parameters. With `accumulate`, so many calls make a
-    step: their gradients, of the loss divided by that number, add up in `.grad`, and the last call updates. A
-    `grad_scaler` scales the loss, skips updates and updates its scale; `before_update` gets unscaled gradients. Raises
-    UsageError for arguments that are not what they should be.
+    `loss_function(model, *batch)` returns the scalar loss. By default, it is `.loss`, `["loss"]` or the first element
+    of `model(*batch)`, or the output itself. `before_update` gets the parameters with gradients, in the model's order,
+    for instance to clip them. `after_update` gets the model, for instance to average parameters.
+
+    With `accumulate`, that many calls make a step: gradients of the mean loss add up in `.grad`, and the last call
+    updates. A `grad_scaler` scales the loss, skips updates and updates its scale; `before_update` gets unscaled
+    gradients. Raises UsageError for arguments of the wrong kind.
     """
 
     def __init__(
@@ -53,15 +71,14 @@ class TrainingStep:
         self.before_update = before_update
         self.after_update = after_update
         self.accumulate = accumulate
-        self.grad_scaler = active(grad_scaler)
+        self.grad_scaler = _active(grad_scaler)
         self.spells_out_fused = False
-        """Whether a captured update is the optimizer's plain one where it has a fused kernel, for a compiler that fuses
-        by itself."""
+        """Whether a captured update is plain instead of fused, for compilers that fuse."""
         self.done = 0
-        """How many calls of the present step are over."""
+        """Finished calls of the present step."""
 
     def loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Return the loss of a batch, attached to the autograd graph."""
+        """Return the loss with its autograd graph."""
         if self.loss_function is not None:
             return self.loss_function(self.model, *args, **kwargs)
         output: Any = self.model(*args, **kwargs)
@@ -71,11 +88,11 @@ class TrainingStep:
         return loss
 
     def parameters(self) -> list[torch.Tensor]:
-        """Return the parameters the optimizer updates, in the order of its groups."""
-        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        """Return the optimizer's parameters in the order of its groups."""
+        return parameters_of(self.optimizer)
 
     def model_order(self) -> list[int]:
-        """Return the places of those parameters in the order in which the model has them, in which loops clip them."""
+        """Return indices into `parameters` in the model's order, for clipping."""
         model = cast("object", self.model)
         own = model.parameters() if isinstance(model, nn.Module) else ()
         places = {id(each): place for place, each in enumerate(own)}
@@ -84,15 +101,15 @@ class TrainingStep:
 
     @property
     def part(self) -> Part:
-        """Which part of a step the next call is."""
+        """The part that the next call runs."""
         return Part.of(self.done, self.accumulate)
 
     def advance(self) -> None:
-        """Note that a call is over."""
+        """Count a finished call."""
         self.done = (self.done + 1) % self.accumulate
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Run the step, or its next part, as plain PyTorch does; returns the detached loss of this call."""
+        """Run the step, or its next part, and return the detached loss."""
         part = self.part
         if part.first:
             self.optimizer.zero_grad(set_to_none=True)
@@ -122,7 +139,6 @@ class TrainingStep:
 
 
 def _loss_in(output: Any) -> Any:
-    """Return what of a model's output is its loss; None where that cannot be told."""
     if isinstance(output, torch.Tensor):
         return output
     if isinstance(output, Mapping):
@@ -136,16 +152,23 @@ def _loss_in(output: Any) -> Any:
 def _check_optimizer(given: object) -> None:
     if not isinstance(given, Optimizer):
         kind = type(given).__name__
-        raise UsageError(f"a step takes model, loss function and optimizer, in this order; the last is a {kind}")
+        raise UsageError(f"pass model, loss function and optimizer, in this order; the last is a {kind}")
 
 
 def _check_calls(accumulate: object) -> None:
     if not isinstance(accumulate, int) or accumulate < 1:
-        raise UsageError(f"accumulate is {accumulate!r}; give the number of calls that make a step, at least 1")
+        raise UsageError(f"accumulate is {accumulate!r}; give the number of calls in a step, at least 1")
+
+
+def _active(scaler: object) -> GradScaler | None:
+    """Return a scaler that is switched on. Raises UsageError for another kind of object."""
+    if not isinstance(scaler, GradScaler | None):
+        raise UsageError(f"grad_scaler is a {type(scaler).__name__}; give a torch.amp.GradScaler, or leave it out")
+    return scaler if scaler is not None and scaler.is_enabled() else None
 
 
 def check_callable(**given: object) -> None:
-    """Raise UsageError for what is given by name, is not None, and cannot be called."""
+    """Raise UsageError for a value that is neither None nor callable."""
     for name, value in given.items():
         if value is not None and not callable(value):
             raise UsageError(f"{name} is a {type(value).__name__}; give a function, or leave it out")

@@ -1,1 +1,1 @@
-"""Copies to the host and back, carried out: the ops, what they do on a device, how the steps of a plan become them."""
+"""Run a plan's copies to the host and back, on CPU and CUDA."""

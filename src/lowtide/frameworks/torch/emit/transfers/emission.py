@@ -1,4 +1,4 @@
-"""From the copies of a plan to ops in the graph that is being written."""
+"""Emit the copies of a plan and the waits for them."""
 
 from typing import Any
 
@@ -10,55 +10,52 @@ from lowtide.frameworks.torch.emit.transfers.ops import COPY_TO_DEVICE, COPY_TO_
 from lowtide.frameworks.torch.internals.nodes import value_of
 
 ON_HOST = "lowtide_on_host"
-"""In the meta data of nodes that stand for a copy on the host."""
+"""Marks host copies in node metadata."""
 
 
 class CopyEmission:
-    """Appends copies, and waits for them where a plan needs them to be complete; knows which are under way."""
+    """Appends copies to a graph, and waits where the plan needs them complete."""
 
     def __init__(self, target: Graph) -> None:
         self._target = target
         self._on_host: dict[BufferId, Node] = {}
         self._leaving: dict[BufferId, Node] = {}
-        """Per buffer that may still be copied to the host, its tensor on the device."""
+        """Device tensors with a copy out under way."""
         self._arriving: dict[BufferId, Node] = {}
-        """Per buffer that may still be copied back, its new tensor on the device."""
+        """New device tensors with a copy back under way."""
 
     def is_on_host(self, buffer: BufferId) -> bool:
-        """Tell whether the host has a copy of a buffer."""
         return buffer in self._on_host
 
     def copy_out(self, buffer: BufferId, tensor: Node) -> None:
-        """Start to copy a buffer, in the form of a tensor that spans it."""
+        """Start to copy a buffer to the host, in the form of `tensor`, which spans it."""
         value: torch.Tensor = value_of(tensor)
         self._on_host[buffer] = self._append(COPY_TO_HOST, (tensor,), f"{tensor.name}_on_host", like(value, HOST))
         self._on_host[buffer].meta[ON_HOST] = True
         self._leaving[buffer] = tensor
 
     def copy_in(self, buffer: BufferId, device: torch.device) -> Node:
-        """Start to copy a buffer back, and return its tensor, which nobody may read before `await_arrival`."""
+        """Start to copy a buffer back. Read it after `await_arrival`."""
         copy = self._on_host[buffer]
         name = f"{copy.name.removesuffix('_on_host')}_back"
         self._arriving[buffer] = self._append(COPY_TO_DEVICE, (copy, device), name, like(value_of(copy), device))
         return self._arriving[buffer]
 
     def await_departure(self, buffer: BufferId) -> None:
-        """Wait until a buffer is on the host, so that what is on the device may be freed or overwritten."""
+        """Wait until a buffer may be freed or overwritten on the device."""
         if buffer in self._leaving:
             self._wait(self._on_host[buffer], self._leaving.pop(buffer))
 
     def await_arrival(self, buffer: BufferId) -> None:
-        """Wait until a buffer is back, so that it may be read."""
+        """Wait until a buffer may be read on the device."""
         if buffer in self._arriving:
             self._wait(self._arriving.pop(buffer), self._on_host[buffer])
 
     def await_all_arrivals(self) -> None:
-        """Wait until everything is back that was sent for."""
         for buffer in list(self._arriving):
             self.await_arrival(buffer)
 
     def free_copy(self, buffer: BufferId) -> None:
-        """Let the host forget a buffer."""
         self.await_arrival(buffer)
         self.await_departure(buffer)
         del self._on_host[buffer]

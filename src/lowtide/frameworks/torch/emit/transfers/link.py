@@ -1,4 +1,4 @@
-"""How fast the link to the host is beside the prices of ops, which are those of a plain machine."""
+"""The link to the host, scaled to the machine that op costs assume."""
 
 from collections.abc import Iterable
 
@@ -10,25 +10,25 @@ from lowtide.engine.offload import Host
 from lowtide.frameworks.torch.internals.runtime import memory_clock
 
 _USUAL_SHARE = 1 / 64
-"""A PCIe link beside the memory of the device it feeds: 25 GB/s to 2 TB/s, 50 GB/s to 3.3 TB/s."""
+"""PCIe speed by memory speed: 25 GB/s to 2 TB/s, 50 GB/s to 3.3 TB/s."""
 
 
 def check_host(allow: Iterable[str] | None, bandwidth: str | int | None, capacity: str | int | None) -> None:
-    """Check a host's settings; raises UsageError for figures that make no sense, or where "offload" is not allowed."""
+    """Raise UsageError for host settings that are invalid or lack "offload" in `allow`."""
     if "offload" not in (allow or ()) and (bandwidth, capacity) != (None, None):
-        raise UsageError("host_bandwidth and host_capacity are for offload; add 'offload' to allow, or leave them out")
+        raise UsageError("host_bandwidth and host_capacity need offload; add 'offload' to allow, or omit them")
     if capacity is not None:
         parse_bytes(capacity)
     if bandwidth is not None and _speed(bandwidth) <= 0:
-        raise UsageError(f"host_bandwidth {bandwidth!r} is no speed of a link; write it like '25 GB/s', more than 0")
+        raise UsageError(f"host_bandwidth {bandwidth!r} is not a speed; give more than 0, like '25 GB/s'")
 
 
 def host_for(graph: Graph, bandwidth: str | int | None, capacity: str | int | None) -> Host:
-    """Return a host to put beside a graph read from PyTorch, whose first memory space is named after its device.
+    """Return the host for a graph. Its first memory space is named after its device.
 
-    `bandwidth` is the link's real speed each way, "25 GB/s" or bytes per second. On a GPU it is scaled down, in
-    proportion to the device's memory, since ops are priced for a slower machine. None is 1/64 of the memory's speed.
-    `capacity` is what the host may hold of the program's buffers at once. Raises UsageError for what cannot be read.
+    `bandwidth` is the link's speed each way, "25 GB/s" or bytes per second; by default 1/64 of the memory's. On a GPU
+    it is scaled to the slower machine that op costs assume. `capacity` limits the program's bytes on the host. Raises
+    UsageError for unreadable values.
     """
     most = None if capacity is None else parse_bytes(capacity)
     plain = PLAIN_MACHINE.bytes_per_second
@@ -41,7 +41,7 @@ def _speed(bandwidth: str | int) -> int:
 
 
 def _memory_speed(graph: Graph) -> float:
-    """Return how many bytes a second the device's memory moves; the plain machine's where nobody says."""
+    """Return bytes per second, of the plain machine if unknown."""
     device = graph.spaces[0].name
     clock, bus = memory_clock(device) if device.startswith("cuda") else (0, 0)
     return 2e3 * clock * bus / 8 or PLAIN_MACHINE.bytes_per_second  # two transfers a cycle
