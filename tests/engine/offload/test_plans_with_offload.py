@@ -20,6 +20,7 @@ from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.oracles.replay import replay
 from tests.oracles.residual_chain import residual_chain
+from tests.sentences import why
 from tests.strategies import graphs, random_graph
 
 BANDWIDTHS = (0.0, 0.5, 3.0, 20.0, math.inf)
@@ -115,7 +116,7 @@ def test_copies_lower_the_peak_even_if_the_budget_is_missed(depth: int) -> None:
     result = plan_within_budget(problem, problem.given_order(), 31, allow={"offload"})
     assert not result.fits
     assert result.peak_bytes == 32
-    assert "32 B" in (result.shortfall or "")
+    assert "32 B" in why(result.shortfall)
     full = with_host_space(residual_chain(depth), 20.0, 0)
     assert plan_within_budget(problem_of(full), problem.given_order(), 31, allow={"offload"}).offloaded_bytes == 0
 

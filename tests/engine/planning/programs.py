@@ -1,21 +1,19 @@
 """Programs with forms in chunks, given as graphs."""
 
-from dataclasses import dataclass
-
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.program import Form, FormName, Program
 
 
-@dataclass(eq=False)
 class GivenProgram(Program):
     """A program whose forms are given; `made` notes which were asked for."""
 
-    graph: Graph  # pyright: ignore
-    chunked: Graph | None = None
-    rounded: Graph | None = None
-
-    def __post_init__(self) -> None:
+    def __init__(self, graph: Graph, chunked: Graph | None = None, rounded: Graph | None = None) -> None:
+        self._graph, self.chunked, self.rounded = graph, chunked, rounded
         self.made: list[tuple[FormName, bool]] = []
+
+    @property
+    def graph(self) -> Graph:
+        return self._graph
 
     @property
     def has_rounded_forms(self) -> bool:

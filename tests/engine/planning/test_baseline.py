@@ -19,7 +19,7 @@ def test_it_is_the_program_as_it_stands_with_its_peak() -> None:
     draft = baseline(graph, PlanSettings())
     assert list(draft.plan.steps()) == list(Plan.baseline(graph).steps())
     assert draft.plan.peak_bytes == draft.untouched_peak_bytes == simulate(graph, draft.plan).peak_bytes
-    assert (draft.scheduler, draft.extra_cost, draft.status, draft.packing) == ("baseline", 0.0, None, None)
+    assert (draft.scheduler, draft.extra_cost, draft.is_judged, draft.packing) == ("baseline", 0.0, False, None)
 
 
 def test_percentages_are_of_the_untouched_program_where_one_is_named() -> None:

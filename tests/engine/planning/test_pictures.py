@@ -25,7 +25,7 @@ def test_printed_results_are_one_short_line() -> None:
     assert str(result) == "Result('layers': optimal, peak 13.0 MiB -> 13.0 MiB)"
     assert str(result.plan) == f"Plan({result.plan.n_steps} steps, optimal, peak 13.0 MiB)"
     assert str(frontier(graph)).startswith("Frontier(device: ")
-    assert "budget NOT met" in str(minimize(graph, budget="1 MiB"))
+    assert "misses the budget by" in str(minimize(graph, budget="1 MiB"))
 
 
 def test_notebooks_get_tables_in_which_names_are_text() -> None:

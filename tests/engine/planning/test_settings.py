@@ -2,14 +2,17 @@
 
 import inspect
 from dataclasses import fields, replace
+from typing import get_type_hints
 
 import pytest
 
-from lowtide import frontier, minimize
+from lowtide import fits, frontier, minimize, optimize, report
+from lowtide.api import verbs
+from lowtide.api.verbs import PlanOptions
 from lowtide.cli.plan import command
 from lowtide.core.errors import UsageError
 from lowtide.core.techniques import TECHNIQUES, checked_techniques, refuse_ignored
-from lowtide.engine.planning.settings import SENTENCES, PlanSettings
+from lowtide.engine.planning.settings import SENTENCES, PlanSettings, allowed_techniques, default_techniques
 
 NAMES = [setting.name for setting in fields(PlanSettings)]
 OF_A_GRAPH = {"techniques": "allow"}
@@ -24,15 +27,15 @@ def test_every_setting_says_what_it_is_in_one_sentence(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "host"])
 def test_minimize_takes_every_setting_with_its_default(name: str) -> None:
-    """A host is part of the graph that `minimize` is given."""
-    parameters = inspect.signature(minimize).parameters
-    assert parameters[OF_A_GRAPH.get(name, name)].default == getattr(PlanSettings, name)
+    """Options that a call leaves out keep the defaults of the record."""
+    assert OF_A_GRAPH.get(name, name) in get_type_hints(PlanOptions)
+    assert getattr(verbs._settings({}), name) == getattr(PlanSettings, name)
 
 
-def test_the_curve_has_the_same_defaults() -> None:
-    parameters = inspect.signature(frontier).parameters
-    for name in ("in_place", "costs", "effort"):
-        assert parameters[name].default == getattr(PlanSettings, name)
+def test_all_verbs_that_plan_take_the_same_options() -> None:
+    for verb in (minimize, optimize, frontier, fits, report):
+        options = inspect.signature(verb).parameters["options"].annotation
+        assert "PlanOptions" in str(options)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "host"])
@@ -40,8 +43,7 @@ def test_the_command_line_has_an_option_for_every_setting_with_its_sentence_and_
     (option,) = (parameter for parameter in command.params if parameter.name == name)
     assert getattr(option, "help", None) == SENTENCES[name]
     default = getattr(PlanSettings, name)
-    given = frozenset(str(option.default).split(",")) if name == "techniques" else option.default
-    assert given == default
+    assert option.default == (None if name == "techniques" else default)
 
 
 def test_the_command_line_describes_the_host_in_two_options() -> None:
@@ -54,7 +56,7 @@ def test_the_command_line_describes_the_host_in_two_options() -> None:
         ({"techniques": frozenset({"teleport"})}, "unknown technique 'teleport'; choose one of reorder, share"),
         ({"effort": "much"}, "unknown effort 'much'"),
         ({"scheduler": "nonsense"}, "unknown scheduler 'nonsense'"),
-        ({"scheduler": "lpmf", "techniques": frozenset({"share"})}, "'lpmf' is asked for, but reorder is not allowed"),
+        ({"scheduler": "lpmf", "techniques": frozenset({"share"})}, "'lpmf' needs reorder, which is not allowed"),
     ],
 )
 def test_settings_that_make_no_sense_cannot_be_made(changed: dict[str, object], message: str) -> None:
@@ -81,3 +83,10 @@ def test_which_order_to_look_for_follows_from_the_settings() -> None:
     assert PlanSettings(scheduler="lpmf").order_name == "lpmf"
     assert replace(PlanSettings(), techniques=frozenset({"share"})).order_name == "given"
     assert not PlanSettings(scheduler="given").chooses_order
+
+
+def test_a_budget_allows_recomputation_by_default_everywhere() -> None:
+    assert default_techniques(None) == PlanSettings.techniques
+    assert default_techniques("60%") == PlanSettings.techniques | {"recompute"}
+    assert verbs._settings({"budget": "60%"}).techniques == default_techniques("60%")
+    assert allowed_techniques(None, "60%") == default_techniques("60%")

@@ -14,6 +14,7 @@ from lowtide.engine.recompute.checkpointing import plan_of_runs
 from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain
+from tests.sentences import why
 from tests.strategies import graphs
 
 
@@ -34,7 +35,7 @@ def test_a_plan_that_fits_is_verified_and_costs_its_recomputed_runs(graph: Graph
         assert result.extra_cost_bound <= result.extra_cost
     else:
         assert result.status in ("infeasible", "stopped_by_work")
-        assert str(budget) in (result.shortfall or "")
+        assert str(budget) in why(result.shortfall)
 
 
 @examples(150)

@@ -69,7 +69,7 @@ class PlanSettings:
     addresses: bool = field(
         default=True,
         metadata=_described(
-            "Whether buffers get addresses. Leave them out if the runtime places buffers itself; planning is faster."
+            "Whether buffers get addresses; planning is faster without, for runtimes that place buffers themselves."
         ),
     )
 
