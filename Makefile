@@ -8,7 +8,7 @@ WORKERS ?= 2
 IN_PARALLEL = -n $(WORKERS) --dist worksteal
 NATIVE := CMakeLists.txt $(shell find native -type f)
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-older-torch sanitized sanitize check lint types layers import-budget plans results docs wheel format bench clean
+.PHONY: help setup demo test test-quick test-all test-older-torch sanitized sanitize check lint types layers import-budget plans results prose docs wheel format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ demo: $(VENV)/.demo  ## lower the measured peak of a GPT-2 training step
 test: $(VENV)/.test  ## run all tests
 	@echo "==> running the tests"
 	@$(BIN)/python -m pytest $(IN_PARALLEL)
+
+test-quick: $(VENV)/.test  ## run the tests of the engine, without frameworks
+	@echo "==> running the tests of the engine"
+	@LOWTIDE_SHARE_OF_EXAMPLES=0.1 $(BIN)/python -m pytest $(IN_PARALLEL) tests/core tests/engine tests/native
 
 test-all: $(VENV)/.test  ## run all tests, with TensorFlow too (about a gigabyte)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test,tensorflow]'
@@ -81,7 +85,7 @@ sanitize: $(SANITIZED)/.made  ## run the tests of the native core under ASan and
 	@LD_PRELOAD="$(PRELOADED)" ASAN_OPTIONS=detect_leaks=0 LOWTIDE_SHARE_OF_EXAMPLES=0.2 \
 	  $(SANITIZED)/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider $(NATIVE_TESTS)
 
-check: lint types layers import-budget plans results  ## lint, types, layers, import budget, plans and results as recorded
+check: lint types layers import-budget plans results prose  ## lint, types, layers, import budget, plans, results and prose
 
 lint: $(VENV)/.test
 	@echo "==> ruff"
@@ -103,6 +107,10 @@ import-budget: $(VENV)/.test
 plans: $(VENV)/.test
 	@echo "==> plans of the sample graphs are as recorded"
 	@$(BIN)/python scripts/plan_hashes.py
+
+prose: $(VENV)/.test
+	@echo "==> text is in plain English"
+	@$(BIN)/python scripts/check_prose.py
 
 results: $(VENV)/.test
 	@echo "==> every section of benchmarks/RESULTS.md is as its script wrote it"
