@@ -43,7 +43,7 @@ def flat_leaves(values: Any) -> list[Any]:
 
 
 def compute_fake(node: Node, given: Callable[[Node], Any] = value_of, like: torch.Tensor | None = None) -> Any:
-    """Run a call on fake values, without adding guards, in the mode of an argument, of the compilation, or of `like`."""
+    """Run a call on fake values without adding guards, in the mode of an argument, the compilation, or `like`."""
     args, kwargs = map_nodes((node.args, dict(node.kwargs)), given)
     fake = first_fake([args, kwargs])
     mode = fake_mode_of([] if like is None else [like]) if fake is None else fake.fake_mode
