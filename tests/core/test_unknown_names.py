@@ -57,7 +57,7 @@ def test_the_help_lists_the_levels_of_onnx_runtime() -> None:
     from lowtide.frameworks.onnx.running.levels import LEVELS as ONNX_LEVELS
 
     page = CliRunner().invoke(cli, ["optimize", "--help"], terminal_width=1000).output
-    assert f"ONNX: {', '.join(reversed(ONNX_LEVELS))};" in page
+    assert f"({', '.join(reversed(ONNX_LEVELS))};" in page
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,18 @@
-"""Tables, wrapped lines and figures for text output, as wide as the terminal, or 80 columns without one."""
+"""Tables, wrapped lines and figures for text output, as wide as the terminal, or 80 columns without one.
+
+rich is imported on first use, so that planning in Python loads no terminal library.
+"""
 
 import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from io import StringIO
+from typing import TYPE_CHECKING
 
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.measure import Measurement
 
 _WIDTH = 80
 _MOST_WIDTH = 160
@@ -35,16 +37,23 @@ class _Name:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+    def __rich_measure__(self, console: "Console", options: "ConsoleOptions") -> "Measurement":
+        from rich.measure import Measurement
+        from rich.text import Text
+
         wide = Measurement.get(console, options, Text(self._text, no_wrap=True)).maximum
         return Measurement(min(_LEAST_WIDTH, wide), wide)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.text import Text
+
         yield from console.render(Text(shortened(self._text, options.max_width), no_wrap=True), options)
 
 
 def shortened(text: str, most: int) -> str:
     """Return the text, cut in the middle to at most `most` terminal columns."""
+    from rich.cells import cell_len, set_cell_size
+
     if cell_len(text) <= most:
         return text
     end = (most - 1) // 2
@@ -59,6 +68,10 @@ def format_table(
 
     With a `width`, the widest of the other columns are cut until lines fit, as far as possible.
     """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for caption, right in zip(header, numeric, strict=True):
         table.add_column(Text(caption), justify="right" if right else "left", no_wrap=right)
@@ -87,6 +100,8 @@ def _hanging(line: str) -> str:
 
 def _broken(line: str, indent: str, width: int) -> list[str]:
     """Break a line that is too long; the spacing within it is kept."""
+    from rich.cells import cell_len
+
     lines: list[str] = []
     while cell_len(line) > width:
         at = line.rfind(" ", len(indent) + 1, width + 1)

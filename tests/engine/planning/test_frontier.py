@@ -63,7 +63,7 @@ def test_a_row_that_misses_its_budget_says_so_and_shows_no_bound() -> None:
     assert missed
     rows = frontier_to_text("chain", found).splitlines()[-len(found.points) :]
     for number, (row, fields) in enumerate(zip(rows, frontier_to_json(found)["points"], strict=True)):
-        assert (" over by " in row) == (number in missed) == (fields["extra_cost_bound"] is None)
+        assert ("misses by " in row) == (number in missed) == (fields["extra_cost_bound"] is None)
         assert (fields["shortfall"] is not None) == (number in missed)
 
 

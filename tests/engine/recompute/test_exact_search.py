@@ -10,6 +10,7 @@ from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.engine.recompute import OrderedProgram, compose, least_possible
 from lowtide.engine.recompute.exact_search import search_exactly
 from lowtide.engine.recompute.unrolled import first_runs
+from lowtide.reporting.shortfall import describe_missed
 from tests.oracles.least_extra_cost import least_extra_cost
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain
@@ -130,7 +131,7 @@ def test_exact_results_are_claimed_over_all_orders() -> None:
     peaks = [claim for claim in refuted.claims if claim.figure == "peak"]
     assert [(claim.over, claim.shown_by, claim.at_least) for claim in peaks] == [("reruns", "search", least)]
     assert refuted.shortfall is not None
-    assert refuted.shortfall.startswith(
-        f"every plan needs at least {least:,} B in device, {least - needed:,} B more than the budget of {needed:,} B "
-        f"({peaks[0].sentence}); the least reached is {least:,} B, "
+    assert describe_missed(refuted).startswith(
+        f"every plan needs at least {least:,} B in device, {least - needed:,} B more than the {needed:,} B that the "
+        f"budget leaves ({peaks[0].sentence}); the lowest peak reached is {least:,} B, "
     )
