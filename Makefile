@@ -45,10 +45,10 @@ test-quick: $(VENV)/.test  ## run the tests of the engine, without frameworks
 	@echo "==> running the tests of the engine"
 	@LOWTIDE_SHARE_OF_EXAMPLES=0.1 $(BIN)/python -m pytest $(IN_PARALLEL) tests/core tests/engine tests/native
 
-test-all: $(VENV)/.test  ## run all tests, with TensorFlow too (about a gigabyte)
+test-all: $(VENV)/.test  ## run all tests with all examples, TensorFlow too (about a gigabyte)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test,tensorflow]'
 	@echo "==> running the tests"
-	@$(BIN)/python -m pytest $(IN_PARALLEL)
+	@LOWTIDE_SHARE_OF_EXAMPLES=1 $(BIN)/python -m pytest $(IN_PARALLEL)
 
 OLDER_TORCH := .venv-older-torch
 
