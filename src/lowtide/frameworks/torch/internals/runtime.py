@@ -95,6 +95,12 @@ def memory_clock(device: str) -> tuple[int, int]:
 
 
 @cache
+def multiplies_bfloat16() -> bool:
+    """Return whether the processor multiplies bfloat16 itself; others add up products in float32."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+@cache
 def multiplies_tiles() -> bool:
     """Return whether the processor multiplies AMX tiles."""
     return torch.cpu._is_amx_tile_supported()

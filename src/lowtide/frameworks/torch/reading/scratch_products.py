@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from lowtide.frameworks.torch.internals.runtime import compute_capability, multiplies_tiles
+from lowtide.frameworks.torch.internals.runtime import compute_capability, multiplies_bfloat16, multiplies_tiles
 from lowtide.frameworks.torch.internals.tensors import bytes_of, is_dense
 from lowtide.frameworks.torch.reading.effects import Arguments
 
@@ -29,6 +29,8 @@ _LONG_SUMS = 2048
 _BUFFERS = 40 * _KIB
 _PADDED_ROW_ENDS = 64 * _KIB
 """Maximum of padded row ends."""
+_ACCUMULATOR_ENDS = 256
+"""Padding of the float32 result that processors without bfloat16 products add up."""
 _SMALL = 16**3
 """PyTorch itself computes products this small."""
 
@@ -64,6 +66,8 @@ def matrix_product(given: Arguments, result: torch.Tensor) -> int:
     if result.dtype not in HALF_TYPES:
         return copied
     left, right = next((given[one], given[other]) for one, other in _FACTORS if one in given and other in given)
+    if result.dtype == torch.bfloat16 and not multiplies_bfloat16():
+        copied += 2 * bytes_of(result) + _ACCUMULATOR_ENDS
     is_small = left.shape[-2] * left.shape[-1] * right.shape[-1] <= _SMALL
     return copied + (min(3 * touched, _UNPACKED) if is_small or not multiplies_tiles() else _in_tiles(left, right))
 
