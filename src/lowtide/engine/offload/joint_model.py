@@ -38,7 +38,6 @@ _FREE_SHARE_PER_SLACK = 0.25
 _FIRST_PART, _LATER_PART = 1.5, 0.25
 """Shares of the solver work: for the first choice, and for each later one."""
 _PROMISE_RATIO = 1.005
-"""Tolerance on the promised slow-down."""
 
 
 class JointModel:
@@ -183,7 +182,6 @@ class JointResult:
     """Lower bound on the slow-down of any plan, in seconds."""
     work: int = 0
     places: tuple[Place, ...] = ()
-    """Places where memory was counted."""
 
 
 def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool) -> JointResult:

@@ -85,16 +85,13 @@ class OffloadSearch:
     tried: set[tuple[bool, bytes]] = field(default_factory=set[tuple[bool, bytes]])
 
     def is_optimal(self) -> bool:
-        """Whether the budget is met and no time is lost."""
         return self.best.over_bytes == 0 and self.best.timeline.extra_seconds <= 0
 
     def is_within(self, bound: float, gap: float) -> bool:
-        """Whether the best plan is within a relative gap of a bound."""
         lost = self.best.timeline.extra_seconds
         return self.best.over_bytes == 0 and lost - bound <= gap * lost
 
     def costs_at_most(self, seconds: float) -> bool:
-        """Whether the best plan loses at most some seconds."""
         return self.best.over_bytes == 0 and self.best.timeline.extra_seconds <= seconds
 
     def try_choice(

@@ -11,7 +11,6 @@ from lowtide.engine.recompute.exact_search import ExactResult
 from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram
 
 _LEAST_GAIN = 0.001
-"""Relative gain that counts as progress."""
 _TRIM_COST_RATIO = 1.25
 """Plans within this multiple of the best extra cost are trimmed."""
 

@@ -75,7 +75,6 @@ def default_budgets(program: OrderedProgram) -> list[int]:
 
 
 def checked_budgets(budgets: Sequence[int]) -> list[int]:
-    """Return distinct budgets, largest first. Raises UsageError for too few or too many."""
     if not FEWEST <= len(budgets) <= MOST:
         raise UsageError(f"a curve of {len(budgets)} budgets is not possible; give {FEWEST} to {MOST}")
     return sorted(set(budgets), reverse=True)

@@ -13,7 +13,6 @@ from lowtide.engine.recompute.program import Execution, Ints, OrderedProgram
 
 T = TypeVar("T")
 _RESERVES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45)
-"""Shares of the budget left free at a trade, for runs added later."""
 _MAX_RESTARTS = 6
 _MAX_COST_RATIO = 8.0
 """Extra cost allowed at first, relative to running every op once."""
@@ -22,12 +21,9 @@ _TRIM_COST_RATIO = 1.3
 _STAGE_WIDTHS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """Half the width of a window of stages, as a share of all ops."""
 _PLACE_WIDTHS = (0.002, 0.005, 0.01, 0.02, 0.05)
-"""The same for a window of recomputed ops."""
 _WINDOW_RESERVES = (0.0, 0.0, 0.03, 0.1)
 _PRICE_FACTORS = (0.5, 1.0, 1.0, 1.0, 2.0)
-"""Random factors on the costs."""
 _VARY_PROBABILITY = 0.7
-"""Share of tries with random factors."""
 _WINDOW_COST_RATIO = 1.25
 _WORK_PER_TRY = 100_000_000
 _MAX_FAILURES = 150

@@ -17,7 +17,6 @@ from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 Buffers = NDArray[np.bool_]
 """A mask over all buffers."""
 _RATIO = 1.3
-"""Ratio of successive numbers of segments."""
 _LEAST_PERIODS = 3
 _MAX_COMPARED = 50_000_000
 """Limit on ops times periods, about 500,000,000 per second."""

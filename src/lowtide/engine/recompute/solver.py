@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-6
 """Relative error of the solver's bound."""
 _WORK_PER_VALUE = 5
-"""Work to build and presolve, per value of the rows."""
 _VALUES_PER_WORK = 100
-"""Values that a simplex step reads per unit of work."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

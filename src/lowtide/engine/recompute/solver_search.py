@@ -24,7 +24,6 @@ _MAX_FAILURES = 2
 _EASY_GAP = 0.2
 """First plans within this gap need few places and get all of the solver work."""
 _NEAR_GAP = 0.1
-"""So do plans that come within this gap."""
 _ENOUGH = 0.95
 """Share of the gap to solve to, which leaves room for rounding."""
 _MAX_PARTNERS = 12
