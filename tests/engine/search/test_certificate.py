@@ -208,7 +208,7 @@ def test_strict_is_met_with_a_proof_and_fails_without(lowtide: Command, tmp_path
     write_plan_file(result.plan, plan, graph)
     write_proof_file(proof, shows)
     assert lowtide("verify", plan, model).code == 0
-    assert "claimed, not shown here" in lowtide("verify", plan, model).stdout
+    assert "claimed, not proven here" in " ".join(lowtide("verify", plan, model).stdout.split())
     assert lowtide("verify", plan, model, "--strict").code == 1
     done = lowtide("verify", plan, model, "--proof", shows, "--json")
     peaks = [claim for claim in json.loads(done.stdout)["claims"] if claim["figure"] == "peak"]

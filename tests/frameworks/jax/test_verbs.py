@@ -31,7 +31,7 @@ def test_compare_shows_xlas_order_and_buffer_assignment() -> None:
     extra = sum(each["extra_bytes"] for each in reserved["differences"])
     assert extra == reserved["reserved_bytes"] - reserved["peak_bytes"]
     text = CliRunner().invoke(compare, [BY_NAME]).stdout
-    assert "as compiled" in text
+    assert "After compilation" in text
     assert "XLA's buffer assignment:" in text
 
 

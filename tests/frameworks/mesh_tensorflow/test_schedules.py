@@ -121,9 +121,9 @@ def test_operations_in_no_valid_order_are_scheduled_by_their_own_ids() -> None:
 )
 def test_invalid_schedules_are_refused(schedule: list[int]) -> None:
     model = MeshTensorflowModel(of_case("mtf_list"))
-    with pytest.raises(UsageError, match="the id of each once"):
+    with pytest.raises(UsageError, match="the id of each operation once"):
         model.memory_contents(schedule)
-    with pytest.raises(UsageError, match="the id of each once"):
+    with pytest.raises(UsageError, match="the id of each operation once"):
         model.peak_bytes(schedule)
 
 

@@ -105,7 +105,7 @@ def test_what_cannot_be_written_is_said_before_the_program_is_read(tmp_path: Pat
         raise AssertionError("the program was read")
 
     call = (fails, (torch.randn(3),))
-    with pytest.raises(UsageError, match="only an ExportedProgram with fixed sizes can be written"):
+    with pytest.raises(UsageError, match="only an ExportedProgram with fixed sizes can be saved"):
         open_model(call, output=tmp_path / "planned.pt2")
     with pytest.raises(UsageError, match="no folder"):
         open_model(call, output=tmp_path / "none" / "x.plan.json")

@@ -30,7 +30,7 @@ from tests.frameworks.torch.compile.edge_programs import (
 )
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:lowtide. .* (does not fit its|more than their) budget"),  # floors are high here
+    pytest.mark.filterwarnings("ignore:lowtide. .* misses its budget"),  # floors are high here
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # TorchDynamo looks at it
     pytest.mark.filterwarnings("ignore:.*(torch.jit.script_method|autograd.function.Function):DeprecationWarning"),
 ]

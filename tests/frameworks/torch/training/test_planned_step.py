@@ -358,7 +358,7 @@ def _small(**options: Any) -> lt.PlannedStep:
 
 def test_a_budget_that_is_missed_is_one_warning_with_a_budget_that_is_met() -> None:
     """So it is with several programs of one step; the step runs all the same."""
-    with pytest.warns(UserWarning, match=r"training step does not fit .* a budget of \d+ bytes") as said:
+    with pytest.warns(UserWarning, match=r"training step misses its budget: .* a budget of \d+ bytes") as said:
         step = _small(budget=1, accumulate=2)
     assert len(said) == 1
     step(*batch(0))
@@ -371,7 +371,7 @@ def test_a_budget_that_is_missed_is_one_warning_with_a_budget_that_is_met() -> N
 
 
 def test_a_plan_that_says_it_does_not_fit_is_refused_as_load_plan_does(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="does not fit"):
+    with pytest.warns(UserWarning, match="misses its budget"):
         step = _small(budget=1)
     (file,) = step.save_plans(tmp_path)
     for given in (file, tmp_path):
