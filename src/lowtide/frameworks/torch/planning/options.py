@@ -98,7 +98,6 @@ class Options:
         if unknown:
             raise UsageError(f"backend 'lowtide' has no option {unknown[0]!r}; it takes {', '.join(known)}")
         allow = values.get("allow")
-        """Techniques, see `PlanSettings`. None: those of `DEFAULTS` that the compiler and the budget can use."""
         if allow is not None:
             checked_techniques(allow)
             values["allow"] = (allow,) if isinstance(allow, str) else tuple(allow)

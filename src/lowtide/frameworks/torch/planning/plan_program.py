@@ -210,7 +210,6 @@ class PyTorchLimits:
         """Return the excess bytes."""
         more = max(0, _first_peak(result) - self.peak)
         between = 0 if self.between is None else program.bytes_between_passes(result.plan) - self.between
-        """Bytes between the passes; None if nothing large runs there."""
         return max(more, between)
 
 

@@ -72,7 +72,6 @@ class ProgramForms(Program):
     def make_form(self, name: FormName, *, exact: bool) -> CompiledForm | None:
         """Return the program with its largest products in chunks; finer forms compute rows of some products twice."""
         chunking = self.chunking if exact else self.chunking.to_rounding()
-        """Settings of chunks; finer forms also use the bytes that a budget leaves to the program."""
         finer = None
         if name == "in finest chunks":
             finer = self.form("in finer chunks", exact=exact)

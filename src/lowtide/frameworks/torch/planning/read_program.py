@@ -48,7 +48,6 @@ class ReadProgram:
     def bytes_between_passes(self, plan: Plan) -> int:
         """Return the bytes that a plan holds in the first memory space between the passes; 0 in inference."""
         boundary = self.boundary
-        """The op between the passes; None in inference."""
         if boundary is None:
             return 0
         (step,) = np.flatnonzero((plan.kinds == StepKind.RUN) & (plan.targets == boundary))
@@ -64,7 +63,6 @@ class ReadProgram:
     def has_scalar_tangents(self) -> bool:
         """Return whether the backward pass starts from scalars, such as a loss, so no large graph runs before it."""
         boundary = self.boundary
-        """The op between the passes; None in inference."""
         return boundary is None or all(value.numel() == 1 for value in self.lowered.ops[boundary].node.meta["val"])
 
 

@@ -134,7 +134,6 @@ class _Compiler:
         """Plan for a target; compile if the kernels fit, or need less than the lowest known need."""
         peaks, before = FusedPeaks(self._allowed, stops_at=self._lowest_need, silent=True), registry_state()
         compiled = None
-        """Return the best compilation."""
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
