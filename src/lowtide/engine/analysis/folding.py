@@ -30,12 +30,10 @@ class Fold(Generic[HeldT]):
 
     @property
     def size_bytes(self) -> int:
-        """Sum of bytes."""
         return sum(holder.size_bytes for holder in self.holders)
 
     @property
     def first(self) -> HeldT:
-        """The first buffer."""
         return self.holders[0]
 
 

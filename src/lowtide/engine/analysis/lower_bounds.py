@@ -37,7 +37,6 @@ class CalleeBounds:
         """By id of the graph, which is kept alive."""
 
     def of(self, graph: Graph) -> list[LowerBound]:
-        """Return the bounds of a callee."""
         if id(graph) not in self._known:
             problem = Problem(graph, in_place=self._in_place)
             self._known[id(graph)] = graph, lower_bounds(problem, [problem.given_order()], self)

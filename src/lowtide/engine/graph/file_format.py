@@ -153,7 +153,8 @@ def _builder(
 
 
 def _to_record(graph: Graph, *, top: bool = True) -> GraphRecord:
-    sizes, lifetimes, homes = graph.sizes.tolist(), graph.lifetimes.tolist(), graph.buffer_spaces.tolist()
+    sizes, lifetimes = graph.sizes.tolist(), graph.lifetimes.tolist()
+    homes: list[int] = graph.buffer_spaces.tolist()
     elsewhere: list[str | None] = [None, *(space.name for space in graph.spaces[1:])]
     buffers = [
         BufferRecord(

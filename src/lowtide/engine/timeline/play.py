@@ -158,7 +158,6 @@ class _Player:
 
 
 def _overwritten(graph: Graph) -> list[list[BufferId]]:
-    """Return the buffers that each op writes, mutates or allocates."""
     return [mutates + writes for mutates, writes in zip(graph.mutates, graph.writes, strict=True)]
 
 
