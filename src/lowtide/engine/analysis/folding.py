@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from lowtide.core.units import ByteUnit
+from lowtide.engine.analysis.holders_at_peak import Holder
+from lowtide.engine.analysis.lower_bounds import BoundHolder
 
 _MOST_NAMED = 4
 _NUMBER = re.compile(r"[_.\-/]?\d+")
@@ -13,41 +15,8 @@ _LAYER = re.compile(r"(?<![^.])\d+(?![^. ])")
 """A number between the dots of a module path."""
 
 
-class Held(Protocol):
-    """A live buffer and the op that made it, like `BoundHolder`."""
-
-    @property
-    def space(self) -> str:
-        """Memory space."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Buffer name."""
-        ...
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes."""
-        ...
-
-    @property
-    def lifetime(self) -> str:
-        """Lifetime class."""
-        ...
-
-    @property
-    def kind(self) -> str | None:
-        """Op kind."""
-        ...
-
-    @property
-    def made_at(self) -> str | None:
-        """Source of the op."""
-        ...
-
-
-HeldT = TypeVar("HeldT", bound=Held)
+HeldT = TypeVar("HeldT", Holder, BoundHolder)
+"""A live buffer and the op that made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +30,10 @@ class Fold(Generic[HeldT]):
 
     @property
     def size_bytes(self) -> int:
-        """Sum of bytes."""
         return sum(holder.size_bytes for holder in self.holders)
 
     @property
     def first(self) -> HeldT:
-        """The first buffer."""
         return self.holders[0]
 
 
