@@ -8,6 +8,9 @@ from typing import Any, ClassVar, Self, cast
 from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.wire import DEEPEST
 
+_DEFAULTS: Mapping[str, Any] = {"string": "", "bytes": b"", "float": 0.0, "double": 0.0, "bool": False}
+"""The default of each kind of scalar; 0 for others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -76,11 +79,13 @@ class Message:
             setattr(self, name, list(value) if self.fields_by_name[name].repeated else value)
 
     def __getattr__(self, name: str) -> Any:
-        """Create an empty list or message when its field is first read."""
-        field = type(self).fields_by_name.get(name)
+        """Return the value of an unset field: a new list or message, which is kept, else the default of its kind."""
+        field = self.fields_by_name.get(name)
         if field is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        value: Any = [] if field.repeated else type(self).KINDS[field.kind]()
+        if not (field.repeated or field.is_message):
+            return _DEFAULTS.get(field.kind, 0)
+        value: Any = [] if field.repeated else self.KINDS[field.kind]()
         self.__dict__[name] = value
         return value
 
