@@ -18,7 +18,7 @@ from lowtide.engine.planning.result import Result
 from lowtide.frameworks.jax.fitting.losses import FittedLoss, is_loss, wanted_leaves
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried
 from lowtide.frameworks.jax.flat.traced import TracedFunction, struct_of, trace
-from lowtide.frameworks.jax.internals import tree
+from lowtide.frameworks.jax.internals import jax
 from lowtide.frameworks.jax.measure.compiled import CompiledFigures, Wrapper
 
 _ALLOWED = ("reorder", "share", "recompute")
@@ -110,14 +110,14 @@ class FittedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the results of the original function."""
-        leaves, structure = tree.flatten((args, kwargs))
+        leaves, structure = jax.tree.flatten((args, kwargs))
         structs = [struct_of(leaf) for leaf in leaves]
         signature = _signature(structure, structs)
         fitted = self._fitted.get(signature)
         if fitted is None:
-            examples, named = tree.unflatten(structure, structs)
+            examples, named = jax.tree.unflatten(structure, structs)
             fitted = self._fit(signature, trace(self._function, examples, named))
-        return tree.unflatten(fitted.traced.out_tree, fitted.run(leaves))
+        return jax.tree.unflatten(fitted.traced.out_tree, fitted.run(leaves))
 
     def _fit(self, signature: Any, traced: TracedFunction) -> "_Fitted":
         argnums = self._settings.differentiated(traced)

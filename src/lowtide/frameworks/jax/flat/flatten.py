@@ -7,7 +7,7 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr
 
 from lowtide.frameworks.jax.flat.program import Atom, Equation, FlatProgram, Value, atom_of, run_program
-from lowtide.frameworks.jax.internals import is_unspecified, shard_map, user_frame
+from lowtide.frameworks.jax.internals import is_unspecified, jax, user_frame
 
 Flat = Callable[..., Sequence[Any]]
 """A function from leaves of arguments to leaves of results."""
@@ -63,7 +63,7 @@ class MeshProgram:
         def one_device(*shards: Any) -> tuple[Any, ...]:
             return tuple(flat(*shards))
 
-        mapped = shard_map(
+        mapped = jax.shard_map(
             one_device,
             mesh=params["mesh"],
             in_specs=tuple(params["in_specs"]),

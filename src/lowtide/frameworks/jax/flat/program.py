@@ -6,7 +6,7 @@ from typing import Any
 
 from jax.extend.core import Literal
 
-from lowtide.frameworks.jax.internals import make_jaxpr, struct_like
+from lowtide.frameworks.jax.internals import jax, struct_like
 
 Value = int
 """A position in the types of a program."""
@@ -104,7 +104,7 @@ class Splice:
     def trace(self, function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]) -> list[Atom]:
         """Trace a function of `inputs`, append its equations and return its results."""
         given = [self._current(atom) for atom in inputs]
-        closed = make_jaxpr(function)(
+        closed = jax.make_jaxpr(function)(
             *(struct_like(self._types[atom] if isinstance(atom, int) else atom.aval) for atom in given)
         )
         atoms: dict[Any, Atom] = dict(zip(closed.jaxpr.invars, given, strict=True))

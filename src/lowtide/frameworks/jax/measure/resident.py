@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.core.errors import UnsupportedError, one_line
-from lowtide.frameworks.jax.internals import block_until_ready, deserialize, export, is_random_key, jit, numpy, random
+from lowtide.frameworks.jax.internals import deserialize, export, is_random_key, jax
 
 _MODULE = "lowtide.frameworks.jax.measure.resident"
 _TIMEOUT_S = 600
@@ -34,7 +34,7 @@ def added_resident_bytes(flat: Callable[..., Sequence[Any]], structs: Sequence[A
     if not _CLEAR_REFS.exists():
         raise UnsupportedError("resident memory is measured on Linux only; leave out resident=True")
     try:
-        exported = export(jit(flat))(*structs)
+        exported = export(jax.jit(flat))(*structs)
         if exported.nr_devices != 1:
             raise UnsupportedError("resident memory is measured on one device only; leave out resident=True")
         serialized = exported.serialize()
@@ -55,8 +55,8 @@ def added_resident_bytes(flat: Callable[..., Sequence[Any]], structs: Sequence[A
 def made_up(aval: Any, seed: int) -> Any:
     """Return an array with pseudorandom contents, the same for each seed."""
     if is_random_key(aval.dtype):
-        return random.split(random.key(seed), aval.shape)
-    return numpy.asarray(np.random.default_rng(seed).uniform(0.0, 1.0, aval.shape)).astype(aval.dtype)
+        return jax.random.split(jax.random.key(seed), aval.shape)
+    return jax.numpy.asarray(np.random.default_rng(seed).uniform(0.0, 1.0, aval.shape)).astype(aval.dtype)
 
 
 def main() -> None:
@@ -64,8 +64,8 @@ def main() -> None:
     path, options = sys.argv[1], json.loads(sys.argv[2])
     exported = deserialize(Path(path).read_bytes())
     arguments = [made_up(aval, place) for place, aval in enumerate(exported.in_avals)]
-    compiled = jit(exported.call).lower(*arguments).compile(compiler_options=options or None)
-    block_until_ready(arguments)
+    compiled = jax.jit(exported.call).lower(*arguments).compile(compiler_options=options or None)
+    jax.block_until_ready(arguments)
     first = _added_by_call(compiled, arguments)  # includes threads and kernels, which stay
     again = _added_by_call(compiled, arguments) if _is_returned(first) else first
     json.dump({"added_bytes": again}, sys.stdout)
@@ -74,7 +74,7 @@ def main() -> None:
 def _added_by_call(compiled: Any, arguments: Sequence[Any]) -> int:
     before = _resident("VmRSS")
     _CLEAR_REFS.write_text("5")  # resets the high-water mark
-    block_until_ready(compiled(*arguments))
+    jax.block_until_ready(compiled(*arguments))
     return max(0, _resident("VmHWM") - before)
 
 

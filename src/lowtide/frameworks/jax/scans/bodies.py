@@ -12,7 +12,7 @@ from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.jax.emit.run_plan import run_plan
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram
-from lowtide.frameworks.jax.internals import make_jaxpr, struct_like
+from lowtide.frameworks.jax.internals import jax, struct_like
 from lowtide.frameworks.jax.reading.bodies import kept_results, with_bodies
 from lowtide.frameworks.jax.reading.read import Counted, JaxTranslation, read_body, read_program
 from lowtide.frameworks.jax.scans.pairs import disjoint_pairs
@@ -88,7 +88,7 @@ def _planned_body(body: ClosedJaxpr, kept: int, limit: int, window: int | None) 
         return run_plan(translation, runs, values, window)
 
     try:
-        return make_jaxpr(planned)(*map(struct_like, body.in_avals))
+        return jax.make_jaxpr(planned)(*map(struct_like, body.in_avals))
     except NameError:  # JAX traces a collective only inside its mesh
         return body
 

@@ -11,7 +11,7 @@ from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import Atom, FlatProgram, Value
-from lowtide.frameworks.jax.internals import make_jaxpr, struct_like
+from lowtide.frameworks.jax.internals import jax, struct_like
 from lowtide.frameworks.jax.reading.kernels import kernels_of
 from lowtide.frameworks.jax.reading.read import add_kernel
 from lowtide.frameworks.jax.reading.sizes import bytes_of
@@ -74,7 +74,7 @@ def joint_iteration(program: FlatProgram, pair: ScanPair) -> JointIteration:
         return [*results[:n_states], *collected, *backward.body(*unsliced, *slices)]
 
     structs = map(struct_like, [*forward.types, *back_types])
-    joint = flatten(make_jaxpr(iteration)(*structs), f"{program.name}/iteration")
+    joint = flatten(jax.make_jaxpr(iteration)(*structs), f"{program.name}/iteration")
     constants, states, slices = forward.split(joint.inputs[:count])
     return JointIteration(
         program=joint,

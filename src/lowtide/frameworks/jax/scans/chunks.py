@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lowtide.frameworks.jax.flat.program import FlatProgram, Splice, Value
-from lowtide.frameworks.jax.internals import lax
+from lowtide.frameworks.jax.internals import jax
 from lowtide.frameworks.jax.scans.pairs import Scan, ScanPair, rewrite_pairs
 
 
@@ -78,8 +78,8 @@ def _write_backward(splice: Splice, scan: Scan, recomputed: Scan, pair: ScanPair
 
 
 def _cut(stacks: Sequence[Any], chunk: int, count: int) -> list[Any]:
-    return [lax.reshape(stack, (count, chunk, *stack.shape[1:])) for stack in stacks]
+    return [jax.lax.reshape(stack, (count, chunk, *stack.shape[1:])) for stack in stacks]
 
 
 def _joined(stacks: Sequence[Any]) -> list[Any]:
-    return [lax.reshape(stack, (stack.shape[0] * stack.shape[1], *stack.shape[2:])) for stack in stacks]
+    return [jax.lax.reshape(stack, (stack.shape[0] * stack.shape[1], *stack.shape[2:])) for stack in stacks]
