@@ -3,32 +3,14 @@
 from typing import Any
 
 import jax as typed_jax
-from jax import custom_derivatives
 from jax import export as jax_export
 from jax._src import source_info_util
 from jax.extend import core as extend_core
 
 jax: Any = typed_jax
 """JAX without its incomplete types."""
+export: Any = jax_export
 jaxpr_as_fun: Any = extend_core.jaxpr_as_fun
-export: Any = jax_export.export
-deserialize: Any = jax_export.deserialize
-SymbolicZero: Any = custom_derivatives.SymbolicZero
-
-
-def instantiated(zero: Any) -> Any:
-    """Return a symbolic zero as an array."""
-    return jax.numpy.zeros(zero.shape, zero.dtype)
-
-
-def in_host_space(array: Any) -> Any:
-    """Return a copy in host memory."""
-    return jax.device_put(array, jax.memory.Space.Host)
-
-
-def in_device_space(array: Any) -> Any:
-    """Return a copy in device memory."""
-    return jax.device_put(array, jax.memory.Space.Device)
 
 
 def has_host_space() -> bool:

@@ -9,7 +9,7 @@ from lowtide.frameworks.jax.fitting.search import FitFound
 from lowtide.frameworks.jax.flat.flatten import Flat, first_results, flatten
 from lowtide.frameworks.jax.flat.program import FlatProgram, run_program
 from lowtide.frameworks.jax.flat.traced import TracedFunction
-from lowtide.frameworks.jax.internals import SymbolicZero, instantiated, is_floating, jax, jaxpr_as_fun
+from lowtide.frameworks.jax.internals import is_floating, jax, jaxpr_as_fun
 from lowtide.frameworks.jax.measure.compiled import Wrapper
 
 Wanted = tuple[bool, ...]
@@ -125,7 +125,7 @@ class FittedLoss:
         """Return the gradients of the wanted leaves, None for others."""
         found = self.found(wanted)
         given = [
-            instantiated(each) if isinstance(each, SymbolicZero) else each
+            jax.numpy.zeros(each.shape, each.dtype) if isinstance(each, jax.custom_derivatives.SymbolicZero) else each
             for each, aval in zip(cotangents, self._traced.jaxpr.out_avals, strict=True)
             if is_floating(aval.dtype)
         ]

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jax import default_backend
-
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.buffer_assignment import read_assignment
 from lowtide.frameworks.jax.flat.flatten import Flat
@@ -99,7 +97,7 @@ def assigned_bytes(executable: Any) -> AssignedBytes | None:
 
 def schedulers() -> tuple[Mapping[str, str], ...]:
     """Return the compiler options of each scheduler, the default first."""
-    return ({}, LEAST_MEMORY) if default_backend() == "cpu" else ({},)
+    return ({}, LEAST_MEMORY) if jax.default_backend() == "cpu" else ({},)
 
 
 def _figures_of(executable: Any) -> CompiledFigures:

@@ -8,6 +8,7 @@ from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageErro
 from lowtide.core.files import read_bytes
 from lowtide.frameworks.buffer_assignment import Allocation, instruction_numbers, read_assignment
 from lowtide.frameworks.content import is_hlo_proto, is_hlo_text, is_mlir
+from lowtide.frameworks.protobuf.text import decoded_text
 from lowtide.frameworks.wire import begun_fields
 from lowtide.frameworks.xla.loading.assignment_text import read_assignment_text
 from lowtide.frameworks.xla.loading.jaxlib import text_of_content, text_of_module
@@ -57,7 +58,7 @@ def load_module(source: Any) -> Loaded:
 def read_content(content: bytes, where: str) -> Loaded:
     """Load the module in a file's content."""
     if is_hlo_text(content):
-        return Loaded(module=parse_module(_decoded(content, where), where), where=where)
+        return Loaded(module=parse_module(decoded_text(content, where), where), where=where)
     if is_mlir(content):
         return Loaded(module=parse_module(text_of_content("mlir", content, where), where), where=where)
     if is_hlo_proto(content):
@@ -74,7 +75,7 @@ def _with_dumped_assignment(loaded: Loaded, path: Path) -> Loaded:
     dumped = path.with_name(f"{path.stem}-buffer-assignment.txt")
     if loaded.allocations or not dumped.is_file():
         return loaded
-    text = _decoded(read_bytes(dumped), str(dumped))
+    text = decoded_text(read_bytes(dumped), str(dumped))
     return replace(loaded, allocations=read_assignment_text(text, loaded.module, str(dumped)))
 
 
@@ -91,10 +92,3 @@ def _executable(source: Any) -> Loaded:
 
 def _allocations(assignment: bytes | None, module: bytes, where: str) -> tuple[Allocation, ...]:
     return read_assignment(assignment, instruction_numbers(module), where) if assignment else ()
-
-
-def _decoded(content: bytes, where: str) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise MalformedInputError(f"{where}: the text is not UTF-8 at byte {error.start}") from None
