@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from pathlib import Path
 from typing import Any, cast
 
 from jax.extend.core import ClosedJaxpr
@@ -96,10 +95,6 @@ class JaxModel(Model):
             return jax.tree.unflatten(self._out_tree, run_plan(self._translation, runs, leaves, copies=copies))
 
         return jax.jit(applied)
-
-    def save(self, plan: Plan, path: Path) -> None:
-        """Raise UnsupportedError: a function has no file."""
-        raise UnsupportedError("a JAX function cannot be written to a file; write a plan (.plan.json)")
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the unmodified and the planned function kernel by kernel."""

@@ -129,8 +129,10 @@ def _valid_order(names: list[str], before: list[set[int]]) -> list[int]:
     try:
         sorter.prepare()
     except CycleError as error:
-        name = names[min(error.args[1])]
-        raise GraphError(f"operation {name!r} depends on itself, as in TensorFlow's loops; remove the loop") from None
+        stuck: list[int] = error.args[1]
+        raise GraphError(
+            f"operation {names[min(stuck)]!r} depends on itself, as in TensorFlow's loops; remove the loop"
+        ) from None
     ready: list[int] = []
     order: list[int] = []
     while sorter.is_active():

@@ -38,10 +38,6 @@ class Source:
     start: int
     stop: int
 
-    def piece(self) -> bytes | str:
-        """Return that part."""
-        return self.content[self.start : self.stop]
-
 
 class Message:
     """A message with one attribute per field.

@@ -91,4 +91,4 @@ def _executable(source: Any) -> Loaded:
 
 
 def _allocations(assignment: bytes | None, module: bytes, where: str) -> tuple[Allocation, ...]:
-    return read_assignment(assignment, instruction_numbers(module), where) if assignment else ()
+    return read_assignment(assignment, instruction_numbers(module, where), where) if assignment else ()
