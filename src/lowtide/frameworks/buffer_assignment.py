@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.protobuf.binary import read_binary
-from lowtide.frameworks.protobuf.message import Message, fields_of
+from lowtide.frameworks.protobuf.message import Message
 
 Place = tuple[str, str, tuple[int, ...]]
 """The definition of a logical buffer: computation, instruction, index in its value."""
@@ -59,39 +59,17 @@ class HloMessage(Message):
     FORMAT = "HloProto"
 
 
-class InstructionProto(HloMessage):
-    FIELDS = fields_of("name 1 string id 35 int64")
-
-
-class ComputationProto(HloMessage):
-    FIELDS = fields_of("name 1 string instructions 2 InstructionProto*")
-
-
-class HloModuleProto(HloMessage):
-    FIELDS = fields_of("computations 3 ComputationProto*")
-
-
-class LocationProto(HloMessage):
-    FIELDS = fields_of("shape_index 3 int64* instruction_id 4 int64")
-
-
-class LogicalBufferProto(HloMessage):
-    FIELDS = fields_of("id 1 int64 defined_at 3 LocationProto")
-
-
-class AssignedProto(HloMessage):
-    FIELDS = fields_of("logical_buffer_id 1 int64 offset 2 int64 size 3 int64")
-
-
-class AllocationProto(HloMessage):
-    FIELDS = fields_of(
-        "index 1 int64 size 2 int64 is_thread_local 3 bool is_entry_computation_parameter 5 bool maybe_live_out 7 bool"
-        " color 8 int64 assigned 9 AssignedProto* is_constant 12 bool"
-    )
-
-
-class BufferAssignmentProto(HloMessage):
-    FIELDS = fields_of("logical_buffers 1 LogicalBufferProto* buffer_allocations 3 AllocationProto*")
+HloMessage.declare(
+    Instruction="name 1 string id 35 int64",
+    Computation="name 1 string instructions 2 Instruction*",
+    Module="computations 3 Computation*",
+    Location="shape_index 3 int64* instruction_id 4 int64",
+    LogicalBuffer="id 1 int64 defined_at 3 Location",
+    Assigned="logical_buffer_id 1 int64 offset 2 int64 size 3 int64",
+    BufferAllocation="index 1 int64 size 2 int64 is_thread_local 3 bool is_entry_computation_parameter 5 bool"
+    " maybe_live_out 7 bool color 8 int64 assigned 9 Assigned* is_constant 12 bool",
+    BufferAssignment="logical_buffers 1 LogicalBuffer* buffer_allocations 3 BufferAllocation*",
+)
 
 
 def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]], where: str) -> tuple[Allocation, ...]:
@@ -100,7 +78,7 @@ def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]],
     `instructions` maps the number of an instruction to its computation and name, see `instruction_numbers`. Raises
     MalformedInputError for an invalid message and for one without allocations.
     """
-    proto = read_binary(BufferAssignmentProto, content, where)
+    proto = read_binary(HloMessage.KINDS["BufferAssignment"], content, where)
     if not proto.buffer_allocations:
         raise MalformedInputError(f"{where}: the buffer assignment has no allocations; check that the file is complete")
     places: dict[int, Place] = {}
@@ -113,7 +91,7 @@ def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]],
 
 def instruction_numbers(module: bytes, where: str) -> dict[int, tuple[str, str]]:
     """Return computation and name by instruction number, from a serialized HloModuleProto."""
-    computations = read_binary(HloModuleProto, module, where).computations
+    computations = read_binary(HloMessage.KINDS["Module"], module, where).computations
     return {each.id: (computation.name, each.name) for computation in computations for each in computation.instructions}
 
 

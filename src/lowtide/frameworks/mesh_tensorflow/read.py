@@ -131,7 +131,7 @@ def _valid_order(names: list[str], before: list[set[int]]) -> list[int]:
     except CycleError as error:
         stuck: list[int] = error.args[1]
         raise GraphError(
-            f"operation {names[min(stuck)]!r} depends on itself, as in TensorFlow's loops; remove the loop"
+            f"operation {names[min(stuck)]!r} depends on itself, as in TensorFlow's loops; give a graph without loops"
         ) from None
     ready: list[int] = []
     order: list[int] = []

@@ -68,6 +68,12 @@ class Message:
         if cls.FIELDS:
             cls.KINDS[cls.__name__] = cls
 
+    @classmethod
+    def declare(cls, **fields: str) -> None:
+        """Add messages to the format by name, from declarations as `fields_of` reads them."""
+        for name, declared in fields.items():
+            type(name, (cls,), {"FIELDS": fields_of(declared)})
+
     def __init__(self, **values: Any) -> None:
         for name, value in values.items():
             if name not in self.fields_by_name:

@@ -41,10 +41,6 @@ class TensorProto(NetMessage):
     data_type: int = 1
 
 
-class Segment(NetMessage):
-    FIELDS = fields_of("begin 1 int64 end 2 int64")
-
-
 class QTensorProto(NetMessage):
     FIELDS = fields_of(
         "dims 1 int64* precision 2 int32 scale 3 double bias 4 double is_signed 5 bool data 6 int32** name 7 string"
@@ -94,16 +90,12 @@ class OperatorDef(NetMessage):
     op_version: int = 0
 
 
-class MapFieldEntry(NetMessage):
-    FIELDS = fields_of("key 1 string val 2 string")
-
-
-class BackendOptions(NetMessage):
-    FIELDS = fields_of("backend_name 1 string option 2 MapFieldEntry*")
-
-
-class PartitionInfo(NetMessage):
-    FIELDS = fields_of("name 1 string device_id 2 int32* extra_info 3 string backend_options 4 BackendOptions*")
+NetMessage.declare(
+    Segment="begin 1 int64 end 2 int64",
+    MapFieldEntry="key 1 string val 2 string",
+    BackendOptions="backend_name 1 string option 2 MapFieldEntry*",
+    PartitionInfo="name 1 string device_id 2 int32* extra_info 3 string backend_options 4 BackendOptions*",
+)
 
 
 class NetDef(NetMessage):
