@@ -125,7 +125,7 @@ class _Translator:
         types = dict(zip(op.output, self._types[position], strict=True))
         name = self._unique(op.name or f"{op.type}:{next(iter(op.output), position)}")
         number = len(self._ops)
-        waits = sorted({self._writer[blob] for blob in (*op.control_input, *op.input) if blob in self._needs_edge(op)})
+        waits = sorted({self._writer[blob] for blob in self._needs_edge(op)})
         callees = self._add_steps(op, name, position)
         controls = {blob: self._current[blob] for blob in op.control_input if blob in self._current}
         writes: list[int] = []
@@ -204,8 +204,8 @@ class _Translator:
 
     def _needs_edge(self, op: Any) -> set[str]:
         """Return control inputs and aliases, which the op must wait for explicitly."""
-        aliases = {blob for blob in op.input if blob in self._writer and self._blobs[self._current[blob]] != blob}
-        return aliases | {blob for blob in op.control_input if blob in self._writer}
+        aliases = (blob for blob in op.input if self._blobs[self._current[blob]] != blob)
+        return self._writer.keys() & {*aliases, *op.control_input}
 
     def _pairs(
         self, op: Any, inputs: Sequence[int], outputs: Sequence[int], writes: Collection[int]

@@ -20,6 +20,7 @@ def _one(compute: Callable[[Array], Array]) -> Kernel:
 
 
 def _gradient(compute: Callable[[Array, Array], Array]) -> Kernel:
+    """Return a kernel of two inputs, such as an output and its gradient."""
     return _plain(compute)
 
 
