@@ -44,7 +44,7 @@ from lowtide.frameworks.onnx.loading.load import (
 )
 from lowtide.frameworks.onnx.loading.rewrite import NodeOrder, reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
-from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.levels import first_pass

@@ -12,7 +12,7 @@ from lowtide.engine.analysis import Problem
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.measure import measure_peak
 from lowtide.frameworks.onnx.model import OnnxModel
-from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.stock.frames import has_frames
 from lowtide.frameworks.onnx.stock.stock_graph import StockGraph

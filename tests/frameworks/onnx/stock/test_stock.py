@@ -16,7 +16,7 @@ from lowtide import minimize
 from lowtide.engine.analysis import Problem
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.model import OnnxModel
-from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.children import measure_in_child
 from lowtide.frameworks.onnx.running.levels import write_optimized
 from lowtide.frameworks.onnx.stock.arena import StockArena

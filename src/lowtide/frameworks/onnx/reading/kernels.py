@@ -54,16 +54,15 @@ def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int)
     if operator == ("", "Where") and len(node.input) == 3:
         condition, one, other = node.input
         return _broadcast_bytes((condition, one), one, types) + _broadcast_bytes((condition, other), one, types)
-    if operator in _ONE_MORE_OUTPUT:
-        return _broadcast_bytes(node.output[:1], node.output[0], types)
-    if operator in _ADDING_A_BIAS and len(node.input) > 1 and node.input[1]:
+    has_bias = len(node.input) > 1 and bool(node.input[1])
+    if operator in _ONE_MORE_OUTPUT or (operator in _ADDING_A_BIAS and has_bias):
         return _broadcast_bytes(node.output[:1], node.output[0], types)
     if operator in _ACCUMULATING and len(node.input) > 2:
         return _broadcast_bytes(node.input[:-1], node.input[0], types)
     if operator in _TRANSPOSING and opset >= 13 and not _along_last_axis(node, types):
         return 2 * _broadcast_bytes(node.output[:1], node.output[0], types)
-    if operator in RECURRENT:
-        return recurrent_bytes(node, types)
+    if operator in _RECURRENT:
+        return _recurrent_bytes(node, types)
     if operator == ("", "QLinearMatMul"):
         return _SUM_BYTES * _broadcast_bytes(node.output[:1], node.output[0], types)
     if operator == ("com.microsoft", "QGemm"):
@@ -73,7 +72,7 @@ def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int)
     if operator in CONVOLUTIONS:
         return CONVOLUTIONS[operator](node, types)
     if operator == ("", "Attention"):
-        return attention_bytes(node, types)
+        return _attention_bytes(node, types)
     return _neighbors_bytes(node, types) if operator == ("", "LRN") else 0
 
 
@@ -93,7 +92,6 @@ def _product_of_integers_bytes(node: NodeProto, types: Mapping[str, TypeProto]) 
 
 
 def _quantized_bytes(name: str, types: Mapping[str, TypeProto]) -> int:
-    """Return a value's bytes in one-byte integers."""
     return math.prod(shape_in(types, name) or [0])
 
 
@@ -118,7 +116,7 @@ _MASK, _PAST_KEY = 3, 4
 """Input positions."""
 
 
-def attention_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+def _attention_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
     """Return an Attention's workspace: scores of all heads, and a mask if causal or boolean; 0 if a shape is unknown.
 
     Source: allocations of ONNX Runtime 1.31, over layouts, masks and past keys.
@@ -142,13 +140,13 @@ def _input(node: NodeProto, place: int) -> str:
     return node.input[place] if len(node.input) > place else ""
 
 
-RECURRENT = frozenset({("", "LSTM"), ("", "GRU"), ("", "RNN")})
+_RECURRENT = frozenset({("", "LSTM"), ("", "GRU"), ("", "RNN")})
 _LAST_STATES = {"LSTM": 2, "GRU": 1}
 _BYTES = 4
 """Bytes of a float."""
 
 
-def recurrent_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+def _recurrent_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
     """Return the workspace of a float LSTM, GRU or RNN on one thread; 0 if a shape is unknown.
 
     Source: allocations of ONNX Runtime 1.31, over shapes, directions and biases.

@@ -108,8 +108,8 @@ class StockGraph:
     def unmodeled(self) -> tuple[str, ...]:
         """Limits of the prediction, one phrase each."""
         calls = () if has_frames(self.translation) else (_CALLS,)
-        unknown = any("counts as 0 bytes" in note for note in self.translation.graph.unmodeled)
-        return (*calls, *((_UNKNOWN,) if unknown else ()), *((_ORDER,) if self.is_ordered_at_random else ()))
+        unknown = (_UNKNOWN,) if self.translation.has_unknown_sizes else ()
+        return (*calls, *unknown, *((_ORDER,) if self.is_ordered_at_random else ()))
 
     @cached_property
     def _running_order(self) -> Sequence[int]:
