@@ -28,7 +28,6 @@ from lowtide.frameworks.onnx.loading.external_data import (
     link_weights,
     place_for_copies,
 )
-from lowtide.frameworks.onnx.loading.light import light_model
 from lowtide.frameworks.onnx.loading.load import (
     ADDRESSES,
     BY_DEFAULT,
@@ -36,6 +35,7 @@ from lowtide.frameworks.onnx.loading.load import (
     ModelSource,
     describe_source,
     drained,
+    light_model,
     load_model,
     load_whole_model,
     serialize,

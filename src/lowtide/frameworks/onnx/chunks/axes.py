@@ -10,7 +10,7 @@ from onnx import NodeProto
 
 from lowtide.frameworks.onnx.chunks.values import MainValues
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of, operator_of
-from lowtide.frameworks.onnx.operators.tables import VIEWS, Operator
+from lowtide.frameworks.onnx.operators.tables import VIEWS, Operator, named
 
 _SINCE_SOFTMAX_ALONG_ONE_AXIS = 13
 
@@ -175,10 +175,6 @@ def _resized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
 Rule = Callable[[NodeProto, int, MainValues], Axes | None]
 
 
-def _all(rule: Rule, names: str, domain: str = "") -> Mapping[Operator, Rule]:
-    return {(domain, name): rule for name in names.split()}
-
-
 _ELEMENT_WISE = """
     Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip
     Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN
@@ -193,27 +189,29 @@ _POOLED = "MaxPool AveragePool LpPool GlobalMaxPool GlobalAveragePool GlobalLpPo
 _IMAGES = f"Conv ConvTranspose BatchNormalization InstanceNormalization LRN DepthToSpace SpaceToDepth {_POOLED}"
 
 _RULES: Mapping[Operator, Rule] = {
-    **_all(_broadcast, _ELEMENT_WISE),
-    **_all(_broadcast, "Gelu QuickGelu FastGelu BiasGelu", "com.microsoft"),
-    **_all(_quantized, "QuantizeLinear DequantizeLinear"),
-    **_all(_softmax, "Softmax LogSoftmax Hardmax"),
-    **_all(_normalized, "LayerNormalization RMSNormalization SimplifiedLayerNormalization"),
-    **_all(_added_and_normalized, "SkipLayerNormalization SkipSimplifiedLayerNormalization", "com.microsoft"),
-    **_all(_reduced, _REDUCED),
-    **_all(_along_one_axis(-1), "TopK"),
-    **_all(_along_one_axis(0), "Split"),
-    **_all(_joined, "Concat GatherElements"),
-    **_all(_sliced, "Slice"),
-    **_all(_gathered, "Gather"),
-    **_all(_transposed, "Transpose"),
+    **dict.fromkeys(named(_ELEMENT_WISE), _broadcast),
+    **dict.fromkeys(named("Gelu QuickGelu FastGelu BiasGelu", "com.microsoft"), _broadcast),
+    **dict.fromkeys(named("QuantizeLinear DequantizeLinear"), _quantized),
+    **dict.fromkeys(named("Softmax LogSoftmax Hardmax"), _softmax),
+    **dict.fromkeys(named("LayerNormalization RMSNormalization SimplifiedLayerNormalization"), _normalized),
+    **dict.fromkeys(
+        named("SkipLayerNormalization SkipSimplifiedLayerNormalization", "com.microsoft"), _added_and_normalized
+    ),
+    **dict.fromkeys(named(_REDUCED), _reduced),
+    **dict.fromkeys(named("TopK"), _along_one_axis(-1)),
+    **dict.fromkeys(named("Split"), _along_one_axis(0)),
+    **dict.fromkeys(named("Concat GatherElements"), _joined),
+    **dict.fromkeys(named("Slice"), _sliced),
+    **dict.fromkeys(named("Gather"), _gathered),
+    **dict.fromkeys(named("Transpose"), _transposed),
     **dict.fromkeys(VIEWS - {("", "Identity")}, _viewed),
-    **_all(_multiplied, "MatMul"),
-    **_all(_multiplied, "FusedMatMul", "com.microsoft"),
-    **_all(_affine, "Gemm"),
-    **_all(_affine, "FusedGemm", "com.microsoft"),
-    **_all(_per_image(0), _IMAGES),
-    **_all(_per_image(0, 3), "FusedConv", "com.microsoft"),
-    **_all(_per_image(0, 3), "Conv", "com.microsoft.nchwc"),
-    **_all(_per_image(0), f"{_POOLED} ReorderInput ReorderOutput Upsample", "com.microsoft.nchwc"),
-    **_all(_resized, "Resize"),
+    **dict.fromkeys(named("MatMul"), _multiplied),
+    **dict.fromkeys(named("FusedMatMul", "com.microsoft"), _multiplied),
+    **dict.fromkeys(named("Gemm"), _affine),
+    **dict.fromkeys(named("FusedGemm", "com.microsoft"), _affine),
+    **dict.fromkeys(named(_IMAGES), _per_image(0)),
+    **dict.fromkeys(named("FusedConv", "com.microsoft"), _per_image(0, 3)),
+    **dict.fromkeys(named("Conv", "com.microsoft.nchwc"), _per_image(0, 3)),
+    **dict.fromkeys(named(f"{_POOLED} ReorderInput ReorderOutput Upsample", "com.microsoft.nchwc"), _per_image(0)),
+    **dict.fromkeys(named("Resize"), _resized),
 }

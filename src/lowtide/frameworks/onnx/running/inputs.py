@@ -73,9 +73,7 @@ def _size(dim: TensorShapeProto.Dimension, place: str, dims: Mapping[str, int]) 
 
 def _random_tensor(generator: np.random.Generator, element_type: int, shape: Sequence[int]) -> Array | None:
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element_type))
-    if dtype.kind in "iu" and dtype.isbuiltin:
-        return generator.integers(0, 2, shape).astype(dtype)
-    if dtype.kind == "b":
+    if dtype.kind in "iub" and dtype.isbuiltin:
         return generator.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "fc" and dtype.isbuiltin:
         return np.asarray(generator.standard_normal(shape), dtype)
