@@ -69,7 +69,8 @@ def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, s
     else:
         useful, all_groups = unchanged.worth_recomputing()
         tried = [unchanged.restarted().optimize(name, set()) if name in SWAPPING else unchanged.restarted()]
-        tried += [unchanged.restarted().optimize(name, chosen) for chosen in _distinct(useful, all_groups) if chosen]
+        choices = [useful] if useful == all_groups else [useful, all_groups]
+        tried += [unchanged.restarted().optimize(name, chosen) for chosen in choices if chosen]
         if all_groups:
             tried.append(unchanged.restarted().optimize_as_grappler(name))
     after, best = _lowest(tried)
@@ -104,7 +105,3 @@ def _changes(work: Passes, before: Mapping[str, int], after: Mapping[str, int]) 
         before_bytes=before,
         after_bytes=after,
     )
-
-
-def _distinct(*choices: set[str]) -> list[set[str]]:
-    return [choice for number, choice in enumerate(choices) if choice not in choices[:number]]

@@ -98,13 +98,12 @@ class KerasStep:
             )
         own = executor_plan(model.translation)
         is_planned = is_worth_its_edges(model.graph, result.plan, own, result.budget.allowed[space])
-        if not is_planned:
 
-            def as_traced(tensors: Sequence[Any]) -> list[Any]:
-                return [concrete(*tensors)]
+        def as_traced(tensors: Sequence[Any]) -> list[Any]:
+            return [concrete(*tensors)]
 
-            return _PlannedForm(model, result, is_planned, as_traced)
-        return _PlannedForm(model, result, is_planned, _function_like(concrete, model.planned_graph(result.plan)))
+        run = _function_like(concrete, model.planned_graph(result.plan)) if is_planned else as_traced
+        return _PlannedForm(model, result, is_planned, run)
 
 
 def training_step(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
-from tempfile import mkdtemp
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
@@ -16,7 +15,7 @@ from lowtide.core.files import write_pieces
 from lowtide.frameworks.onnx.chunks.choose import Chosen, Fineness, choose_regions
 from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, order_in_one_go
 from lowtide.frameworks.onnx.chunks.values import MainValues
-from lowtide.frameworks.onnx.loading.external_data import link_weights, place_for_copies
+from lowtide.frameworks.onnx.loading.external_data import folder_for_copies
 from lowtide.frameworks.onnx.loading.load import drained
 from lowtide.frameworks.onnx.loading.rewrite import Pieces, renamed, rewritten_model
 from lowtide.frameworks.onnx.operators.nodes import NewNames, describe_node, operator_of
@@ -52,11 +51,9 @@ def write_in_chunks(
     chosen = choose_regions(values, fineness) if values.opset >= _FIRST_SCAN_WITHOUT_BATCH else []
     if not chosen:
         return WrittenChunks(())
-    own = Path(mkdtemp(prefix="lowtide.", dir=place_for_copies(model, folder)))
+    own = folder_for_copies(model, folder)
     found = WrittenChunks(())
     try:
-        if folder is not None:
-            link_weights(model, folder, own)
         found = _write_equal(content, model, values, chosen, own / "in_chunks.onnx")
     except UnsupportedError as error:
         found = WrittenChunks((f"the whole model: chunks cannot be tried: {error}",))

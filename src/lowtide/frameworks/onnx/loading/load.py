@@ -10,14 +10,12 @@ from typing import cast
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import ModelProto
 
-from lowtide.core.errors import InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError, one_line
-from lowtide.core.files import open_regular, read_bytes
+from lowtide.core.errors import LowtideError, MalformedInputError, UnsupportedError, UsageError
+from lowtide.core.files import mapped_bytes
 from lowtide.frameworks.onnx.loading import fields as of
 from lowtide.frameworks.onnx.operators.nodes import plain
 from lowtide.frameworks.onnx.shapes.tensors import MOST_ELEMENTS
 from lowtide.frameworks.wire import BYTES, Content, WireError, encode_bytes, fields, read_varint
-
-_GZIP = b"\x1f\x8b"
 
 ModelSource = str | os.PathLike[str] | ModelProto
 
@@ -46,9 +44,7 @@ def whole_content(source: ModelSource) -> Content:
     """
     if isinstance(source, ModelProto):
         return serialize(source, describe_source(source))
-    path = _path_of(source)
-    content = mapped(path)
-    return read_bytes(path) if bytes(content[:2]) == _GZIP else content
+    return mapped_bytes(_path_of(source))
 
 
 def load_whole_model(source: ModelSource) -> ModelProto:
@@ -157,17 +153,6 @@ def _tensor(content: Content, start: int, stop: int) -> bytes:
 _PART_BYTES = 2**22
 
 
-def mapped(path: Path) -> memoryview:
-    """Return a file's bytes, loaded on access, as long as the result exists; raise InputError if unreadable."""
-    with open_regular(path) as file:
-        try:
-            if os.fstat(file.fileno()).st_size == 0:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot read {path}: {one_line(error)}") from None
-
-
 def drained(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     """Yield bytes in bounded parts; release pages of mapped files once written."""
     for piece in pieces:
@@ -191,7 +176,7 @@ ADDRESSES = "lowtide.addresses"
 def read_metadata(model: str | bytes | os.PathLike[str]) -> dict[str, str]:
     """Return a model's metadata; empty for an unreadable file."""
     try:
-        return _metadata(model if isinstance(model, bytes) else mapped(Path(model)))
+        return _metadata(model if isinstance(model, bytes) else mapped_bytes(Path(model)))
     except LowtideError:
         return {}  # opening the model raises the error
 

@@ -9,10 +9,10 @@ from typing import Any
 from onnx import TensorProto
 
 from lowtide.core.errors import UnsupportedError
-from lowtide.core.files import write_bytes
+from lowtide.core.files import mapped_bytes, write_bytes
 from lowtide.core.units import format_bytes
 from lowtide.frameworks.onnx.loading.external_data import external_locations
-from lowtide.frameworks.onnx.loading.load import drained, load_model, load_whole_model, mapped
+from lowtide.frameworks.onnx.loading.load import drained, load_model, load_whole_model
 
 LEVELS: Mapping[str, str] = {
     "all": "ORT_ENABLE_ALL",
@@ -127,7 +127,7 @@ def _may_be_same(old: TensorProto, new: TensorProto) -> bool:
 def _content_of(tensor: TensorProto, folder: Path) -> memoryview:
     """Return the bytes of an external tensor, mapped."""
     data = {entry.key: entry.value for entry in tensor.external_data}
-    content, start = mapped(folder / data["location"]), int(data.get("offset", 0))
+    content, start = mapped_bytes(folder / data["location"]), int(data.get("offset", 0))
     return content[start : start + int(data["length"])] if "length" in data else content[start:]
 
 

@@ -9,7 +9,6 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, verify
 from lowtide.frameworks.tensorflow.grappler.accumulate import accumulate_sums, sums_near_capacity
-from lowtide.frameworks.tensorflow.grappler.host_stays import plan_with_swaps
 from lowtide.frameworks.tensorflow.grappler.nodes import (
     CHEAP_KINDS_TODAY,
     FORWARDING_KINDS_TODAY,
@@ -24,7 +23,14 @@ from lowtide.frameworks.tensorflow.grappler.recompute import (
     groups_in_scope,
     late_runs,
 )
-from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Skipped, Swap, choose_swaps, make_swaps
+from lowtide.frameworks.tensorflow.grappler.swaps import (
+    PCIE_BYTES_PER_SECOND,
+    Skipped,
+    Swap,
+    choose_swaps,
+    make_swaps,
+    plan_with_swaps,
+)
 
 LevelName = Literal["no", "default", "manual", "swapping", "recomputation", "scheduling", "heuristics"]
 LEVELS: tuple[LevelName, ...] = get_args(LevelName)

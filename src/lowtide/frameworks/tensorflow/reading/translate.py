@@ -70,7 +70,10 @@ def translate(
     open_called = called or Called()
 
     def translated(known: Known) -> _NodeTranslator:
-        return _NodeTranslator(name, graph, body, known, asked, devices, open_called, pairs).with_nodes(order)
+        made = _NodeTranslator(name, graph, body, known, asked, devices, open_called, pairs)
+        for place in order:
+            made.add(place)
+        return made
 
     translator = translated(known)
     for _ in range(_MOST_ROUNDS):
@@ -142,13 +145,7 @@ class _NodeTranslator:
             place, number = shown[min(number, len(shown) - 1) if self.body.nodes[place].op in ALL_PORTS else 0]
         return place
 
-    def with_nodes(self, places: Sequence[int]) -> "_NodeTranslator":
-        """Add nodes, and return the translator."""
-        for place in places:
-            self._add(place)
-        return self
-
-    def _add(self, place: int) -> None:
+    def add(self, place: int) -> None:
         node = self.body.nodes[place]
         if node.op in CONTROL_FLOW_V1:
             raise UnsupportedError(f"{self.body.where}: {v1_reason(node)}")
