@@ -265,7 +265,7 @@ class OnnxModel(Model):
         planned = self._planned_by(plan)
         order, _ = planned._file_order(plan)
         after = planned._stock.reordered(order.nodes)
-        before = self._runs.as_it_stands()
+        before = self._runs.in_own_order()
         return RuntimePeaks(
             by="ONNX Runtime's default order",
             before_bytes=before.order_bytes,
@@ -281,7 +281,7 @@ class OnnxModel(Model):
             given, planned = self._file_of(self._given, folder), folder / "planned.onnx"
             self.save(plan, planned)
             level = self._level or "none"
-            predicted = None if self._runs.is_ordered_at_random else self._runs.as_it_stands()
+            predicted = None if self._runs.is_ordered_at_random else self._runs.in_own_order()
             modeled = measure_in_child(given, self._dims, planned=False, level=level, threads=1, own_pages=True)
             ways = {"stock runtime, all optimizations": (given, False)}
             ways[f"lowtide's session, level {self._level or 'file'}"] = (planned, True)

@@ -55,7 +55,7 @@ class StockGraph:
         init=False, default_factory=dict[tuple[int, ...], StockBytes]
     )
 
-    def as_it_stands(self) -> StockBytes:
+    def in_own_order(self) -> StockBytes:
         """Return the memory of the graph in the runtime's order."""
         return self.predict(self._running_order)
 
