@@ -15,7 +15,7 @@ from lowtide.cli.progress import Progress
 from lowtide.core.errors import UsageError
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import Model
-from lowtide.frameworks.tensorflow.grappler import LEVELS
+from lowtide.frameworks.tensorflow.grappler.levels import LEVELS
 from lowtide.reporting.planning import level_to_json, level_to_text
 
 
