@@ -84,7 +84,7 @@ class Optimized:
 
     def to_text(self) -> str:
         """Return the page for people."""
-        lines = [result_to_text(self.result.graph.name, self.result, self.measured, self.offer)]
+        lines = [result_to_text(self.result, self.measured, self.offer)]
         lines += map(compiled_to_text, self.compiled)
         if self.kept is not None:
             lines.append(f"  not applied      {self.kept}")

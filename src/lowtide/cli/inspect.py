@@ -5,7 +5,7 @@ import click
 from lowtide.api.opening import open_model
 from lowtide.api.optimize import runtime_outlook
 from lowtide.cli import options
-from lowtide.cli.output import print_json, print_page
+from lowtide.cli.output import show
 from lowtide.cli.progress import Progress
 from lowtide.core.effort import EffortName
 from lowtide.reporting.inspection import Inspection
@@ -27,12 +27,4 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
         progress(f"inspecting {graph.n_ops} ops")
         inspection = Inspection.of(graph, in_place=in_place, effort=effort, progress=progress)
         outlook = runtime_outlook(opened, inspection.best)
-    if as_json:
-        fields = inspection.to_json()
-        if outlook is not None:
-            fields["by_runtime"] = outlook.to_json()
-        print_json("inspect", fields)
-    else:
-        print_page(inspection.to_text())
-        if outlook is not None:
-            print_page(f"\n{outlook.to_text()}")
+    show("inspect", as_json, lambda: inspection.to_json(outlook), lambda: inspection.to_text(outlook))

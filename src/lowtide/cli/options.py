@@ -98,6 +98,11 @@ def _setting(name: str, option: str, **how: Any) -> Callable[[Command], Command]
     return click.option(option, name, default=default, help=SENTENCES[name], **how)
 
 
+def file(*names: str, help: str, required: bool = False) -> Callable[[Command], Command]:
+    """Declare an option that names a file."""
+    return click.option(*names, type=click.Path(path_type=Path), required=required, help=help)
+
+
 model = click.argument("model")
 dims = click.option(
     "--dim", "dims", multiple=True, metavar="NAME=N", callback=_parse_dims, help="Bind a dynamic dimension; repeatable."
@@ -107,7 +112,7 @@ json = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 over_budget = click.option(
     "--allow-over-budget", "over_budget", is_flag=True, help="Accept a plan that is marked as over its budget."
 )
-plan = click.option("--plan", "plan_path", type=click.Path(path_type=Path), help="Use this plan instead of making one.")
+plan = file("--plan", "plan_path", help="Use this plan instead of making one.")
 annotate = click.option(
     "--annotate", is_flag=True, help="Write the plan to the metadata of the nodes of an .onnx OUTPUT, for Netron."
 )

@@ -24,7 +24,7 @@ from lowtide.reporting.page.write import page
 @click.command("report")
 @options.model
 @options.plan
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the HTML page here.")
+@options.file("-o", "--output", help="Write the HTML page here.")
 @click.option("--text", "as_text", is_flag=True, help="Print the report as text.")
 @click.option("--measure", is_flag=True, help="Run the program with and without the plan, and show both peaks.")
 @click.option("--curve", is_flag=True, help="Also show the extra time of several budgets, with recomputation.")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from lowtide.core.documents import fields_of
 from lowtide.core.effort import EffortName
 from lowtide.core.progress import Report, silent
 from lowtide.core.units import ByteUnit
@@ -11,7 +12,7 @@ from lowtide.engine.planning.claims import peak_claims
 from lowtide.engine.planning.measured import Reserved
 from lowtide.engine.schedule import Candidate, make_candidate, scheduler_names
 from lowtide.reporting.claims import caption, claims_to_json
-from lowtide.reporting.fields import ComparedFields, CompareFields
+from lowtide.reporting.fields import ComparedFields, CompareFields, OrderFields
 from lowtide.reporting.table import format_ratio, format_table, page_width, printable
 
 
@@ -33,25 +34,19 @@ class Comparison:
 
     def to_json(self) -> ComparedFields:
         """Return the fields of the JSON object for one program."""
-        shown: ComparedFields = {
-            "name": self.graph.name,
-            "rows": [
-                {"scheduler": row.scheduler, "peak_bytes": row.plan.peak_bytes, "seconds": row.seconds}
-                for row in self.rows
-            ],
-            "lower_bound_bytes": self.lower_bound_bytes,
-            "claims": claims_to_json(self.claims),
-        }
-        if self.reserved is not None:
-            shown["reserved"] = self.reserved
-        return shown
+        return fields_of(
+            ComparedFields,
+            self,
+            name=self.graph.name,
+            rows=[fields_of(OrderFields, row, peak_bytes=row.plan.peak_bytes) for row in self.rows],
+            claims=claims_to_json(self.claims),
+            **({} if self.reserved is None else {"reserved": self.reserved}),
+        )
 
     def with_compiled(self, compiled: "Comparison | None") -> CompareFields:
         """Return the fields, with those of the compiled program if there is one."""
-        shown: CompareFields = {**self.to_json()}
-        if compiled is not None:
-            shown["compiled"] = compiled.to_json()
-        return shown
+        alone = self.to_json()
+        return {**alone} if compiled is None else {**alone, "compiled": compiled.to_json()}
 
     def to_text(self) -> str:
         """Return the table as text."""

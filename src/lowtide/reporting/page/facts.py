@@ -58,7 +58,7 @@ class Facts:
             plan=plan,
             allowed_bytes=limits if result is None else result.budget.allowed,
             prices=prices or price_graph(graph, "given"),
-            shortfall=None if result is None else describe_missed(result) or None,
+            shortfall=None if result is None else describe_missed(result),
             measured=measured,
             frontier=frontier,
             unmodified=unmodified or graph,
