@@ -70,6 +70,12 @@ class Comparison:
         return "\n".join([title, table, f"lower bound: {caption(self.claims)}", *reserved])
 
 
+def claims_of_search(searched: Candidate, *, in_place: bool) -> list[Claim]:
+    """Return the bounds over all orders that a search found."""
+    bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
+    return peak_claims(bounds, searched.proof, "orders", in_place=in_place)
+
+
 def _reserved_to_text(reserved: Reserved) -> list[str]:
     """Return one line with the reserved bytes, and one line per reason why they differ from the peak."""
     unit = ByteUnit(reserved.reserved_bytes, reserved.peak_bytes)
@@ -99,6 +105,5 @@ def compare_orders(
         if rows[-1].interrupted:
             raise KeyboardInterrupt
     searched = next(row for row in rows if row.proof is not None)
-    bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
-    claims = peak_claims(bounds, searched.proof, "orders", in_place=in_place)
+    claims = claims_of_search(searched, in_place=in_place)
     return Comparison(graph=graph, rows=rows, claims=claims, reserved=reserved)

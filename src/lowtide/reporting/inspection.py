@@ -15,9 +15,9 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.packing import pack_plan
 from lowtide.engine.plan import Plan
 from lowtide.engine.plan.claim import Claim, strongest
-from lowtide.engine.planning.claims import peak_claims
 from lowtide.engine.schedule import make_candidate
 from lowtide.reporting.claims import caption, claims_to_json
+from lowtide.reporting.comparison import claims_of_search
 from lowtide.reporting.fields import InspectFields
 from lowtide.reporting.runtime import RuntimeOutlook
 from lowtide.reporting.table import format_table, fragmentation, page_width, printable
@@ -63,7 +63,6 @@ class Inspection:
         searched = make_candidate("search", graph, in_place=in_place, effort=effort, progress=progress)
         if searched.interrupted:
             raise KeyboardInterrupt
-        bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
         cuts = lower_bounds(problem, [problem.given_order(), searched.plan.order()])
         packing = pack_plan(graph, plan, problem.transient)
         if packing.interrupted:
@@ -74,7 +73,7 @@ class Inspection:
             arena_bytes=dict(packing.arena_bytes),
             arena_lower_bound_bytes=dict(packing.lower_bound_bytes),
             cuts=cuts,
-            claims=peak_claims(bounds, searched.proof, "orders", in_place=in_place),
+            claims=claims_of_search(searched, in_place=in_place),
             bound_holders=bound_holders(problem, cuts),
             holders=holders_at_peak(graph, plan),
             best=searched.plan,

@@ -2,10 +2,13 @@
 
 import re
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from lowtide.core.errors import UsageError
+from lowtide.core.files import check_writable
 from lowtide.core.index_spaces import OpId, SpaceId, StepIndex
 from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime
 from lowtide.engine.graph import Graph
@@ -17,6 +20,13 @@ from lowtide.reporting.page.rectangles import Rectangles
 from lowtide.reporting.table import printable
 
 _PLACE = re.compile(r"/\*\{\{([\w./]+)\}\}\*/")
+
+
+def check_page(path: Path) -> None:
+    """Raise UsageError unless a report can be written to this path."""
+    if path.suffix not in (".html", ".htm"):
+        raise UsageError(f"cannot write a report to {path.name!r}; give a name that ends in .html")
+    check_writable(path)
 
 
 def page(facts: Facts) -> bytes:
