@@ -12,12 +12,7 @@ from lowtide.reporting.comparison import Comparison, compare_orders
 
 
 @click.command("compare")
-@options.model
-@options.dims
-@options.trust
-@options.in_place
-@options.effort
-@options.json
+@options.analysis
 def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effort: EffortName, as_json: bool) -> None:
     """Show the peak of MODEL under every order, and the lower bound of all orders.
 

@@ -12,12 +12,7 @@ from lowtide.reporting.inspection import Inspection
 
 
 @click.command("inspect")
-@options.model
-@options.dims
-@options.trust
-@options.in_place
-@options.effort
-@options.json
+@options.analysis
 def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effort: EffortName, as_json: bool) -> None:
     """Show the peak of the unmodified MODEL, the tensors alive at the peak, and what is not modeled."""
     with Progress() as progress:

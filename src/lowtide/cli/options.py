@@ -46,18 +46,26 @@ def _parse_bandwidth(_ctx: click.Context, _param: click.Parameter, text: str | N
     return speed
 
 
-def host_options(command: Command) -> Command:
-    """Add the options that describe a host."""
-    bandwidth = click.option(
+def _together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Return a decorator that adds several options; help lists them in this order."""
+
+    def added(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return added
+
+
+host_options = _together(
+    click.option(
         "--host-bandwidth",
         metavar="SPEED",
         callback=_parse_bandwidth,
         help="Add a host to offload to, with this copy speed each way, like 25GB/s.",
-    )
-    capacity = click.option(
-        "--host-capacity", metavar="SIZE", callback=parse_size, help="Memory of that host, like 64GiB."
-    )
-    return bandwidth(capacity(command))
+    ),
+    click.option("--host-capacity", metavar="SIZE", callback=parse_size, help="Memory of that host, like 64GiB."),
+)
 
 
 def host_of(bandwidth: int | None, capacity: int | None) -> Host | None:
@@ -133,6 +141,13 @@ scheduler = _setting("scheduler", "--scheduler", metavar="NAME")
 costs = _setting("costs", "--costs", metavar="PROFILE|FILE")
 effort = _setting("effort", "--effort", metavar=f"[{'|'.join(EFFORT_NAMES)}]", callback=_parse_effort)
 
+analysis = _together(model, dims, trust, in_place, effort, json)
+"""The argument and the options of verbs that analyze MODEL without a plan."""
+_planning = _together(
+    *(host_options, dims, force, trust),
+    *(budget, transient, techniques, in_place, addresses, scheduler, costs, effort, json),
+)
+
 
 def planning(command: Command) -> Command:
     """Add the options of verbs that make a plan, and pass them to the verb as `settings`.
@@ -158,12 +173,7 @@ def planning(command: Command) -> Command:
         )
         return command(settings=settings, **given)
 
-    for option in (
-        *(json, effort, costs, scheduler, addresses, in_place, techniques, transient, budget),
-        *(trust, force, dims, host_options),
-    ):
-        collected = option(collected)
-    return collected  # pyright: ignore
+    return _planning(collected)  # pyright: ignore
 
 
 def _pricing(named: str, allowed: Techniques) -> Callable[[Graph], Prices]:

@@ -27,7 +27,7 @@ def claims_to_json(claims: Iterable[Claim]) -> list[ClaimFields]:
     return [fields_of(ClaimFields, claim) for claim in claims]
 
 
-def caption(claims: Iterable[Claim], figure: Figure = "peak") -> str:
-    """Return the caption of a bound: the class of plans that it holds for."""
-    sentences = dict.fromkeys(claim.sentence for claim in claims if claim.figure == figure)
+def caption(claims: Iterable[Claim]) -> str:
+    """Return the caption of a bound of the peak: the class of plans that it holds for."""
+    sentences = dict.fromkeys(claim.sentence for claim in claims if claim.figure == "peak")
     return "; ".join(sentences) or "nothing is proven"

@@ -17,7 +17,7 @@ _MOST_SHOWN = 10
 _MOST_NAMED = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HeldChange:
     """Tensors whose bytes at the peak of a memory space changed; repeated layers are one row."""
 
@@ -144,19 +144,8 @@ def _held(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> t
             figures = held.setdefault((first.space, stem(label)), [0, 0, 0, 0])
             figures[2 * number] += each.size_bytes
             figures[2 * number + 1] += len(each.holders)
-    changes = [
-        HeldChange(
-            space=space,
-            label=label,
-            before_bytes=before_bytes,
-            before_count=before_count,
-            after_bytes=after_bytes,
-            after_count=after_count,
-        )
-        for (space, label), (before_bytes, before_count, after_bytes, after_count) in held.items()
-        if before_bytes != after_bytes
-    ]
-    return tuple(sorted(changes, key=lambda change: -abs(change.growth_bytes)))
+    rows = [HeldChange(*where, *figures) for where, figures in held.items()]
+    return tuple(sorted((row for row in rows if row.growth_bytes), key=lambda row: -abs(row.growth_bytes)))
 
 
 def _peak_ops(graph: Graph, plan: Plan, footprint: Footprint) -> dict[str, str | None]:

@@ -8,15 +8,15 @@ from lowtide.core.documents import fields_of
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.units import ByteUnit, parse_bytes, parse_share
-from lowtide.engine.analysis import Problem, simulate
+from lowtide.engine.analysis import simulate
 from lowtide.engine.analysis.folding import fold
 from lowtide.engine.analysis.holders_at_peak import holders_at_peak
 from lowtide.engine.graph import Graph
-from lowtide.engine.packing import pack_plan
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.difference import difference
+from lowtide.reporting.export.placed import with_addresses
 from lowtide.reporting.fields import FindingFields, GateFields
 from lowtide.reporting.table import printable
 
@@ -122,10 +122,7 @@ def _plan(graph: Graph, planned: bool, effort: EffortName, *, packs: bool) -> Pl
     if planned:
         return find_plan(graph, PlanSettings(effort=effort, addresses=packs)).plan
     plan = Plan.baseline(graph)
-    if not packs:
-        return plan
-    packing = pack_plan(graph, plan, Problem(graph).transient, effort=effort)
-    return replace(plan, arena_bytes=packing.arena_bytes)
+    return with_addresses(graph, plan, effort) if packs else plan
 
 
 def _largest(graph: Graph, plan: Plan, space: str) -> tuple[str, ...]:
