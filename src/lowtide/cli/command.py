@@ -30,7 +30,7 @@ _VERBS = (
 
 def _note_debug(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
     if asked:
-        ctx.ensure_object(set[str]).add("debug")
+        ctx.obj.add("debug")  # `run` passes a set
 
 
 _DEBUG = click.Option(
