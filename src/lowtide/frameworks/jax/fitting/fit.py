@@ -9,7 +9,7 @@ from jax.core import Tracer
 
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import UnsupportedError
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.engine.plan.claim import Claim
 from lowtide.engine.planning.budget import parse_budget
@@ -192,8 +192,8 @@ class FittedFunction:
         if found.predicted_bytes is not None:
             lines.append(f"  predicted        {unit.write(found.predicted_bytes)} (peak of the plan, lowtide's model)")
         if found.result is not None and found.result.base_cost:
-            share = 100 * found.result.extra_cost / found.result.base_cost
-            lines.append(f"  recomputed       {found.result.reruns} kernels, {share:.1f} % more time (estimate)")
+            more = percent(found.result.extra_cost / found.result.base_cost)
+            lines.append(f"  recomputed       {found.result.reruns} kernels, {more} more time (estimate)")
         if self.shortfall is not None:
             lines.append(f"  shortfall        {self.shortfall}")
         return "\n".join(lines)
