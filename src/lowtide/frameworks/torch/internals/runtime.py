@@ -54,7 +54,6 @@ def without_autocast() -> AbstractContextManager[None]:
 
 
 def without_modes() -> AbstractContextManager[Any]:
-    """Disable all dispatch modes."""
     return _disable_current_modes()
 
 
@@ -81,11 +80,6 @@ def marked_boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
 def reparametrized(module: nn.Module, tensors: dict[str, torch.Tensor]) -> AbstractContextManager[None]:
     """Replace a module's tensors, including tied ones, in this context."""
     return _reparametrize_module(module, tensors, tie_weights=True)
-
-
-def name_in(outer: nn.Module, module: nn.Module) -> str | None:
-    """Return the qualified name of a module in another one, or None."""
-    return next((name for name, inner in outer.named_modules() if inner is module), None)
 
 
 def memory_clock(device: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
 from lowtide.frameworks.torch.rewrites.chunks.product_chunk import ColumnSum, ProductChunk
 from lowtide.frameworks.torch.rewrites.chunks.product_region import SECOND_PASS, ProductRegion, TwoPasses, row_layout
 from lowtide.frameworks.torch.rewrites.chunks.rule import RowRole
@@ -50,15 +50,14 @@ class ChunkProducts(Rewrite[tuple[ProductRegion, ChunkSizes]]):
         delayed = {node for region, _ in sites for node in region.delayed}
         sizes_of = dict(sites)
 
-        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> bool:
+        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> None:
             region = region_of.get(node)
             if region is not None and node is next(reversed(region.ops)):
                 append_chunks(graph, region, sizes_of[region], made)
                 for waiting in region.delayed:
                     made[waiting] = graph.node_copy(waiting, made.__getitem__)
-            return region is not None or node in delayed
 
-        return copy_module(module, append)
+        return copy_module(module, delayed | region_of.keys(), append)
 
 
 def append_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: dict[Node, Node]) -> None:
@@ -184,7 +183,7 @@ class _SecondPass:
         if node not in self.site.recomputed:
             return self.made[node]
         if node not in self.copies:
-            args, kwargs = map_nodes((node.args, dict(node.kwargs)), self.operand)
+            args, kwargs = map_arguments(node, self.operand)
             name = f"{node.name}_again"
             self.copies[node] = self.graph.create_node("call_function", node.target, args, kwargs, name=name)
             self.copies[node].meta = {**origin_of(node), SECOND_PASS: self.site.product.name}

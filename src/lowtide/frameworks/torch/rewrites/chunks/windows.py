@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
 from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
 from lowtide.frameworks.torch.rewrites.chunks.op_rules import ALIASES, VIEWS
@@ -219,7 +219,7 @@ class _Window:
             return self._call(node, aten.sub.Tensor, centered, self.values.logarithms[node])
         if node in self.ignored:
             return self._gradient_of_loss(node)
-        args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._computed)
+        args, kwargs = map_arguments(node, self._computed)
         if op_name(node.target) in (*VIEWS, "slice_backward"):
             args = (args[0], [*value_of(node).shape[:-1], self.end - self.start], *args[2:])
         return self._call(node, node.target, *args, **kwargs)
