@@ -23,9 +23,7 @@ from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.runtime import (
     kept_random_state,
-    random_state,
     random_state_functions,
-    set_random_state,
 )
 from lowtide.frameworks.torch.reading.effects import overwritten_storages
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
@@ -56,7 +54,11 @@ def _line_of(error: BaseException) -> str:
 
 
 def _fake_state() -> torch.Tensor:
-    return torch.empty(random_state().shape, dtype=torch.uint8)
+    return torch.empty(torch.default_generator.get_state().shape, dtype=torch.uint8)
+
+
+def _set_state(state: torch.Tensor) -> None:
+    torch.default_generator.set_state(state)
 
 
 def _fake_set(state: torch.Tensor) -> None:
@@ -64,9 +66,12 @@ def _fake_set(state: torch.Tensor) -> None:
 
 
 _GET_STATE = define_operator(
-    "get_rng_state() -> Tensor", random_state, _fake_state, tags=(torch.Tag.nondeterministic_seeded,)
+    "get_rng_state() -> Tensor",
+    torch.default_generator.get_state,
+    _fake_state,
+    tags=(torch.Tag.nondeterministic_seeded,),
 )
-_SET_STATE = define_operator("set_rng_state(Tensor(a!) state) -> ()", set_random_state, _fake_set)
+_SET_STATE = define_operator("set_rng_state(Tensor(a!) state) -> ()", _set_state, _fake_set)
 """Declares a mutation, so that it is never dropped or moved."""
 
 

@@ -15,10 +15,6 @@ from torch import nn
 _backends: set[str] = set()
 
 
-def compile_in_place(model: nn.Module, options: Mapping[str, Any]) -> None:
-    model.compile(backend="lowtide", options=dict(options))
-
-
 def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
     return torch.compile(function, backend="lowtide", options=dict(options))
 

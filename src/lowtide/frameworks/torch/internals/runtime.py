@@ -22,16 +22,6 @@ class DispatchMode(TorchDispatchMode):
         super().__init__()
 
 
-def random_state() -> torch.Tensor:
-    """Return the default CPU generator's state."""
-    return torch.random.default_generator.get_state()
-
-
-def set_random_state(state: torch.Tensor) -> None:
-    """Set the default CPU generator's state."""
-    torch.random.default_generator.set_state(state)
-
-
 @contextmanager
 def random_state_functions(get: Any, set_: Any) -> Generator[None]:
     """Replace torch's functions for the random state in this context."""
@@ -55,11 +45,6 @@ def without_autocast() -> AbstractContextManager[None]:
 
 def without_modes() -> AbstractContextManager[Any]:
     return _disable_current_modes()
-
-
-def differentiate(loss: torch.Tensor) -> None:
-    """Run the backward pass."""
-    loss.backward()
 
 
 def box_inputs(graph: Graph) -> None:
@@ -98,8 +83,3 @@ def multiplies_bfloat16() -> bool:
 def multiplies_tiles() -> bool:
     """Return whether the processor multiplies AMX tiles."""
     return torch.cpu._is_amx_tile_supported()
-
-
-def compute_capability(device: torch.device) -> int | None:
-    """Return a CUDA device's major compute capability, or None without a GPU."""
-    return torch.cuda.get_device_capability(device)[0] if torch.cuda.is_available() else None

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import torch
@@ -99,10 +101,7 @@ def _fills_storage(tensor: torch.Tensor) -> bool:
 
 
 def _contiguous_strides(shape: Sequence[int]) -> list[int]:
-    strides = [1]
-    for size in reversed(shape[1:]):
-        strides.append(strides[-1] * size)
-    return strides[::-1] if shape else []
+    return [*accumulate(reversed(shape[1:]), mul, initial=1)][::-1] if shape else []
 
 
 def _same_form(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -93,26 +92,22 @@ def append_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: 
 
 
 def _concatenate(
-    graph: Graph, region: ProductRegion, windows: Iterable[tuple[Node, Node]], separate: bool
+    graph: Graph, region: ProductRegion, windows: Iterable[tuple[Node, int, int, Node]], separate: bool
 ) -> dict[Node, Node]:
     """Append and return the concatenation of the windows of each sum.
 
     Each window is copied once it is computed. Separate windows and column sums wait for the last window.
     """
     whole: dict[Node, Node] = {}
-    ends: dict[Node, int] = {}
     waiting: dict[Node, list[Node]] = {}
-    for node, window in windows:
+    for node, first, last, window in windows:
         if separate or region.ops[node].role is RowRole.COLUMN_SUM:
             waiting.setdefault(node, []).append(window)
             continue
         if node not in whole:
             with graph.inserting_before(window):
                 whole[node] = _allocate(graph, node, list(value_of(node).shape))
-        first = ends.get(node, 0)
-        _, _, start, end = window.args  # of the slice that is the window
-        ends[node] = first + cast("int", end) - cast("int", start)
-        place = call_like(node, graph, aten.slice.Tensor, whole[node], 0, first, ends[node])
+        place = call_like(node, graph, aten.slice.Tensor, whole[node], 0, first, last)
         call_like(node, graph, aten.copy_.default, place, window)
     for node, tensors in waiting.items():
         dim = -1 if region.ops[node].role is RowRole.COLUMN_SUM else 0

@@ -137,8 +137,8 @@ def _source(node: Any) -> Node:
 
 def append_windows(
     graph: Graph, region: ProductRegion, windows: Windows, made: Mapping[Node, Node], values: RowValues
-) -> Iterator[tuple[Node, Node]]:
-    """Append the sums of a region by windows. Yield each with its next window."""
+) -> Iterator[tuple[Node, int, int, Node]]:
+    """Append the sums of a region by windows. Yield each with the columns of its next window, and the window."""
     classes = value_of(region.product).shape[1]
     losses = [node for node in region.ops if node.target is aten.nll_loss_backward.default]
     ignored = {node: _ignored_targets(graph, node, made) for node in losses}
@@ -146,7 +146,7 @@ def append_windows(
         last = min(first + windows.classes, classes)
         window = _Window(graph, region, made, values, ignored, first, last, windows.rows_at_once)
         for node in region.with_role(*SUMS):
-            yield node, window.sum(node)
+            yield node, first, last, window.sum(node)
 
 
 def _ignored_targets(graph: Graph, node: Node, made: Mapping[Node, Node]) -> Node:
