@@ -72,19 +72,17 @@ def choose_update_chunks(
     room = max(_ADDED_OPS, int(needs.n_ops * _ADDED_OPS_SHARE))
     for region in sorted(regions, key=lambda region: -needs.op_bytes(region, 1)):
         counts = (1, *_UPDATE_CHUNKS)
-        chunks = next((n for n in counts if needs.op_bytes(region, n) <= needs.max_outside), counts[-1])
-        added = chunks * len(region.nodes)
         rows = _concatenated_rows(region)
         if rows is not None:
             rows_of[region] = rows
         if rows is not None or fused:
             continue
-        rows = _rows_of_chunk(region, chunks)
-        is_no_use = rows >= region.shape[0] or needs.op_bytes(region, chunks) >= needs.op_bytes(region, 1)
-        if is_no_use or added > room:
-            continue
-        room -= added
-        rows_of[region] = rows
+        chunks = next((n for n in counts if needs.op_bytes(region, n) <= needs.max_outside), counts[-1])
+        rows, added = _rows_of_chunk(region, chunks), chunks * len(region.nodes)
+        helps = rows < region.shape[0] and needs.op_bytes(region, chunks) < needs.op_bytes(region, 1)
+        if helps and added <= room:
+            room -= added
+            rows_of[region] = rows
     return rows_of
 
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 import torch
 from torch.fx import Graph, Node
 
-from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
-from lowtide.frameworks.torch.reading.effects import keeps_order, mutated_arguments
-from lowtide.frameworks.torch.reading.lowering import nodes_in
+from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.reading.effects import keeps_order, overwritten_storages, touched_storages
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.chunks.op_rules import chunked_op
 from lowtide.frameworks.torch.rewrites.chunks.product_region import (
@@ -260,8 +259,8 @@ class RegionSearch:
         stays = False
         nodes = list(inside)
         for node in self._nodes[self._order[nodes[0]] : self._order[nodes[-1]] + 1]:
-            overwritten = storages_of(*nodes_in(mutated_arguments(node)))
-            everything = storages_of(node, *node.all_input_nodes)
+            overwritten = overwritten_storages(node)
+            everything = touched_storages(node)
             sources = node.all_input_nodes
             if node in inside:
                 if stays or any(source in moved or source in second for source in sources):
