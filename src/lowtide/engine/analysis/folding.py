@@ -3,11 +3,9 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from lowtide.core.units import ByteUnit
-from lowtide.engine.analysis.holders_at_peak import Holder
-from lowtide.engine.analysis.lower_bounds import BoundHolder
 
 _MOST_NAMED = 4
 _NUMBER = re.compile(r"[_.\-/]?\d+")
@@ -15,8 +13,24 @@ _LAYER = re.compile(r"(?<![^.])\d+(?![^. ])")
 """A number between the dots of a module path."""
 
 
-HeldT = TypeVar("HeldT", Holder, BoundHolder)
-"""A live buffer and the op that made it."""
+class Held(Protocol):
+    """A live buffer and the op that made it, like `BoundHolder`."""
+
+    @property
+    def space(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def lifetime(self) -> str: ...
+    @property
+    def kind(self) -> str | None: ...
+    @property
+    def made_at(self) -> str | None: ...
+
+
+HeldT = TypeVar("HeldT", bound=Held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
