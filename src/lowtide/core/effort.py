@@ -1,4 +1,4 @@
-"""Effort levels: work limits of every search.
+"""Effort levels: work limits of the searches for orders, recomputation, offload and packing.
 
 Work is counted, not timed, so that results are the same on every machine.
 """

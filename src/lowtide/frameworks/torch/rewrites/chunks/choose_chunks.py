@@ -12,7 +12,6 @@ from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkSizes
 from lowtide.frameworks.torch.rewrites.chunks.needs import RegionNeeds
 from lowtide.frameworks.torch.rewrites.chunks.product_region import (
-    OWN_ORDER,
     ChunkDevices,
     ProductRegion,
     Refusal,
@@ -141,7 +140,7 @@ def _may_be_network(refusal: Refusal, trials: Trials) -> bool:
 
 
 def _with_advice(refusal: Refusal, trials: Trials) -> Refusal:
-    has_partial_sum = trials.exact and refusal.reason.endswith(OWN_ORDER)
+    has_partial_sum = trials.exact and refusal.has_own_order
     return replace(refusal, reason=f"{refusal.reason}; {_ALLOW}") if has_partial_sum else refusal
 
 

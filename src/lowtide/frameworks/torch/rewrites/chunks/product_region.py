@@ -80,16 +80,14 @@ class TwoPasses:
         return [node.name for node in self.second if not recomputed.isdisjoint(node.all_input_nodes)]
 
 
-OWN_ORDER = "sums over rows in its own order"
-"""The reason for ops with partial sums."""
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A large product that is not in chunks."""
 
     product: Node
     reason: str
+    has_own_order: bool = False
+    """Whether a sum over rows in another order, which rounding would allow, is the reason."""
     two_passes: TwoPasses | None = None
 
 
