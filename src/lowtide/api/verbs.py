@@ -56,6 +56,7 @@ class PlanOptions(ReadOptions, total=False):
     scheduler: str | None
     costs: str | Prices
     effort: EffortName
+    prove: bool
     progress: Report | None
 
 
@@ -69,7 +70,8 @@ def plan(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Result:
     `allow` names techniques: "reorder", "share", "recompute", "offload", "rounding". Without it, "reorder" and "share"
     are used, which cost no time, and with a budget also "recompute". `scheduler` restricts the search to one order.
     `costs` are the graph's own ("given"), a profile ("eager", "fused"), or prices. `effort` limits the work of the
-    search: "fast", "balanced" or "max".
+    search: "fast", "balanced" or "max". The search ends once a good plan is found; `prove` goes on to raise the bound
+    of its cost.
 
     The plan is verified before it is returned, and a plan is returned in every case. `Result.shortfall` holds the
     reason for a missed budget; `Result.claims` name the class of plans that each bound holds for. Ctrl-C returns the
@@ -241,7 +243,7 @@ def _opened(
 
 
 def _settings(options: PlanOptions) -> PlanSettings:
-    names = ("budget", "transient", "in_place", "addresses", "scheduler", "costs", "effort", "host")
+    names = ("budget", "transient", "in_place", "addresses", "scheduler", "costs", "effort", "prove", "host")
     given: dict[str, Any] = {name: value for name, value in options.items() if name in names}
     allow, budget = options.get("allow"), options.get("budget")
     return PlanSettings(techniques=default_techniques(budget) if allow is None else checked_techniques(allow), **given)

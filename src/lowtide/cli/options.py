@@ -140,12 +140,13 @@ addresses = _setting("addresses", "--addresses/--no-addresses")
 scheduler = _setting("scheduler", "--scheduler", metavar="NAME")
 costs = _setting("costs", "--costs", metavar="PROFILE|FILE")
 effort = _setting("effort", "--effort", metavar=f"[{'|'.join(EFFORT_NAMES)}]", callback=_parse_effort)
+prove = _setting("prove", "--prove", is_flag=True)
 
 analysis = _together(model, dims, trust, in_place, effort, json)
 """The argument and the options of verbs that analyze MODEL without a plan."""
 _planning = _together(
     *(host_options, dims, force, trust),
-    *(budget, transient, techniques, in_place, addresses, scheduler, costs, effort, json),
+    *(budget, transient, techniques, in_place, addresses, scheduler, costs, effort, prove, json),
 )
 
 
@@ -162,7 +163,7 @@ def planning(command: Command) -> Command:
             {"-o": given["output"], "--proof": given.get("proof_path")},
             force=given.pop("force"),
         )
-        names = ("budget", "transient", "techniques", "in_place", "addresses", "scheduler", "effort")
+        names = ("budget", "transient", "techniques", "in_place", "addresses", "scheduler", "effort", "prove")
         asked = {name: given.pop(name) for name in names}
         if asked["techniques"] is None:
             asked["techniques"] = default_techniques(asked["budget"])

@@ -64,25 +64,28 @@ class RecomputeEffort:
     """Calls of the solver."""
     relative_gap: float
     """The search ends when the extra cost is this close to its bound."""
-    near_gap: float | None
-    """If this close, the solver gets half of its work for the last base order, and more expensive orders are skipped.
-    """
 
     def part(self, parts: int) -> "RecomputeEffort":
         """Return the limits of one of `parts` searches, with the full solver work."""
         played, states, runs = (work // parts for work in (self.play_work, self.state_work, self.run_work))
         return replace(self, play_work=played, state_work=states, run_work=runs)
 
+    def for_proof(self) -> "RecomputeEffort":
+        """Return the limits with enough work for the solver to close most gaps between cost and bound."""
+        return replace(self, solver_work=max(self.solver_work, _PROOF_WORK), rounds=max(self.rounds, _PROOF_ROUNDS))
+
+
+_PROOF_WORK = 14_000_000
+_PROOF_ROUNDS = 12
 
 RECOMPUTE_EFFORTS = _by_effort(
     RecomputeEffort,
     play_work=(25_000_000, 300_000_000, 20_000_000_000),
     state_work=(100_000, 1_000_000, 10_000_000),
-    run_work=(100_000_000, 600_000_000, 60_000_000_000),
-    solver_work=(1_000_000, 14_000_000, 1_000_000_000),
-    rounds=(3, 12, 60),
+    run_work=(100_000_000, 250_000_000, 60_000_000_000),
+    solver_work=(1_000_000, 1_000_000, 1_000_000_000),
+    rounds=(3, 3, 60),
     relative_gap=(0.02, 0.0095, 0.0),
-    near_gap=(0.1, None, None),
 )
 
 

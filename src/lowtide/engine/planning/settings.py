@@ -50,6 +50,12 @@ class PlanSettings:
         default=DEFAULT_EFFORT,
         metadata=_described("Work limit of the searches, counted and not timed: fast, balanced or max."),
     )
+    prove: bool = field(
+        default=False,
+        metadata=_described(
+            "Whether to go on after the plan is found, to raise the bound of its cost or to prove that none costs less."
+        ),
+    )
     costs: Costs = field(
         default="given",
         metadata=_described(

@@ -160,6 +160,7 @@ def with_reruns(draft: Draft, most: int, report: Report, keep: Callable[[Plan], 
         cost=draft.prices.seconds,
         reorder=draft.settings.chooses_order,
         effort=draft.settings.effort,
+        prove=draft.settings.prove,
         negligible=draft.prices.precision,
     )
     return compose(draft.problem, base_orders(draft), most, settings, progress=report, keep=keep)

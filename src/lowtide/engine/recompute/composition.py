@@ -25,8 +25,11 @@ from lowtide.engine.search import solve
 _MAX_REORDERINGS = 3
 _SETTLE_COST_RATIO = 1.1
 """Orders within this multiple of the lowest extra cost are searched for run sequences."""
+_MISSED_COST_RATIO = 0.9
+"""Orders whose plans miss the budget are searched for run sequences if they cost at most this share of the best plan.
+"""
 _CLOSE_COST_RATIO = 1.25
-"""The best order of a family is improved within this multiple of the other family's cost."""
+"""The best order of a family is improved within this multiple of the best plan's cost."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,8 +55,21 @@ class ComposeSettings:
     effort: EffortName = DEFAULT_EFFORT
     exact: bool = True
     """Whether to use the exact search and the solver."""
+    prove: bool = False
+    """Whether to raise the bound of the cost as far as the work limit for proofs allows."""
     negligible: float = 0.0
     """Extra cost above its bound that is accepted in larger graphs, as a share of the base cost."""
+
+    @property
+    def limits(self) -> RecomputeEffort:
+        """The work limits."""
+        limits = RECOMPUTE_EFFORTS[self.effort]
+        return limits.for_proof() if self.prove else limits
+
+    @property
+    def proves(self) -> bool:
+        """Whether bounds are worth more work than plans need."""
+        return self.prove or self.effort == "max"
 
 
 def compose(
@@ -77,7 +93,7 @@ def compose(
     if settings.reorder and settings.exact:
         report("searching all orders and recomputations exactly")
         peak = min(int(problem.evaluate(order).peaks[0]) for _, order in orders)
-        work = RECOMPUTE_EFFORTS[settings.effort].state_work
+        work = settings.limits.state_work
         searched = search_exactly(problem, costs, budget_bytes, peak, max_work=work)
     known = [_exact_plan(problem, searched.runs, budget_bytes, costs)] if searched.runs is not None else []
     if not (known and searched.is_exact):
@@ -129,8 +145,14 @@ class _Attempt:
         """Return whether more work may make this the cheapest plan."""
         return best[0] > 0 or self.cost <= factor * best[1]
 
-    def is_near_its_bound(self, limits: RecomputeEffort) -> bool:
-        return limits.near_gap is not None and self.found.is_within(limits.near_gap)
+    def may_fit_below(self, cost: float) -> bool:
+        """Return whether the plan misses the budget but costs so little that one that fits may be cheap, too."""
+        return not self.found.fits and self.found.may_fit and self.found.execution.extra_cost <= cost
+
+    @property
+    def is_done(self) -> bool:
+        """Whether more work cannot help."""
+        return self.cost == 0 or self.found.layers_suffice
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,63 +171,67 @@ class _OrderSearch:
     def plan(self, orders: Sequence[tuple[str, Order]]) -> Composed:
         """Return the cheapest plan found from the named base orders.
 
-        Orders that free early form a family of their own. In a family, all orders get plans of drops, those near the
-        cheapest run sequences, and the best one the solver and reorderings of its runs.
+        All base orders get plans of drops, those near the cheapest run sequences. The best order of each family is then
+        improved, and the solver closes the gap of the best plan.
         """
-        best: _Attempt | None = None
+        limits = self.settings.limits
+        families: list[list[_Attempt]] = []
         for family in self._families(orders):
-            best = self._best_of(family, best)
-            if best is not None and (best.cost == 0 or best.found.layers_suffice):
-                break
-        if best is None:
+            families.append([])
+            for name, order in family:
+                self.report(f"choosing ops to recompute ({name})")
+                families[-1].append(attempt := self._attempt(name, order, limits))
+                self._keep_if_better(attempt)
+                if attempt.is_done:
+                    return self._composed(attempt)
+        attempts = [attempt for family in families for attempt in family]
+        if not attempts:
             raise UsageError("there is no base order to plan; give one")
-        best.search.bound_more(best.found, RECOMPUTE_EFFORTS[self.settings.effort], exact=self.settings.exact)
+        self._settle(attempts, limits)
+        leaders = sorted((min(family, key=_rank) for family in families if family), key=_rank)
+        best = leaders[0]
+        for leader in leaders:
+            if leader.is_near(best.rank, _CLOSE_COST_RATIO):
+                best = min(best, self._improved(leader, limits), key=_rank)
+        if self.settings.exact:
+            self._close(best, limits)
+        return self._composed(best)
+
+    def _composed(self, best: _Attempt) -> Composed:
+        if self.settings.proves:
+            best.search.bound_more(best.found, self.settings.limits, exact=self.settings.exact)
         result = best.search.result(best.found, exact=self.settings.exact)
         return Composed(result, best.name, best.search.program.order, self.problem)
 
     def _families(self, orders: Sequence[tuple[str, Order]]) -> Iterator[Iterable[tuple[str, Order]]]:
+        """Yield the base orders in two families: with lower sections, and those that free early."""
         if self.settings.reorder:
-            yield _orders_that_free_early(self.problem, orders)
             yield self._with_lower_sections(orders)
+            yield _orders_that_free_early(self.problem, orders)
         else:
             yield orders
 
-    def _with_lower_sections(self, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
-        lower: list[tuple[str, Order]] = []
-        for name, order in orders:
-            program = OrderedProgram(self.problem, order, self.cost)
-            lower.append((f"{name} + lower sections", lower_sections(program, self.budget, SEARCH_EFFORTS["fast"])))
-        return list(_distinct([*orders, *lower]))
+    def _with_lower_sections(self, orders: Sequence[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
+        lower = (
+            (f"{name} + lower sections", lower_sections(self._program(order), self.budget, SEARCH_EFFORTS["fast"]))
+            for name, order in orders
+        )
+        return _distinct(chain(orders, lower))
 
-    def _best_of(self, orders: Iterable[tuple[str, Order]], known: _Attempt | None) -> _Attempt | None:
-        limits = RECOMPUTE_EFFORTS[self.settings.effort]
-        attempts: list[_Attempt] = []
-        for name, order in orders:
-            self.report(f"choosing ops to recompute ({name})")
-            attempts.append(self._attempt(name, order, limits))
-            self._keep_if_better(attempts[-1])
-            if attempts[-1].cost == 0:
-                return attempts[-1]
-            if attempts[-1].found.layers_suffice:
-                break
-        if not attempts:
-            return known
-        lowest = min(attempt.rank for attempt in attempts)
-        is_near = known is not None and known.is_near_its_bound(limits)
-        for attempt in attempts:
-            if attempt.is_near(lowest, 1.0 if is_near else _SETTLE_COST_RATIO):
+    def _program(self, order: Order) -> OrderedProgram:
+        return OrderedProgram(self.problem, order, self.cost)
+
+    def _settle(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
+        """Search the run sequences of the orders whose plans may become the cheapest, the cheapest first."""
+        for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
+            best = min(other.rank for other in attempts)
+            if attempt.is_near(best, _SETTLE_COST_RATIO) or attempt.may_fit_below(_MISSED_COST_RATIO * best[1]):
                 self.report(f"choosing ops to recompute ({attempt.name}, run by run)")
                 attempt.search.settle(attempt.found, limits)
                 self._keep_if_better(attempt)
-        best = min(attempts, key=lambda attempt: attempt.rank)
-        is_far = is_near or (known is not None and not best.is_near(known.rank, _CLOSE_COST_RATIO))
-        if known is not None and known.rank <= best.rank and is_far:
-            return known
-        best = self._improved(best, lowest, limits)
-        return best if known is None or best.rank < known.rank else known
 
     def _attempt(self, name: str, order: Order, limits: RecomputeEffort) -> _Attempt:
-        search = BudgetSearch(OrderedProgram(self.problem, order, self.cost), self.settings.negligible)
+        search = BudgetSearch(self._program(order), self.settings.negligible)
         return _Attempt(name, search, search.begin(self.budget, limits, exact=self.settings.exact))
 
     def _keep_if_better(self, attempt: _Attempt) -> None:
@@ -213,16 +239,15 @@ class _OrderSearch:
             self._kept[:] = [attempt.rank]
             self.keep(attempt.search.program.plan(attempt.found.execution))
 
-    def _improved(self, best: _Attempt, lowest: tuple[int, float, int], limits: RecomputeEffort) -> _Attempt:
-        """Return the best attempt after the solver and up to three reorderings of its runs."""
-        last, lowest_rank, settings = best, best.rank, self.settings
-        closes_last = settings.exact and best.is_near_its_bound(limits)
-        if settings.exact and not closes_last:
-            self._close(best, limits)
+    def _improved(self, best: _Attempt, limits: RecomputeEffort) -> _Attempt:
+        """Return the best attempt after up to three reorderings of its runs."""
+        last, lowest, lowest_rank, settings = best, best.rank, best.rank, self.settings
+        closes_all = settings.exact and settings.effort == "max"
         # Later reorderings gain less than the first, so they get less work.
         later_effort: EffortName = "max" if settings.effort == "max" else "fast"
-        is_done = best.cost == 0 or best.found.layers_suffice
-        for _ in range(_MAX_REORDERINGS if settings.reorder and not is_done else 0):
+        if closes_all:
+            self._close(best, limits)
+        for _ in range(_MAX_REORDERINGS if settings.reorder and not best.is_done else 0):
             self.report("reordering the recomputed program")
             runs = _reordered(last, later_effort, self.budget)
             order = first_runs(runs.tolist())
@@ -238,8 +263,8 @@ class _OrderSearch:
             if turn.rank >= lowest_rank:
                 break
             lowest_rank = turn.rank
-            if settings.exact and not closes_last:
-                turn.search.close_gap(turn.found, RECOMPUTE_EFFORTS[later_effort])
+            if closes_all:
+                turn.search.close_gap(turn.found, limits)
                 if best.search is turn.search:
                     best.found.share_bounds(turn.found)
             if turn.rank >= last.rank:
@@ -248,14 +273,16 @@ class _OrderSearch:
             if turn.rank[:2] < best.rank[:2]:
                 best = turn
             self._keep_if_better(best)
-        if closes_last:
-            self._close(best, replace(limits, solver_work=limits.solver_work // 2))
         return best
 
     def _close(self, attempt: _Attempt, limits: RecomputeEffort) -> None:
         self.report(f"closing the gap ({attempt.name})")
         attempt.search.close_gap(attempt.found, limits)
         self._keep_if_better(attempt)
+
+
+def _rank(attempt: _Attempt) -> tuple[int, float, int]:
+    return attempt.rank
 
 
 def _orders_that_free_early(problem: Problem, orders: Sequence[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
