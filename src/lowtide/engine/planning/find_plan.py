@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from lowtide.core.collection import without_collection
+from lowtide.core.effort import DEFAULT_EFFORT
 from lowtide.core.progress import Report, silent
-from lowtide.core.techniques import refuse_ignored, refuse_without_budget
+from lowtide.core.techniques import NEED_BUDGET, refuse_ignored, refuse_without_budget
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph
@@ -91,13 +92,16 @@ def order(draft: Draft, report: Report) -> Draft:
     """Return the draft with the order that the settings ask for, if it beats program order, and with bounds.
 
     Without a budget, this is an order of least peak and, if buffers get addresses, of least arena. With a budget, it is
-    an order that fits and moves few ops, and program order if that fits.
+    an order that fits and moves few ops, and program order if that fits. If recomputation or offload may follow, the
+    search is short: a plan that fits is then found sooner than the proof that no order fits.
     """
     if draft.interrupted:
         return draft
     graph, settings = draft.graph, draft.settings
     name, in_place, effort = settings.order_name, settings.takes_pairs, settings.effort
     just_fit = settings.budget is not None and settings.chooses_order
+    if just_fit and settings.techniques & NEED_BUDGET and not settings.prove and effort == DEFAULT_EFFORT:
+        effort = "fast"
     if just_fit and draft.fits:
         name, just_fit = "given", False
     keep = draft.offer

@@ -1,14 +1,14 @@
 """The one way from a program to its plan: the unmodified program first, then its forms in chunks if they can help."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from lowtide.core.effort import DEFAULT_EFFORT
 from lowtide.core.progress import Report
 from lowtide.core.techniques import ROUNDING, refuse_ignored
-from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.planning.draft import Draft, Keep
-from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.find_plan import baseline, find_plan
 from lowtide.engine.planning.frontier import Frontier, budgets_from, frontier_from, least_peak
 from lowtide.engine.planning.program import Form, Program
 from lowtide.engine.planning.result import Result
@@ -27,8 +27,9 @@ def plan_best_form(
     A form in chunks is planned as well if orders may change and a single op sets the peak. It wins if only it fits the
     budget, if it costs less, or if it costs the same and has a lower peak. Forms that slow the program down are tried
     only for a budget, forms in more chunks only if coarser ones miss it, and forms that are equal only up to rounding
-    last, if "rounding" is allowed. Percentages always refer to the unmodified program. `keep` receives the best plan
-    found so far.
+    last, if "rounding" is allowed. A form that cannot win is not planned: one whose chunks cost more than the plan
+    found, and the unmodified program if a single op needs more than the budget and a form in chunks fits. Percentages
+    always refer to the unmodified program. `keep` receives the best plan found so far.
 
     Raises UsageError if "rounding" is allowed and chunking keeps every bit of this program anyway.
     """
@@ -39,16 +40,36 @@ def plan_best_form(
             f"chunks of {program.graph.name!r} are always bit-equal",
             "it is for programs of PyTorch",
         )
+    draft = baseline(program.graph, settings)
+    floor = least_possible(draft.problem, 0)
+    may_chunk = _allows_chunks(settings, draft.prices.profile) and (
+        settings.budget is not None or not program.chunking_slows
+    )
+    allowed = draft.budget.allowed[floor.space]
+    if may_chunk and allowed is not None and floor.peak_bytes > allowed:
+        if keep is not None:
+            keep(program.graph, draft.plan)
+        return _chunks_first(program, settings, progress, keep)
     result = find_plan(program.graph, settings, progress=progress, keep=keep)
-    may_chunk = _allows_chunks(settings, result.costs) and (settings.budget is not None or not program.chunking_slows)
     fits_for_free = settings.budget is not None and result.shortfall is None and result.extra_cost == 0
-    floor = least_possible(Problem(program.graph, result.plan.callees), 0)
     is_near_floor = result.peak_bytes[floor.space] <= floor.peak_bytes * _NEAR_ITS_FLOOR
     if not may_chunk or fits_for_free or result.status == "interrupted" or not is_near_floor:
         return result
     if keep is not None:
         keep(program.graph, result.plan)
     return _best_of(program, settings, result.base_cost, [result], progress)
+
+
+def _chunks_first(program: Program, settings: PlanSettings, progress: Report | None, keep: Keep | None) -> Result:
+    """Return the best plan of a form in chunks or, if none fits, of all forms."""
+    in_chunks = plan_in_chunks(program, settings, progress)
+    if in_chunks is not None and (in_chunks.shortfall is None or in_chunks.status == "interrupted"):
+        return in_chunks
+    result = find_plan(program.graph, settings, progress=progress, keep=keep)
+    if in_chunks is None or result.status == "interrupted":
+        return result
+    best = min(result, in_chunks, key=_rank)
+    return replace(best, seconds=result.seconds + in_chunks.seconds, left_whole=in_chunks.left_whole)
 
 
 def plan_in_chunks(program: Program, settings: PlanSettings, progress: Report | None = None) -> Result | None:
@@ -96,8 +117,14 @@ def _chunked_forms(program: Program, settings: PlanSettings) -> Iterator[Form]:
 def _best_of(
     program: Program, settings: PlanSettings, base_cost: float, found: list[Result], progress: Report | None
 ) -> Result:
-    """Return the best of the plans found and those of the forms in chunks, up to the first that meets a budget."""
+    """Return the best of the plans found and those of the forms in chunks, up to the first that meets a budget.
+
+    Chunks that alone cost more than a plan that meets the budget cannot win.
+    """
+    most = min((_rank(each)[1] for each in found if each.shortfall is None), default=math.inf)
     for form in _chunked_forms(program, settings):
+        if settings.budget is not None and settings.prices(form.graph).seconds.sum() - base_cost > most:
+            break
         planned = find_plan(form.graph, _for_equal_chunks(settings), program.graph, progress)
         chunk_cost = max(0.0, planned.base_cost - base_cost)
         found.append(replace(planned, chunk_cost=chunk_cost, to_rounding=not form.is_exact, form=form.name))
