@@ -169,6 +169,31 @@ def pytorch_call(node: KernelNode) -> Node | None:
     return origins[0] if len(origins) == 1 else None
 
 
+def origins_of(node: KernelNode) -> list[Node]:
+    """Return the FX nodes that a kernel computes."""
+    parts = [part.node for part in node.get_nodes() if part.node is not None]
+    return [origin for part in parts for origin in part.get_origins()]
+
+
+def source_values() -> dict[str, Node]:
+    """Return the FX node that a buffer was made for, by the name of the buffer; some buffers have none."""
+    buffers = scheduler().name_to_buf
+    origins = {name: getattr(buffer.node, "get_origin_node", lambda: None)() for name, buffer in buffers.items()}
+    return {name: origin for name, origin in origins.items() if origin is not None}
+
+
+def bytes_moved_by(node: KernelNode) -> int:
+    """Return the bytes that a kernel reads and writes."""
+    return int(node.get_read_write_buffers_sizes())
+
+
+def writes_into_others(node: KernelNode) -> bool:
+    """Return whether a kernel overwrites a buffer, or writes a part of a buffer that another kernel allocates."""
+    return any(
+        buffer.get_mutations() or isinstance(buffer.node.layout, NonOwningLayout) for buffer in node.get_outputs()
+    )
+
+
 def operand_layouts(node: KernelNode) -> list[tuple[Form, torch.dtype, torch.device]]:
     """Return form, dtype and device of a PyTorch kernel's operands."""
     tensors = [part for part in node.node.inputs if part.maybe_get_size() is not None]

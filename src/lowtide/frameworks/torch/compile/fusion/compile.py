@@ -1,9 +1,10 @@
 """Compile a captured graph with Inductor within its budget."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.fx import GraphModule
 from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.shortfall import Shortfall  # noqa: TC001
 from lowtide.engine.planning.budget import budget_bytes
+from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
     FusedPeaks,
@@ -20,11 +22,20 @@ from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
     warn_of_need,
 )
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, OwnNeed, own_need, settings
+from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
+    KernelPartitioner,
+    PlannedKernels,
+    kernel_program,
+    plan_kernels,
+)
+from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
+from lowtide.frameworks.torch.planning.agreement import partners
 from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.plan_folder import has_plan, load_plan
 from lowtide.frameworks.torch.planning.plan_program import Share
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule, limit_to_bucket
 from lowtide.frameworks.torch.planning.programs import (
@@ -37,6 +48,8 @@ from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
 
 _Run = Callable[..., Any]
+_Way = Callable[[int], Partitioner]
+"""Plans a graph for a target in bytes."""
 
 
 def compile_with_inductor(
@@ -54,15 +67,31 @@ def compile_with_inductor(
     needs_gradients = torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
     )
-    if options.budget is None or options.plans is not None or not needs_gradients or takes_hooks(example_inputs):
+    if options.budget is None or not needs_gradients or takes_hooks(example_inputs):
         return _compile(module, example_inputs, options, FusedPeaks())
     limit_to_bucket(example_inputs)
+    if options.plans is not None:
+        saved = _saved_plan(module, example_inputs, options, name)
+        return _compile(module, example_inputs, options, FusedPeaks(), saved)
     own = own_need(module, example_inputs, options)
     if own is None:
         return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, share=share, name=name))
     if share is None:
         share = Share(budget_bytes(options.budget, own.peak, own.persistent))
     return _Compiler(module, example_inputs, options, own, share, name).compiled()
+
+
+def _saved_plan(
+    module: GraphModule, inputs: Sequence[Any], options: Options, name: str | None
+) -> KernelPartitioner | None:
+    """Return a partitioner for the saved plan of the kernels, or None if the folder has none."""
+    folder = Path(str(options.plans))
+    program = kernel_program(module, inputs, options, name)
+    if program is None or not has_plan(program.graph, folder):
+        return None
+    settings = replace(options.settings, costs="given")
+    result = load_plan(GraphModel(program.graph), folder, settings, over_budget=True)
+    return KernelPartitioner(options, name=name, planned=PlannedKernels(program, result))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,27 +131,49 @@ class _Compiler:
         return run
 
     def _chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
-        if self._own.peak > self._allowed or self._others:
-            before = registry_state()
-            best = least_excess(self._attempt(self._allowed), self._attempt)
-            chunking = Chunking.for_fusion() if not best.fits and self._has_products else None
-            if chunking is not None:
-                in_chunks = partial(self._attempt, in_chunks=chunking)
-                chunks = least_excess(in_chunks(self._allowed), in_chunks)
-                best, chunking = (chunks, chunking) if chunks.excess_bytes < best.excess_bytes else (best, None)
-            restore_registry(before if best.compiled is None else best.compiled.registry_state)
-            if best.compiled is not None:
-                for each in best.compiled.warned:
-                    warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-                return self._with_warning(best.compiled.run, best.compiled.peaks)
-            if self._allowed + best.excess_bytes < self._own.peak:
-                return self._closest(best.target, chunking)
+        best: Attempt[_Compiled | None] | None = None
+        chosen: _Way | None = None
+        before = registry_state()
+        for way in self._ways() if self._own.peak > self._allowed or self._others else ():
+            attempt = partial(self._attempt, way)
+            found = least_excess(attempt(self._allowed), attempt)
+            if best is None or found.excess_bytes < best.excess_bytes:
+                best, chosen = found, way
+            if best.fits:
+                break
+        if best is None or chosen is None:
+            return self._alone()
+        restore_registry(before if best.compiled is None else best.compiled.registry_state)
+        if best.compiled is not None:
+            for each in best.compiled.warned:
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+            return self._with_warning(best.compiled.run, best.compiled.peaks)
+        if self._allowed + best.excess_bytes < self._own.peak:
+            peaks = FusedPeaks(self._allowed, silent=True)
+            return self._with_warning(self._compile(self._module, best.target, peaks, chosen), peaks)
         return self._alone()
 
-    def _closest(self, target: int, in_chunks: Chunking | None) -> tuple[_Run, Sequence[PlannedModule]]:
-        peaks = FusedPeaks(self._allowed, silent=True)
-        run = self._compile(self._module, target, peaks, in_chunks)
-        return self._with_warning(run, peaks)
+    def _ways(self) -> Iterator[_Way]:
+        """Yield the ways to plan the graph: its kernels, its ops before fusion, and these in chunks."""
+        options = self._options
+        if "recompute" in options.techniques and partners(self._module, options.same_on_all_ranks) is None:
+            program = kernel_program(self._module, self._inputs, options, self._name, self._others)
+            if program is not None:
+                yield partial(self._for_kernels, program)
+        yield self._for_ops
+        if self._has_products:
+            yield partial(self._for_ops, in_chunks=Chunking.for_fusion())
+
+    def _for_kernels(self, program: KernelProgram, target: int) -> Partitioner:
+        planned = plan_kernels(program, self._options, target)
+        return KernelPartitioner(self._within(target), self._own.peak, self._name, planned)
+
+    def _for_ops(self, target: int, in_chunks: Chunking | None = None) -> Partitioner:
+        share = Share(target, self._others) if self._others else None
+        return Partitioner(self._within(target), self._own.peak, share, self._name, in_chunks=in_chunks)
+
+    def _within(self, target: int) -> Options:
+        return replace(self._options, budget=target + self._own.persistent)
 
     def _with_warning(self, run: _Run, peaks: FusedPeaks) -> tuple[_Run, Sequence[PlannedModule]]:
         if peaks.excess_bytes:
@@ -130,14 +181,14 @@ class _Compiler:
             warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, why)
         return run, peaks.planned
 
-    def _attempt(self, target: int, in_chunks: Chunking | None = None) -> Attempt[_Compiled | None]:
+    def _attempt(self, way: _Way, target: int) -> Attempt[_Compiled | None]:
         """Plan for a target; compile if the kernels fit, or need less than the lowest known need."""
         peaks, before = FusedPeaks(self._allowed, stops_at=self._lowest_need, silent=True), registry_state()
         compiled = None
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
-                run = self._compile(copied(self._module), target, peaks, in_chunks)
+                run = self._compile(copied(self._module), target, peaks, way)
             except Exception:
                 if not peaks.excess_bytes:
                     raise
@@ -154,11 +205,8 @@ class _Compiler:
         needed = max((next(iter(result.peak_bytes.values())) for result in results), default=target)
         return Attempt(target, compiled, peaks.beyond_bytes, needed, is_least=bool(shortfalls), is_free=is_free)
 
-    def _compile(self, module: GraphModule, target: int, peaks: FusedPeaks, in_chunks: Chunking | None) -> _Run:
-        options = replace(self._options, budget=target + self._own.persistent)
-        share = Share(target, self._others) if self._others else None
-        partitioner = Partitioner(options, self._own.peak, share=share, name=self._name, in_chunks=in_chunks)
-        return _compile(module, self._inputs, options, peaks, partitioner)
+    def _compile(self, module: GraphModule, target: int, peaks: FusedPeaks, way: _Way) -> _Run:
+        return _compile(module, self._inputs, self._within(target), peaks, way(target))
 
     def _alone(self) -> tuple[_Run, Sequence[PlannedModule]]:
         """Let Inductor compile the graph, ordering only its kernels; warn if that misses the budget."""
