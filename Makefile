@@ -1,11 +1,13 @@
-# Everything a newcomer needs: `make demo` and `make test` set themselves up. `make help` lists the targets.
+# `make demo` and `make test` set themselves up. `make help` lists the targets.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# -j2 at most: the suite is measured on two cores.
+# The suite is measured on two cores.
 WORKERS ?= 2
-# Tests stay in runs of neighbors, so that what a module sets up is set up once.
+# A worker gets consecutive tests, so that the setup of a module runs once.
 IN_PARALLEL = -n $(WORKERS) --dist worksteal
+# Prints the long steps of an installation: downloads, the build.
+INSTALL := sh scripts/pip_install.sh
 NATIVE := CMakeLists.txt $(shell find native -type f)
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-quick test-all test-older-torch sanitized sanitize check lint types layers import-budget plans results prose docs wheel format bench clean
@@ -20,19 +22,19 @@ $(VENV)/.created:
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
-	@echo "==> building lowtide and installing PyTorch and transformers (the first time takes minutes)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[demo]'
+	@echo "==> installing PyTorch and transformers, building lowtide (minutes)"
+	@$(INSTALL) $(VENV) -c constraints.txt -e '.[demo]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
-	@echo "==> building lowtide and installing the frameworks and test tools (the first time takes minutes)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@echo "==> installing the frameworks and test tools, building lowtide (minutes)"
+	@$(INSTALL) $(VENV) -c constraints.txt -e '.[test]'
 	@touch $@ $(VENV)/.demo
 
 setup: $(VENV)/.test  ## build and install everything for development into .venv
 
 demo: $(VENV)/.demo  ## lower the measured peak of a GPT-2 training step
-	@echo "==> planning and measuring a whole GPT-2 small training step (batch 1, 128 tokens, AdamW) within 15 % of its memory"
+	@echo "==> planning and measuring a training step of GPT-2 small (128 tokens, AdamW) within 15 % of its memory (minutes)"
 	@mkdir -p out
 	@$(BIN)/lowtide optimize examples.gpt2_small:training_step -o out/gpt2_small.plan.json.gz --measure \
 		--budget 15% --allow reorder,share,recompute
@@ -46,25 +48,25 @@ test-quick: $(VENV)/.test  ## run the tests of the engine, without frameworks
 	@LOWTIDE_SHARE_OF_EXAMPLES=0.1 $(BIN)/python -m pytest $(IN_PARALLEL) tests/core tests/engine tests/native
 
 test-all: $(VENV)/.test  ## run all tests with all examples, TensorFlow too (about a gigabyte)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test,tensorflow]'
+	@$(INSTALL) $(VENV) -c constraints.txt -e '.[test,tensorflow]'
 	@echo "==> running the tests"
 	@LOWTIDE_SHARE_OF_EXAMPLES=1 $(BIN)/python -m pytest $(IN_PARALLEL)
 
 OLDER_TORCH := .venv-older-torch
 
 $(OLDER_TORCH)/.made: pyproject.toml constraints.txt $(NATIVE)
-	@echo "==> building lowtide and installing the oldest PyTorch that is supported (gigabytes, where it comes with CUDA)"
+	@echo "==> installing the oldest supported PyTorch, building lowtide (gigabytes if PyTorch comes with CUDA)"
 	@test -d $(OLDER_TORCH) || $(PYTHON) -m venv $(OLDER_TORCH)
 	@sed 's/^torch==.*/torch==2.12.1/' constraints.txt > $(OLDER_TORCH)/constraints.txt
-	@$(OLDER_TORCH)/bin/python -m pip install -qq --disable-pip-version-check -c $(OLDER_TORCH)/constraints.txt -e '.[test]'
+	@$(INSTALL) $(OLDER_TORCH) -c $(OLDER_TORCH)/constraints.txt -e '.[test]'
 	@touch $@
 
-test-older-torch: $(OLDER_TORCH)/.made  ## run the tests of PyTorch with the oldest release that is supported
+test-older-torch: $(OLDER_TORCH)/.made  ## run the tests of PyTorch with its oldest supported release
 	@echo "==> running the tests of PyTorch"
 	@$(OLDER_TORCH)/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider tests/frameworks/torch
 
 SANITIZED := .venv-sanitized
-# What needs the native core and no framework, and the allocator of ONNX sessions in threads of its runtime.
+# Tests that need the native core and no framework, and those of the allocator in threads of ONNX Runtime.
 NATIVE_TESTS := $(addprefix tests/,engine/analysis engine/graph engine/packing engine/recompute engine/schedule engine/search \
   frameworks/caffe2/sharing native core/test_documents.py) \
   tests/frameworks/onnx/running/test_planned_session.py --ignore=tests/engine/schedule/test_orders_against_inductor.py
@@ -73,7 +75,7 @@ PRELOADED = $(shell $${CXX:-g++} -print-file-name=libasan.so) $(shell $${CXX:-g+
 $(SANITIZED)/.made: pyproject.toml constraints.txt $(NATIVE) $(shell find src -name '*.py')
 	@echo "==> building the native core with ASan and UBSan"
 	@test -d $(SANITIZED) || $(PYTHON) -m venv $(SANITIZED)
-	@$(SANITIZED)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
+	@$(INSTALL) $(SANITIZED) -c constraints.txt \
 	  --config-settings=cmake.define.LOWTIDE_SANITIZE=ON --config-settings=cmake.define.LOWTIDE_STRICT=ON \
 	  --config-settings=build-dir=build/sanitized '.[native-test,onnx]'
 	@touch $@
@@ -105,7 +107,7 @@ import-budget: $(VENV)/.test
 	@$(BIN)/python benchmarks/import_budget.py
 
 plans: $(VENV)/.test
-	@echo "==> plans of the sample graphs are as recorded"
+	@echo "==> plans of the sample graphs equal the recorded ones"
 	@$(BIN)/python scripts/plan_hashes.py
 
 prose: $(VENV)/.test
@@ -113,7 +115,7 @@ prose: $(VENV)/.test
 	@$(BIN)/python scripts/check_prose.py
 
 results: $(VENV)/.test
-	@echo "==> every section of benchmarks/RESULTS.md is as its script wrote it"
+	@echo "==> sections of benchmarks/RESULTS.md are unedited"
 	@$(BIN)/python benchmarks/results.py
 
 docs: $(VENV)/.test  ## build the site into docs/_build; warnings are errors
@@ -121,7 +123,7 @@ docs: $(VENV)/.test  ## build the site into docs/_build; warnings are errors
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-wheel: $(VENV)/.test  ## build sdist and wheel, audit the wheel, and use it in an empty environment
+wheel: $(VENV)/.test  ## build sdist and wheel, audit the wheel, use it in an empty environment
 	@$(BIN)/python scripts/check_wheel.py
 
 format: $(VENV)/.test  ## format the code

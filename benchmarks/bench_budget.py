@@ -18,7 +18,7 @@ from lowtide.core.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
 from lowtide.engine.analysis import Problem
 from lowtide.engine.costs import carries_costs, price
 from lowtide.engine.graph import Graph
-from lowtide.engine.recompute import Drops, OrderedProgram, compose, floor_of, least_bytes
+from lowtide.engine.recompute import ComposeSettings, Drops, OrderedProgram, compose, floor_of, least_bytes
 from lowtide.engine.recompute.choose_drops import drop_until_it_fits
 from lowtide.engine.schedule import make_candidate
 
@@ -52,7 +52,7 @@ class Cell:
         orders = [("given", program.problem.given_order()), ("search", program.order)]
         budget = peak * percent // 100
         started = time.process_time()
-        self.result = compose(program.problem, orders, budget, cost=program.cost, effort=effort).result
+        self.result = compose(program.problem, orders, budget, ComposeSettings(cost=program.cost, effort=effort)).result
         self.seconds = time.process_time() - started
         self.greedy = greedy_cost(program, budget) if self.possible and effort == "fast" else float("inf")
 

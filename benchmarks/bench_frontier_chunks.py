@@ -10,7 +10,7 @@ from results import ROOT, write_section
 sys.path.insert(0, str(ROOT))
 
 import lowtide
-from examples.frontier import MODELS, played, rank_step
+from examples.frontier import MODELS, fake_ranks, rank_step
 from lowtide.engine.costs import price
 from lowtide.torch import TorchModel
 
@@ -39,7 +39,7 @@ def main() -> None:
     table = [HEAD, f"|---|---|{'--:|' * 2}---|---|{'--:|' * 4}"]
     print("\n".join(table), flush=True)
     for name, data, tensor, budgets in CELLS:
-        with played(data, tensor) as mesh:
+        with fake_ranks(data, tensor) as mesh:
             program = TorchModel(rank_step(MODELS[name], mesh))
             for budget in budgets:
                 for way, allow in WAYS.items():

@@ -14,6 +14,7 @@ import numpy as np
 from jax_programs import PROGRAMS, Step, conv_stack, mlp_stack
 from results import write_section
 
+from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.jax.fitting.forms import unmodified_form
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch
 from lowtide.frameworks.jax.flat.traced import trace
@@ -22,7 +23,7 @@ from lowtide.xla import schedule
 
 SHARES = (70, 50, 40)
 MIB = 2**20
-TECHNIQUES = frozenset(("reorder", "share", "recompute"))
+SETTINGS = PlanSettings(techniques=default_techniques("100%"), effort="fast", addresses=False)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def row(step: Step) -> Row:
     """Fit one program at every share."""
     started = time.perf_counter()
     traced = trace(step.function, step.arguments)
-    search = FitSearch(traced, TECHNIQUES, "fast")
+    search = FitSearch(traced, SETTINGS)
     leaves = jax.tree.leaves(step.arguments)
     expected = search.unmodified.executable(*leaves)
     untouched = search.unmodified.figures.temp_bytes
@@ -120,7 +121,7 @@ def checkpoint_rows() -> list[str]:
     for make, share in stacks:
         plain, checkpointed = make(), make(block=jax.checkpoint)
         traced = trace(plain.function, plain.arguments)
-        search = FitSearch(traced, TECHNIQUES, "fast")
+        search = FitSearch(traced, SETTINGS)
         untouched = search.unmodified.figures.temp_bytes
         found = search.fit(untouched * share // 100)
         theirs = [_temp_bytes(checkpointed, scheduler) / MIB for scheduler in range(len(schedulers()))]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from generate import training_step
-from results import write_section
+from results import table_head, write_section
 
 sys.path.append(str(Path(__file__).parents[1]))  # Liu's algorithm and the random tree are the tests' oracles
 
@@ -43,7 +43,7 @@ def measure(make: Callable[[], Graph]) -> tuple[str, int]:
 def main() -> None:
     """Measure, print, and write the section into RESULTS.md."""
     head = ["graph", "ops", "given, bytes", "search, bytes", "bound, bytes", "gap", "generated, s", "search, s"]
-    table = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
+    table = table_head(head)
     print("\n".join(table), flush=True)
     tree, parents = random_tree(0, TREE_OPS)
     row, peak = measure(lambda: tree)

@@ -21,7 +21,7 @@ from lowtide.core.errors import LowtideError
 from lowtide.frameworks.onnx.loading.load import load_model, load_whole_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.operators.nodes import fed_inputs
-from lowtide.frameworks.onnx.shapes.dimensions import dynamic_dimensions
+from lowtide.frameworks.onnx.shapes.infer import dynamic_dimensions
 from lowtide.onnx import OnnxModel
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"

@@ -16,10 +16,9 @@ from packing_rows import (
     measure,
     pack,
     run_peers,
-    table_head,
     verdicts,
 )
-from results import write_section
+from results import table_head, write_section
 
 MOST_SECONDS_AT_CAPACITY = 0.5
 TIMES_FASTER = 10

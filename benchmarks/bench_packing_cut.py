@@ -12,8 +12,8 @@ from cut_packings import HEIGHT, LEFT_OUT, UNIT, cut_packing
 from packing_instances import Instance, published
 from packing_peers.minimalloc import minimalloc
 from packing_peers.sound import overlap
-from packing_rows import Programs, table_head, verdicts
-from results import write_section
+from packing_rows import Programs, verdicts
+from results import table_head, write_section
 
 from lowtide import _native
 from lowtide.core.effort import PackingEffort

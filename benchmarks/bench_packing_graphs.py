@@ -3,8 +3,8 @@
 import sys
 
 from packing_instances import Instance, plan_instances
-from packing_rows import HEAD, Programs, Row, against_peers, measure, pack, run_peers, table_head, verdicts
-from results import write_section
+from packing_rows import HEAD, Programs, Row, against_peers, measure, pack, run_peers, verdicts
+from results import table_head, write_section
 from sample_graphs import SAMPLES, chosen_graphs
 
 from lowtide import Buffers

@@ -5,8 +5,8 @@ import sys
 from dataclasses import replace
 
 from packing_instances import any_to_any, chain, training_step
-from packing_rows import HEAD, Programs, against_peers, measure, pack, run_peers, table_head, verdicts
-from results import write_section
+from packing_rows import HEAD, Programs, against_peers, measure, pack, run_peers, verdicts
+from results import table_head, write_section
 
 MILLION = 1_000_000
 MOST_SECONDS_MILLION, MOST_BYTES_MILLION = 8.0, 2 * 10**9

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from results import write_section
+from results import table_head, write_section
 from sample_graphs import SAMPLES, chosen_graphs
 
 from lowtide.engine.graph.file_format import read_graph_file
@@ -86,7 +86,7 @@ def main() -> None:
     """Measure, print, and write the section into RESULTS.md when the graphs are the project's own."""
     folder, paths = chosen_graphs(__doc__)
     head = ["graph", "ops", *ORDERS, "search, bytes", "bound, bytes", "gap", "seconds"]
-    table = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
+    table = table_head(head)
     print("\n".join(table), flush=True)
     rows: list[Row] = []
     for path in paths:

@@ -17,7 +17,7 @@ from lowtide.core.effort import EffortName
 from lowtide.engine.analysis import Problem
 from lowtide.engine.analysis.problem import Order
 from lowtide.engine.graph import Graph
-from lowtide.engine.recompute import RecomputeResult, compose, least_possible, plan_within_budget
+from lowtide.engine.recompute import ComposeSettings, RecomputeResult, compose, least_possible, plan_within_budget
 from lowtide.engine.schedule.search import Search
 from tests.oracles.least_extra_cost import least_extra_cost
 from tests.oracles.plans import problem_of
@@ -85,7 +85,7 @@ def measure(count: int) -> dict[str, Tally]:
 
 
 def _composed(problem: Problem, budget: int, orders: list[tuple[str, Order]]) -> RecomputeResult:
-    return compose(problem, orders, budget, effort=EFFORT).result
+    return compose(problem, orders, budget, ComposeSettings(effort=EFFORT)).result
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import torch
 from measured_models import MODELS, NARROW, MeasuredModel
-from results import write_section
+from results import table_head, write_section
 from torch._functorch import config as functorch_config
 from torch._inductor import config as inductor_config
 
@@ -83,7 +83,7 @@ def main() -> None:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     head = ["model", "Inductor alone", "with lowtide", "of that planning", "planning / Inductor alone"]
-    table = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
+    table = table_head(head)
     met: list[bool] = []
     for model in MODELS:
         if only is not None and only not in model.name:

@@ -5,7 +5,7 @@ import logging
 import torch
 from measured_models import MODELS, NARROW
 from measured_runs import Training
-from results import write_section
+from results import table_head, write_section
 
 from lowtide.core.units import format_bytes
 
@@ -19,7 +19,7 @@ def main() -> None:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     head = ["model", "budget", "Inductor alone", "predicted", "measured", "measured / predicted", "status", "step time"]
-    table = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
+    table = table_head(head)
     print("\n".join(table), flush=True)
     met = within = 0
     for model in MODELS:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from results import write_section
+from results import table_head, write_section
 from sample_graphs import SAMPLES, chosen_graphs
 
 sys.path.append(str(Path(__file__).parents[1]))  # the bridge to Inductor is one of the tests' oracles
@@ -123,7 +123,7 @@ def main() -> None:
     folder, paths = chosen_graphs(__doc__)
     sys.setrecursionlimit(1_000_000)  # Inductor's depth-first order recurses
     head = ["graph", "ops", *ORDERS, "Inductor's best peak", "search / best", "search, s"]
-    table = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
+    table = table_head(head)
     print("\n".join(table), flush=True)
     rows: list[Row] = []
     for path in paths:

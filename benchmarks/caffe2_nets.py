@@ -46,7 +46,7 @@ class NetBuilder:
         self.op("Conv", [x, *weights], [name], kernel=kernel, stride=stride, pad=kernel // 2)
         return self.op("Relu", [name], [name])
 
-    def loss(self, x: str, n_out: int, batch: int, suffix: str = "") -> str:
+    def loss(self, x: str, batch: int, suffix: str = "") -> str:
         """Add a classifier over some rows and the mean of its losses."""
         label = f"label{suffix}"
         if label not in self.net.external_input:
@@ -223,7 +223,7 @@ def _classified(net: NetBuilder, x: str, channels: int, batch: int, training: bo
     pooled = net.op("AveragePool", [x], ["pooled"], global_pooling=1)
     scores = net.fc(pooled, "scores", channels, 10)
     if training:
-        net.gradients([net.loss(scores, 10, batch)])
+        net.gradients([net.loss(scores, batch)])
     else:
         net.net.external_output.append(net.op("Softmax", [scores], ["pred"]))
     return net
@@ -246,7 +246,7 @@ def unrolled_lstm(steps: int, width: int = 32, batch: int = 8, *, training: bool
         cell = net.op("Sum", [kept, added], [f"cell{step}"])
         hidden = net.op("Mul", [o, net.op("Tanh", [cell], [f"shown{step}"])], [f"hidden{step}"])
     if training:
-        net.gradients([net.loss(net.fc(hidden, "scores", width, 10), 10, batch)])
+        net.gradients([net.loss(net.fc(hidden, "scores", width, 10), batch)])
     else:
         net.net.external_output.append(hidden)
     return net
@@ -263,7 +263,7 @@ def two_losses(depth: int, width: int = 64, batch: int = 32) -> NetBuilder:
         y = x
         for layer in range(2):
             y = net.op("Relu", [net.fc(y, f"fc{branch}{layer}", width, width)], [f"fc{branch}{layer}"])
-        ends.append(net.loss(net.fc(y, f"scores{branch}", width, 10), 10, batch, branch))
+        ends.append(net.loss(net.fc(y, f"scores{branch}", width, 10), batch, branch))
     net.gradients(ends)
     return net
 

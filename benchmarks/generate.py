@@ -4,6 +4,7 @@ Built straight from arrays, so that a million ops take seconds.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,22 +59,12 @@ def training_step(n_ops: int, *, checkpointed: bool = False) -> Graph:
         buffer_spaces=np.zeros(n_layers * len(layer) + 2, np.int16),
         op_names=[f"{kind}#{op}" for op, kind in enumerate(kinds)],
         op_kinds=kinds,
-        sources=[None] * n_all,
         reads=rows("reads", [], [last_out]),
         writes=rows("writes", [names.embedding], [names.loss_gradient]),
         mutates=rows("mutates", [], []),
         after=rows("", [], []),
         in_place=rows("in_place", [], []),
-        scratch=np.zeros(n_all, np.int64),
-        pure=np.ones(n_all, np.bool_),
-        ordered=np.zeros(n_all, np.bool_),
-        cost=np.ones(n_all),
-        flops=np.full(n_all, np.nan),
-        traffic=np.full(n_all, np.nan),
-        ranks=np.ones(n_all, np.int32),
-        rank_spans=np.ones(n_all, np.int32),
-        callees=[()] * n_all,
-        devices=[None] * n_all,
+        **_plain_ops(n_all),
     )
 
 
@@ -98,23 +89,30 @@ def random_program(n_ops: int, *, recent: int) -> Graph:
         buffer_spaces=np.zeros(n_ops, np.int16),
         op_names=[f"op{op}" for op in range(n_ops)],
         op_kinds=["op"] * n_ops,
-        sources=[None] * n_ops,
         reads=reads,
         writes=Rows(np.arange(n_ops + 1, dtype=np.int64), ops.astype(np.int32)),
         mutates=nothing,
         after=nothing,
         in_place=nothing,
-        scratch=np.zeros(n_ops, np.int64),
-        pure=np.ones(n_ops, np.bool_),
-        ordered=np.zeros(n_ops, np.bool_),
-        cost=np.ones(n_ops),
-        flops=np.full(n_ops, np.nan),
-        traffic=np.full(n_ops, np.nan),
-        ranks=np.ones(n_ops, np.int32),
-        rank_spans=np.ones(n_ops, np.int32),
-        callees=[()] * n_ops,
-        devices=[None] * n_ops,
+        **_plain_ops(n_ops),
     )
+
+
+def _plain_ops(n_ops: int) -> dict[str, Any]:
+    """Return the columns that are the same for all ops."""
+    return {
+        "sources": [None] * n_ops,
+        "scratch": np.zeros(n_ops, np.int64),
+        "pure": np.ones(n_ops, np.bool_),
+        "ordered": np.zeros(n_ops, np.bool_),
+        "cost": np.ones(n_ops),
+        "flops": np.full(n_ops, np.nan),
+        "traffic": np.full(n_ops, np.nan),
+        "ranks": np.ones(n_ops, np.int32),
+        "rank_spans": np.ones(n_ops, np.int32),
+        "callees": [()] * n_ops,
+        "devices": [None] * n_ops,
+    }
 
 
 class _Names:

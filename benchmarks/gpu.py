@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from measured_models import FULL, MODELS, TINY, MeasuredModel
-from results import write_section
+from results import table_head, write_section
 from torch import nn
 from torch._functorch import config as functorch_config
 from torch.utils.checkpoint import checkpoint
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> list[str]:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_float32_matmul_precision("high")
     head = ["model", "way", "predicted", "measured peak", "of the compiler's", "step, ms", "slower", "first call, s"]
-    table = [f"| {' | '.join(head)} |", f"|---|---|{'--:|' * (len(head) - 2)}"]
+    table = table_head(head, n_texts=2)
     print("\n".join(table), flush=True)
     started = time.perf_counter()
     by_name = {model.name: model for model in MODELS}

@@ -160,11 +160,6 @@ def measure(instance: Instance, effort: str, peers: list[Peer]) -> Row:
     return row
 
 
-def table_head(head: list[str], texts: int = 1) -> list[str]:
-    """The first two lines of a table whose first columns are text."""
-    return [f"| {' | '.join(head)} |", f"|{'---|' * texts}{'--:|' * (len(head) - texts)}"]
-
-
 def against_peers(rows: list[Row]) -> tuple[str, bool]:
     """Say how lowtide's arenas compare with the peers' at the same instance; second, whether none is above any."""
     worst: dict[str, tuple[float, str]] = {}

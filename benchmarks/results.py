@@ -7,6 +7,7 @@ Each section ends with a digest of what its script wrote, so that a change by ha
 import hashlib
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,11 @@ class Section:
     def __str__(self) -> str:
         digest = f" sha256:{self.digest}" if self.digest else ""
         return f"<!-- begin {self.name} -->\n{self.text}<!-- end {self.name}{digest} -->\n"
+
+
+def table_head(names: Sequence[str], n_texts: int = 1) -> list[str]:
+    """Return the first two lines of a table; the first `n_texts` columns are texts, the others are figures."""
+    return [f"| {' | '.join(names)} |", f"|{'---|' * n_texts}{'--:|' * (len(names) - n_texts)}"]
 
 
 def write_section(name: str, command: str, markdown: str) -> None:

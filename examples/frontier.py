@@ -1,8 +1,8 @@
-"""What one rank of a large training run needs, planned on a laptop: nothing is allocated, no other rank exists.
+"""Plan the memory of one rank of a large training run on a laptop. Nothing is allocated, and no other rank is needed.
 
-`python -m examples.frontier 8b --data 8 --tensor 1 --budget "80 GiB"` captures the step of one rank of a Llama-like
-model, whose weights are sharded over the data-parallel ranks and split over the tensor-parallel ones, and plans it.
-`deepseek-v3` is a mixture of experts, which are spread over the tensor-parallel ranks; each of these has other tokens.
+`python -m examples.frontier 8b --data 8 --tensor 1 --budget "80 GiB"` captures and plans the step of one rank of a
+Llama-like model. Weights are sharded over the data-parallel ranks, layers are split over the tensor-parallel ranks.
+`deepseek-v3` is a mixture of experts. Each tensor-parallel rank has other experts and other tokens.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from lowtide.torch import TorchModel, TrainingStep
 Model = Dense | Mixture
 GIB = 2**30
 PYTORCH_BYTES, BYTES_AN_OP = 420_000_000, 23_000
-"""What a process with PyTorch takes of the host, and what captures of 8,000 to 33,000 ops took on top."""
+"""Host memory of a process with PyTorch, and of each captured op (measured for 8,000 to 33,000 ops)."""
 OPS_A_LAYER = {Dense: 261, Mixture: 600}
 
 MODELS: dict[str, Model] = {
@@ -41,33 +41,33 @@ MODELS: dict[str, Model] = {
 
 
 def host_bytes(model: Model) -> int:
-    """Return about what capturing a step takes of the host: so much an op, of which layers have so many."""
+    """Return an estimate of the host memory that capturing a step needs."""
     return PYTORCH_BYTES + BYTES_AN_OP * OPS_A_LAYER[type(model)] * model.layers
 
 
 def free_bytes() -> int:
-    """Return what the host has free, and where Linux says so, what it can free of its caches."""
-    told = Path("/proc/meminfo")
-    if told.exists():
-        fields = dict(line.split(":") for line in told.read_text().splitlines())
+    """Return the free memory of the host, on Linux with the caches that it can free."""
+    info = Path("/proc/meminfo")
+    if info.exists():
+        fields = dict(line.split(":") for line in info.read_text().splitlines())
         return int(fields["MemAvailable"].removesuffix("kB")) * 1024
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def refuse_what_the_host_cannot_hold(model: Model) -> None:
-    """Raise SystemExit, before anything is captured, where that takes more memory than the host has free."""
+def check_host_memory(model: Model) -> None:
+    """Raise SystemExit if the host has too little free memory to capture the model."""
     needed, free = host_bytes(model), free_bytes()
     if needed > free:
         raise SystemExit(
-            f"capturing {model.layers} layers takes about {needed / GIB:.1f} GiB of the host, and {free / GIB:.1f} are "
-            "free; free some, or capture fewer layers"
+            f"capturing {model.layers} layers needs about {needed / GIB:.1f} GiB of host memory, but only "
+            f"{free / GIB:.1f} GiB are free; free some, or capture fewer layers"
         )
 
 
 def rank_step(
     model: Model, mesh: Mesh, *, batch: int = 1, length: int = 8192, policy: str = "none"
 ) -> tuple[TrainingStep, tuple[torch.Tensor]]:
-    """Return the step of one rank, in bfloat16 with AdamW, and its batch; both have a form and no memory."""
+    """Return the step of one rank, in bfloat16 with AdamW, and its batch, both as fake tensors without memory."""
     with FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True), torch.device("meta"):
         torch.set_default_dtype(torch.bfloat16)
         decoder = Decoder(model, mesh, policy)
@@ -78,15 +78,15 @@ def rank_step(
 
 def captured(model: Model, *, data: int, tensor: int, length: int = 8192, policy: str = "none") -> Graph:
     """Capture the step of one rank of data x tensor ranks as a graph."""
-    with played(data, tensor) as mesh:
+    with fake_ranks(data, tensor) as mesh:
         return lowtide.read(rank_step(model, mesh, length=length, policy=policy))
 
 
 @contextmanager
-def played(data: int, tensor: int) -> Generator[Mesh]:
-    """Play one rank of data x tensor ranks while programs are captured and planned."""
+def fake_ranks(data: int, tensor: int) -> Generator[Mesh]:
+    """Act as one of data x tensor ranks while programs are captured and planned."""
     try:
-        yield Mesh.played(data, tensor)
+        yield Mesh.fake(data, tensor)
     finally:
         dist.destroy_process_group()
 
@@ -102,31 +102,34 @@ def plan_rank(
     policy: str = "none",
     rounding: bool = False,
 ) -> tuple[Graph, lowtide.Result]:
-    """Capture the step of one rank of data x tensor ranks, and plan it within the memory of its device.
+    """Capture and plan the step of one of data x tensor ranks. Return the graph that the plan is for, and the result.
 
-    Without a budget, order alone is planned. `costs` names a profile and a machine. With `rounding`, head and loss may
-    be computed in chunks that equal the whole to rounding. Returns the graph that the plan is for. Raises SystemExit
-    where the host cannot hold the capture.
+    Without a budget, only the order is planned. `costs` names a profile and a machine. With `rounding`, head and loss
+    may be computed in chunks that are equal up to rounding. Raises SystemExit if the host has too little memory.
     """
-    refuse_what_the_host_cannot_hold(model)
+    check_host_memory(model)
     allow = ["reorder", "share", *(["recompute"] if budget else []), *(["rounding"] if rounding else [])]
-    with played(data, tensor) as mesh:
+    with fake_ranks(data, tensor) as mesh:
         program = TorchModel(rank_step(model, mesh, length=length, policy=policy))
         source = program if rounding else program.graph
         result = lowtide.minimize(source, budget=budget, allow=allow, costs=costs, effort="fast")
         return program.graph_for(result.plan), result
 
 
+def _percent(result: lowtide.Result) -> str:
+    return f"{100 * result.extra_cost / result.base_cost:+.2f} %"
+
+
 def main() -> None:
-    """Plan the step of one rank and print what it needs."""
+    """Plan the step of one rank and print its memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=MODELS)
-    parser.add_argument("--data", type=int, default=8, help="ranks that hold other data, and shards of every weight")
-    parser.add_argument("--tensor", type=int, default=1, help="ranks that hold other parts of every layer")
+    parser.add_argument("--data", type=int, default=8, help="data-parallel ranks, which share every weight")
+    parser.add_argument("--tensor", type=int, default=1, help="tensor-parallel ranks, which split every layer")
     parser.add_argument("--length", type=int, default=8192)
     parser.add_argument("--policy", choices=POLICIES, default="none")
     parser.add_argument("--budget", default=None)
-    parser.add_argument("--rounding", action="store_true", help="allow chunks of head and loss, equal to rounding")
+    parser.add_argument("--rounding", action="store_true", help="allow chunks of head and loss, equal up to rounding")
     parser.add_argument("--costs", default="eager@h100")
     given = parser.parse_args()
     graph, result = plan_rank(
@@ -141,15 +144,11 @@ def main() -> None:
     )
     space = graph.spaces[0].name
     held, before, after = graph.persistent_bytes()[space], result.baseline_peak_bytes[space], result.peak_bytes[space]
-    print(
-        f"{graph.n_ops} ops, {int((graph.ranks > 1).sum())} of them collectives; {held / GIB:.2f} GiB held throughout"
-    )
-    print(f"peak beside that {before / GIB:.2f} -> {after / GIB:.2f} GiB, {result.status}")
-    again = result.plan.order()
-    regathered = int((graph.ranks[again] > 1).sum() - (graph.ranks > 1).sum())
-    print(
-        f"{result.reruns} ops run again, {regathered} of them collectives: {result.extra_cost / result.base_cost:+.2%}"
-    )
+    collectives = int((graph.ranks > 1).sum())
+    recomputed = int((graph.ranks[result.plan.order()] > 1).sum()) - collectives
+    print(f"{graph.n_ops} ops with {collectives} collectives, {held / GIB:.2f} GiB persistent")
+    print(f"peak without persistent buffers: {before / GIB:.2f} -> {after / GIB:.2f} GiB, {result.status}")
+    print(f"{result.reruns} recomputed runs with {recomputed} collectives: {_percent(result)} time")
     if result.shortfall is not None:
         print(result.shortfall)
 

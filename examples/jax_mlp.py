@@ -1,4 +1,4 @@
-"""A training step in JAX: ten residual blocks, gradients and momentum; `lowtide.jax.fit` brings it within a budget."""
+"""A training step in JAX: ten residual blocks, gradients and momentum, fitted into a budget by `lowtide.jax.fit`."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ BLOCKS, BATCH, WIDTH, HIDDEN = 10, 4096, 64, 256
 
 
 def loss(weights: Any, x: Any) -> Any:
-    """Return the mean square of what the blocks make of a batch."""
+    """Return the mean square of the output of the blocks for a batch."""
     for into, out in weights:
         x = x + jax.nn.gelu(x @ into) @ out
     return jnp.square(x).mean()
@@ -25,7 +25,7 @@ def step(weights: Any, momenta: Any, x: Any) -> Any:
 
 
 def training_step() -> tuple[Any, tuple[Any, Any, Any]]:
-    """Return the step and the shapes of its arguments; nothing is allocated. For `lowtide inspect` and its like."""
+    """Return the step and the shapes of its arguments, for the command line. Nothing is allocated."""
     weights = [
         (jax.ShapeDtypeStruct((WIDTH, HIDDEN), "float32"), jax.ShapeDtypeStruct((HIDDEN, WIDTH), "float32"))
         for _ in range(BLOCKS)

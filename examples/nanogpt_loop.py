@@ -1,7 +1,7 @@
-"""A loop in the style of nanoGPT within a budget: the one line that differs is marked.
+"""A training loop in the style of nanoGPT within a budget. A comment marks the only changed line.
 
 python examples/nanogpt_loop.py            # plain
-python examples/nanogpt_loop.py 60%        # within 60 % of the peak of the untouched program
+python examples/nanogpt_loop.py 60%        # within 60 % of the peak of the unmodified program
 """
 
 import math
@@ -17,7 +17,7 @@ ACCUMULATE, STEPS, RATE, LEAST_RATE, WARM_UP, CLIP = 2, 4, 1e-3, 1e-4, 2, 1.0
 
 
 class Block(nn.Module):
-    """Attention and a multilayer perceptron, each after a normalization and beside a residual."""
+    """Attention and a multilayer perceptron, each with a normalization before it and a residual connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Gpt(nn.Module):
 
 
 def get_batch(text: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rows of a text and the same one further on."""
+    """Return random rows of a text, and the same rows shifted by one token."""
     starts = torch.randint(len(text) - BLOCK, (BATCH,)).tolist()
     return (
         torch.stack([text[start : start + BLOCK] for start in starts]),
@@ -63,7 +63,7 @@ def get_batch(text: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def learning_rate(step: int) -> float:
-    """Warm up, then follow a cosine."""
+    """Return the learning rate of a step: a warm-up, then a cosine."""
     if step < WARM_UP:
         return RATE * (step + 1) / (WARM_UP + 1)
     return LEAST_RATE + 0.5 * (RATE - LEAST_RATE) * (1 + math.cos(math.pi * (step - WARM_UP) / (STEPS - WARM_UP)))
@@ -77,7 +77,8 @@ def train(budget: str | None, compiler: str = "inductor") -> list[float]:
     optimizer = torch.optim.AdamW(raw.parameters(), RATE, betas=(0.9, 0.95), weight_decay=0.1)
     model: Any = raw
     if budget is not None:
-        model = torch.compile(raw, backend="lowtide", options={"budget": budget, "compiler": compiler})  # the line
+        # The changed line:
+        model = torch.compile(raw, backend="lowtide", options={"budget": budget, "compiler": compiler})
     losses: list[float] = []
     for step in range(STEPS):
         for group in optimizer.param_groups:

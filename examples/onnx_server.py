@@ -1,8 +1,8 @@
-"""A server of many ONNX models in the memory of the largest: one pool, one lock, HTTP with JSON in and out.
+"""A server of many ONNX models in the memory of the largest one: one pool, one lock, JSON over HTTP.
 
 python examples/onnx_server.py planned/*.onnx
 curl localhost:8000/MODEL -d '{"x": [[1.0, 2.0]]}'
-curl localhost:8000/               # arena, and what became of the runs of every model
+curl localhost:8000/               # the arena, and the use of its addresses by each model
 """
 
 import json
@@ -21,7 +21,7 @@ TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int6
 
 
 class Models:
-    """Sessions by the names of their files, run one at a time in one arena."""
+    """Sessions by file name, run one at a time in one arena."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.pool = Pool()
@@ -38,7 +38,7 @@ class Models:
         return {value.name: result.tolist() for value, result in zip(session.get_outputs(), results, strict=True)}
 
     def report(self) -> dict[str, Any]:
-        """Return the bytes of the arena, and how the runs of every model found their values."""
+        """Return the size of the arena in bytes, and the counts of planned and other runs of each model."""
         uses = {name: session.use for name, session in self.sessions.items()}
         return {
             "arena_bytes": self.pool.arena_bytes,
@@ -50,7 +50,7 @@ class Models:
 
 
 def handler_of(models: Models) -> type[BaseHTTPRequestHandler]:
-    """Return what answers requests with these models."""
+    """Return the class that answers requests with these models."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -63,7 +63,7 @@ def handler_of(models: Models) -> type[BaseHTTPRequestHandler]:
             try:
                 given = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
                 answer = models.run(name, given)
-            except Exception as error:  # whatever a request does, the server goes on
+            except Exception as error:  # no request stops the server
                 return self._answer(400, {"error": str(error)})
             return self._answer(200, answer)
 
@@ -79,7 +79,7 @@ def handler_of(models: Models) -> type[BaseHTTPRequestHandler]:
 
 
 def serve(paths: Sequence[Path], port: int = 8000) -> ThreadingHTTPServer:
-    """Return a server of these models; `serve_forever` starts it."""
+    """Return a server of these models. Start it with `serve_forever`."""
     return ThreadingHTTPServer(("127.0.0.1", port), handler_of(Models(paths)))
 
 

@@ -1,10 +1,10 @@
 """A recipe in the style of torchtune within a budget: a class that sets up, steps and trains.
 
-Such recipes compile layer by layer, and the loss apart. A budget is for a graph, so here the model and the loss are
-compiled as one function.
+Such recipes compile each layer and the loss separately. A budget covers one graph, so this recipe compiles model and
+loss as one function.
 
     python examples/torchtune_loop.py          # plain
-    python examples/torchtune_loop.py 60%      # within 60 % of the peak of the untouched program
+    python examples/torchtune_loop.py 60%      # within 60 % of the peak of the unmodified program
 """
 
 import sys
@@ -30,7 +30,7 @@ class LowRank(nn.Module):
 
 
 class Layer(nn.Module):
-    """A gated multilayer perceptron beside a residual."""
+    """A gated multilayer perceptron with a residual connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Token by token: enough of a language model for a recipe."""
+    """A small language model without attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Recipe:
             self.loss_step = torch.compile(self.forward_and_loss, backend="lowtide", options=options)
 
     def forward_and_loss(self, tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return the loss of predicting every next token that is not ignored."""
+        """Return the loss of predicting each next token, without ignored tokens."""
         labels = functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
         return functional.cross_entropy(self.model(tokens).flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
 

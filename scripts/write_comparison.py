@@ -1,6 +1,6 @@
 """Write the tables of docs/concepts/comparison.md from benchmarks/RESULTS.md; run it after a benchmark.
 
-No figure of that page stands anywhere else: each row names the section it is read from.
+Each row names the section that its figure is read from.
 """
 
 import re
@@ -21,7 +21,7 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Compared:
-    """A row: who, what is compared, and how the figure is read from the last table that has these columns."""
+    """A row of the table. `figure` reads the last table of the section with these columns."""
 
     who: str
     what: str
@@ -171,13 +171,14 @@ def compared(rows: Iterable[Compared], sections: Mapping[str, Section]) -> str:
 
 
 def missed(sections: Mapping[str, Section]) -> str:
-    """Return every target that a benchmark says it misses."""
+    """Return every missed target of the benchmarks."""
     lines = ((name, line) for name, section in sections.items() for line in section.text.splitlines())
-    return "\n".join(f"- {name}: {line[14:]}" for name, line in lines if line.startswith("- **missed**: "))
+    missed = (f"- {name}: {line[14:]}" for name, line in lines if line.startswith("- **missed**: "))
+    return re.sub(r"(?<=\d)%", " %", "\n".join(missed))
 
 
 def page(text: str, results: str) -> str:
-    """Return the page with what stands between its marks written anew."""
+    """Return the page with new tables between its marks."""
     sections = sections_of(results)
     parts = {
         "systems": compared(SYSTEMS, sections),

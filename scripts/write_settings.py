@@ -38,7 +38,7 @@ OVERRIDES: Mapping[str, tuple[PlanSettings, PlanSettings, str]] = {
     "PyTorch": (
         DEFAULTS,
         PlanSettings(),
-        "with a budget, as everywhere; PyTorch places buffers itself",
+        "recomputation needs a budget, as everywhere, and PyTorch places buffers itself",
     ),
     '`backend="lowtide"`': (BACKEND_DEFAULTS, DEFAULTS, "planning should be short compared with compiling"),
 }

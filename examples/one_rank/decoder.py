@@ -1,4 +1,4 @@
-"""A decoder whose blocks keep for the backward pass what a policy says."""
+"""A decoder with a checkpointing policy for its blocks."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -29,7 +29,7 @@ Block = Callable[[torch.Tensor], torch.Tensor]
 
 
 def _keeps_products() -> Any:
-    """Keep attention, what is scattered or exchanged, and every other product: the first, the third and so on."""
+    """Save attention, results of collectives, and every second product, starting with the first."""
     products: Counter[bool] = Counter()
 
     def policy(context: SelectiveCheckpointContext, op: Any, *_: Any, **__: Any) -> CheckpointPolicy:
@@ -51,14 +51,15 @@ POLICIES: dict[str, Callable[[Block, torch.Tensor, int], torch.Tensor]] = {
     "selective": lambda block, value, _: checkpoint(block, value, use_reentrant=False, context_fn=_keeps_products),
     "every second": lambda block, value, index: _full(block, value, index) if index % 2 else block(value),
 }
-"""What blocks keep for the backward pass: all; their input; some products and attention; every second one its input.
+"""Tensors that blocks save for backward: all; the input of each block; attention and some products; the input of every
+second block.
 
-The last two are what torchtitan calls selective, by op and by layer.
+The last two are torchtitan's selective policies, by op and by layer.
 """
 
 
 class Decoder(nn.Module):
-    """Blocks between an embedding and a head; every rank holds the whole embedding."""
+    """Blocks between an embedding and a head. Each rank has the whole embedding."""
 
     def __init__(self, model: Dense | Mixture, mesh: Mesh, policy: str) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ class Dense:
     vocabulary: int = 128256
 
     def block(self, mesh: Mesh, _: int) -> nn.Module:
-        """Return a block; all are alike."""
+        """Return a block. All have the same sizes."""
         return Block(self, mesh)
 
 

@@ -1,4 +1,4 @@
-"""Rank 0 among ranks that do not exist, what it sends and gathers, and layers whose weights are sharded."""
+"""Rank 0 of a fake process group, its collectives, and layers with sharded weights."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -13,17 +13,18 @@ collectives = torch.ops._c10d_functional
 
 @dataclass(frozen=True)
 class Mesh:
-    """The groups of rank 0: of those that hold the same part of every layer, of its neighbors, and of all."""
+    """The process groups of rank 0."""
 
     data: dist.ProcessGroup
-    """Ranks with other data and the same part of every split layer."""
+    """Data-parallel ranks: other data, the same part of each split layer."""
     tensor: dist.ProcessGroup
-    """Neighbors that hold other parts: of every layer, or other experts."""
+    """Tensor-parallel ranks: other parts of each layer, or other experts."""
     world: dist.ProcessGroup
+    """All ranks."""
 
     @classmethod
-    def played(cls, data: int, tensor: int) -> "Mesh":
-        """Play rank 0 among data x tensor ranks that do not exist; tensor-parallel ones are neighbors."""
+    def fake(cls, data: int, tensor: int) -> "Mesh":
+        """Act as rank 0 of data x tensor ranks. Tensor-parallel ranks have consecutive numbers."""
         ranks = data * tensor
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
         groups = [dist.new_group(list(each)) for each in (range(0, ranks, tensor), range(tensor), range(ranks))]
@@ -31,7 +32,7 @@ class Mesh:
 
 
 class Gathered(torch.autograd.Function):
-    """The whole of a weight of which every rank of a group holds an equal part; its gradient is scattered."""
+    """Gather a weight from equal shards on the ranks of a group. Its gradient is scattered."""
 
     @staticmethod
     def forward(context: Any, shard: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
@@ -48,7 +49,7 @@ class Gathered(torch.autograd.Function):
 
 
 class Copied(torch.autograd.Function):
-    """What goes into layers that are split over a group; its gradient is summed over the ranks."""
+    """Pass a value to layers that are split over a group. Its gradient is summed over the ranks."""
 
     @staticmethod
     def forward(context: Any, value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
@@ -61,7 +62,7 @@ class Copied(torch.autograd.Function):
 
 
 class Summed(torch.autograd.Function):
-    """What comes out of layers that are split over a group, summed over the ranks."""
+    """Sum the results of layers that are split over a group."""
 
     @staticmethod
     def forward(_: Any, value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
@@ -73,7 +74,7 @@ class Summed(torch.autograd.Function):
 
 
 class Exchanged(torch.autograd.Function):
-    """Rows of which every rank of a group gets an equal share, for as many from each; gradients travel back."""
+    """Send an equal number of rows to each rank of a group, and receive an equal number. Gradients are sent back."""
 
     @staticmethod
     def forward(context: Any, rows: torch.Tensor, received: int, group: dist.ProcessGroup) -> torch.Tensor:
@@ -98,7 +99,7 @@ def _exchanged(rows: torch.Tensor, received: int, group: dist.ProcessGroup) -> t
 
 
 class Weight(nn.Module):
-    """A weight of which this rank keeps an equal part, gathered over a group where it is used."""
+    """A weight with an equal shard on each rank of a group, gathered where it is used."""
 
     def __init__(self, group: dist.ProcessGroup, *shape: int) -> None:
         super().__init__()
@@ -110,7 +111,7 @@ class Weight(nn.Module):
 
 
 class Linear(nn.Module):
-    """A linear layer whose weight is gathered where it is used."""
+    """A linear layer. Its weight is gathered where it is used."""
 
     def __init__(self, group: dist.ProcessGroup, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -121,7 +122,7 @@ class Linear(nn.Module):
 
 
 class Gated(nn.Module):
-    """A gated layer: two products, one of which decides what passes of the other, and one back."""
+    """A gated layer: the product of two projections, projected back."""
 
     def __init__(self, group: dist.ProcessGroup, width: int, hidden: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Blocks of a DeepSeek-V3-like mixture of experts: latent attention, and experts spread over neighbors."""
+"""Blocks of a DeepSeek-V3-like mixture of experts: latent attention, and experts on different ranks."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from examples.one_rank.mesh import Exchanged, Gated, Linear, Mesh, Weight, atten
 
 @dataclass(frozen=True)
 class Mixture:
-    """The sizes of a model whose tokens choose experts; the first blocks have none."""
+    """The sizes of a mixture of experts. The first blocks have no experts."""
 
     layers: int
     width: int
@@ -27,7 +27,7 @@ class Mixture:
     head: int = 128
     rotated: int = 64
     load: float = 1.0
-    """How many times an equal share of the tokens the experts of one rank are given at most."""
+    """The most tokens for the experts of one rank, in equal shares."""
 
     def block(self, mesh: Mesh, index: int) -> nn.Module:
         """Return the block at an index."""
@@ -37,7 +37,7 @@ class Mixture:
 
 
 class LatentAttention(nn.Module):
-    """Attention whose queries, keys and values come from narrow latents; every rank has other tokens."""
+    """Attention with queries, keys and values from narrow latents. Each rank has other tokens."""
 
     def __init__(self, model: Mixture, mesh: Mesh) -> None:
         super().__init__()
@@ -55,13 +55,13 @@ class LatentAttention(nn.Module):
         both = self.key(self.norm_key(latent)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         key, content = both.chunk(2, -1)
         key = torch.cat((key, shared.unsqueeze(1).expand(-1, self.heads, -1, -1)), -1)
-        # The kernel takes values as wide as keys only.
+        # The kernel accepts only values that are as wide as keys.
         attended = attention(query, key, functional.pad(content, (0, self.rotated)))[..., : self.head]
         return self.out(attended.transpose(1, 2).flatten(2))
 
 
 class Experts(nn.Module):
-    """A gated layer for all tokens, and experts of which every token chooses some; neighbors hold other experts."""
+    """A gated layer for all tokens, and experts that each token chooses. Tensor-parallel ranks have other experts."""
 
     def __init__(self, model: Mixture, mesh: Mesh) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Experts(nn.Module):
         )
 
     def _of_experts(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return what the experts make of rows that lie expert by expert, an equal number for each."""
+        """Return the output of the experts for rows sorted by expert, an equal number for each."""
         ends = torch.arange(1, self.held + 1, dtype=torch.int32, device=rows.device) * (rows.shape[0] // self.held)
         gate, up, down = (each().transpose(1, 2) for each in (self.gate, self.up, self.down))
         hidden = functional.silu(functional.grouped_mm(rows, gate, offs=ends))
@@ -95,7 +95,7 @@ class Experts(nn.Module):
 
 
 class Block(nn.Module):
-    """Latent attention and what comes after it, both beside the way straight on."""
+    """Latent attention and a second layer, both with residual connections."""
 
     def __init__(self, model: Mixture, mesh: Mesh, after: nn.Module) -> None:
         super().__init__()

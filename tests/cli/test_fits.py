@@ -39,7 +39,7 @@ def test_what_runs_again_to_fit_has_a_price_and_a_next_command(lowtide: Command,
     done = lowtide("fits", path, "--device", "1200")
     assert done.code == 0
     assert "fits with reorder,share,recompute" in done.stdout
-    assert "extra time       4.76%" in done.stdout
+    assert "extra time       4.76 %" in done.stdout
     options = json.loads(lowtide("fits", path, "--device", "1200", "--json").stdout)["options"]
     planned = json.loads(lowtide("plan", path, "--json", *options.split()).stdout)
     assert (planned["shortfall"], planned["extra_cost"]) == (None, 0.25)

@@ -3,14 +3,13 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from lowtide.reporting.fields import JSON_VERSION, KINDS, Kind
+from lowtide.reporting.fields import JSON_VERSION, KINDS
 from tests.cli.conftest import Command
 
-CALLS: dict[Kind, Sequence[str]] = {
+CALLS: dict[str, Sequence[str]] = {
     "inspect": ["inspect", "{model}"],
     "compare": ["compare", "{model}"],
     "plan": ["plan", "{model}", "-o", "{folder}/a.plan.json", "--proof", "{folder}/a.proof.json"],
@@ -26,12 +25,12 @@ CALLS: dict[Kind, Sequence[str]] = {
     "fits": ["fits", "{model}", "--device", "1200"],
     "pack": ["pack", "{buffers}"],
 }
-ELSEWHERE: set[Kind] = {"level", "costs"}
+ELSEWHERE: set[str] = {"level", "costs"}
 """Kinds that need a framework; its tests print them."""
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_a_verb_prints_an_object_of_its_kind(lowtide: Command, graph_file: Path, tmp_path: Path, kind: Kind) -> None:
+def test_a_verb_prints_an_object_of_its_kind(lowtide: Command, graph_file: Path, tmp_path: Path, kind: str) -> None:
     made = {"plan": tmp_path / "plan.plan.json", "proof": tmp_path / "plan.proof.json", "buffers": tmp_path / "b.csv"}
     lowtide("plan", graph_file, "-o", made["plan"], "--proof", made["proof"])
     made["buffers"].write_text("id,lower,upper,size\na,0,2,10\nb,1,3,20\n")
@@ -42,4 +41,4 @@ def test_a_verb_prints_an_object_of_its_kind(lowtide: Command, graph_file: Path,
 
 
 def test_every_kind_is_tried() -> None:
-    assert set(get_args(Kind)) == set(KINDS) == CALLS.keys() | ELSEWHERE
+    assert set(KINDS) == CALLS.keys() | ELSEWHERE

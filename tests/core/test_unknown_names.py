@@ -15,7 +15,7 @@ from lowtide.engine.costs import PROFILES, read_costs
 from lowtide.engine.graph import GraphBuilder
 from lowtide.engine.packing.rules import RULES
 from lowtide.engine.schedule import SCHEDULERS
-from lowtide.frameworks.tensorflow.grappler import LEVELS, optimize_memory
+from lowtide.frameworks.tensorflow.grappler.levels import LEVELS, optimize_memory
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from lowtide.engine.graph import format_graph, read_graph_file, write_graph_file
+from lowtide.engine.graph import read_graph_file, write_graph_file
 from lowtide.engine.plan import read_plan_file, write_plan_file
 from tests.golden.every_feature import every_feature_graph, every_feature_plan
+from tests.oracles.graph_text import format_graph
 from tests.oracles.plans import claim
 
 HERE = Path(__file__).parent

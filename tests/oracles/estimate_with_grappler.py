@@ -22,7 +22,7 @@ MEANS = ("recompute", "reorder")
 def write_runs(path: str) -> None:
     """Write the runs of our plans."""
     from lowtide import minimize
-    from lowtide.frameworks.tensorflow.grappler import optimize_memory
+    from lowtide.frameworks.tensorflow.grappler.levels import optimize_memory
     from tests.oracles.grappler_records import graph_of, hints_of, plannable_graph_of, records
 
     rows: list[dict[str, Any]] = []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.frameworks.tensorflow.grappler import Hints
+from lowtide.frameworks.tensorflow.grappler.nodes import Hints
 from lowtide.frameworks.tensorflow.grappler.pressure import LiveBuffer, Pressure
 
 RECORDS: list[dict[str, Any]] = json.loads(

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from lowtide.engine.packing import Buffers, Packed
 from lowtide.reporting.export.svg import packing_svg
-from lowtide.reporting.packing import packed_to_json, packed_to_text, shortfall
+from lowtide.reporting.packing import packed_to_json, packed_to_text
+from lowtide.reporting.shortfall import describe_packing
 
 FIVE = Buffers([0, 3, 0, 9, 0], [3, 9, 9, 21, 21], [4] * 5, names="abcde", gaps=[[4, 5, 7]])
 SVG = "{http://www.w3.org/2000/svg}"
@@ -32,26 +33,26 @@ def packed(**changes: Any) -> Packed:
 
 
 def test_what_fits_or_has_no_capacity_misses_nothing() -> None:
-    assert shortfall(FIVE, packed(), None) is None
-    assert shortfall(FIVE, packed(), 20) is None
+    assert describe_packing(FIVE, packed(), None) is None
+    assert describe_packing(FIVE, packed(), 20) is None
 
 
 def test_a_proof_names_the_buffers_that_cannot_fit() -> None:
-    said = shortfall(FIVE, packed(status="infeasible", conflict=(0, 2, 4)), 11)
+    said = describe_packing(FIVE, packed(status="infeasible", conflict=(0, 2, 4)), 11)
     assert said == "proven: no packing fits 11 bytes; these cannot fit together: a, c, e"
 
 
 def test_many_names_are_cut_short() -> None:
     many = Buffers([0] * 99, [1] * 99, [1] * 99)
     outcome = packed(offsets=np.arange(99), arena_bytes=99, status="infeasible", conflict=tuple(range(99)))
-    said = shortfall(many, outcome, 98)
+    said = describe_packing(many, outcome, 98)
     assert said is not None
     assert said.endswith("0, 1, 2, 3, 4, 5, 6, 7 and 91 more")
 
 
 @pytest.mark.parametrize("status", ["stopped_by_work", "interrupted", "feasible"])
 def test_without_a_proof_none_is_claimed(status: str) -> None:
-    said = shortfall(FIVE, packed(status=status), 12)
+    said = describe_packing(FIVE, packed(status=status), 12)
     assert said == "no packing into 12 bytes found, the best needs 8 more; not proven impossible"
 
 
@@ -60,7 +61,7 @@ def test_text_and_json_say_the_same() -> None:
     fields = packed_to_json(FIVE, outcome, 12, 0.5)
     text = packed_to_text("five\x1b.csv", FIVE, outcome, 12, 0.5)
     assert (fields["status"], fields["bound_holders"], fields["optimal"]) == ("interrupted", ["a", "c", "e"], False)
-    for part in ("five\\x1b.csv: 5 buffers, interrupted, method stacked", "20 bytes", "66.67%", "12 bytes", "0.50 s"):
+    for part in ("five\\x1b.csv: 5 buffers, interrupted, method stacked", "20 bytes", "66.7 %", "12 bytes", "0.50 s"):
         assert part in text
     assert fields["shortfall"] in text
 

@@ -20,15 +20,9 @@ from lowtide.frameworks.table import FRAMEWORKS, Framework, framework_of, framew
 
 ModelKind = TypeVar("ModelKind", bound=Model)
 PLAN_FILES = (".plan.json", ".plan.json.gz")
-_FILES = (
-    ".graph.json[.gz]",
-    *dict.fromkeys(ending for framework in FRAMEWORKS for ending in framework.file_endings),
-    ".pickle",
-)
-_WRITTEN = tuple(
-    dict.fromkeys((".graph.json", ".graph.json.gz", *(ending for each in FRAMEWORKS for ending in each.writes)))
-)
-_KINDS = f"a {', '.join(_FILES[:-1])} or {_FILES[-1]} file, or package.module:callable"
+_READ = dict.fromkeys(ending for each in FRAMEWORKS for ending in each.file_endings)
+_WRITTEN = dict.fromkeys((".graph.json", ".graph.json.gz", *(ending for each in FRAMEWORKS for ending in each.writes)))
+_KINDS = f"a {', '.join(('.graph.json[.gz]', *_READ))} or .pickle file, or package.module:callable"
 
 
 def open_model(
@@ -147,19 +141,14 @@ def save_applied(model: Model, plan: Plan, path: Path, *, annotate: bool = False
     if the framework has no program files, UsageError if the file cannot be written.
     """
     if path.name.endswith(PLAN_FILES):
-        write_plan_file(plan, path, _graph_of(plan, model))
+        form = model.form_of(plan)
+        if form is None:
+            raise FingerprintError(f"the plan is for another graph than {model.graph.name!r}; make a new plan")
+        write_plan_file(plan, path, form.graph)
     elif annotate:
         model.save_annotated(plan, path)
     else:
         model.save(plan, path)
-
-
-def _graph_of(plan: Plan, model: Model) -> Graph:
-    """Return the graph of the model's form that a plan is for; raises FingerprintError if it is for none."""
-    form = model.form_of(plan)
-    if form is not None:
-        return form.graph
-    raise FingerprintError(f"the plan is for another graph than {model.graph.name!r}; make a new plan")
 
 
 def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | None) -> Model:

@@ -84,7 +84,7 @@ class Optimized:
 
     def to_text(self) -> str:
         """Return the page for people."""
-        lines = [result_to_text(self.result.graph.name, self.result, self.measured, self.offer)]
+        lines = [result_to_text(self.result, self.measured, self.offer)]
         lines += map(compiled_to_text, self.compiled)
         if self.kept is not None:
             lines.append(f"  not applied      {self.kept}")
@@ -114,7 +114,10 @@ def optimize_model(
         result = plan_best_form(model, settings, progress, keep)
         check_order(model, result, job)
         allowed = result.budget.allowed[result.graph.spaces[0].name]
-        measured = _measured(model, result, report) if job.measure else None
+        measured = None
+        if job.measure:
+            report("measuring: running the program before and after")
+            measured = model.measure(result.plan)
         kept = model.reason_to_keep(result.plan, allowed, measured)
         if output is not None:
             report(f"writing {output}")
@@ -145,7 +148,10 @@ def plan_kept_beside(output: Path | None) -> Generator[Keep]:
     Without an output it writes nothing. The file is removed once the result is written; after an error or an interrupt
     it stays. The search goes on if the file cannot be written.
     """
-    path = None if output is None else output.with_name(f"{_stem(output)}.so-far.plan.json")
+    path = None
+    if output is not None:
+        ending = next((ending for ending in reversed(PLAN_FILES) if output.name.endswith(ending)), "")
+        path = output.with_name(f"{output.name.removesuffix(ending)}.so-far.plan.json")
 
     def keep(graph: Graph, plan: Plan) -> None:
         if path is not None:
@@ -196,7 +202,7 @@ def _as_it_runs(model: Model, job: Job, report: Report, warn: Callable[[str], No
 
     A program that the runtime does not load is planned as given, with a warning, unless the job names a level.
     """
-    is_written = job.output is not None and job.output.name.endswith(model.file_endings or ("/",))
+    is_written = job.output is not None and job.output.name.endswith(model.file_endings)
     if not model.is_reordered_by_runtime:
         if job.level is not None:
             raise UsageError(f"{model.graph.name!r} has no levels to plan on top of; leave out --level")
@@ -218,7 +224,7 @@ def _as_it_runs(model: Model, job: Job, report: Report, warn: Callable[[str], No
 def check_order(model: Model, result: Result, job: Job) -> None:
     """Raise UsageError if the runtime's own order would need more for the written program than for the given one."""
     output = job.output
-    if output is None or job.target == "lowtide-session" or not output.name.endswith(model.file_endings or ("/",)):
+    if output is None or job.target == "lowtide-session" or not output.name.endswith(model.file_endings):
         return
     peaks = model.runtime_peaks(result.plan)
     if peaks is not None and peaks.after_bytes > peaks.before_bytes:
@@ -229,18 +235,8 @@ def check_order(model: Model, result: Result, job: Job) -> None:
         )
 
 
-def _measured(model: Model, result: Result, report: Report) -> Measurement:
-    report("measuring: running the program before and after")
-    return model.measure(result.plan)
-
-
 def _rescued(result: Result, folder: Path) -> Path:
     """Write the plan to a folder for a program that could not be written, and return the file."""
     path = folder / "rescued.plan.json"
     write_plan_file(result.plan, path, result.graph)
     return path
-
-
-def _stem(output: Path) -> str:
-    ending = next((ending for ending in reversed(PLAN_FILES) if output.name.endswith(ending)), "")
-    return output.name.removesuffix(ending)

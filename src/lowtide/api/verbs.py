@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from lowtide.api.opening import check_annotated, check_output, open_model, save_applied
+from lowtide.api.opening import PLAN_FILES, check_annotated, check_output, open_model, save_applied
 from lowtide.api.optimize import Job, Optimized, Target, optimize_model
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
-from lowtide.core.files import check_writable, path_of, write_bytes
+from lowtide.core.files import path_of, write_bytes
 from lowtide.core.progress import Report
 from lowtide.core.techniques import checked_techniques
 from lowtide.core.units import parse_bytes
@@ -32,7 +32,7 @@ from lowtide.reporting.difference import ProgramDifference, difference
 from lowtide.reporting.fitting import DeviceFit, fit_device
 from lowtide.reporting.inspection import Inspection
 from lowtide.reporting.page.facts import Facts
-from lowtide.reporting.page.write import page
+from lowtide.reporting.page.write import check_page, page
 from lowtide.reporting.plan_difference import PlanDifference
 
 
@@ -173,9 +173,7 @@ def report(
     The page is one file that needs no network. With `measure`, the program runs with and without the plan.
     """
     path = path_of(output)
-    if path.suffix not in (".html", ".htm"):
-        raise UsageError(f"cannot write a report to {path.name!r}; give a name that ends in .html")
-    check_writable(path)
+    check_page(path)
     model, settings = _opened(program, inputs, options), _settings(options)
     if measure:
         model.check_measurable()
@@ -201,7 +199,7 @@ def diff(before: Any, after: Any, **options: Unpack[ReadOptions]) -> ProgramDiff
 
 def is_plan_file(source: Any) -> bool:
     """Return whether a source is the name of a plan file."""
-    return isinstance(source, str | Path) and str(source).endswith((".plan.json", ".plan.json.gz"))
+    return isinstance(source, str | Path) and str(source).endswith(PLAN_FILES)
 
 
 def save_plan(plan: Plan, path: str | Path, program: Any, **options: Unpack[ReadOptions]) -> None:

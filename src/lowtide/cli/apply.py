@@ -16,7 +16,7 @@ from lowtide.engine.planning.plan_file import read_plan
 @click.command("apply")
 @click.argument("plan", type=click.Path(path_type=Path))
 @options.model
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Write the applied program here.")
+@options.file("-o", "--output", required=True, help="Write the applied program here.")
 @options.over_budget
 @options.annotate
 @options.dims

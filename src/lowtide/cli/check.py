@@ -1,13 +1,13 @@
 """`lowtide check`: memory limits for continuous integration."""
 
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
+import msgspec
 
-from lowtide.api.opening import open_model
+from lowtide.api.opening import read
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
@@ -16,8 +16,21 @@ from lowtide.core.errors import MalformedInputError, UsageError
 from lowtide.reporting.gate import Gate, check_graph, read_limits
 from lowtide.reporting.gate_formats import FORMATS
 
-_KEYS = ("model", "max-peak", "max-total", "max-arena", "against", "max-growth", "planned", "dim")
 _TABLE = "[[tool.lowtide.check]]"
+_Limit = str | int | float | None
+
+
+class _Check(msgspec.Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+    """A program and its limits, as in a table of pyproject.toml."""
+
+    model: str
+    max_peak: _Limit = None
+    max_total: _Limit = None
+    max_arena: _Limit = None
+    max_growth: _Limit = None
+    against: str | None = None
+    planned: bool = False
+    dim: dict[str, int] = msgspec.field(default_factory=dict[str, int])
 
 
 @click.command("check")
@@ -57,23 +70,26 @@ def command(
 
     Without MODEL, run the checks of [[tool.lowtide.check]] in ./pyproject.toml.
     """
-    limits = {"max-peak": max_peak, "max-total": max_total, "max-arena": max_arena, "max-growth": max_growth}
-    asked: list[dict[str, Any]] = [{"model": model, "against": against, "planned": planned, "dim": dims, **limits}]
-    if model is None:
-        if against is not None or planned or dims or any(limit is not None for limit in limits.values()):
-            raise UsageError(
-                "limits need a MODEL; give one, or leave the limits out to run the checks of pyproject.toml"
-            )
-        asked = _from_project(Path("pyproject.toml"))
+    given = _Check(
+        model=model or "",
+        max_peak=max_peak,
+        max_total=max_total,
+        max_arena=max_arena,
+        max_growth=max_growth,
+        against=against,
+        planned=planned,
+        dim=dims,
+    )
+    if model is None and given != _Check(model=""):
+        raise UsageError("limits need a MODEL; give one, or leave the limits out to run the checks of pyproject.toml")
     gates: list[Gate] = []
     with Progress() as progress:
-        for each in asked:
-            limit = read_limits({name.replace("-", "_"): each.get(name) for name in limits})
-            progress(f"checking {each['model']}")
-            graph = open_model(each["model"], each.get("dim"), trust=trust).graph
-            base = each.get("against")
-            other = None if base is None else open_model(base, each.get("dim"), trust=trust).graph
-            gates.append(check_graph(graph, limit, base=other, planned=each.get("planned", False), effort=effort))
+        for each in _from_project(Path("pyproject.toml")) if model is None else [given]:
+            limits = read_limits(msgspec.structs.asdict(each))
+            progress(f"checking {each.model}")
+            graph = read(each.model, each.dim, trust=trust)
+            base = None if each.against is None else read(each.against, each.dim, trust=trust)
+            gates.append(check_graph(graph, limits, base=base, planned=each.planned, effort=effort))
     if as_json:
         print_json("check", {"ok": all(gate.ok for gate in gates), "checks": [gate.to_json() for gate in gates]})
     else:
@@ -83,7 +99,7 @@ def command(
     return 0 if all(gate.ok for gate in gates) else 1
 
 
-def _from_project(path: Path) -> list[dict[str, Any]]:
+def _from_project(path: Path) -> list[_Check]:
     """Return the checks of a pyproject.toml; raises UsageError and MalformedInputError."""
     if not path.is_file():
         raise UsageError(f"no MODEL given and no {path} found; give a model and its limits")
@@ -94,25 +110,8 @@ def _from_project(path: Path) -> list[dict[str, Any]]:
     checks: Any = document.get("tool", {}).get("lowtide", {}).get("check")
     if not isinstance(checks, list) or not checks:
         raise UsageError(f"{path} has no {_TABLE}; add one with a model and its limits, or give a MODEL")
-    return [_checked(path, each) for each in cast("list[Any]", checks)]
-
-
-def _checked(path: Path, each: Any) -> dict[str, Any]:
-    """Return a check from the project file; raises MalformedInputError if it is invalid."""
-    if not isinstance(each, Mapping):
-        raise MalformedInputError(f"{path}: {_TABLE} is not a table; give a model and its limits in it")
-    table = dict(cast("Mapping[str, Any]", each))
-    unknown = sorted(table.keys() - set(_KEYS))
-    if unknown:
-        raise MalformedInputError(f"{path}: {_TABLE} has an unknown key {unknown[0]!r}; use {', '.join(_KEYS)}")
-    if not isinstance(table.get("model"), str):
-        raise MalformedInputError(f"{path}: {_TABLE} has no model; add the key model")
-    if not isinstance(table.get("against", ""), str) or not isinstance(table.get("planned", False), bool):
-        raise MalformedInputError(f"{path}: {_TABLE}: against must be a model name, planned true or false")
-    dims = table.get("dim", {})
-    if not isinstance(dims, dict) or not all(isinstance(size, int) for size in cast("dict[str, Any]", dims).values()):
-        raise MalformedInputError(f"{path}: {_TABLE}: dim must map names to whole numbers")
-    limits = [table[name] for name in _KEYS if name.startswith("max-") and name in table]
-    if not all(isinstance(limit, str | int | float) for limit in limits):
-        raise MalformedInputError(f"{path}: {_TABLE}: a limit must be a string like '6GiB' or '1%', or a number")
-    return table
+    try:
+        return msgspec.convert(checks, list[_Check])
+    except msgspec.ValidationError as error:
+        keys = ", ".join(_Check.__struct_encode_fields__)
+        raise MalformedInputError(f"{path}: {_TABLE}: {error}; its keys are {keys}") from None

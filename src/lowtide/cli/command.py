@@ -3,7 +3,6 @@
 import importlib
 import sys
 import traceback
-from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import Any
 
@@ -29,15 +28,9 @@ _VERBS = (
 )
 
 
-@dataclass
-class _Debug:
-    """Whether to show the traceback of an error in the user's program."""
-
-    asked: bool = False
-
-
 def _note_debug(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
-    ctx.ensure_object(_Debug).asked |= asked
+    if asked:
+        ctx.obj.add("debug")  # `run` passes a set
 
 
 _DEBUG = click.Option(
@@ -81,14 +74,14 @@ def run() -> int:
     stdout: Any = sys.stdout
     if isinstance(stdout, TextIOWrapper):
         stdout.reconfigure(errors="backslashreplace")  # names from files may not be printable on this terminal
-    debug = _Debug()
+    flags = set[str]()
     try:
-        code = cli.main(standalone_mode=False, obj=debug)
+        code = cli.main(standalone_mode=False, obj=flags)
     except LowtideError as error:
         foreign = error.__cause__
-        if debug.asked and foreign is not None:
+        if "debug" in flags and foreign is not None:
             click.echo("".join(traceback.format_exception(foreign)), err=True, nl=False)
-        click.echo(f"lowtide: {error}{' (--debug shows where)' if foreign and not debug.asked else ''}", err=True)
+        click.echo(f"lowtide: {error}{' (--debug shows where)' if foreign and 'debug' not in flags else ''}", err=True)
         code = error.exit_code
     except click.exceptions.Abort:
         click.echo("lowtide: interrupted", err=True)

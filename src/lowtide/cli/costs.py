@@ -7,7 +7,7 @@ import click
 from lowtide.api.opening import open_model
 from lowtide.api.outputs import check_separate, save
 from lowtide.cli import options
-from lowtide.cli.output import print_json, print_page
+from lowtide.cli.output import show
 from lowtide.cli.progress import Progress
 from lowtide.core.errors import UsageError
 from lowtide.core.files import check_writable
@@ -19,9 +19,7 @@ _ENDINGS = (".json", ".json.gz")
 
 @click.command("costs")
 @options.model
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Write the costs here (.costs.json[.gz])."
-)
+@options.file("-o", "--output", required=True, help="Write the costs here (.costs.json[.gz]).")
 @options.dims
 @options.force
 @options.trust
@@ -43,7 +41,4 @@ def command(model: str, output: Path, dims: dict[str, int], force: bool, trust: 
         prices = opened.measure_costs()
         progress(f"writing {output}")
         save(output, lambda path: write_costs_file(graph, prices, path))
-    if as_json:
-        print_json("costs", costs_to_json(graph, prices))
-    else:
-        print_page(costs_to_text(graph, prices))
+    show("costs", as_json, lambda: costs_to_json(graph, prices), lambda: costs_to_text(graph, prices))

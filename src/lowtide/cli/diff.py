@@ -7,7 +7,7 @@ import click
 from lowtide.api.opening import open_model
 from lowtide.api.verbs import diff, is_plan_file
 from lowtide.cli import options
-from lowtide.cli.output import print_json, print_page
+from lowtide.cli.output import show
 from lowtide.cli.progress import Progress
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
@@ -18,8 +18,8 @@ from lowtide.reporting.difference import difference
 @click.command("diff")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-@click.option("--plan-a", type=click.Path(path_type=Path), help="Compare A under this plan.")
-@click.option("--plan-b", type=click.Path(path_type=Path), help="Compare B under this plan.")
+@options.file("--plan-a", help="Compare A under this plan.")
+@options.file("--plan-b", help="Compare B under this plan.")
 @options.dims
 @options.trust
 @options.json
@@ -39,19 +39,13 @@ def command(
     """
     if is_plan_file(before) and is_plan_file(after):
         plans = diff(before, after)
-        if as_json:
-            print_json("diff_plans", plans)
-        else:
-            print_page(plans.to_text())
+        show("diff_plans", as_json, lambda: plans, plans.to_text)
         return
     with Progress() as progress:
         first = _read(before, plan_a, dims, trust, progress)
         second = _read(after, plan_b, dims, trust, progress)
         found = difference(*first, *second)
-    if as_json:
-        print_json("diff", found)
-    else:
-        print_page(found.to_text())
+    show("diff", as_json, lambda: found, found.to_text)
 
 
 def _read(source: str, plan: Path | None, dims: dict[str, int], trust: bool, progress: Progress) -> tuple[Graph, Plan]:

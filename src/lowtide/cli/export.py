@@ -17,9 +17,7 @@ from lowtide.reporting.export.table import ending_of, export
 @click.command("export")
 @options.model
 @options.plan
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Write here; the ending selects the format."
-)
+@options.file("-o", "--output", required=True, help="Write here; the ending selects the format.")
 @click.option("--space", metavar="NAME", help="Memory space of .csv and .svg; the first one by default.")
 @options.planning
 def command(

@@ -4,9 +4,8 @@ import click
 
 from lowtide.api.opening import open_model
 from lowtide.cli import options
-from lowtide.cli.interrupts import interrupted_code
-from lowtide.cli.options import parse_size
-from lowtide.cli.output import print_json, print_page
+from lowtide.cli.output import show
+from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
 from lowtide.core.effort import EffortName
 from lowtide.engine.costs import read_costs
@@ -16,7 +15,9 @@ from lowtide.reporting.fitting import fit_device
 
 @click.command("fits")
 @options.model
-@click.option("--device", metavar="SIZE", required=True, callback=parse_size, help="Memory of the device, like 24GiB.")
+@click.option(
+    "--device", metavar="SIZE", required=True, callback=options.parse_size, help="Memory of the device, like 24GiB."
+)
 @options.dims
 @options.trust
 @options.in_place
@@ -45,10 +46,5 @@ def command(
     with Progress() as progress:
         progress(f"reading {model}")
         fit = fit_device(open_model(model, dims, host, trust=trust), device, settings, progress)
-    if as_json:
-        print_json("fits", fit.to_json())
-    else:
-        print_page(fit.to_text())
-    if fit.result.status == "interrupted":
-        return interrupted_code()
-    return 0 if fit.techniques is not None else 1
+    show("fits", as_json, fit.to_json, fit.to_text)
+    return exit_code(fit.result)

@@ -5,19 +5,14 @@ import click
 from lowtide.api.opening import open_model
 from lowtide.api.optimize import runtime_outlook
 from lowtide.cli import options
-from lowtide.cli.output import print_json, print_page
+from lowtide.cli.output import show
 from lowtide.cli.progress import Progress
 from lowtide.core.effort import EffortName
 from lowtide.reporting.inspection import Inspection
 
 
 @click.command("inspect")
-@options.model
-@options.dims
-@options.trust
-@options.in_place
-@options.effort
-@options.json
+@options.analysis
 def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effort: EffortName, as_json: bool) -> None:
     """Show the peak of the unmodified MODEL, the tensors alive at the peak, and what is not modeled."""
     with Progress() as progress:
@@ -27,12 +22,4 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
         progress(f"inspecting {graph.n_ops} ops")
         inspection = Inspection.of(graph, in_place=in_place, effort=effort, progress=progress)
         outlook = runtime_outlook(opened, inspection.best)
-    if as_json:
-        fields = inspection.to_json()
-        if outlook is not None:
-            fields["by_runtime"] = outlook.to_json()
-        print_json("inspect", fields)
-    else:
-        print_page(inspection.to_text())
-        if outlook is not None:
-            print_page(f"\n{outlook.to_text()}")
+    show("inspect", as_json, lambda: inspection.to_json(outlook), lambda: inspection.to_text(outlook))

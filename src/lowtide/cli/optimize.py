@@ -9,19 +9,19 @@ from lowtide.api.opening import check_annotated, open_model
 from lowtide.api.optimize import Job, Target, optimize_model
 from lowtide.api.outputs import save
 from lowtide.cli import options
-from lowtide.cli.output import print_json, print_page
+from lowtide.cli.output import show
 from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
 from lowtide.core.errors import UsageError
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import Model
-from lowtide.frameworks.tensorflow.grappler import LEVELS
+from lowtide.frameworks.tensorflow.grappler.levels import LEVELS
 from lowtide.reporting.planning import level_to_json, level_to_text
 
 
 @click.command("optimize")
 @options.model
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the applied program, or .plan.json[.gz].")
+@options.file("-o", "--output", help="Write the applied program, or .plan.json[.gz].")
 @click.option("--measure", is_flag=True, help="Run the program with and without the plan, and measure both peaks.")
 @click.option(
     "--level",
@@ -78,13 +78,8 @@ def command(
     job = Job(settings=settings, output=output, measure=measure, level=level, target=target, annotate=annotate)
     with Progress() as progress:
         done = optimize_model(opened, job, progress, lambda line: click.echo(f"lowtide: {line}", err=True))
-    if as_json:
-        print_json("optimize", done.to_json())
-    else:
-        print_page(done.to_text())
-    if not done.is_sound:
-        return 1
-    return exit_code(done.result)
+    show("optimize", as_json, done.to_json, done.to_text)
+    return exit_code(done.result) if done.is_sound else 1
 
 
 def rewrite_at_level(
@@ -100,10 +95,7 @@ def rewrite_at_level(
         progress(f"rewriting at level {level}")
         rewritten = opened.rewritten(level, capacities)
         save(output, rewritten.write)
-    if as_json:
-        print_json("level", level_to_json(level, rewritten))
-    else:
-        print_page(level_to_text(level, rewritten))
+    show("level", as_json, lambda: level_to_json(level, rewritten), lambda: level_to_text(level, rewritten))
     return 0
 
 

@@ -46,18 +46,26 @@ def _parse_bandwidth(_ctx: click.Context, _param: click.Parameter, text: str | N
     return speed
 
 
-def host_options(command: Command) -> Command:
-    """Add the options that describe a host."""
-    bandwidth = click.option(
+def _together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Return a decorator that adds several options; help lists them in this order."""
+
+    def added(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return added
+
+
+host_options = _together(
+    click.option(
         "--host-bandwidth",
         metavar="SPEED",
         callback=_parse_bandwidth,
         help="Add a host to offload to, with this copy speed each way, like 25GB/s.",
-    )
-    capacity = click.option(
-        "--host-capacity", metavar="SIZE", callback=parse_size, help="Memory of that host, like 64GiB."
-    )
-    return bandwidth(capacity(command))
+    ),
+    click.option("--host-capacity", metavar="SIZE", callback=parse_size, help="Memory of that host, like 64GiB."),
+)
 
 
 def host_of(bandwidth: int | None, capacity: int | None) -> Host | None:
@@ -98,6 +106,11 @@ def _setting(name: str, option: str, **how: Any) -> Callable[[Command], Command]
     return click.option(option, name, default=default, help=SENTENCES[name], **how)
 
 
+def file(*names: str, help: str, required: bool = False) -> Callable[[Command], Command]:
+    """Declare an option that names a file."""
+    return click.option(*names, type=click.Path(path_type=Path), required=required, help=help)
+
+
 model = click.argument("model")
 dims = click.option(
     "--dim", "dims", multiple=True, metavar="NAME=N", callback=_parse_dims, help="Bind a dynamic dimension; repeatable."
@@ -107,7 +120,7 @@ json = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 over_budget = click.option(
     "--allow-over-budget", "over_budget", is_flag=True, help="Accept a plan that is marked as over its budget."
 )
-plan = click.option("--plan", "plan_path", type=click.Path(path_type=Path), help="Use this plan instead of making one.")
+plan = file("--plan", "plan_path", help="Use this plan instead of making one.")
 annotate = click.option(
     "--annotate", is_flag=True, help="Write the plan to the metadata of the nodes of an .onnx OUTPUT, for Netron."
 )
@@ -127,6 +140,13 @@ addresses = _setting("addresses", "--addresses/--no-addresses")
 scheduler = _setting("scheduler", "--scheduler", metavar="NAME")
 costs = _setting("costs", "--costs", metavar="PROFILE|FILE")
 effort = _setting("effort", "--effort", metavar=f"[{'|'.join(EFFORT_NAMES)}]", callback=_parse_effort)
+
+analysis = _together(model, dims, trust, in_place, effort, json)
+"""The argument and the options of verbs that analyze MODEL without a plan."""
+_planning = _together(
+    *(host_options, dims, force, trust),
+    *(budget, transient, techniques, in_place, addresses, scheduler, costs, effort, json),
+)
 
 
 def planning(command: Command) -> Command:
@@ -153,12 +173,7 @@ def planning(command: Command) -> Command:
         )
         return command(settings=settings, **given)
 
-    for option in (
-        *(json, effort, costs, scheduler, addresses, in_place, techniques, transient, budget),
-        *(trust, force, dims, host_options),
-    ):
-        collected = option(collected)
-    return collected  # pyright: ignore
+    return _planning(collected)  # pyright: ignore
 
 
 def _pricing(named: str, allowed: Techniques) -> Callable[[Graph], Prices]:

@@ -1,9 +1,11 @@
 """Print results on stdout: text, or one JSON object."""
 
+from collections.abc import Callable
+
 import click
 import msgspec
 
-from lowtide.reporting.fields import Kind, to_object
+from lowtide.reporting.fields import to_object
 from lowtide.reporting.table import wrapped
 
 
@@ -12,6 +14,14 @@ def print_page(text: str, *, err: bool = False) -> None:
     click.echo("\n".join(wrapped(text)), err=err)
 
 
-def print_json(kind: Kind, shown: object) -> None:
+def show(kind: str, as_json: bool, to_json: Callable[[], object], to_text: Callable[[], str]) -> None:
+    """Print a result as one JSON object of a kind, or as text."""
+    if as_json:
+        print_json(kind, to_json())
+    else:
+        print_page(to_text())
+
+
+def print_json(kind: str, shown: object) -> None:
     """Print one JSON object of a kind."""
     click.echo(msgspec.json.format(msgspec.json.encode(to_object(kind, shown)), indent=2).decode())

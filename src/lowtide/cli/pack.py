@@ -36,8 +36,8 @@ _PIPE = Path("-")
     help="Align every offset to N bytes, in addition to the alignments of the file.",
 )
 @click.option("--method", metavar="NAME", help=f"Use this rule only, instead of the best one: {', '.join(RULES)}.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the lines with offsets here; - is stdout.")
-@click.option("--svg", type=click.Path(path_type=Path), help="Draw the packing here.")
+@options.file("-o", "--output", help="Write the lines with offsets here; - is stdout.")
+@options.file("--svg", help="Draw the packing here.")
 @options.force
 @options.effort
 @options.json

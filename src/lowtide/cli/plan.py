@@ -9,7 +9,7 @@ from lowtide.api.optimize import plan_kept_beside
 from lowtide.api.outputs import save
 from lowtide.cli import options
 from lowtide.cli.interrupts import interrupted_code
-from lowtide.cli.output import print_json, print_page
+from lowtide.cli.output import show
 from lowtide.cli.progress import Progress
 from lowtide.core.errors import UsageError
 from lowtide.core.files import check_writable
@@ -34,13 +34,8 @@ def exit_code(result: Result) -> int:
 
 @click.command("plan")
 @options.model
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan here (.plan.json[.gz]).")
-@click.option(
-    "--proof",
-    "proof_path",
-    type=click.Path(path_type=Path),
-    help="Write the proof of the lower bound here (.proof.json[.gz]).",
-)
+@options.file("-o", "--output", help="Write the plan here (.plan.json[.gz]).")
+@options.file("--proof", "proof_path", help="Write the proof of the lower bound here (.proof.json[.gz]).")
 @click.option("--curve", is_flag=True, help="Show the extra time of several budgets, and the best trade-off, instead.")
 @options.planning
 def command(
@@ -76,10 +71,7 @@ def command(
                 if proof_path is not None:
                     _save_proof(result, proof_path, progress)
         offer = next_technique(result.graph, result, settings, progress)
-    if as_json:
-        print_json("plan", result_to_json(result, offer))
-    else:
-        print_page(result_to_text(result.graph.name, result, offer=offer))
+    show("plan", as_json, lambda: result_to_json(result, offer), lambda: result_to_text(result, offer=offer))
     return exit_code(result)
 
 
@@ -109,7 +101,4 @@ def _show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, tru
         progress(f"reading {model}")
         opened = open_model(model, dims, trust=trust)
         found = program_frontier(opened, settings, progress)
-    if as_json:
-        print_json("curve", frontier_to_json(found))
-    else:
-        print_page(frontier_to_text(opened.graph.name, found))
+    show("curve", as_json, lambda: frontier_to_json(found), lambda: frontier_to_text(opened.graph.name, found))

@@ -11,20 +11,20 @@ from lowtide.cli.output import print_json, print_page
 from lowtide.cli.planned import Planned, plan_or_read
 from lowtide.cli.progress import Progress
 from lowtide.core.errors import UsageError
-from lowtide.core.files import check_writable, write_bytes
+from lowtide.core.files import write_bytes
 from lowtide.core.techniques import NOT_ON_A_CURVE
 from lowtide.engine.planning.plan_best_form import program_frontier
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.page.figures import figures
 from lowtide.reporting.page.text import to_text
-from lowtide.reporting.page.write import page
+from lowtide.reporting.page.write import check_page, page
 
 
 @click.command("report")
 @options.model
 @options.plan
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the HTML page here.")
+@options.file("-o", "--output", help="Write the HTML page here.")
 @click.option("--text", "as_text", is_flag=True, help="Print the report as text.")
 @click.option("--measure", is_flag=True, help="Run the program with and without the plan, and show both peaks.")
 @click.option("--curve", is_flag=True, help="Also show the extra time of several budgets, with recomputation.")
@@ -48,9 +48,7 @@ def command(
     if output is None and not as_text and not as_json:
         raise UsageError("no output given; add -o REPORT.html, --text or --json")
     if output is not None:
-        if output.suffix not in (".html", ".htm"):
-            raise UsageError(f"cannot write a report to {output.name!r}; give a name that ends in .html")
-        check_writable(output)
+        check_page(output)
     with Progress() as progress:
         found = plan_or_read(model, plan_path, dims, _of_a_plan(settings, curve=curve), trust=trust, progress=progress)
         facts = _facts(found, settings, measure, curve, progress)

@@ -9,11 +9,12 @@ from lowtide.api.opening import open_model
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
+from lowtide.core.documents import fields_of
 from lowtide.core.units import ByteUnit
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.search import CheckedBound, CheckedClaim, check_certificate, read_proof_file
-from lowtide.reporting.claims import claim_to_json
+from lowtide.reporting.claims import ClaimFields
 from lowtide.reporting.fields import VerifyFields
 from lowtide.reporting.table import printable
 
@@ -23,9 +24,7 @@ from lowtide.reporting.table import printable
 @options.model
 @options.dims
 @options.trust
-@click.option(
-    "--proof", "proof_path", type=click.Path(path_type=Path), help="Also check this proof of the lower bound."
-)
+@options.file("--proof", "proof_path", help="Also check this proof of the lower bound.")
 @options.over_budget
 @click.option("--strict", is_flag=True, help="Exit with 1 unless every claim of the plan is proven here.")
 @options.host_options
@@ -72,12 +71,8 @@ def command(
 
 def _to_json(plan: Plan, claims: Sequence[CheckedClaim], bounds: Sequence[CheckedBound] | None) -> VerifyFields:
     """Return the fields of the JSON object; `bounds` are those of a proof, None without one."""
-    fields: VerifyFields = {
-        "valid": True,
-        "peak_bytes": plan.peak_bytes,
-        "arena_bytes": plan.arena_bytes,
-        "claims": [{**claim_to_json(checked.claim), "shown": checked.is_shown} for checked in claims],
-    }
+    shown = [fields_of(ClaimFields, checked.claim, shown=checked.is_shown) for checked in claims]
+    fields = fields_of(VerifyFields, plan, valid=True, claims=shown)
     if bounds is not None:
         fields["confirmed_bound_bytes"] = {bound.space: bound.confirmed_bytes for bound in bounds}
         fields["not_rechecked"] = sum(len(bound.not_rechecked) for bound in bounds)

@@ -13,6 +13,7 @@ from lowtide.core.errors import InputError, MalformedInputError
 from lowtide.core.files import read_blocks
 
 Record = TypeVar("Record")
+Fields = TypeVar("Fields")
 MOST_VALUES = 2**25
 """The most values allowed in a document: about two million ops."""
 PIECE = 2**13
@@ -37,6 +38,16 @@ def read_document(path: Path, kind: type[Record], refusal: str) -> Record:
         key = content[begin:end].decode(errors="replace")
         raise MalformedInputError(f"{path}: {refusal}: key {key!r} occurs twice in one object; remove one")
     return record
+
+
+def fields_of(kind: type[Fields], record: object, **others: object) -> Fields:
+    """Return a TypedDict: each key is in `others` or is the name of an attribute of a record.
+
+    Optional keys are in `others` only.
+    """
+    declared: Any = kind
+    names = [name for name in declared.__annotations__ if name in others or name in declared.__required_keys__]
+    return cast("Fields", {name: others[name] if name in others else getattr(record, name) for name in names})
 
 
 def document_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:

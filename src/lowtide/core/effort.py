@@ -1,13 +1,15 @@
-"""Effort levels: work limits of every search.
+"""Effort levels: work limits of the searches for orders, recomputation, offload and packing.
 
 Work is counted, not timed, so that results are the same on every machine.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from lowtide.core.errors import UsageError, unknown
 
+Effort = TypeVar("Effort")
 EffortName = Literal["fast", "balanced", "max"]
 EFFORT_NAMES: tuple[EffortName, ...] = get_args(EffortName)
 """From least to most work."""
@@ -20,6 +22,12 @@ def check_effort(name: str) -> None:
         raise UsageError(unknown("effort", name, EFFORT_NAMES))
 
 
+def _by_effort(kind: Callable[..., Effort], **limits: tuple[float | None, ...]) -> dict[EffortName, Effort]:
+    """Return a record per effort; `limits` has the values of each field from least to most work."""
+    levels = zip(EFFORT_NAMES, zip(*limits.values(), strict=True), strict=True)
+    return {name: kind(**dict(zip(limits, values, strict=True))) for name, values in levels}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEffort:
     """Work limits of a search for an order, in flow arcs and ready ops: 10^9 per second."""
@@ -30,11 +38,12 @@ class SearchEffort:
     fit_ops: int
 
 
-SEARCH_EFFORTS: dict[EffortName, SearchEffort] = {
-    "fast": SearchEffort(cut_work=50_000_000, fit_work=50_000_000, fit_ops=5_000),
-    "balanced": SearchEffort(cut_work=500_000_000, fit_work=8_000_000_000, fit_ops=100_000),
-    "max": SearchEffort(cut_work=5_000_000_000, fit_work=200_000_000_000, fit_ops=200_000),
-}
+SEARCH_EFFORTS = _by_effort(
+    SearchEffort,
+    cut_work=(50_000_000, 500_000_000, 5_000_000_000),
+    fit_work=(50_000_000, 8_000_000_000, 200_000_000_000),
+    fit_ops=(5_000, 100_000, 200_000),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,35 +74,16 @@ class RecomputeEffort:
         return replace(self, play_work=played, state_work=states, run_work=runs)
 
 
-RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
-    "fast": RecomputeEffort(
-        play_work=25_000_000,
-        state_work=100_000,
-        run_work=100_000_000,
-        solver_work=1_000_000,
-        rounds=3,
-        relative_gap=0.02,
-        near_gap=0.1,
-    ),
-    "balanced": RecomputeEffort(
-        play_work=300_000_000,
-        state_work=1_000_000,
-        run_work=600_000_000,
-        solver_work=14_000_000,
-        rounds=12,
-        relative_gap=0.0095,
-        near_gap=None,
-    ),
-    "max": RecomputeEffort(
-        play_work=20_000_000_000,
-        state_work=10_000_000,
-        run_work=60_000_000_000,
-        solver_work=1_000_000_000,
-        rounds=60,
-        relative_gap=0.0,
-        near_gap=None,
-    ),
-}
+RECOMPUTE_EFFORTS = _by_effort(
+    RecomputeEffort,
+    play_work=(25_000_000, 300_000_000, 20_000_000_000),
+    state_work=(100_000, 1_000_000, 10_000_000),
+    run_work=(100_000_000, 600_000_000, 60_000_000_000),
+    solver_work=(1_000_000, 14_000_000, 1_000_000_000),
+    rounds=(3, 12, 60),
+    relative_gap=(0.02, 0.0095, 0.0),
+    near_gap=(0.1, None, None),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +97,9 @@ class PackingEffort:
     exact_items: int
 
 
-PACKING_EFFORTS: dict[EffortName, PackingEffort] = {
-    "fast": PackingEffort(priority_work=20_000_000, exact_work=60_000_000, exact_items=500),
-    "balanced": PackingEffort(priority_work=500_000_000, exact_work=6_000_000_000, exact_items=2_000),
-    "max": PackingEffort(priority_work=20_000_000_000, exact_work=240_000_000_000, exact_items=5_000),
-}
+PACKING_EFFORTS = _by_effort(
+    PackingEffort,
+    priority_work=(20_000_000, 500_000_000, 20_000_000_000),
+    exact_work=(60_000_000, 6_000_000_000, 240_000_000_000),
+    exact_items=(500, 2_000, 5_000),
+)

@@ -1,6 +1,7 @@
 """Reading files up to a size limit, and writing files atomically."""
 
 import gzip
+import mmap
 import os
 import stat
 import sys
@@ -17,6 +18,7 @@ from lowtide.core.errors import InputError, MalformedInputError, UsageError, Wri
 MOST_BYTES = 2**30
 """The largest readable file, in decompressed bytes."""
 _BLOCK_BYTES = 2**20
+_GZIP = b"\x1f\x8b"
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Do not block on pipes, and keep line ends on Windows."""
 
@@ -31,6 +33,18 @@ def path_of(given: object) -> Path:
 def read_bytes(path: Path) -> bytes:
     """Return the content of a file; see `read_blocks`."""
     return b"".join(read_blocks(path))
+
+
+def mapped_bytes(path: Path) -> memoryview:
+    """Return the content of a file, loaded on access, or decompressed at once if gzipped; see `read_blocks`."""
+    with open_regular(path) as file:
+        if file.peek(2)[:2] == _GZIP:
+            return memoryview(read_bytes(path))
+        try:
+            is_empty = os.fstat(file.fileno()).st_size == 0  # an empty file cannot be mapped
+            return memoryview(b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {path}: {_reason(error)}") from None
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
@@ -53,7 +67,7 @@ def read_stdin() -> bytes:
 def _decompressed(file: BufferedReader, where: Path | str) -> Iterator[bytes]:
     total = 0
     try:
-        compressed = file.peek(2)[:2] == b"\x1f\x8b"
+        compressed = file.peek(2)[:2] == _GZIP
         with gzip.open(file) if compressed else nullcontext(file) as content:
             while block := content.read(_BLOCK_BYTES):
                 total += len(block)

@@ -30,6 +30,11 @@ def checked_techniques(names: Iterable[str]) -> Techniques:
     return techniques
 
 
+def listed(techniques: Techniques) -> str:
+    """Return techniques as the command line takes them: "reorder,share"; "nothing" if there are none."""
+    return ",".join(name for name in TECHNIQUES if name in techniques) or "nothing"
+
+
 def refuse_ignored(allowed: Iterable[str], ignored: Iterable[str], because: str, instead: str) -> None:
     """Raise UsageError if an allowed technique would be ignored."""
     for technique in sorted(set(allowed).intersection(ignored)):

@@ -85,6 +85,16 @@ def format_bytes(count: int) -> str:
     return ByteUnit(count).write(count)
 
 
+def percent(share: float, *, signed: bool = False) -> str:
+    """Return a share as text with three digits, at most two behind the point: 0.42 %, 8.80 %, 47.6 %, 120 %.
+
+    With `signed`, the text starts with + or -.
+    """
+    size = abs(share)
+    digits = 2 if size < 0.09995 else 1 if size < 0.9995 else 0
+    return f"{100 * share:{'+' if signed else ''}.{digits}f} %"
+
+
 def format_by_space(figures: Mapping[str, int]) -> str:
     """Return {space: bytes} as text in their own unit."""
     return ByteUnit(figures).by_space(figures)

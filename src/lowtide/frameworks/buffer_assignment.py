@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from lowtide.core.errors import MalformedInputError
-from lowtide.frameworks.wire import BYTES, VARINT, begun_fields, read_varint
+from lowtide.frameworks.protobuf.binary import read_binary
+from lowtide.frameworks.protobuf.message import Message
 
 Place = tuple[str, str, tuple[int, ...]]
 """The definition of a logical buffer: computation, instruction, index in its value."""
@@ -50,90 +52,61 @@ class Allocation:
         return self.size_bytes - covered
 
 
+class HloMessage(Message):
+    """A message of XLA, with the fields that are read here."""
+
+    KINDS: ClassVar[dict[str, type[Message]]] = {}
+    FORMAT = "HloProto"
+
+
+HloMessage.declare(
+    Instruction="name 1 string id 35 int64",
+    Computation="name 1 string instructions 2 Instruction*",
+    Module="computations 3 Computation*",
+    Location="shape_index 3 int64* instruction_id 4 int64",
+    LogicalBuffer="id 1 int64 defined_at 3 Location",
+    Assigned="logical_buffer_id 1 int64 offset 2 int64 size 3 int64",
+    BufferAllocation="index 1 int64 size 2 int64 is_thread_local 3 bool is_entry_computation_parameter 5 bool"
+    " maybe_live_out 7 bool color 8 int64 assigned 9 Assigned* is_constant 12 bool",
+    BufferAssignment="logical_buffers 1 LogicalBuffer* buffer_allocations 3 BufferAllocation*",
+)
+
+
 def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]], where: str) -> tuple[Allocation, ...]:
     """Return the allocations of a serialized BufferAssignmentProto.
 
     `instructions` maps the number of an instruction to its computation and name, see `instruction_numbers`. Raises
-    MalformedInputError for a message without allocations.
+    MalformedInputError for an invalid message and for one without allocations.
     """
-    places: dict[int, Place | None] = {}
-    allocations: list[Allocation] = []
-    for number, wire, value in begun_fields(content):
-        if number == 1 and wire == BYTES and isinstance(value, bytes):
-            known, place = _logical_buffer(value, instructions)
-            places[known] = place
-    for number, wire, value in begun_fields(content):
-        if number == 3 and wire == BYTES and isinstance(value, bytes):
-            allocations.append(_allocation(value, places))
-    if not allocations:
+    proto = read_binary(HloMessage.KINDS["BufferAssignment"], content, where)
+    if not proto.buffer_allocations:
         raise MalformedInputError(f"{where}: the buffer assignment has no allocations; check that the file is complete")
-    return tuple(allocations)
+    places: dict[int, Place] = {}
+    for buffer in proto.logical_buffers:
+        names = instructions.get(buffer.defined_at.instruction_id)
+        if names is not None:
+            places[buffer.id] = (*names, tuple(buffer.defined_at.shape_index))
+    return tuple(_allocation(each, places) for each in proto.buffer_allocations)
 
 
-def instruction_numbers(module: bytes) -> dict[int, tuple[str, str]]:
+def instruction_numbers(module: bytes, where: str) -> dict[int, tuple[str, str]]:
     """Return computation and name by instruction number, from a serialized HloModuleProto."""
-    found: dict[int, tuple[str, str]] = {}
-    for number, wire, value in begun_fields(module):
-        if (number, wire) != (3, BYTES) or not isinstance(value, bytes):
-            continue
-        parts = list(begun_fields(value))
-        name = next((_text(part) for field, kind, part in parts if (field, kind) == (1, BYTES)), "")
-        for field, kind, part in parts:
-            if (field, kind) == (2, BYTES) and isinstance(part, bytes):
-                values = {inner: content for inner, _, content in begun_fields(part)}
-                identity = values.get(35, 0)
-                if isinstance(identity, int):
-                    found[identity] = (name, _text(values.get(1, b"")))
-    return found
+    computations = read_binary(HloMessage.KINDS["Module"], module, where).computations
+    return {each.id: (computation.name, each.name) for computation in computations for each in computation.instructions}
 
 
-def _logical_buffer(content: bytes, instructions: Mapping[int, tuple[str, str]]) -> tuple[int, Place | None]:
-    values = {number: value for number, _, value in begun_fields(content)}
-    location = values.get(3, b"")
-    identity, index = 0, list[int]()
-    for number, wire, value in begun_fields(location if isinstance(location, bytes) else b""):
-        if number == 4 and isinstance(value, int):
-            identity = value
-        elif number == 3 and isinstance(value, bytes):
-            index += _packed(value)
-        elif number == 3 and wire == VARINT and isinstance(value, int):
-            index.append(value)
-    names = instructions.get(identity)
-    return _int(values.get(1, 0)), None if names is None else (*names, tuple(index))
-
-
-def _allocation(content: bytes, places: Mapping[int, Place | None]) -> Allocation:
-    values = {number: _int(value) for number, wire, value in begun_fields(content) if wire == VARINT}
-    buffers: list[AssignedBuffer] = []
-    for number, wire, value in begun_fields(content):
-        if (number, wire) == (9, BYTES) and isinstance(value, bytes):
-            assigned = {field: _int(part) for field, _, part in begun_fields(value)}
-            place = places.get(assigned.get(1, 0))
-            buffers.append(AssignedBuffer(place=place, offset=assigned.get(2, 0), size_bytes=assigned.get(3, 0)))
+def _allocation(proto: Any, places: Mapping[int, Place]) -> Allocation:
+    buffers = (
+        AssignedBuffer(place=places.get(each.logical_buffer_id), offset=each.offset, size_bytes=each.size)
+        for each in proto.assigned
+    )
     return Allocation(
-        number=values.get(1, 0),
-        size_bytes=values.get(2, 0),
-        is_thread_local=bool(values.get(3)),
-        is_parameter=bool(values.get(5)),
-        is_constant=bool(values.get(12)),
-        is_result=bool(values.get(7)),
-        color=values.get(8, 0),
+        number=proto.index,
+        size_bytes=proto.size,
+        is_thread_local=proto.is_thread_local,
+        is_parameter=proto.is_entry_computation_parameter,
+        is_constant=proto.is_constant,
+        is_result=proto.maybe_live_out,
+        color=proto.color,
         buffers=tuple(buffers),
     )
-
-
-def _packed(content: bytes) -> list[int]:
-    found: list[int] = []
-    at = 0
-    while at < len(content):
-        value, at = read_varint(content, at, len(content))
-        found.append(value)
-    return found
-
-
-def _int(value: int | bytes) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _text(value: int | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else ""

@@ -11,8 +11,7 @@ from lowtide.frameworks.model import UnrunnableModel
 class GraphModel(UnrunnableModel):
     """A bare graph, which can be planned and reordered but not run."""
 
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph, "a graph file")
+    KIND = "a graph file"
 
     @property
     def file_endings(self) -> tuple[str, ...]:

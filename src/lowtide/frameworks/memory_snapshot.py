@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 
 from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.core.files import read_bytes
-from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.engine.plan import Plan
 from lowtide.frameworks.model import UnrunnableModel
 
@@ -20,21 +20,11 @@ _LONGEST_NAME = 200
 class SnapshotModel(UnrunnableModel):
     """A recorded program. Only its addresses can be planned, because the reads are unknown."""
 
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph, "a memory snapshot")
-
-    @property
-    def file_endings(self) -> tuple[str, ...]:
-        """Empty: a snapshot cannot be written."""
-        return ()
+    KIND = "a memory snapshot"
 
     def apply(self, plan: Plan) -> NoReturn:
         """Raise UnsupportedError, because a snapshot cannot be run."""
         raise UnsupportedError("a memory snapshot cannot be run; write a plan file (.plan.json)")
-
-    def save(self, plan: Plan, path: Path) -> NoReturn:
-        """Raise UnsupportedError, because a snapshot cannot be run."""
-        self.apply(plan)
 
 
 def open_snapshot(path: str) -> SnapshotModel:

@@ -7,7 +7,7 @@ planned: nothing is written, run or compiled, and each message names the way out
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, ClassVar, NoReturn, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,10 +139,11 @@ def is_model(source: object) -> TypeGuard[Model]:
 class UnrunnableModel(Model):
     """A program that can be planned and reordered, but not run."""
 
-    def __init__(self, graph: Graph, program: str) -> None:
-        """`program` names the kind of program in messages: "a graph file"."""
+    KIND: ClassVar[str]
+    """The kind of program in messages: "a graph file"."""
+
+    def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._program = program
 
     @property
     def graph(self) -> Graph:
@@ -151,7 +152,7 @@ class UnrunnableModel(Model):
 
     def check_measurable(self) -> NoReturn:
         """Raise UnsupportedError: there are no kernels to run."""
-        raise UnsupportedError(f"{self._program} cannot be run, so there is nothing to measure; leave out --measure")
+        raise UnsupportedError(f"{self.KIND} cannot be run, so there is nothing to measure; leave out --measure")
 
     def measure(self, plan: Plan) -> Measurement:
         """Raise UnsupportedError: there are no kernels to run."""
@@ -159,7 +160,7 @@ class UnrunnableModel(Model):
 
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError: there are no kernels to run."""
-        raise UnsupportedError(f"{self._program} has no kernels to run; price it by a profile, --costs eager or fused")
+        raise UnsupportedError(f"{self.KIND} has no kernels to run; price it by a profile, --costs eager or fused")
 
     def order_of(self, plan: Plan) -> NDArray[np.int32]:
         """Return the order of a plan, each op once.
@@ -170,7 +171,7 @@ class UnrunnableModel(Model):
         order = plan.order()
         if len(order) != self._graph.n_ops or len(np.unique(order)) != len(order):
             raise UnsupportedError(
-                f"the plan runs some ops twice, which {self._program} cannot express; write a plan file (.plan.json)"
+                f"the plan runs some ops twice, which {self.KIND} cannot express; write a plan file (.plan.json)"
             )
         return order
 

@@ -24,7 +24,7 @@ class ResidentGrowth:
             _load_files()
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
-        self._before = _bytes_of("VmRSS")
+        self._before = status_bytes("VmRSS")
 
     def highest_bytes(self) -> int | None:
         """Return the largest growth since the start, or None if the system does not report it."""
@@ -33,7 +33,7 @@ class ResidentGrowth:
 
     def resident_bytes(self) -> int | None:
         """Return the highest resident memory of the process since the start, or None."""
-        return _bytes_of("VmHWM")
+        return status_bytes("VmHWM")
 
 
 def _load_files() -> None:
@@ -50,7 +50,8 @@ def _load_files() -> None:
                 library.madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _POPULATE_READ)
 
 
-def _bytes_of(field: str) -> int | None:
+def status_bytes(field: str) -> int | None:
+    """Return a figure of the system about this process, such as VmRSS, or None if the system does not report it."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(field):

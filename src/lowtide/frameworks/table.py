@@ -34,13 +34,13 @@ class Framework:
     """Name of the framework, its folder and its public module, `lowtide.NAME`."""
     model: str
     """The model class, as "module:Class"."""
-    extra: str | None
+    extra: str | None = None
     """The extra of lowtide that installs it; None if not needed."""
-    file_endings: tuple[str, ...]
+    file_endings: tuple[str, ...] = ()
     """Endings of program files, in lower case."""
-    writes: tuple[str, ...]
+    writes: tuple[str, ...] = ()
     """Endings of files for planned programs; a model's `file_endings` are a subset."""
-    packages: tuple[str, ...]
+    packages: tuple[str, ...] = ()
     """Packages whose objects, and objects of subclasses, it reads, in addition to its own folder."""
     trusting_model: str | None = None
     """Function that opens files that may run code, as "module:function"; None if no file may."""
@@ -114,7 +114,6 @@ FRAMEWORKS = (
     Framework(
         name="caffe2",
         model="lowtide.frameworks.caffe2.model:Caffe2Model",
-        extra=None,
         file_endings=(".pb", ".pbtxt", ".prototxt"),
         writes=(".pb", ".pbtxt", ".prototxt"),
         packages=("caffe2",),
@@ -122,7 +121,6 @@ FRAMEWORKS = (
     Framework(
         name="xla",
         model="lowtide.frameworks.xla.model:XlaModel",
-        extra=None,
         file_endings=(".hlo", ".mlir", ".stablehlo"),
         writes=(".hlo", ".txt"),
         packages=("jaxlib._hlo", "jax._src.stages"),
@@ -131,7 +129,6 @@ FRAMEWORKS = (
     Framework(
         name="tensorflow",
         model="lowtide.frameworks.tensorflow.model:TensorflowModel",
-        extra=None,
         file_endings=(".pb", ".pbtxt"),
         writes=(".pb", ".pbtxt", ".prototxt"),
         packages=("tensorflow",),
@@ -139,9 +136,6 @@ FRAMEWORKS = (
     Framework(
         name="mesh_tensorflow",
         model="lowtide.frameworks.mesh_tensorflow.model:MeshTensorflowModel",
-        extra=None,
-        file_endings=(),
-        writes=(),
         packages=("mesh_tensorflow",),
         needs_more=("get_operations", "as_graph_def"),
         methods=GRAPH_INTERFACE,
@@ -150,18 +144,13 @@ FRAMEWORKS = (
         name="jax",
         model="lowtide.frameworks.jax.model:JaxModel",
         extra="jax",
-        file_endings=(),
-        writes=(),
         packages=("jax", "jaxlib"),
         reads_calls=True,
     ),
     Framework(
         name="inductor_export",
         model="lowtide.frameworks.inductor_export.model:InductorExportModel",
-        extra=None,
-        file_endings=(),
         writes=(".json", ".json.gz"),
-        packages=(),
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from lowtide.core.documents import fields_of
 from lowtide.core.effort import EffortName
 from lowtide.core.progress import Report, silent
 from lowtide.core.units import ByteUnit
@@ -11,7 +12,7 @@ from lowtide.engine.planning.claims import peak_claims
 from lowtide.engine.planning.measured import Reserved
 from lowtide.engine.schedule import Candidate, make_candidate, scheduler_names
 from lowtide.reporting.claims import caption, claims_to_json
-from lowtide.reporting.fields import ComparedFields, CompareFields
+from lowtide.reporting.fields import ComparedFields, CompareFields, OrderFields
 from lowtide.reporting.table import format_ratio, format_table, page_width, printable
 
 
@@ -33,25 +34,19 @@ class Comparison:
 
     def to_json(self) -> ComparedFields:
         """Return the fields of the JSON object for one program."""
-        shown: ComparedFields = {
-            "name": self.graph.name,
-            "rows": [
-                {"scheduler": row.scheduler, "peak_bytes": row.plan.peak_bytes, "seconds": row.seconds}
-                for row in self.rows
-            ],
-            "lower_bound_bytes": self.lower_bound_bytes,
-            "claims": claims_to_json(self.claims),
-        }
-        if self.reserved is not None:
-            shown["reserved"] = self.reserved
-        return shown
+        return fields_of(
+            ComparedFields,
+            self,
+            name=self.graph.name,
+            rows=[fields_of(OrderFields, row, peak_bytes=row.plan.peak_bytes) for row in self.rows],
+            claims=claims_to_json(self.claims),
+            **({} if self.reserved is None else {"reserved": self.reserved}),
+        )
 
     def with_compiled(self, compiled: "Comparison | None") -> CompareFields:
         """Return the fields, with those of the compiled program if there is one."""
-        shown: CompareFields = {**self.to_json()}
-        if compiled is not None:
-            shown["compiled"] = compiled.to_json()
-        return shown
+        alone = self.to_json()
+        return {**alone} if compiled is None else {**alone, "compiled": compiled.to_json()}
 
     def to_text(self) -> str:
         """Return the table as text."""
@@ -73,6 +68,12 @@ class Comparison:
         table = format_table(["order", "peak", "of best", "seconds"], rows, [False, True, True, True], page_width())
         reserved = [] if self.reserved is None else _reserved_to_text(self.reserved)
         return "\n".join([title, table, f"lower bound: {caption(self.claims)}", *reserved])
+
+
+def claims_of_search(searched: Candidate, *, in_place: bool) -> list[Claim]:
+    """Return the bounds over all orders that a search found."""
+    bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
+    return peak_claims(bounds, searched.proof, "orders", in_place=in_place)
 
 
 def _reserved_to_text(reserved: Reserved) -> list[str]:
@@ -104,6 +105,5 @@ def compare_orders(
         if rows[-1].interrupted:
             raise KeyboardInterrupt
     searched = next(row for row in rows if row.proof is not None)
-    bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
-    claims = peak_claims(bounds, searched.proof, "orders", in_place=in_place)
+    claims = claims_of_search(searched, in_place=in_place)
     return Comparison(graph=graph, rows=rows, claims=claims, reserved=reserved)

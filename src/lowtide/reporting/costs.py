@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 
+from lowtide.core.documents import fields_of
+from lowtide.core.units import percent
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.reporting.fields import CostsFields
@@ -13,13 +15,13 @@ _MOST_NAMES = 8
 
 def costs_to_json(graph: Graph, prices: Prices) -> CostsFields:
     """Return the fields of the JSON object."""
-    return {
-        "device": prices.device,
-        "ops": graph.n_ops,
-        "seconds": float(prices.seconds.sum()),
-        "estimated": list(prices.estimated),
-        "kinds": [{"kind": kind, "ops": count, "seconds": seconds} for kind, count, seconds in _kinds(graph, prices)],
-    }
+    return fields_of(
+        CostsFields,
+        prices,
+        ops=graph.n_ops,
+        seconds=float(prices.seconds.sum()),
+        kinds=[{"kind": kind, "ops": count, "seconds": seconds} for kind, count, seconds in _kinds(graph, prices)],
+    )
 
 
 def costs_to_text(graph: Graph, prices: Prices) -> str:
@@ -27,7 +29,7 @@ def costs_to_text(graph: Graph, prices: Prices) -> str:
     total = float(prices.seconds.sum())
     lines = [f"{printable(graph.name)}: {graph.n_ops} ops take {total * 1000:.3f} ms on {prices.device}"]
     for kind, count, seconds in _kinds(graph, prices)[:_MOST_KINDS]:
-        lines.append(f"  {seconds / total if total else 0.0:>6.1%}  {printable(kind)}   ({count} ops)")
+        lines.append(f"  {percent(seconds / total if total else 0.0):>7}  {printable(kind)}   ({count} ops)")
     if prices.estimated:
         names = ", ".join(map(printable, prices.estimated[:_MOST_NAMES]))
         more = len(prices.estimated) - _MOST_NAMES

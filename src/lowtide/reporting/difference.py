@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from lowtide.core.units import ByteUnit
-from lowtide.engine.analysis import simulate
+from lowtide.engine.analysis import Footprint, simulate
 from lowtide.engine.analysis.folding import fold, stem
 from lowtide.engine.analysis.holders_at_peak import holders_at_peak
 from lowtide.engine.graph import Graph
@@ -15,7 +17,7 @@ _MOST_SHOWN = 10
 _MOST_NAMED = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HeldChange:
     """Tensors whose bytes at the peak of a memory space changed; repeated layers are one row."""
 
@@ -109,8 +111,7 @@ def difference(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan)
     The changes in `held` of a memory space add up to the change of its peak.
     """
     peaks = [simulate(graph, plan) for graph, plan in ((before, before_plan), (after, after_plan))]
-    spaces = dict.fromkeys([*peaks[0].spaces, *peaks[1].spaces])
-    at_peak = {space: (_peak_op(before, before_plan, space), _peak_op(after, after_plan, space)) for space in spaces}
+    before_ops, after_ops = _peak_ops(before, before_plan, peaks[0]), _peak_ops(after, after_plan, peaks[1])
     sizes = dict(zip(before.buffer_names, before.sizes.tolist(), strict=True))
     resized = [
         Resized(buffer=name, before_bytes=sizes[name], after_bytes=size)
@@ -125,7 +126,7 @@ def difference(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan)
         after_peak_bytes=peaks[1].peak_bytes,
         before_persistent_bytes=before.persistent_bytes(),
         after_persistent_bytes=after.persistent_bytes(),
-        peak_op=at_peak,
+        peak_op={space: (before_ops.get(space), after_ops.get(space)) for space in {**before_ops, **after_ops}},
         held=_held(before, before_plan, after, after_plan),
         new_ops=tuple(name for name in after.op_names if name not in old_ops),
         gone_ops=tuple(name for name in before.op_names if name not in new_ops),
@@ -143,26 +144,18 @@ def _held(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> t
             figures = held.setdefault((first.space, stem(label)), [0, 0, 0, 0])
             figures[2 * number] += each.size_bytes
             figures[2 * number + 1] += len(each.holders)
-    changes = [
-        HeldChange(
-            space=space,
-            label=label,
-            before_bytes=before_bytes,
-            before_count=before_count,
-            after_bytes=after_bytes,
-            after_count=after_count,
-        )
-        for (space, label), (before_bytes, before_count, after_bytes, after_count) in held.items()
-        if before_bytes != after_bytes
-    ]
-    return tuple(sorted(changes, key=lambda change: -abs(change.growth_bytes)))
+    rows = [HeldChange(*where, *figures) for where, figures in held.items()]
+    return tuple(sorted((row for row in rows if row.growth_bytes), key=lambda row: -abs(row.growth_bytes)))
 
 
-def _peak_op(graph: Graph, plan: Plan, space: str) -> str | None:
-    """Return the op at the peak of a space; None if the space is unknown or peaks before the first op."""
-    step = simulate(graph, plan).peak_steps.get(space, -1)
-    runs = plan.targets[: step + 1][plan.kinds[: step + 1] == StepKind.RUN]
-    return graph.op_names[int(runs[-1])] if len(runs) else None
+def _peak_ops(graph: Graph, plan: Plan, footprint: Footprint) -> dict[str, str | None]:
+    """Return the op at the peak of every space; None if a space peaks before the first op."""
+    runs = np.flatnonzero(plan.kinds == StepKind.RUN)
+    last_runs = {space: runs[runs <= step] for space, step in footprint.peak_steps.items()}
+    return {
+        space: graph.op_names[int(plan.targets[before[-1]])] if len(before) else None
+        for space, before in last_runs.items()
+    }
 
 
 def _moved(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> int:

@@ -5,7 +5,7 @@ and the version of the format. Fields may be added; the version rises if one goe
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
@@ -339,25 +339,7 @@ class PackFields(TypedDict):
 
 
 JSON_VERSION = 1
-Kind = Literal[
-    "inspect",
-    "compare",
-    "plan",
-    "curve",
-    "optimize",
-    "level",
-    "apply",
-    "verify",
-    "report",
-    "export",
-    "check",
-    "diff",
-    "diff_plans",
-    "fits",
-    "costs",
-    "pack",
-]
-KINDS: Mapping[Kind, type] = {
+KINDS: Mapping[str, type] = {
     "inspect": InspectFields,
     "compare": CompareFields,
     "plan": PlanFields,
@@ -377,12 +359,12 @@ KINDS: Mapping[Kind, type] = {
 }
 
 
-def to_object(kind: Kind, shown: object) -> dict[str, Any]:
+def to_object(kind: str, shown: object) -> dict[str, Any]:
     """Return the object that `--json` prints, with plain values only."""
     return {"kind": kind, "version": JSON_VERSION, **msgspec.to_builtins(shown)}
 
 
-def schema_of(kind: Kind) -> dict[str, Any]:
+def schema_of(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of a kind; objects may have additional fields."""
     schema = msgspec.json.schema(KINDS[kind])
     head = {"kind": {"const": kind}, "version": {"const": JSON_VERSION}}

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass, replace
 
+from lowtide.core.documents import fields_of
 from lowtide.core.progress import Report, silent
-from lowtide.core.techniques import COST_NOTHING, TECHNIQUES, Techniques
-from lowtide.core.units import ByteUnit
+from lowtide.core.techniques import COST_NOTHING, TECHNIQUES, Techniques, listed
+from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.program import Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.fields import FitsFields
-from lowtide.reporting.shortfall import describe_missed
+from lowtide.reporting.shortfall import describe_missed, device_verdict
 from lowtide.reporting.table import printable
 
 
@@ -38,34 +39,34 @@ class DeviceFit:
         """Options for `lowtide plan` and `lowtide optimize`; empty if none are needed or none help."""
         if not self.techniques:
             return ""
-        return f"--budget {self.device_bytes} --allow {_named(self.techniques)} --costs {self.result.costs}"
+        return f"--budget {self.device_bytes} --allow {listed(self.techniques)} --costs {self.result.costs}"
 
     def to_json(self) -> FitsFields:
         """Return the fields of the JSON object."""
         result = self.result
-        return {
-            "name": self.graph.name,
-            "fits": self.techniques is not None,
-            "device_bytes": self.device_bytes,
-            "persistent_bytes": result.persistent_bytes[self.space],
-            "baseline_peak_bytes": result.baseline_peak_bytes[self.space],
-            "peak_bytes": result.peak_bytes[self.space],
-            "techniques": None if self.techniques is None else [t for t in TECHNIQUES if t in self.techniques],
-            "tried": [[t for t in TECHNIQUES if t in techniques] for techniques in self.tried],
-            "extra_cost": result.extra_cost,
-            "base_cost": result.base_cost,
-            "costs": result.costs,
-            "shortfall": describe_missed(result) or None,
-            "options": self.options,
-        }
+        return fields_of(
+            FitsFields,
+            result,
+            name=self.graph.name,
+            fits=self.techniques is not None,
+            device_bytes=self.device_bytes,
+            persistent_bytes=result.persistent_bytes[self.space],
+            baseline_peak_bytes=result.baseline_peak_bytes[self.space],
+            peak_bytes=result.peak_bytes[self.space],
+            techniques=None if self.techniques is None else [t for t in TECHNIQUES if t in self.techniques],
+            tried=[[t for t in TECHNIQUES if t in techniques] for techniques in self.tried],
+            shortfall=describe_missed(result),
+            options=self.options,
+        )
 
     def to_text(self) -> str:
         """Return the result as text."""
         result, space = self.result, self.space
         before, persistent = result.baseline_peak_bytes[space], result.persistent_bytes[space]
         unit = ByteUnit(self.device_bytes, before, persistent)
+        verdict = device_verdict(self.techniques, self.tried)
         lines = [
-            f"{printable(self.graph.name)} on {unit.write(self.device_bytes)}: {self._verdict()}",
+            f"{printable(self.graph.name)} on {unit.write(self.device_bytes)}: {verdict}",
             f"  persistent       {unit.write(persistent)}   (weights, optimizer state)",
             f"  peak             {unit.write(before)}   (unmodified program, without persistent)",
             f"  total            {unit.write(persistent + before)}",
@@ -75,17 +76,12 @@ class DeviceFit:
             after = result.peak_bytes[space]
             lines += [
                 f"  planned peak     {unit.write(after)}, {unit.write(persistent + after)} in total",
-                f"  extra time       {result.extra_cost / base:.2%}   ({result.costs} prices)",
+                f"  extra time       {percent(result.extra_cost / base)}   ({result.costs} prices)",
                 f"  next             lowtide optimize MODEL -o OUT {self.options}",
             ]
         elif self.techniques is None:
             lines.append(f"  why not          {describe_missed(result)}")
         return "\n".join(lines)
-
-    def _verdict(self) -> str:
-        if self.techniques is None:
-            return f"does not fit, tried with {_named(self.tried[-1])}"
-        return f"fits with {_named(self.techniques)}" if self.techniques else "fits unmodified"
 
 
 def fit_device(
@@ -102,7 +98,7 @@ def fit_device(
         ladder.append(COST_NOTHING | {"recompute", "offload"})
 
     def tried_with(techniques: Techniques) -> Result:
-        report(f"trying {_named(techniques)}")
+        report(f"trying {listed(techniques)}")
         return plan_best_form(program, replace(settings, budget=device_bytes, techniques=techniques), progress)
 
     tried: list[Techniques] = [frozenset()]
@@ -119,7 +115,3 @@ def fit_device(
         techniques=None if result.shortfall is not None else tried[-1],
         tried=tuple(tried),
     )
-
-
-def _named(techniques: Techniques) -> str:
-    return ",".join(name for name in TECHNIQUES if name in techniques) or "nothing"

@@ -1,22 +1,23 @@
 """The result of `check`: limits on the memory of a program, and the tensors that exceed them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from lowtide.core.documents import fields_of
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.units import ByteUnit, parse_bytes, parse_share
-from lowtide.engine.analysis import Problem, simulate
+from lowtide.engine.analysis import simulate
 from lowtide.engine.analysis.folding import fold
 from lowtide.engine.analysis.holders_at_peak import holders_at_peak
 from lowtide.engine.graph import Graph
-from lowtide.engine.packing import pack_plan
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.difference import difference
-from lowtide.reporting.fields import GateFields
+from lowtide.reporting.export.placed import with_addresses
+from lowtide.reporting.fields import FindingFields, GateFields
 from lowtide.reporting.table import printable
 
 _MOST_NAMED = 3
@@ -71,7 +72,7 @@ class Gate:
     """A program and the findings of its limits."""
 
     name: str
-    findings: tuple[Finding, ...] = field(default=())
+    findings: tuple[Finding, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -80,21 +81,7 @@ class Gate:
 
     def to_json(self) -> GateFields:
         """Return the fields of the JSON object."""
-        return {
-            "name": self.name,
-            "ok": self.ok,
-            "findings": [
-                {
-                    "rule": finding.rule,
-                    "space": finding.space,
-                    "ok": finding.ok,
-                    "bytes": finding.bytes,
-                    "limit_bytes": finding.limit_bytes,
-                    "why": list(finding.why),
-                }
-                for finding in self.findings
-            ],
-        }
+        return fields_of(GateFields, self, findings=[fields_of(FindingFields, finding) for finding in self.findings])
 
 
 def check_graph(
@@ -135,10 +122,7 @@ def _plan(graph: Graph, planned: bool, effort: EffortName, *, packs: bool) -> Pl
     if planned:
         return find_plan(graph, PlanSettings(effort=effort, addresses=packs)).plan
     plan = Plan.baseline(graph)
-    if not packs:
-        return plan
-    packing = pack_plan(graph, plan, Problem(graph).transient, effort=effort)
-    return replace(plan, arena_bytes=packing.arena_bytes)
+    return with_addresses(graph, plan, effort) if packs else plan
 
 
 def _largest(graph: Graph, plan: Plan, space: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from lowtide.core.documents import fields_of
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.index_spaces import OpId
 from lowtide.core.progress import Report
@@ -14,10 +15,11 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.packing import pack_plan
 from lowtide.engine.plan import Plan
 from lowtide.engine.plan.claim import Claim, strongest
-from lowtide.engine.planning.claims import peak_claims
 from lowtide.engine.schedule import make_candidate
 from lowtide.reporting.claims import caption, claims_to_json
+from lowtide.reporting.comparison import claims_of_search
 from lowtide.reporting.fields import InspectFields
+from lowtide.reporting.runtime import RuntimeOutlook
 from lowtide.reporting.table import format_table, fragmentation, page_width, printable
 
 _MOST_HOLDERS = 20
@@ -61,7 +63,6 @@ class Inspection:
         searched = make_candidate("search", graph, in_place=in_place, effort=effort, progress=progress)
         if searched.interrupted:
             raise KeyboardInterrupt
-        bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
         cuts = lower_bounds(problem, [problem.given_order(), searched.plan.order()])
         packing = pack_plan(graph, plan, problem.transient)
         if packing.interrupted:
@@ -72,32 +73,29 @@ class Inspection:
             arena_bytes=dict(packing.arena_bytes),
             arena_lower_bound_bytes=dict(packing.lower_bound_bytes),
             cuts=cuts,
-            claims=peak_claims(bounds, searched.proof, "orders", in_place=in_place),
+            claims=claims_of_search(searched, in_place=in_place),
             bound_holders=bound_holders(problem, cuts),
             holders=holders_at_peak(graph, plan),
             best=searched.plan,
         )
 
-    def to_json(self) -> InspectFields:
-        """Return the fields of the JSON object."""
-        return {
-            "name": self.graph.name,
-            "peak_bytes": self.peak_bytes,
-            "persistent_bytes": self.graph.persistent_bytes(),
-            "arena_bytes": self.arena_bytes,
-            "arena_lower_bound_bytes": self.arena_lower_bound_bytes,
-            "fragmentation_bytes": fragmentation(self.arena_bytes, self.peak_bytes),
-            "lower_bound_bytes": self.lower_bound_bytes,
-            "claims": claims_to_json(self.claims),
-            "cut_bytes": {cut.space: cut.peak_bytes for cut in self.cuts},
-            "bound_op": {cut.space: None if cut.op is None else self.graph.op_names[cut.op] for cut in self.cuts},
-            "bound_holders": self.bound_holders,
-            "holders": self.holders,
-            "unmodeled": list(self.graph.unmodeled),
-        }
+    def to_json(self, outlook: RuntimeOutlook | None = None) -> InspectFields:
+        """Return the fields of the JSON object, with the peaks of other runtimes if given."""
+        return fields_of(
+            InspectFields,
+            self,
+            name=self.graph.name,
+            persistent_bytes=self.graph.persistent_bytes(),
+            fragmentation_bytes=fragmentation(self.arena_bytes, self.peak_bytes),
+            claims=claims_to_json(self.claims),
+            cut_bytes={cut.space: cut.peak_bytes for cut in self.cuts},
+            bound_op={cut.space: None if cut.op is None else self.graph.op_names[cut.op] for cut in self.cuts},
+            unmodeled=list(self.graph.unmodeled),
+            **({} if outlook is None else {"by_runtime": outlook.to_json()}),
+        )
 
-    def to_text(self) -> str:
-        """Return the result as text."""
+    def to_text(self, outlook: RuntimeOutlook | None = None) -> str:
+        """Return the result as text, with the peaks of other runtimes if given."""
         graph, unit = self.graph, self._unit
         lines = [
             f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers",
@@ -117,6 +115,8 @@ class Inspection:
         lines += ["", *self._why_not_lower(), ""]
         lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
         lines.extend(f"  {printable(sentence)}" for sentence in graph.unmodeled)
+        if outlook is not None:
+            lines += ["", outlook.to_text()]
         return "\n".join(lines)
 
     @property

@@ -1,12 +1,13 @@
 """The result of `plan` and `optimize`: peaks before and after, lower bound, costs and measured peaks."""
 
-from lowtide.core.units import ByteUnit
+from lowtide.core.documents import fields_of
+from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten
 from lowtide.engine.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.engine.planning.result import Result
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import LevelFields, MeasuredFields, PlanFields
-from lowtide.reporting.shortfall import describe_missed
+from lowtide.reporting.shortfall import describe_missed, offer_verdict, outcome
 from lowtide.reporting.table import format_ratio, fragmentation, printable
 
 _NAMES_SHOWN = 5
@@ -14,36 +15,19 @@ _NAMES_SHOWN = 5
 
 def result_to_json(result: Result, offer: NextTechnique | None = None) -> PlanFields:
     """Return the fields of the JSON object."""
-    return {
-        "status": result.status,
-        "scheduler": result.scheduler,
-        "moved_ops": result.moved_ops,
-        "baseline_peak_bytes": result.baseline_peak_bytes,
-        "peak_bytes": result.peak_bytes,
-        "arena_bytes": result.arena_bytes,
-        "arena_lower_bound_bytes": result.arena_lower_bound_bytes,
-        "fragmentation_bytes": fragmentation(result.arena_bytes, result.peak_bytes),
-        "lower_bound_bytes": result.lower_bound_bytes,
-        "persistent_bytes": result.persistent_bytes,
-        "extra_cost": result.extra_cost,
-        "extra_cost_bound": result.extra_cost_bound,
-        "base_cost": result.base_cost,
-        "base_order": result.base_order,
-        "costs": result.costs,
-        "reruns": result.reruns,
-        "offloaded_bytes": result.transfers.bytes_out,
-        "stall_seconds": result.transfers.stall_seconds,
-        "hidden_seconds": result.transfers.hidden_seconds,
-        "collective_seconds": result.communication.seconds,
-        "exposed_seconds": result.communication.exposed_seconds,
-        "claims": claims_to_json(result.claims),
-        "seconds": result.seconds,
-        "shortfall": describe_missed(result) or None,
-        "chunk_cost": result.chunk_cost,
-        "left_whole": result.left_whole,
-        "to_rounding": result.to_rounding,
-        "next_technique": offer,
-    }
+    return fields_of(
+        PlanFields,
+        result,
+        fragmentation_bytes=fragmentation(result.arena_bytes, result.peak_bytes),
+        offloaded_bytes=result.transfers.bytes_out,
+        stall_seconds=result.transfers.stall_seconds,
+        hidden_seconds=result.transfers.hidden_seconds,
+        collective_seconds=result.communication.seconds,
+        exposed_seconds=result.communication.exposed_seconds,
+        claims=claims_to_json(result.claims),
+        shortfall=describe_missed(result),
+        next_technique=offer,
+    )
 
 
 def measured_to_json(measured: Measurement | None) -> MeasuredFields:
@@ -65,9 +49,7 @@ def measured_to_json(measured: Measurement | None) -> MeasuredFields:
     return fields
 
 
-def result_to_text(
-    name: str, result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None
-) -> str:
+def result_to_text(result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None) -> str:
     """Return the result as text. The first line states the outcome."""
     unit = ByteUnit(result.baseline_peak_bytes, result.persistent_bytes)
     after, before, where = result.peak_bytes, result.baseline_peak_bytes, ""
@@ -75,8 +57,9 @@ def result_to_text(
         space = next(iter(after))
         after, before, where = {space: after[space]}, {space: before[space]}, f" in {printable(space)}"
     ratio = format_ratio(after, before)
+    name = printable(result.graph.name)
     lines = [
-        f"{printable(name)}: {outcome(result)}; order {result.scheduler}, planned in {result.seconds:.1f} s",
+        f"{name}: {outcome(result)}; order {result.scheduler}, planned in {result.seconds:.1f} s",
         f"  baseline peak    {unit.by_space(result.baseline_peak_bytes)}",
         f"  planned peak     {unit.by_space(result.peak_bytes)}   ({ratio} of the baseline{where})",
         f"  lower bound      {unit.by_space(result.lower_bound_bytes)}   ({caption(result.claims)})",
@@ -92,7 +75,9 @@ def result_to_text(
         lines.append("  results          equal up to rounding (chunks change the order of sums)")
     if result.chunk_cost:
         unchunked = result.base_cost - result.chunk_cost or 1.0
-        lines.append(f"  chunking         {_time(result.chunk_cost / unchunked)} ({result.costs} prices)")
+        lines.append(
+            f"  chunking         {percent(result.chunk_cost / unchunked, signed=True)} time ({result.costs} prices)"
+        )
     if result.reruns or result.transfers.bytes_out:
         lines.append(f"  extra cost       {_extra(result)}")
     if result.transfers.bytes_out:
@@ -115,38 +100,10 @@ def result_to_text(
     if result.shortfall is not None:
         lines.append(f"  misses budget    {describe_missed(result)}")
     if offer is not None:
-        more = _time(offer.extra_cost / offer.base_cost) if offer.base_cost else "more time"
-        title = "fits with        " if offer.fits else "lower peak       "
-        lines.append(f"  {title}{unit.write(offer.peak_bytes)} for {more}: {offer.settings}")
+        lines.append(f"  recomputation    {offer_verdict(offer, unit.write(offer.peak_bytes))}")
     elif after == before and all(most is None for most in result.budget.allowed.values()):
         lines.append(f"  no gain          {_why_no_gain(result)}")
     return "\n".join(lines)
-
-
-def outcome(result: Result) -> str:
-    """Return the outcome of planning in words, such as "fits the budget" or "misses the budget by 4.0 MiB"."""
-    shortfall = result.shortfall
-    if shortfall is not None:
-        unit = ByteUnit(result.baseline_peak_bytes, result.persistent_bytes)
-        proven = " (proven impossible)" if shortfall.is_impossible else ""
-        text = f"misses {shortfall.limited_by} by {unit.write(shortfall.missed_bytes)}{proven}"
-    elif any(most is not None for most in result.budget.allowed.values()):
-        is_budget = "the budget" in result.budget.limited_by.values()
-        text = "fits the budget" if is_budget else "fits the memory space"
-        if result.status == "optimal":
-            text += " (optimal)"
-    elif result.status == "optimal":
-        text = "optimal order" if not result.reruns and not result.transfers.bytes_out else "optimal plan"
-    elif result.status == "interrupted":
-        return "interrupted"
-    else:
-        text = "best plan found (not proven optimal)"
-    return f"{text}, interrupted" if result.status == "interrupted" else text
-
-
-def _time(share: float) -> str:
-    """Return a change of the run time: "+8.80 % time"."""
-    return f"{share * 100:+.2f} % time"
 
 
 def _outputs(measured: Measurement) -> str:
@@ -199,17 +156,13 @@ def _arena(result: Result, unit: ByteUnit) -> list[str]:
 def _extra(result: Result) -> str:
     """Return the extra cost, its lower bound and the number of recomputed runs."""
     base = result.base_cost or 1.0
-    bound = "" if result.extra_cost_bound is None else f", lower bound {_percent(result.extra_cost_bound / base)}"
+    bound = "" if result.extra_cost_bound is None else f", lower bound {percent(result.extra_cost_bound / base)}"
     is_of_any = any(claim.figure == "extra cost" and claim.base_order is None for claim in result.claims)
     order = (
         "" if result.extra_cost_bound is None else " in any order" if is_of_any else f" in order {result.base_order}"
     )
     runs = f"{result.reruns} recomputed runs, {result.costs} prices"
-    return f"{_time(result.extra_cost / base)}{bound}{order} ({runs})"
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.2f} %"
+    return f"{percent(result.extra_cost / base, signed=True)} time{bound}{order} ({runs})"
 
 
 def _transfers(result: Result, unit: ByteUnit) -> str:
@@ -217,8 +170,8 @@ def _transfers(result: Result, unit: ByteUnit) -> str:
     base, transfers = result.base_cost or 1.0, result.transfers
     return (
         f"{unit.write(transfers.bytes_out)} to the host and back; copies overlap with "
-        f"{_percent(transfers.hidden_seconds / base)} of the run time, compute waits "
-        f"{_percent(transfers.stall_seconds / base)}"
+        f"{percent(transfers.hidden_seconds / base)} of the run time, compute waits "
+        f"{percent(transfers.stall_seconds / base)}"
     )
 
 
@@ -226,17 +179,12 @@ def _communication(result: Result) -> str:
     """Return the share of collectives in the run time, and the part that computation hides."""
     base, collectives = result.base_cost or 1.0, result.communication
     hidden = 1 - collectives.exposed_seconds / collectives.seconds
-    return f"{_percent(collectives.seconds / base)} of the run time, {hidden * 100:.0f} % hidden by computation"
+    return f"{percent(collectives.seconds / base)} of the run time, {percent(hidden)} hidden by computation"
 
 
 def level_to_json(level: str, rewritten: Rewritten) -> LevelFields:
     """Return the fields of the JSON object for a program rewritten by its framework's optimizer."""
-    return {
-        "level": level,
-        "before_bytes": rewritten.before_bytes,
-        "after_bytes": rewritten.after_bytes,
-        "done": rewritten.done,
-    }
+    return fields_of(LevelFields, rewritten, level=level)
 
 
 def level_to_text(level: str, rewritten: Rewritten) -> str:

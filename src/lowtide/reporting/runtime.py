@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from lowtide.core.documents import fields_of
 from lowtide.core.units import ByteUnit
 from lowtide.engine.planning.measured import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.reporting.fields import OutlookFields, RuntimeFields
@@ -27,11 +28,7 @@ class RuntimeOutlook:
 
     def to_json(self) -> OutlookFields:
         """Return the fields of the JSON object."""
-        return {
-            "file_bytes": self.file_bytes,
-            "runtime_peaks": self.peaks,
-            "planned_bytes": self.planned_bytes,
-        }
+        return fields_of(OutlookFields, self, runtime_peaks=self.peaks)
 
     def to_text(self) -> str:
         """Return the figures as text."""

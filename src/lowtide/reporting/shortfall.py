@@ -1,11 +1,35 @@
-"""Sentences for shortfalls: why a plan misses its budget, and the lowest peak reached."""
+"""Verdicts in words: whether a plan fits its budget, why not, and the lowest peak reached."""
 
 import math
+from collections.abc import Mapping, Sequence
 
-from lowtide.core.units import ByteUnit, format_bytes
+from lowtide.core.techniques import Techniques, listed
+from lowtide.core.units import ByteUnit, format_bytes, percent
 from lowtide.engine.analysis.folding import named_largest
 from lowtide.engine.analysis.shortfall import Shortfall
+from lowtide.engine.packing import Buffers, Packed
+from lowtide.engine.plan import Plan, Status
+from lowtide.engine.plan.claim import PlanClass
+from lowtide.engine.planning.next_technique import NextTechnique
 from lowtide.engine.planning.result import Result
+from lowtide.engine.recompute import RecomputeResult
+from lowtide.reporting.claims import caption
+from lowtide.reporting.table import printable
+
+_MOST_NAMED = 8
+_NOT_PROVEN = "best plan found (not proven optimal)"
+_STATUSES: Mapping[Status, str] = {
+    "optimal": "optimal",
+    "feasible": _NOT_PROVEN,
+    "stopped_by_work": _NOT_PROVEN,
+    "infeasible": "misses the budget that it was made for",
+    "interrupted": "interrupted",
+}
+_NONE_FITS: Mapping[PlanClass, str] = {
+    "orders": "no order fits",
+    "reruns": "no plan fits, even with recomputation",
+    "copies": "no plan fits, even with recomputation and copies",
+}
 
 
 def describe(shortfall: Shortfall) -> str:
@@ -44,17 +68,90 @@ def describe(shortfall: Shortfall) -> str:
             return f"{found}; not proven impossible"
 
 
-def describe_missed(result: Result) -> str:
-    """Return why a result misses its budget, and the lowest peak reached; empty if it meets the budget."""
+def describe_missed(result: Result) -> str | None:
+    """Return why a result misses its budget, and the lowest peak reached; None if it meets the budget."""
     if result.shortfall is None:
+        return None
+    reached, before = (peaks[result.shortfall.space] for peaks in (result.peak_bytes, result.baseline_peak_bytes))
+    share = f", {percent(math.ceil(reached * 1000 / before) / 1000)} of the baseline" if before else ""
+    return f"{describe(result.shortfall)}; the lowest peak reached is {format_bytes(reached)}{share}"
+
+
+def outcome(result: Result) -> str:
+    """Return the outcome of planning in words, such as "fits the budget" or "misses the budget by 4.0 MiB"."""
+    shortfall = result.shortfall
+    if shortfall is not None:
+        unit = ByteUnit(result.baseline_peak_bytes, result.persistent_bytes)
+        text = f"misses {shortfall.limited_by} by {unit.write(shortfall.missed_bytes)}{_proven(shortfall)}"
+    elif any(most is not None for most in result.budget.allowed.values()):
+        is_budget = "the budget" in result.budget.limited_by.values()
+        text = "fits the budget" if is_budget else "fits the memory space"
+        if result.status == "optimal":
+            text += " (optimal)"
+    elif result.status == "optimal":
+        text = "optimal order" if not result.reruns and not result.transfers.bytes_out else "optimal plan"
+    elif result.status == "interrupted":
+        return "interrupted"
+    else:
+        return _NOT_PROVEN
+    return f"{text}, interrupted" if result.status == "interrupted" else text
+
+
+def _proven(shortfall: Shortfall) -> str:
+    """Return the class of plans that are proven to miss the limit, if any."""
+    if not shortfall.is_impossible:
         return ""
-    return f"{describe(result.shortfall)}; {lowest_peak(result)}"
+    if shortfall.cause == "base order":
+        return f" (proven: no plan fits with first runs in order {shortfall.base_order})"
+    none_fits = "no plan fits" if shortfall.claim is None else _NONE_FITS.get(shortfall.claim.over, "no plan fits")
+    return f" (proven: {none_fits})"
 
 
-def lowest_peak(result: Result) -> str:
-    """Return the lowest peak reached, in bytes and as a share of the baseline."""
-    over = [name for name, most in result.budget.allowed.items() if most is not None and result.peak_bytes[name] > most]
-    space = (over or list(result.peak_bytes))[0]
-    reached, before = result.peak_bytes[space], result.baseline_peak_bytes[space]
-    share = f", {math.ceil(reached * 10_000 / before) / 100:.2f}% of the baseline" if before else ""
-    return f"the lowest peak reached is {format_bytes(reached)}{share}"
+def short_verdict(plan: Plan, *, is_missed: bool) -> str:
+    """Return the status of a plan in words."""
+    return "misses the budget" if is_missed else _STATUSES[plan.status]
+
+
+def verdict(plan: Plan, *, is_missed: bool) -> str:
+    """Return the status of a plan in words; for an optimal plan, with the class of plans that it beats."""
+    if plan.status != "optimal":
+        return short_verdict(plan, is_missed=is_missed)
+    over_cost = any(claim.figure == "extra cost" for claim in plan.claims)
+    return "optimal: " + ("no plan within the budget takes less time" if over_cost else caption(plan.claims))
+
+
+def offer_verdict(offer: NextTechnique, after: str) -> str:
+    """Return the gain from recomputation, its price and the options for it. `after` is the peak as text."""
+    more = f"{percent(offer.extra_cost / offer.base_cost, signed=True)} time" if offer.base_cost else "more time"
+    return f"{'fits with' if offer.fits else 'lowers the peak to'} {after} for {more}: {offer.settings}"
+
+
+def point_verdict(point: RecomputeResult, unit: ByteUnit) -> str:
+    """Return the verdict on one budget of a curve."""
+    if point.fits:
+        return point.status
+    is_proven = point.status == "infeasible" and point.holds_for_any_order
+    over = unit.write(point.peak_bytes - point.budget_bytes)
+    return f"misses by {over}{' (proven: no plan fits)' if is_proven else ''}"
+
+
+def device_verdict(techniques: Techniques | None, tried: Sequence[Techniques]) -> str:
+    """Return whether a program fits a device, and with which techniques; see `DeviceFit`."""
+    if techniques is None:
+        return f"does not fit, tried with {listed(tried[-1])}"
+    return f"fits with {listed(techniques)}" if techniques else "fits unmodified"
+
+
+def describe_packing(buffers: Buffers, packed: Packed, capacity: int | None) -> str | None:
+    """Return why a packing exceeds a capacity and whether that is proven; None if it fits."""
+    if capacity is None or packed.arena_bytes <= capacity:
+        return None
+    if packed.status == "infeasible":
+        names = [printable(buffers.name(buffer)) for buffer in packed.conflict[:_MOST_NAMED]]
+        rest = len(packed.conflict) - len(names)
+        more = f" and {rest} more" if rest else ""
+        needed = " (a smallest such set)" if packed.conflict_minimal else ""
+        held = f"; these cannot fit together{needed}: {', '.join(names)}{more}" if names else ""
+        return f"proven: no packing fits {capacity} bytes{held}"
+    over = packed.arena_bytes - capacity
+    return f"no packing into {capacity} bytes found, the best needs {over} more; not proven impossible"

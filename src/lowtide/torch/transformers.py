@@ -4,7 +4,6 @@ from typing import Any
 
 from lowtide.core.errors import MissingExtraError, one_line
 from lowtide.engine.planning.budget import GivenBudget
-from lowtide.frameworks.torch.internals.compiling import compile_in_place
 from lowtide.frameworks.torch.planning.options import checked_options
 
 try:
@@ -28,7 +27,7 @@ class TrainerBudget(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Compile the model before training."""
-        compile_in_place(kwargs["model"], self.options)
+        kwargs["model"].compile(backend="lowtide", options=dict(self.options))
 
 
 Budget = TrainerBudget

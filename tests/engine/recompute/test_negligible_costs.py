@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.engine.graph import Graph
-from lowtide.engine.recompute import compose
+from lowtide.engine.recompute import ComposeSettings, compose
 from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain
@@ -16,7 +16,8 @@ def _cost(graph: Graph, percent: int, negligible: float) -> tuple[bool, float]:
     problem = problem_of(graph, in_place=False)
     order = problem.given_order()
     budget = int(problem.evaluate(order).peaks[0]) * percent // 100
-    found = compose(problem, [("given", order)], budget, reorder=False, effort="fast", negligible=negligible).result
+    settings = ComposeSettings(reorder=False, effort="fast", negligible=negligible)
+    found = compose(problem, [("given", order)], budget, settings).result
     return found.fits, found.extra_cost
 
 

@@ -10,7 +10,7 @@ from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.engine.plan import Plan
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
-from lowtide.frameworks.onnx.shapes.dimensions import dynamic_dimensions
+from lowtide.frameworks.onnx.shapes.infer import dynamic_dimensions
 from lowtide.onnx import OnnxModel
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"

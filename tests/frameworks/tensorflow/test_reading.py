@@ -12,7 +12,8 @@ from lowtide.core.errors import InputError, LowtideError, MalformedInputError, U
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Step
 from lowtide.engine.recompute.checkpointing import plan_of_runs
-from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_tensor, of_type
+from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_type
+from lowtide.frameworks.tensorflow.graphs.messages import encode_field
 from lowtide.frameworks.wire import encode_bytes, encode_number
 from lowtide.tensorflow import GraphDef, NodeDef, TensorflowModel, optimize
 from tests.frameworks.tensorflow.small_graphs import FLOAT, chain, node, placeholder
@@ -258,7 +259,10 @@ def test_a_function_that_calls_itself_is_refused_in_one_line() -> None:
 
 def test_contents_of_constants_are_neither_read_nor_copied(tmp_path: Path) -> None:
     size = 2**24
-    shape = {"dtype": of_type(FLOAT), "value": of_tensor(FLOAT, [size // 4], bytes(size))}
+    dims = encode_field("TensorShapeProto", "dim", encode_field("Dim", "size", size // 4))
+    pieces = (("dtype", FLOAT), ("tensor_shape", dims), ("tensor_content", bytes(size)))
+    tensor = b"".join(encode_field("TensorProto", name, value) for name, value in pieces)
+    shape = {"dtype": of_type(FLOAT), "value": encode_field("AttrValue", "tensor", tensor)}
     nodes = [NodeDef.make("w", "Const", (), shape), placeholder("x", [size // 4])]
     nodes += [node(name, "AddV2", ["x", "w"], [size // 4]) for name in "ab"]
     (tmp_path / "a.pb").write_bytes(GraphDef(nodes).SerializeToString())

@@ -15,9 +15,8 @@ from lowtide.engine.plan import Plan
 from lowtide.reporting.page import rectangles
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.page.figures import figures as figures_of
-from lowtide.reporting.page.pictures import pictures
 from lowtide.reporting.page.text import to_text
-from lowtide.reporting.page.write import page
+from lowtide.reporting.page.write import page, pictures
 from lowtide.reporting.shortfall import describe_missed
 from lowtide.reporting.table import page_width
 from tests.examples import examples

@@ -17,34 +17,17 @@ class Held(Protocol):
     """A live buffer and the op that made it, like `BoundHolder`."""
 
     @property
-    def space(self) -> str:
-        """Memory space."""
-        ...
-
+    def space(self) -> str: ...
     @property
-    def name(self) -> str:
-        """Buffer name."""
-        ...
-
+    def name(self) -> str: ...
     @property
-    def size_bytes(self) -> int:
-        """Bytes."""
-        ...
-
+    def size_bytes(self) -> int: ...
     @property
-    def lifetime(self) -> str:
-        """Lifetime class."""
-        ...
-
+    def lifetime(self) -> str: ...
     @property
-    def kind(self) -> str | None:
-        """Op kind."""
-        ...
-
+    def kind(self) -> str | None: ...
     @property
-    def made_at(self) -> str | None:
-        """Source of the op."""
-        ...
+    def made_at(self) -> str | None: ...
 
 
 HeldT = TypeVar("HeldT", bound=Held)
@@ -61,12 +44,10 @@ class Fold(Generic[HeldT]):
 
     @property
     def size_bytes(self) -> int:
-        """Sum of bytes."""
         return sum(holder.size_bytes for holder in self.holders)
 
     @property
     def first(self) -> HeldT:
-        """The first buffer."""
         return self.holders[0]
 
 

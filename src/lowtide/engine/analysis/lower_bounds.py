@@ -10,6 +10,7 @@ from lowtide import _native
 from lowtide.core.index_spaces import BufferId, OpId, SpaceId
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.graph.execution import usable_pairs
 
 MOST_WORK = 200_000_000
 """Work limit of one bound in flow arcs, a few seconds."""
@@ -36,7 +37,6 @@ class CalleeBounds:
         """By id of the graph, which is kept alive."""
 
     def of(self, graph: Graph) -> list[LowerBound]:
-        """Return the bounds of a callee."""
         if id(graph) not in self._known:
             problem = Problem(graph, in_place=self._in_place)
             self._known[id(graph)] = graph, lower_bounds(problem, [problem.given_order()], self)
@@ -88,8 +88,13 @@ def _profile_by_op(problem: Problem, order: Order) -> np.ndarray[tuple[int, int]
 
 def bytes_at_the_edges(graph: Graph, space: SpaceId) -> int:
     """Return the live bytes before the first or after the last op, whichever is more."""
+    return int(graph.sizes[_live_at_the_edges(graph, space)].sum())
+
+
+def _live_at_the_edges(graph: Graph, space: SpaceId) -> NDArray[np.bool_]:
     here = graph.buffer_spaces == space
-    return max(int(graph.sizes[here & counted].sum()) for counted in (graph.counted_at_start, graph.counted_at_end))
+    edges = (here & graph.counted_at_start, here & graph.counted_at_end)
+    return max(edges, key=lambda live: int(graph.sizes[live].sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +121,7 @@ def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundH
     holders: list[BoundHolder] = []
     for position, bound in enumerate(bounds):
         if bound.op is None or bound.before is None:
-            held = _at_the_edges(graph, position)
+            held = _live_at_the_edges(graph, position)
         else:
             held = _at_op(problem, bound.op, bound.before)
         held = held & (graph.buffer_spaces == position) & (graph.sizes > 0)
@@ -147,11 +152,6 @@ def holder_of(graph: Graph, space: str, buffer: BufferId) -> BoundHolder:
     )
 
 
-def _at_the_edges(graph: Graph, space: SpaceId) -> NDArray[np.bool_]:
-    here = graph.buffer_spaces == space
-    return max(graph.counted_at_start, graph.counted_at_end, key=lambda edge: int(graph.sizes[here & edge].sum()))
-
-
 def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return a mask of the buffers that are live while an op runs after the ops in `ran`."""
     graph, structure = problem.graph, problem.graph.structure
@@ -170,14 +170,7 @@ def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.boo
 
 def _is_taken_over(graph: Graph, op: OpId, written: BufferId, ran: NDArray[np.bool_]) -> bool:
     """Return whether an output takes over the storage of an operand in the best case."""
-    candidates = [
-        read
-        for read, target in graph.in_place_pairs(op)
-        if target == written
-        and graph.freeable[read]
-        and graph.sizes[read] == graph.sizes[written]
-        and graph.buffer_spaces[read] == graph.buffer_spaces[written]
-    ]
+    candidates = [read for read, target in usable_pairs(graph, op) if target == written]
     if len(candidates) != 1:
         return bool(candidates)
     users = graph.structure.users[candidates[0]]

@@ -13,7 +13,6 @@ from lowtide.engine.graph.file_format import graph_schema, read_graph_file, writ
 from lowtide.engine.graph.graph import Graph, Lifetime, Space
 from lowtide.engine.graph.op import Op
 from lowtide.engine.graph.rows import Rows
-from lowtide.engine.graph.text import format_graph
 
 __all__ = [
     "Graph",
@@ -22,7 +21,6 @@ __all__ = [
     "Op",
     "Rows",
     "Space",
-    "format_graph",
     "graph_schema",
     "read_graph_file",
     "write_graph_file",

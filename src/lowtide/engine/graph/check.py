@@ -95,9 +95,8 @@ def _check_ops(graph: Graph) -> None:
     for verb, rows in (("reads", graph.reads), ("writes", graph.writes), ("mutates", graph.mutates)):
         _check_ids(graph, verb, rows)
     owners = graph.after.owners()
-    late = graph.after.values >= owners
     _reject(
-        late,
+        graph.after.values >= owners,
         lambda i: (
             f"op {graph.op_names[owners[i]]!r} waits for op {_name(graph, int(graph.after.values[i]))}, which does not "
             "come before it; list the ops in a valid order"

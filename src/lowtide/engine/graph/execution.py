@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.core.index_spaces import BufferId, OpId
+from lowtide.core.index_spaces import BufferId, OpId, SpaceId
 from lowtide.engine.graph.check import check_graph
 from lowtide.engine.graph.graph import Graph, Lifetime
 from lowtide.engine.graph.rows import Rows
@@ -64,6 +64,26 @@ def _changes_existing_buffer(graph: Graph) -> NDArray[np.bool_]:
     foreign = graph.structure.producers[graph.writes.values] != graph.writes.owners()
     changes[graph.writes.owners()[foreign]] = True
     return changes
+
+
+def usable_pairs(graph: Graph, op: OpId) -> list[tuple[BufferId, BufferId]]:
+    """Return the in-place pairs of an op that can share storage, once each.
+
+    The read buffer may be freed, and the op allocates the written one, of equal size in the same space.
+    """
+    return [
+        (read, written)
+        for read, written in dict.fromkeys(graph.in_place_pairs(op))
+        if graph.freeable[read]
+        and graph.structure.producers[written] == op
+        and graph.sizes[read] == graph.sizes[written]
+        and graph.buffer_spaces[read] == graph.buffer_spaces[written]
+    ]
+
+
+def counted_sizes(graph: Graph, space: SpaceId) -> NDArray[np.int64]:
+    """Return, per buffer, the bytes it adds to the peak of a memory space."""
+    return np.where((graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

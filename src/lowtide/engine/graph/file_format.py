@@ -1,6 +1,7 @@
 """The graph file: JSON with a published schema, optionally gzipped."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,12 +130,7 @@ def _builder(
     for name, subgraph in subgraphs.items():
         builder.add_subgraph(name, subgraph)
     for space in record.spaces:
-        builder.add_space(
-            space.name,
-            capacity_bytes=space.capacity_bytes,
-            alignment=space.alignment,
-            bandwidth_bytes_per_s=space.bandwidth_bytes_per_s,
-        )
+        builder.add_space(**msgspec.structs.asdict(space))
     spaces = [space.name for space in record.spaces] or ["device"]
     homes: dict[str | None, int] = {None: 0, **{name: position for position, name in enumerate(spaces)}}
     for piece in buffers:
@@ -157,15 +153,7 @@ def _builder(
 
 
 def _to_record(graph: Graph, *, top: bool = True) -> GraphRecord:
-    spaces = [
-        SpaceRecord(
-            name=space.name,
-            capacity_bytes=space.capacity_bytes,
-            alignment=space.alignment,
-            bandwidth_bytes_per_s=dict(space.bandwidth_bytes_per_s),
-        )
-        for space in graph.spaces
-    ]
+    sizes, lifetimes = graph.sizes.tolist(), graph.lifetimes.tolist()
     homes: list[int] = graph.buffer_spaces.tolist()
     elsewhere: list[str | None] = [None, *(space.name for space in graph.spaces[1:])]
     buffers = [
@@ -175,18 +163,12 @@ def _to_record(graph: Graph, *, top: bool = True) -> GraphRecord:
             lifetime=Lifetime(lifetime).name.lower(),  # pyright: ignore[reportArgumentType]
             space=elsewhere[space],
         )
-        for name, size, lifetime, space in zip(
-            graph.buffer_names,
-            graph.sizes.tolist(),
-            graph.lifetimes.tolist(),
-            homes,
-            strict=True,
-        )
+        for name, size, lifetime, space in zip(graph.buffer_names, sizes, lifetimes, homes, strict=True)
     ]
     return GraphRecord(
         lowtide_graph=1,
         name=graph.name,
-        spaces=spaces,
+        spaces=[SpaceRecord(**asdict(space)) for space in graph.spaces],
         buffers=buffers,
         ops=list(graph.ops()),
         graphs={name: _to_record(inner, top=False) for name, inner in graph.subgraphs.items()} if top else {},

@@ -1,8 +1,9 @@
 """Compressed rows of ids, and checked conversion of Python numbers to arrays."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,10 +81,17 @@ class Rows:
         return cls(np.concatenate(offsets), np.concatenate([part.values for part in parts]))
 
 
+def _first_outside(values: Sequence[int], least: int, most: int) -> int | None:
+    """Return the position of the first value out of range."""
+    if not values or (min(values) >= least and max(values) <= most):
+        return None
+    return next(position for position, value in enumerate(values) if not least <= value <= most)
+
+
 def exact_sizes(values: Sequence[int], label: str, names: Sequence[str]) -> NDArray[np.int64]:
     """Convert sizes to an array; raises GraphError if out of range."""
-    if values and not (min(values) >= 0 and max(values) <= LARGEST):
-        position = next(place for place, value in enumerate(values) if not 0 <= value <= LARGEST)
+    position = _first_outside(values, 0, LARGEST)
+    if position is not None:
         raise GraphError(f"{label} {names[position]!r} has {values[position]} bytes; sizes must be from 0 to 2^63 - 1")
     sizes = np.asarray(values, np.int64)
     check_total(sizes, label, names)
@@ -98,8 +106,8 @@ def check_total(sizes: NDArray[np.int64], label: str, names: Sequence[str]) -> N
 
 def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.int16]:
     """Convert memory space ids to an array; raises GraphError if out of range."""
-    if values and not (min(values) >= 0 and max(values) < MOST_SPACES):
-        position = next(place for place, value in enumerate(values) if not 0 <= value < MOST_SPACES)
+    position = _first_outside(values, 0, MOST_SPACES - 1)
+    if position is not None:
         raise GraphError(
             f"buffer {names[position]!r} is in memory space {values[position]}; ids count from 0 to at most 255"
         )
@@ -108,8 +116,8 @@ def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.
 
 def exact_counts(values: Sequence[int], label: str, names: Sequence[str]) -> NDArray[np.int32]:
     """Convert counts to an array; raises GraphError if out of range."""
-    if values and not (min(values) >= 1 and max(values) <= MOST_IDS):
-        position = next(place for place, value in enumerate(values) if not 1 <= value <= MOST_IDS)
+    position = _first_outside(values, 1, MOST_IDS)
+    if position is not None:
         raise GraphError(f"op {names[position]!r} has {label} {values[position]}; it must be from 1 to 2^31 - 1")
     return np.asarray(values, np.int32)
 
@@ -117,9 +125,8 @@ def exact_counts(values: Sequence[int], label: str, names: Sequence[str]) -> NDA
 def exact_rows(lists: Sequence[Sequence[int]], label: str, op_names: Sequence[str]) -> Rows:
     """Convert lists of ids to rows; raises GraphError if out of range."""
     flat = list(chain.from_iterable(lists))
-    if flat and not (min(flat) >= 0 and max(flat) <= MOST_IDS):
-        for name, ids in zip(op_names, lists, strict=True):
-            for number in ids:
-                if not 0 <= number <= MOST_IDS:
-                    raise GraphError(f"op {name!r}: {label} contains {number}, which is not an id; ids count from 0")
+    position = _first_outside(flat, 0, MOST_IDS)
+    if position is not None:
+        name = op_names[bisect_right(list(accumulate(map(len, lists))), position)]
+        raise GraphError(f"op {name!r}: {label} contains {flat[position]}, which is not an id; ids count from 0")
     return Rows.from_flat(map(len, lists), flat)

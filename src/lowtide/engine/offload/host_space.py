@@ -51,15 +51,11 @@ def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: 
     return replace(graph, spaces=(device, *graph.spaces[1:], host))
 
 
-def find_link(graph: Graph, device: SpaceId, host: SpaceId | None = None) -> Link | None:
-    """Return the link between a space and a host, or None if copies cannot go both ways.
-
-    Without `host`, the first space with copies in both directions is used.
-    """
-    spaces = graph.spaces
-    for other in range(len(spaces)) if host is None else (host,):
-        out = spaces[device].bandwidth_bytes_per_s.get(spaces[other].name, 0.0)
-        back = spaces[other].bandwidth_bytes_per_s.get(spaces[device].name, 0.0)
-        if other != device and out > 0 and back > 0:
-            return Link(device=device, host=other, out_bytes_per_s=float(out), back_bytes_per_s=float(back))
+def find_link(graph: Graph, device: SpaceId) -> Link | None:
+    """Return the link between a space and the first one with copies in both directions, or None."""
+    home = graph.spaces[device]
+    for number, other in enumerate(graph.spaces):
+        out, back = home.bandwidth_bytes_per_s.get(other.name, 0.0), other.bandwidth_bytes_per_s.get(home.name, 0.0)
+        if number != device and out > 0 and back > 0:
+            return Link(device=device, host=number, out_bytes_per_s=float(out), back_bytes_per_s=float(back))
     return None

@@ -26,7 +26,7 @@ from lowtide.engine.offload.offload_search import OffloadSearch
 from lowtide.engine.offload.offloadable import offloadable_buffers
 from lowtide.engine.plan import StepKind
 from lowtide.engine.recompute import Drops, solver
-from lowtide.engine.recompute.place_model import BuiltModel, ModelBuilder, PlaceModel
+from lowtide.engine.recompute.place_model import ModelBuilder, PlaceModel
 from lowtide.engine.recompute.program import OrderedProgram
 
 _MAX_WINDOWS = 16
@@ -58,16 +58,9 @@ class JointModel:
             uses[buffer].append(len(self.model.order))
         self.uses = uses
 
-    def choose(
-        self, places: Sequence[Place], budget_bytes: int, share: float
-    ) -> "tuple[BuiltModel, JointModelBuilder]":
-        """Return the program and its builder. With `share=1.0`, its optimum bounds every plan's slow-down."""
-        builder = JointModelBuilder(self, places, budget_bytes, share)
-        return builder.build(), builder
-
 
 class JointModelBuilder(ModelBuilder):
-    """Adds streams and host memory to the program."""
+    """Adds streams and host memory to the program. With `share=1.0`, its optimum bounds every plan's slow-down."""
 
     def __init__(self, joint: JointModel, places: Sequence[Place], budget: int, share: float) -> None:
         super().__init__(joint.model, places, budget, {})
@@ -237,7 +230,8 @@ def _offer(
     rerun: bool,
 ) -> _Choice:
     budget = search.budget - int(_FREE_SHARE_PER_SLACK * slack * search.budget)
-    built, builder = model.choose([place], budget, 1 - slack)
+    builder = JointModelBuilder(model, [place], budget, 1 - slack)
+    built = builder.build()
     left = int(effort.solver_work * (_FIRST_PART if slack == 0 else _LATER_PART))
     solved = solver.solve(built.milp, start, relative_gap=effort.relative_gap / 2, max_work=left)
     is_new = meets_promise = search.costs_at_most(solved.lower_bound)

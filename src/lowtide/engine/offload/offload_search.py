@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.effort import RECOMPUTE_EFFORTS
-from lowtide.core.index_spaces import SpaceId
 from lowtide.engine.analysis import simulate
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
@@ -36,9 +35,9 @@ class TimedPlan:
     peaks: Mapping[str, int]
     """By memory space name."""
     over_bytes: int
-    """Bytes over the budget or over the host capacity, whichever is more."""
-    host_over_bytes: int
-    """Bytes over the host capacity."""
+    """Bytes over the budget."""
+    fits_elsewhere: bool
+    """Whether it is within the limits of the other memory spaces."""
 
     @property
     def rank(self) -> tuple[int, float, int, int]:
@@ -46,23 +45,25 @@ class TimedPlan:
         copies = self.plan.kinds == StepKind.COPY_OUT
         return self.over_bytes, self.timeline.extra_seconds, int(copies.sum()), self.plan.n_steps
 
+    def beats(self, other: "TimedPlan") -> bool:
+        """Return whether it ranks before another plan and is within the limits of the other memory spaces."""
+        return self.fits_elsewhere and self.rank < other.rank
+
     @property
     def run_starts(self) -> list[float]:
         """Start of every run."""
         return self.timeline.starts[self.plan.kinds == StepKind.RUN].tolist()
 
 
-def timed_plan(
-    graph: Graph, plan: Plan, prices: Prices, device: SpaceId, budget_bytes: int, host: SpaceId | None
-) -> TimedPlan:
-    """Return a plan with its timeline, its peaks and their excess over a budget. O(steps + e)."""
+def timed_plan(graph: Graph, plan: Plan, prices: Prices, budget_bytes: int, elsewhere: Mapping[str, int]) -> TimedPlan:
+    """Return a plan with its timeline and peaks. O(steps + e).
+
+    The budget is that of the first memory space, `elsewhere` has the limits of others by name.
+    """
     peaks = simulate(graph, plan).peak_bytes
-    over, host_over = max(0, peaks[graph.spaces[device].name] - budget_bytes), 0
-    if host is not None and (capacity := graph.spaces[host].capacity_bytes) is not None:
-        name = graph.spaces[host].name
-        if (plan.kinds == StepKind.COPY_OUT).any():
-            host_over = max(0, peaks[name] + graph.persistent_bytes()[name] - capacity)
-    return TimedPlan(plan, play_timeline(graph, plan, prices), peaks, max(over, host_over), host_over)
+    over = max(0, peaks[graph.spaces[0].name] - budget_bytes)
+    fits_elsewhere = all(peaks[space] <= most for space, most in elsewhere.items())
+    return TimedPlan(plan, play_timeline(graph, plan, prices), peaks, over, fits_elsewhere)
 
 
 def rerun_seconds(prices: Prices, plan: Plan) -> float:
@@ -79,13 +80,12 @@ class OffloadSearch:
     budget: int
     prices: Prices
     link: Link
+    elsewhere: Mapping[str, int]
+    """Limits of other memory spaces, by name."""
     best: TimedPlan
     play_work: int = 0
     """Accesses executed."""
     tried: set[tuple[bool, bytes]] = field(default_factory=set[tuple[bool, bytes]])
-
-    def is_optimal(self) -> bool:
-        return self.best.over_bytes == 0 and self.best.timeline.extra_seconds <= 0
 
     def is_within(self, bound: float, gap: float) -> bool:
         lost = self.best.timeline.extra_seconds
@@ -111,7 +111,7 @@ class OffloadSearch:
         graph = self.program.problem.graph
         hidden, offloaded = offloaded, with_results_of_same_ops(graph, offloaded, offloadable_buffers(self.program))
         key = (rerun, np.packbits(hidden).tobytes())
-        if key in self.tried or not offloaded.any() or self.is_optimal():
+        if key in self.tried or not offloaded.any() or self.costs_at_most(0.0):
             return False
         self.tried.add(key)
         link = self.link
@@ -128,7 +128,7 @@ class OffloadSearch:
             before = shadow.program.native.work
             steps = shadow.steps_with_copies(found.plan, link.host)
             if found.peak_bytes > self.budget:
-                self._offer(placer.plan(steps), fits=False)
+                self._offer(placer.plan(steps))
                 continue
             if self.costs_at_most(self._rerun_seconds(steps)) or not self._time(placer, steps):
                 break
@@ -148,10 +148,9 @@ class OffloadSearch:
         runs = [step.op for step in steps if isinstance(step, Run)]
         return float(self.prices.seconds[runs].sum() - self.prices.seconds.sum())
 
-    def _offer(self, plan: Plan, *, fits: bool = True) -> TimedPlan:
-        """Return a plan with its timeline, and keep it if it is the best and fits on the device or the host."""
-        link = self.link
-        found = timed_plan(self.program.problem.graph, plan, self.prices, link.device, self.budget, link.host)
-        if found.rank < self.best.rank and (fits or not found.host_over_bytes):
+    def _offer(self, plan: Plan) -> TimedPlan:
+        """Return a plan with its timeline, and keep it if it is the best."""
+        found = timed_plan(self.program.problem.graph, plan, self.prices, self.budget, self.elsewhere)
+        if found.beats(self.best):
             self.best = found
         return found

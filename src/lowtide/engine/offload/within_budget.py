@@ -1,14 +1,15 @@
 """Plan within a byte budget with offload and recomputation, at the lowest slow-down found."""
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lowtide.core.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
 from lowtide.core.errors import UsageError
-from lowtide.core.index_spaces import SpaceId
 from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.costs import Prices, given_prices
+from lowtide.engine.graph import Graph
 from lowtide.engine.offload.host_space import Link, find_link
 from lowtide.engine.offload.joint_model import JointResult, solve_jointly
 from lowtide.engine.offload.offload_search import OffloadSearch, TimedPlan, rerun_seconds, timed_plan
@@ -44,36 +45,34 @@ def plan_within_budget(
     *,
     prices: Prices | None = None,
     allow: AbstractSet[str] = NEED_BUDGET,
-    space: SpaceId = 0,
-    host: SpaceId | None = None,
     effort: EffortName = DEFAULT_EFFORT,
     exact: bool = True,
     recomputed: RecomputeResult | None = None,
 ) -> OffloadResult:
-    """Return a verified plan of low slow-down with its peak in a memory space within the budget.
+    """Return a verified plan of low slow-down with its peak in the first memory space within the budget.
 
-    `order` is the order of first runs, `prices` gives the seconds per op (default: the graph's), `host` is the space to
-    offload to (default: the first with copies both ways). `recomputed` is the result of `recompute.plan_within_budget`,
-    if known. Plans with one technique are candidates too. Deterministic: limits count work. Raises UsageError for a
-    negative budget, another technique, bad prices, or an invalid host.
+    `order` is the order of first runs, `prices` gives the seconds per op (default: the graph's). Buffers go to the
+    first space with copies both ways. No space grows beyond its capacity, unless the program itself needs more there.
+    `recomputed` is the result of `recompute.plan_within_budget`, if known. Plans with one technique are candidates too.
+    Deterministic: limits count work. Raises UsageError for a negative budget, another technique, or bad prices.
     """
     graph = problem.graph
     if unknown := sorted(set(allow) - NEED_BUDGET):
         raise UsageError(f"cannot allow {unknown[0]!r} here; allow recompute or offload")
-    if host is not None and (host == space or not 0 <= host < len(graph.spaces)):
-        raise UsageError(f"memory space {host} cannot be the host of {space}; give one of {len(graph.spaces)}")
     prices = prices or given_prices(graph)
-    program = OrderedProgram(problem, order, checked_cost(problem, prices.seconds), space)
+    program = OrderedProgram(problem, order, checked_cost(problem, prices.seconds))
     recomputed = recomputed or BudgetSearch(program).plan(budget_bytes, RECOMPUTE_EFFORTS[effort], exact=exact)
-    link = find_link(graph, space, host) if "offload" in allow else None
+    link = find_link(graph, 0) if "offload" in allow else None
     baseline = program.execute(Drops())
-    plans = [program.plan(baseline), *([recomputed.plan] if "recompute" in allow else [])]
-    candidates = [timed_plan(graph, plan, prices, space, budget_bytes, None) for plan in plans]
-    best = min(candidates, key=lambda plan: plan.rank)
+    best = timed_plan(graph, program.plan(baseline), prices, budget_bytes, {})
+    elsewhere = _limits_elsewhere(graph, best.peaks)
+    if "recompute" in allow:
+        alone = timed_plan(graph, recomputed.plan, prices, budget_bytes, elsewhere)
+        best = alone if alone.beats(best) else best
     joint = JointResult()
     if link is not None and best.over_bytes + best.timeline.extra_seconds > 0:
         room = _room_on_host(program, best, link)
-        search = OffloadSearch(program, budget_bytes, prices, link, best)
+        search = OffloadSearch(program, budget_bytes, prices, link, elsewhere, best)
         offloadable = offloadable_buffers(program)
         choices = list(greedy_choices(program, program.execute(recomputed.drops), baseline, link, room))
         if int(graph.sizes[offloadable].sum()) <= room:
@@ -87,6 +86,16 @@ def plan_within_budget(
             joint = solve_jointly(search, RECOMPUTE_EFFORTS[effort], rerun="recompute" in allow)
         best = search.best
     return _result(program, recomputed, best, prices, link, joint)
+
+
+def _limits_elsewhere(graph: Graph, needed: Mapping[str, int]) -> dict[str, int]:
+    """Return the limits of all spaces but the first: capacities, or the bytes `needed` by the program itself."""
+    persistent = graph.persistent_bytes()
+    return {
+        space.name: max(space.capacity_bytes - persistent[space.name], needed[space.name])
+        for space in graph.spaces[1:]
+        if space.capacity_bytes is not None
+    }
 
 
 def _room_on_host(program: OrderedProgram, best: TimedPlan, link: Link) -> int:
@@ -107,7 +116,7 @@ def _result(
 ) -> OffloadResult:
     graph = program.problem.graph
     verify(graph, best.plan, check_capacity=False)
-    fits, peak = best.over_bytes == 0, best.peaks[graph.spaces[program.space].name]
+    fits, peak = best.over_bytes == 0, best.peaks[graph.spaces[0].name]
     copied = int(graph.sizes[best.plan.targets[best.plan.kinds == StepKind.COPY_OUT]].sum())
     bound = recomputed.extra_cost_bound
     if link is not None and recomputed.floor.peak_bytes <= recomputed.budget_bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lowtide.core.index_spaces import BufferId, OpId, StepIndex
+from lowtide.engine.graph.execution import counted_sizes
 from lowtide.engine.overlap.steps import Steps
 from lowtide.engine.plan import Plan, Run
 
@@ -133,7 +134,7 @@ class _LateWalk:
 def _bytes_by_step(plan: Steps) -> tuple[list[int], list[int]]:
     """Return, per step, the bytes of the first memory space it adds while it runs, and afterwards."""
     graph = plan.graph
-    sizes: list[int] = np.where((graph.buffer_spaces == _HOME) & ~graph.persistent, graph.sizes, 0).tolist()
+    sizes: list[int] = counted_sizes(graph, _HOME).tolist()
     scratch: list[int] = plan.transient[:, _HOME].tolist()
     allocates: list[list[BufferId]] = list(graph.structure.allocates)
     resident: set[BufferId] = set()

@@ -17,24 +17,12 @@ from lowtide.engine.packing.validate import broken_rule
 
 _MOST_ITEMS = 20_000
 """With more items, all hints are kept or none; a try takes quadratic time."""
-
-
 _MOST_TO_GROW = 100
 """With more items, placing the rest around kept items fails too often."""
-
-
 _STEPS_PER_ITEM = 10
-
-
 _WORK_SHARE = 10
-
-
 _TRY_SHARE = 64
-
-
 _FOUND = 0
-
-
 _CHUNK = 512
 
 

@@ -109,9 +109,9 @@ def pack(
     buffers.
 
     >>> import lowtide
-        >>> packed = lowtide.pack(lowtide.Buffers(first=[0, 3, 0], last=[3, 9, 9], sizes=[400, 400, 800]))
-        >>> packed.offsets.tolist(), packed.arena_bytes, packed.status
-        ([800, 800, 0], 1200, 'optimal')
+    >>> packed = lowtide.pack(lowtide.Buffers(first=[0, 3, 0], last=[3, 9, 9], sizes=[400, 400, 800]))
+    >>> packed.offsets.tolist(), packed.arena_bytes, packed.status
+    ([800, 800, 0], 1200, 'optimal')
     """
     if method is not None and method not in RULES:
         raise UsageError(unknown("packing method", method, RULES))

@@ -34,6 +34,7 @@ _EVIDENCE: Mapping[tuple[Figure, PlanClass], frozenset[Evidence]] = {
     ("extra cost", "copies of one order"): frozenset({"solver"}),
 }
 """Possible evidence by figure and class."""
+_OF_ONE_ORDER: frozenset[PlanClass] = frozenset({"reruns of one order", "copies of one order"})
 _WIDER: Mapping[PlanClass, int] = {"orders": 0, "reruns": 1, "copies": 2}
 
 
@@ -60,7 +61,7 @@ class Claim:
         return (
             self.shown_by in _EVIDENCE.get((self.figure, self.over), frozenset())
             and (self.space is None) == (self.figure == "extra cost")
-            and (self.base_order is not None) == self.over.endswith("of one order")
+            and (self.base_order is not None) == (self.over in _OF_ONE_ORDER)
         )
 
     @property

@@ -26,13 +26,11 @@ class SortedRanks:
         self._used = 0
 
     def add(self, rank: int) -> None:
-        """Add a rank."""
         word, bit = divmod(rank, self._width)
         self._words[word] |= 1 << bit
         self._used |= 1 << word
 
     def remove(self, rank: int) -> None:
-        """Remove a rank of the set."""
         word, bit = divmod(rank, self._width)
         self._words[word] ^= 1 << bit
         if not self._words[word]:

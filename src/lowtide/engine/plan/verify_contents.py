@@ -51,15 +51,12 @@ class Violations:
             raise VerificationError(self._message)
 
     def op(self, op: OpId) -> str:
-        """Return an op name."""
         return repr(self.graph.op_names[op])
 
     def buffer(self, buffer: BufferId) -> str:
-        """Return a buffer name."""
         return repr(self.graph.buffer_names[buffer])
 
     def space(self, space: SpaceId) -> str:
-        """Return a memory space."""
         return f"memory space {self.graph.spaces[space].name!r}"
 
 

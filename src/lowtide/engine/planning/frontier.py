@@ -7,7 +7,7 @@ from lowtide.core.collection import without_collection
 from lowtide.core.notebook import html_table
 from lowtide.core.progress import Report, silent
 from lowtide.core.techniques import NEED_BUDGET, Techniques
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.draft import Draft
 from lowtide.engine.planning.find_plan import baseline, order
@@ -43,7 +43,7 @@ class Frontier:
         base = self.base_cost or 1.0
         unit = ByteUnit(*(point.peak_bytes for point in self.points))
         rows = [
-            (unit.write(point.peak_bytes), f"{point.extra_cost / base:.2%} more time, {point.status}{mark}")
+            (unit.write(point.peak_bytes), f"{percent(point.extra_cost / base)} more time, {point.status}{mark}")
             for number, point in enumerate(self.points)
             for mark in [", the knee" if number == self.knee else ""]
         ]

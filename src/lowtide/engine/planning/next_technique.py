@@ -41,7 +41,8 @@ class NextTechnique:
     @property
     def settings(self) -> str:
         """Options of `lowtide plan` and `lowtide optimize` for this plan."""
-        return f"--budget {self.budget} --allow reorder,share,recompute --costs {self.costs}"
+        costs = "" if self.costs == PlanSettings.costs else f" --costs {self.costs}"
+        return f"--budget {self.budget}{costs}"
 
 
 def next_technique(

@@ -35,7 +35,7 @@ class Program(ABC):
 
     @property
     def chunking_slows(self) -> bool:
-        """Whether chunking may slow the program down. If so, it is used only to meet a budget."""
+        """Whether chunks are used only to meet a budget, because they may slow the program down."""
         return False
 
     @property

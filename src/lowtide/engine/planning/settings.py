@@ -48,7 +48,7 @@ class PlanSettings:
     )
     effort: EffortName = field(
         default=DEFAULT_EFFORT,
-        metadata=_described("Work limit of the search, counted and not timed: fast, balanced or max."),
+        metadata=_described("Work limit of the searches, counted and not timed: fast, balanced or max."),
     )
     costs: Costs = field(
         default="given",

@@ -16,7 +16,7 @@ from lowtide.engine.offload import plan_within_budget as plan_with_offload
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.claims import claims_of_peaks
 from lowtide.engine.planning.draft import Draft, stage
-from lowtide.engine.recompute import Composed, compose, least_possible, least_to_gather
+from lowtide.engine.recompute import Composed, ComposeSettings, compose, least_possible, least_to_gather
 from lowtide.engine.recompute.result import RecomputeResult
 
 
@@ -156,17 +156,13 @@ def with_reruns(draft: Draft, most: int, report: Report, keep: Callable[[Plan], 
 
     `keep` receives every plan on the way that improves on the previous ones.
     """
-    return compose(
-        draft.problem,
-        base_orders(draft),
-        most,
+    settings = ComposeSettings(
         cost=draft.prices.seconds,
         reorder=draft.settings.chooses_order,
         effort=draft.settings.effort,
-        progress=report,
-        keep=keep,
         negligible=draft.prices.precision,
     )
+    return compose(draft.problem, base_orders(draft), most, settings, progress=report, keep=keep)
 
 
 def _shortfall(draft: Draft, result: RecomputeResult, *, is_impossible: bool) -> Shortfall | None:

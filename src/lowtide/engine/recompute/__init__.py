@@ -12,19 +12,17 @@ last target missed and the peak reached.
 """
 
 from lowtide.engine.recompute.budget_search import BudgetSearch, plan_within_budget
-from lowtide.engine.recompute.composition import Composed, compose
-from lowtide.engine.recompute.curve import Curve, curve_of, default_budgets, knee_of, plan_curve
-from lowtide.engine.recompute.floor import Floor, floor_of, least_bytes, least_possible, least_to_gather
-from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram
+from lowtide.engine.recompute.composition import Composed, ComposeSettings, compose
+from lowtide.engine.recompute.curve import curve_of, default_budgets, knee_of, plan_curve
+from lowtide.engine.recompute.floor import floor_of, least_bytes, least_possible, least_to_gather
+from lowtide.engine.recompute.program import Drops, OrderedProgram
 from lowtide.engine.recompute.result import RecomputeResult
 
 __all__ = [
     "BudgetSearch",
+    "ComposeSettings",
     "Composed",
-    "Curve",
     "Drops",
-    "Execution",
-    "Floor",
     "OrderedProgram",
     "RecomputeResult",
     "compose",

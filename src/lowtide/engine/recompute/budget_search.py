@@ -94,15 +94,13 @@ class BudgetSearch:
         """Return the best plan of drops and its bound. With `exact`, small graphs are solved exactly."""
         if budget < 0:
             raise UsageError(f"the budget is {budget} bytes; persistent buffers may exceed it, so give a larger one")
-        found = BestPlan(budget, Drops(), self.baseline, negligible=self._negligible)
+        found = self._unmodified(budget)
         if self._least_bytes > budget:
             found.bound = float("inf")
             self._lower_peak(found, effort)
         elif not found.fits and not (exact and self._is_solved_exactly(found, effort)):
             found.may_improve = True
-            at_peak, by_layers = (
-                BestPlan(budget, Drops(), self.baseline, negligible=self._negligible) for _ in range(2)
-            )
+            at_peak, by_layers = self._unmodified(budget), self._unmodified(budget)
             self._trade_at_peak(at_peak)
             by_layers.offer(at_peak.drops_execution, at_peak.drops)
             by_layers.bound = at_peak.bound
@@ -119,6 +117,9 @@ class BudgetSearch:
             found.offer(by_layers.drops_execution, by_layers.drops)
             found.offer(by_layers.execution)
         return found
+
+    def _unmodified(self, budget: int) -> BestPlan:
+        return BestPlan(budget, Drops(), self.baseline, negligible=self._negligible)
 
     def plan_of_runs(self, runs: Ints, known: BestPlan, effort: RecomputeEffort) -> BestPlan:
         """Return the plan of given runs, trimmed to the budget, with the bounds of `known`."""

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from lowtide.core.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, SEARCH_EFFORTS, EffortName, RecomputeEffort
 from lowtide.core.errors import UsageError
-from lowtide.core.index_spaces import SpaceId
 from lowtide.core.progress import Report, silent
 from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.problem import Order, Problem
@@ -42,45 +41,54 @@ class Composed:
     problem: Problem
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ComposeSettings:
+    """How to choose the order and the recomputed ops."""
+
+    cost: NDArray[np.float64] | None = None
+    """Recompute cost per op, by default the graph's."""
+    reorder: bool = True
+    """Whether the order of first runs may change."""
+    effort: EffortName = DEFAULT_EFFORT
+    exact: bool = True
+    """Whether to use the exact search and the solver."""
+    negligible: float = 0.0
+    """Extra cost above its bound that is accepted in larger graphs, as a share of the base cost."""
+
+
 def compose(
     problem: Problem,
     orders: Sequence[tuple[str, Order]],
     budget_bytes: int,
+    settings: ComposeSettings | None = None,
     *,
-    cost: NDArray[np.float64] | None = None,
-    space: SpaceId = 0,
-    reorder: bool = True,
-    effort: EffortName = DEFAULT_EFFORT,
-    exact: bool = True,
     progress: Report | None = None,
     keep: Callable[[Plan], None] | None = None,
-    negligible: float = 0.0,
 ) -> Composed:
     """Return the cheapest plan within a budget, over all orders for small graphs, else from named base orders.
 
-    Small graphs are searched exactly. If that stops early, and for all others, base orders are compared and the best
-    one improved. `reorder=False` keeps the order of first runs, `exact=False` disables exact search and solver. For
-    larger graphs, `keep` receives each better plan, and an extra cost within `negligible` of its bound is accepted, as
-    a share of the base cost. Deterministic. Plans are not verified.
+    The budget is that of the first memory space. Small graphs are searched exactly. If that stops early, and for all
+    others, base orders are compared and the best one improved. For larger graphs, `keep` receives each better plan.
+    Deterministic. Plans are not verified.
     """
-    report = progress or silent
-    costs = checked_cost(problem, cost)
+    settings, report = settings or ComposeSettings(), progress or silent
+    costs = checked_cost(problem, settings.cost)
     searched = ExactResult()
-    if reorder and exact:
+    if settings.reorder and settings.exact:
         report("searching all orders and recomputations exactly")
-        peak = min(int(problem.evaluate(order).peaks[space]) for _, order in orders)
-        work = RECOMPUTE_EFFORTS[effort].state_work
-        searched = search_exactly(problem, costs, budget_bytes, peak, space=space, max_work=work)
-    known = [_exact_plan(problem, searched.runs, budget_bytes, costs, space)] if searched.runs is not None else []
+        peak = min(int(problem.evaluate(order).peaks[0]) for _, order in orders)
+        work = RECOMPUTE_EFFORTS[settings.effort].state_work
+        searched = search_exactly(problem, costs, budget_bytes, peak, max_work=work)
+    known = [_exact_plan(problem, searched.runs, budget_bytes, costs)] if searched.runs is not None else []
     if not (known and searched.is_exact):
-        search = _OrderSearch(problem, budget_bytes, costs, space, reorder, effort, exact, report, keep, negligible)
+        search = _OrderSearch(problem, budget_bytes, costs, settings, report, keep)
         known.append(search.plan(orders))
     return _with_exact_bounds(min(known, key=lambda found: found.result.rank), searched)
 
 
-def _exact_plan(problem: Problem, runs: Ints, budget: int, cost: NDArray[np.float64], space: SpaceId) -> Composed:
+def _exact_plan(problem: Problem, runs: Ints, budget: int, cost: NDArray[np.float64]) -> Composed:
     order = first_runs(runs.tolist())
-    program = OrderedProgram(problem, order, cost, space)
+    program = OrderedProgram(problem, order, cost)
     search = BudgetSearch(program)
     found = BestPlan(budget, Drops(), search.baseline)
     found.offer(program.replay(runs))
@@ -132,13 +140,9 @@ class _OrderSearch:
     problem: Problem
     budget: int
     cost: NDArray[np.float64]
-    space: SpaceId
-    reorder: bool
-    effort: EffortName
-    exact: bool
+    settings: ComposeSettings
     report: Report
     keep: Callable[[Plan], None] | None
-    negligible: float
     _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
     """Rank of the last plan passed on."""
 
@@ -155,12 +159,12 @@ class _OrderSearch:
                 break
         if best is None:
             raise UsageError("there is no base order to plan; give one")
-        best.search.bound_more(best.found, RECOMPUTE_EFFORTS[self.effort], exact=self.exact)
-        result = best.search.result(best.found, exact=self.exact)
+        best.search.bound_more(best.found, RECOMPUTE_EFFORTS[self.settings.effort], exact=self.settings.exact)
+        result = best.search.result(best.found, exact=self.settings.exact)
         return Composed(result, best.name, best.search.program.order, self.problem)
 
     def _families(self, orders: Sequence[tuple[str, Order]]) -> Iterator[Iterable[tuple[str, Order]]]:
-        if self.reorder:
+        if self.settings.reorder:
             yield _orders_that_free_early(self.problem, orders)
             yield self._with_lower_sections(orders)
         else:
@@ -169,12 +173,12 @@ class _OrderSearch:
     def _with_lower_sections(self, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
         lower: list[tuple[str, Order]] = []
         for name, order in orders:
-            program = OrderedProgram(self.problem, order, self.cost, self.space)
+            program = OrderedProgram(self.problem, order, self.cost)
             lower.append((f"{name} + lower sections", lower_sections(program, self.budget, SEARCH_EFFORTS["fast"])))
         return list(_distinct([*orders, *lower]))
 
     def _best_of(self, orders: Iterable[tuple[str, Order]], known: _Attempt | None) -> _Attempt | None:
-        limits = RECOMPUTE_EFFORTS[self.effort]
+        limits = RECOMPUTE_EFFORTS[self.settings.effort]
         attempts: list[_Attempt] = []
         for name, order in orders:
             self.report(f"choosing ops to recompute ({name})")
@@ -201,8 +205,8 @@ class _OrderSearch:
         return best if known is None or best.rank < known.rank else known
 
     def _attempt(self, name: str, order: Order, limits: RecomputeEffort) -> _Attempt:
-        search = BudgetSearch(OrderedProgram(self.problem, order, self.cost, self.space), self.negligible)
-        return _Attempt(name, search, search.begin(self.budget, limits, exact=self.exact))
+        search = BudgetSearch(OrderedProgram(self.problem, order, self.cost), self.settings.negligible)
+        return _Attempt(name, search, search.begin(self.budget, limits, exact=self.settings.exact))
 
     def _keep_if_better(self, attempt: _Attempt) -> None:
         if self.keep is not None and (not self._kept or attempt.rank < self._kept[0]):
@@ -211,14 +215,14 @@ class _OrderSearch:
 
     def _improved(self, best: _Attempt, lowest: tuple[int, float, int], limits: RecomputeEffort) -> _Attempt:
         """Return the best attempt after the solver and up to three reorderings of its runs."""
-        last, lowest_rank = best, best.rank
-        closes_last = self.exact and best.is_near_its_bound(limits)
-        if self.exact and not closes_last:
+        last, lowest_rank, settings = best, best.rank, self.settings
+        closes_last = settings.exact and best.is_near_its_bound(limits)
+        if settings.exact and not closes_last:
             self._close(best, limits)
         # Later reorderings gain less than the first, so they get less work.
-        later_effort: EffortName = "max" if self.effort == "max" else "fast"
+        later_effort: EffortName = "max" if settings.effort == "max" else "fast"
         is_done = best.cost == 0 or best.found.layers_suffice
-        for _ in range(_MAX_REORDERINGS if self.reorder and not is_done else 0):
+        for _ in range(_MAX_REORDERINGS if settings.reorder and not is_done else 0):
             self.report("reordering the recomputed program")
             runs = _reordered(last, later_effort, self.budget)
             order = first_runs(runs.tolist())
@@ -234,7 +238,7 @@ class _OrderSearch:
             if turn.rank >= lowest_rank:
                 break
             lowest_rank = turn.rank
-            if self.exact and not closes_last:
+            if settings.exact and not closes_last:
                 turn.search.close_gap(turn.found, RECOMPUTE_EFFORTS[later_effort])
                 if best.search is turn.search:
                     best.found.share_bounds(turn.found)
@@ -275,7 +279,6 @@ def _reordered(known: _Attempt, effort: EffortName, budget: int) -> Ints:
     problem = program.problem
     unrolled = unroll(problem, known.found.execution.runs.tolist())
     inner = Problem(unrolled.graph, in_place=problem.in_place)
-    limits = [budget if number == program.space else None for number in range(len(problem.graph.spaces))]
-    within = Budget.of_limits(problem.graph, limits)
+    within = Budget.of_limits(problem.graph, [budget, *(None for _ in problem.graph.spaces[1:])])
     solution = solve(inner, [inner.given_order()], SEARCH_EFFORTS[effort], budget=within)
     return np.asarray(unrolled.runs(solution.order), np.int32)

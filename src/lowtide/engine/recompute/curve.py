@@ -8,11 +8,9 @@ from numpy.typing import NDArray
 
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
-from lowtide.core.index_spaces import SpaceId
-from lowtide.core.progress import Report
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.plan import verify
-from lowtide.engine.recompute.composition import Composed, compose
+from lowtide.engine.recompute.composition import Composed, ComposeSettings, compose
 from lowtide.engine.recompute.floor import floor_of, least_bytes
 from lowtide.engine.recompute.program import OrderedProgram, checked_cost
 from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
@@ -37,34 +35,19 @@ def plan_curve(
     budgets: Sequence[int] | None = None,
     *,
     cost: NDArray[np.float64] | None = None,
-    space: SpaceId = 0,
-    reorder: bool = False,
     effort: EffortName = DEFAULT_EFFORT,
     exact: bool = True,
-    progress: Report | None = None,
 ) -> Curve:
     """Plan and verify several budgets, by default seven from the last order's peak down to the floor.
 
-    Each is planned by `compose`. Plans for smaller budgets are candidates for larger ones, and bounds for larger
-    budgets hold for smaller ones with the same base order. Raises UsageError for fewer than 2 or more than 50 budgets,
-    and as `compose` does.
+    Each is planned by `compose`, with first runs in a base order. Plans for smaller budgets are candidates for larger
+    ones, and bounds for larger budgets hold for smaller ones with the same base order. Raises UsageError for fewer than
+    2 or more than 50 budgets, and as `compose` does.
     """
-    program = OrderedProgram(problem, orders[-1][1], checked_cost(problem, cost), space)
-    composed = [
-        compose(
-            problem,
-            orders,
-            budget,
-            cost=program.cost,
-            space=space,
-            reorder=reorder,
-            effort=effort,
-            exact=exact,
-            progress=progress,
-        )
-        for budget in checked_budgets(default_budgets(program) if budgets is None else budgets)
-    ]
-    return curve_of(composed, program.cost, space)
+    program = OrderedProgram(problem, orders[-1][1], checked_cost(problem, cost))
+    settings = ComposeSettings(cost=program.cost, reorder=False, effort=effort, exact=exact)
+    asked = checked_budgets(default_budgets(program) if budgets is None else budgets)
+    return curve_of([compose(problem, orders, budget, settings) for budget in asked], program.cost)
 
 
 def default_budgets(program: OrderedProgram) -> list[int]:
@@ -80,9 +63,9 @@ def checked_budgets(budgets: Sequence[int]) -> list[int]:
     return sorted(set(budgets), reverse=True)
 
 
-def curve_of(composed: Sequence[Composed], cost: NDArray[np.float64], space: SpaceId = 0) -> Curve:
+def curve_of(composed: Sequence[Composed], cost: NDArray[np.float64]) -> Curve:
     """Return the verified curve of plans for several budgets, the largest first."""
-    points = _share_plans(_share_bounds(composed), cost, space)
+    points = _share_plans(_share_bounds(composed), cost)
     for plan, problem in {id(point.plan): (point.plan, of.problem) for point, of in points}.values():
         verify(problem.graph, plan, check_capacity=False)
     results = [point for point, _ in points]
@@ -105,9 +88,7 @@ def _bound_covers(larger: Composed, found: Composed) -> bool:
     return not found.result.holds_for_any_order and np.array_equal(larger.order, found.order)
 
 
-def _share_plans(
-    composed: Sequence[Composed], cost: NDArray[np.float64], space: SpaceId
-) -> list[tuple[RecomputeResult, Composed]]:
+def _share_plans(composed: Sequence[Composed], cost: NDArray[np.float64]) -> list[tuple[RecomputeResult, Composed]]:
     """Return, per budget, the cheapest plan found for any budget that fits it, else the plan of lowest peak.
 
     Each comes with its own search. Without a bound at the larger budget, its bound is 0.
@@ -116,7 +97,7 @@ def _share_plans(
     for found in composed:
         own = found.result
         budget = own.budget_bytes
-        best = min(composed, key=lambda other: (_rank(other.result, budget), other is not found))
+        best = min(composed, key=lambda other: (other.result.rank_within(budget), other is not found))
         plan = best.result
         fits = plan.peak_bytes <= budget
         bound = own.extra_cost_bound if best is found or _bound_covers(found, best) else 0.0
@@ -132,15 +113,11 @@ def _share_plans(
             shortfall=None,
         )
         if not fits:
-            program = OrderedProgram(found.problem, found.order, cost, space)
+            program = OrderedProgram(found.problem, found.order, cost)
             reason = explain_shortfall(program, own.floor, budget, plan.peak_bytes, own.extra_cost_bound)
             point = replace(point, shortfall=reason)
         points.append((point, best))
     return points
-
-
-def _rank(result: RecomputeResult, budget: int) -> tuple[int, float, int]:
-    return max(0, result.peak_bytes - budget), result.extra_cost, result.peak_bytes
 
 
 def knee_of(points: Sequence[RecomputeResult]) -> int | None:

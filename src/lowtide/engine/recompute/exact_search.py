@@ -11,7 +11,7 @@ from lowtide.core.index_spaces import BufferId, OpId, SpaceId
 from lowtide.engine.analysis.lower_bounds import with_callee_floors
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Lifetime
-from lowtide.engine.graph.execution import ABSENT, may_run_twice, program_versions
+from lowtide.engine.graph.execution import ABSENT, counted_sizes, may_run_twice, program_versions, usable_pairs
 from lowtide.engine.recompute.program import Ints, OrderedProgram
 from lowtide.engine.recompute.unrolled import first_runs
 
@@ -89,7 +89,7 @@ class _States:
         graph = problem.graph
         self.problem, self.cost, self.space, self.order = problem, cost, space, order
         self._versions = versions = program_versions(graph)
-        self._counted = np.where((graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0)
+        self._counted = counted_sizes(graph, space)
         written = np.zeros(graph.n_buffers, np.bool_)
         written[graph.writes.values] = written[graph.mutates.values] = True
         self._stays = graph.exists_at_start & graph.exists_at_end & ~written
@@ -145,7 +145,7 @@ class _States:
                     taker,
                     next((number[left] for left in written if left[0] == read[0] and left in number), -1),
                 )
-                for read, taker in self._pairs(op, own)
+                for read, taker in self._pairs(op)
             ],
             int(self._counted[own].sum()) + int(self.problem.transient[op, self.space]),
             float(self.cost[op]),
@@ -157,18 +157,9 @@ class _States:
         seen = [(versions.buffers[at], versions.seen[at]) for at in range(versions.first[op], versions.first[op + 1])]
         return [item for item in dict.fromkeys(seen) if item[1] != ABSENT and not self._stays[item[0]]]
 
-    def _pairs(self, op: OpId, own: list[BufferId]) -> list[tuple[_Item, BufferId]]:
+    def _pairs(self, op: OpId) -> list[tuple[_Item, BufferId]]:
         if not self.problem.in_place:
             return []
-        graph = self.problem.graph
-        flat = graph.in_place[op].tolist()
         needs = dict(self._needs(op))
-        return [
-            ((read, needs[read]), taker)
-            for read, taker in dict.fromkeys(zip(flat[::2], flat[1::2], strict=True))
-            if taker in own
-            and Lifetime(int(graph.lifetimes[read])).freeable
-            and graph.sizes[read] == graph.sizes[taker]
-            and graph.buffer_spaces[read] == graph.buffer_spaces[taker]
-            and self._counted[read] > 0
-        ]
+        pairs = usable_pairs(self.problem.graph, op)
+        return [((read, needs[read]), taker) for read, taker in pairs if self._counted[read] > 0]

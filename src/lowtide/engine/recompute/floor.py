@@ -9,7 +9,7 @@ from lowtide.core.index_spaces import BufferId, OpId, SpaceId
 from lowtide.engine.analysis.lower_bounds import LowerBound, with_callee_floors
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph, Lifetime
-from lowtide.engine.graph.execution import may_run_twice
+from lowtide.engine.graph.execution import counted_sizes, may_run_twice, usable_pairs
 from lowtide.engine.recompute.program import OrderedProgram
 
 
@@ -23,8 +23,6 @@ class Floor:
     buffers: tuple[BufferId, ...]
     """Resident buffers, largest first, without scratch and callees."""
     scratch_bytes: int = 0
-    shared_bytes: int = 0
-    """Bytes that in-place pairs save."""
 
 
 def floor_of(program: OrderedProgram) -> Floor:
@@ -49,7 +47,6 @@ def floor_of(program: OrderedProgram) -> Floor:
         op=op,
         buffers=_largest(program, np.union1d(own, pinned)),
         scratch_bytes=int(needs.scratch[worst]),
-        shared_bytes=int(needs.shared[worst]),
     )
 
 
@@ -60,8 +57,7 @@ def least_possible(problem: Problem, space: SpaceId) -> LowerBound:
     outputs.
     """
     graph, structure = problem.graph, problem.graph.structure
-    here = (graph.buffer_spaces == space) & ~graph.persistent
-    sizes = np.where(here, graph.sizes, 0)
+    sizes = counted_sizes(graph, space)
     staying = graph.lifetimes == Lifetime.INPUT
     always = int(sizes[staying].sum())
     own = np.zeros(graph.n_ops, np.int64)
@@ -159,17 +155,7 @@ def _max_in_place_savings(program: OrderedProgram, pinned_until: NDArray[np.int6
 def possible_pairs(program: OrderedProgram, op: OpId, pinned_until: NDArray[np.int64]) -> list[tuple[int, int]]:
     if not program.problem.in_place:
         return []
-    graph, place = program.problem.graph, program.places[op]
-    flat = graph.in_place[op].tolist()
-    return [
-        (read, written)
-        for read, written in dict.fromkeys(zip(flat[::2], flat[1::2], strict=True))
-        if graph.structure.producers[written] == op
-        and Lifetime(int(graph.lifetimes[read])).freeable
-        and graph.sizes[read] == graph.sizes[written]
-        and graph.buffer_spaces[read] == graph.buffer_spaces[written]
-        and pinned_until[read] <= place
-    ]
+    return [pair for pair in usable_pairs(program.problem.graph, op) if pinned_until[pair[0]] <= program.places[op]]
 
 
 def _largest(program: OrderedProgram, buffers: NDArray[np.int64]) -> tuple[int, ...]:
@@ -191,7 +177,7 @@ def least_to_gather(problem: Problem, space: SpaceId) -> LowerBound:
     accesses of their producers) per op tried.
     """
     graph, structure = problem.graph, problem.graph.structure
-    sizes = np.where((graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0)
+    sizes = counted_sizes(graph, space)
     staying = graph.lifetimes == Lifetime.INPUT
     always = int(sizes[staying].sum())
     moving = np.where(staying, 0, sizes)
@@ -212,8 +198,8 @@ def least_to_gather(problem: Problem, space: SpaceId) -> LowerBound:
         """Return the bytes resident while the last operand is made."""
         producer, operands = int(structure.producers[last]), structure.touches[op].tolist()
         there = {*operands, *structure.touches[producer].tolist(), *structure.allocates[producer].tolist()}
-        pairs: list[int] = graph.in_place[producer].tolist() if problem.in_place else []
-        paired = {written for read, written in zip(pairs[::2], pairs[1::2], strict=True) if read not in operands}
+        pairs = graph.in_place_pairs(producer) if problem.in_place else []
+        paired = {written for read, written in pairs if read not in operands}
         return int(moving[list(there)].sum() + scratch[producer] - sizes[list(paired)].sum())
 
     worst = LowerBound(space=graph.spaces[space].name, peak_bytes=always, op=None)

@@ -11,7 +11,7 @@ from lowtide.core.errors import UsageError
 from lowtide.core.index_spaces import Moment, Place, SpaceId
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Graph, Lifetime, Rows
-from lowtide.engine.graph.execution import may_run_twice
+from lowtide.engine.graph.execution import counted_sizes, may_run_twice
 from lowtide.engine.plan import HOME, Plan, StepKind
 
 Ints = NDArray[np.int32]
@@ -110,9 +110,7 @@ class OrderedProgram:
     @cached_property
     def counted_sizes(self) -> NDArray[np.int64]:
         """Per buffer, the bytes it adds to the peak."""
-        graph = self.problem.graph
-        counts = (graph.buffer_spaces == self.space) & ~graph.persistent
-        return np.where(counts, graph.sizes, 0)
+        return counted_sizes(self.problem.graph, self.space)
 
     @cached_property
     def places(self) -> Ints:

@@ -47,7 +47,11 @@ class RecomputeResult:
     @property
     def rank(self) -> tuple[int, float, int]:
         """Sort key: bytes over the budget, extra cost, peak."""
-        return max(0, self.peak_bytes - self.budget_bytes), self.extra_cost, self.peak_bytes
+        return self.rank_within(self.budget_bytes)
+
+    def rank_within(self, budget_bytes: int) -> tuple[int, float, int]:
+        """Return the sort key for another budget."""
+        return max(0, self.peak_bytes - budget_bytes), self.extra_cost, self.peak_bytes
 
     @property
     def gap(self) -> float:

@@ -1,5 +1,6 @@
 """Plans as sequences of runs: settled until they fit, improved by windows, or built on demand."""
 
+import math
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import product
@@ -46,20 +47,21 @@ def settle_and_trim(
     runs: Ints,
     budget_bytes: int,
     *,
-    weights: NDArray[np.float64],
     pick: Pick,
-    reserve: float,
-    max_cost: float,
     max_work: int,
+    weights: NDArray[np.float64] | None = None,
+    reserve: float = 0.0,
+    max_cost: float = math.inf,
 ) -> tuple[bool, Execution]:
     """Trade at one run over the budget after another until all fit, then remove unneeded recomputed runs.
 
-    At a run, idle buffers are kept or recomputed later, at the lowest cost by `weights`. `reserve` is the share of the
-    budget to leave free, `max_cost` the extra cost to give up at. Returns whether the runs fit, and their execution.
-    Native. `max_work` limits accesses and arcs of minimum cuts.
+    At a run, idle buffers are kept or recomputed later, at the lowest cost by `weights`, by default the costs of the
+    program. `reserve` is the share of the budget to leave free, `max_cost` the extra cost to give up at. Returns
+    whether the runs fit, and their execution. Native. `max_work` limits accesses and arcs of minimum cuts.
     """
     native = program.native
     started = native.work
+    weights = program.cost if weights is None else weights
     fits, runs = native.settle(runs, weights, budget_bytes, int(reserve * budget_bytes), pick, max_cost, max_work)
     if fits:
         runs = native.trim_runs(runs, budget_bytes, max(0, max_work - (native.work - started)))

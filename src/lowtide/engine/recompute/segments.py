@@ -226,15 +226,6 @@ def settle_layers(
             found.offer(settled)
             starts.append((settled.extra_cost, execution))
     for _, execution in sorted(starts, key=lambda start: start[0])[:_MAX_SETTLED]:
-        fits, settled = settle_and_trim(
-            program,
-            execution.runs,
-            found.budget,
-            weights=program.cost,
-            pick=Pick.WORST,
-            reserve=0.0,
-            max_cost=float("inf"),
-            max_work=max_work,
-        )
+        fits, settled = settle_and_trim(program, execution.runs, found.budget, pick=Pick.WORST, max_work=max_work)
         if fits:
             found.offer(settled)

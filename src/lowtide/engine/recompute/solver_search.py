@@ -137,9 +137,7 @@ class SolverSearch:
                     self.program,
                     execution.runs,
                     found.budget,
-                    weights=self.program.cost,
                     pick=pick,
-                    reserve=0.0,
                     max_cost=found.max_cost_to_trim,
                     max_work=effort.run_work // effort.rounds,
                 )

@@ -28,7 +28,6 @@ class Given:
     """
 
     def order(self, problem: Problem) -> Order:
-        """Return program order."""
         return problem.given_order()
 
 

@@ -26,7 +26,6 @@ class Search:
     effort: EffortName = DEFAULT_EFFORT
 
     def order(self, problem: Problem) -> Order:
-        """Return the best order found."""
         return self.solve(problem).order
 
     def solve(

@@ -7,8 +7,6 @@ from lowtide.engine.search.plain_program import PlainProgram
 
 Segment = tuple[int, int]
 """Peak and net bytes of consecutive ops, relative to their start."""
-
-
 _Edges = dict[int, dict[int, list[Segment]]]
 
 

@@ -15,8 +15,6 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.search.fit import FitOutcome
 
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
-
-
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 

@@ -45,7 +45,7 @@ def uncross(problem: Problem, order: Order, cuts: ClosureCuts, space: SpaceId, m
     """
     current = Profile(problem, order, space)
     while cuts.work < most_work:
-        better = _first_better(problem, current, cuts, space, most_work)
+        better = _first_better(current, cuts, space, most_work)
         if better is None:
             break
         current = better
@@ -75,9 +75,7 @@ class Profile:
         return bool(len(different)) and bool(self.falling[different[0]] < other.falling[different[0]])
 
 
-def _first_better(
-    problem: Problem, current: Profile, cuts: ClosureCuts, space: SpaceId, most_work: int
-) -> Profile | None:
+def _first_better(current: Profile, cuts: ClosureCuts, space: SpaceId, most_work: int) -> Profile | None:
     order, here = current.order, current.here
     worst = np.argsort(-here, kind="stable")[:_MOST_TRIED]
     for place in worst.tolist():

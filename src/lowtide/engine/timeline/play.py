@@ -41,6 +41,7 @@ def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra, apart: bool) 
     writes = _overwritten(graph)
     touches = list(graph.structure.touches)
     pairs = list(plan.pairs)
+    homes: list[int] = graph.buffer_spaces.tolist()
     kinds: list[int] = plan.kinds.tolist()
     targets: list[int] = plan.targets.tolist()
     spaces: list[int] = plan.spaces.tolist()
@@ -50,9 +51,9 @@ def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra, apart: bool) 
         elif kind == StepKind.FREE:
             player.free(step, target, space)
         elif kind == StepKind.COPY_OUT:
-            player.copy_out(step, target, space)
+            player.copy(step, target, homes[target], space)
         else:
-            player.copy_in(step, target, space)
+            player.copy(step, target, space, homes[target])
     return Timeline(
         profile=prices.profile,
         streams=tuple(player.streams),
@@ -116,23 +117,11 @@ class _Player:
         self.stalls[step] = until - self._now
         self._now = until
 
-    def copy_out(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
-        """Start a copy from the home space."""
-        self._copy(step, buffer, self._homes[buffer], space)
-
-    def copy_in(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
-        """Start a copy to the home space."""
-        self._copy(step, buffer, space, self._homes[buffer])
-
     def final_stall(self) -> float:
-        """Return the time from the last step to the end."""
-        return self.seconds() - self._now
+        """Return the time from the last step to the end of all work."""
+        return max(self._now, *self._free_at) - self._now
 
-    def seconds(self) -> float:
-        """Return the end of all work."""
-        return max(self._now, *self._free_at)
-
-    def _copy(self, step: StepIndex, buffer: BufferId, source: SpaceId, target: SpaceId) -> None:
+    def copy(self, step: StepIndex, buffer: BufferId, source: SpaceId, target: SpaceId) -> None:
         stream = self._stream(f"{self._name(source)} -> {self._name(target)}")
         start = max(self._now, self._free_at[stream], self._ready.get((buffer, source), 0.0))
         end = self._occupy(step, stream, start, self._sizes[buffer] / self._bandwidth(source, target, step))
@@ -169,7 +158,6 @@ class _Player:
 
 
 def _overwritten(graph: Graph) -> list[list[BufferId]]:
-    """Return the buffers that each op writes, mutates or allocates."""
     return [mutates + writes for mutates, writes in zip(graph.mutates, graph.writes, strict=True)]
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from lowtide.core.errors import FingerprintError, UnsupportedError
 from lowtide.engine.plan import Free, Plan, Run, StepKind, verify
-from lowtide.frameworks.caffe2.effects import FREE
 from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES
 from lowtide.frameworks.caffe2.nets.netdef import NetDef, OperatorDef
 from lowtide.frameworks.caffe2.nets.renaming import rename_op
+from lowtide.frameworks.caffe2.sharing.rename import ALIAS, FREE
 from lowtide.frameworks.caffe2.translate import NetTranslation
 
 
@@ -121,7 +121,7 @@ def _unique_names(translation: NetTranslation) -> list[str]:
 def _renamed(op: Any, translation: NetTranslation, number: int, names: Sequence[str]) -> Any:
     buffers = translation.ops[number]
     inner = {blob: names[buffer] for blob, buffer in buffers.inner.items()}
-    is_alias = op.type == "Alias"
+    is_alias = op.type == ALIAS
     inputs = [_name(blob, buffer, translation, names) for blob, buffer in zip(op.input, buffers.inputs, strict=True)]
     outputs = [
         blob if is_alias else _name(blob, buffer, translation, names)

@@ -6,8 +6,7 @@ from typing import Any
 from lowtide.core.errors import GraphError
 from lowtide.frameworks.caffe2.nets.arguments import Arguments
 from lowtide.frameworks.caffe2.shapes.rules import RULES
-
-FREE = "Free"
+from lowtide.frameworks.caffe2.sharing.rename import FREE
 
 _Pairs = tuple[tuple[int, int], ...]
 _IN_PLACE: Mapping[str, _Pairs] = {

@@ -15,11 +15,11 @@ from lowtide.core.files import read_bytes
 from lowtide.frameworks.caffe2.nets.named import named_net
 from lowtide.frameworks.caffe2.shapes.infer import last_types
 from lowtide.frameworks.caffe2.shapes.tensor_type import BYTES_OF, CAFFE2_TYPES, ONNX_TYPES, TensorType
+from lowtide.frameworks.caffe2.sharing.named_net import is_size
 
 Known = Mapping[str, Any]
 """By blob: a shape [8, 3, 224, 224] of 32-bit floats, a type and shape [1, [8, 3]] or ["int64", [8]] with ONNX's number
 of the type, an array, or bytes."""
-_LARGEST = 2**62
 _SHAPE_ARGUMENTS = ("shape_info", "qshape_info")
 
 
@@ -98,22 +98,23 @@ def parameters_of(net: Any, init_net: Any | None, parameters: Iterable[str]) -> 
     return frozenset(outer.intersection((*made, *parameters)))
 
 
-def known_file(path: Path) -> Path | None:
-    """Return the value_info file of a net: NAME.value_info.json, or value_info.json for a predict_net."""
-    own = path.with_name(f"{path.stem}.value_info.json")
-    if own.is_file():
-        return own
-    shared = path.with_name(path.stem.replace("predict_net", "value_info") + ".json")
-    return shared if "predict_net" in path.stem and shared.is_file() else None
-
-
 def init_file(path: Path) -> Path | None:
+    """Return the init net of a predict_net in the same folder, if there is one."""
     found = path.with_name(path.name.replace("predict_net", "init_net"))
     return found if "predict_net" in path.stem and found.is_file() else None
 
 
-def read_known(path: Path) -> Known:
-    """Return the entries of a value_info file; raises MalformedInputError if it is no JSON object."""
+def known_beside(net: Path) -> Known:
+    """Return the entries of a net's value_info file, empty without one; raises MalformedInputError for other content.
+
+    The file is NAME.value_info.json or, for a predict_net, value_info.json.
+    """
+    names = [f"{net.stem}.value_info.json"]
+    if "predict_net" in net.stem:
+        names.append(net.stem.replace("predict_net", "value_info") + ".json")
+    path = next((path for path in map(net.with_name, names) if path.is_file()), None)
+    if path is None:
+        return {}
     try:
         found: Any = msgspec.json.decode(read_bytes(path))
     except (msgspec.DecodeError, RecursionError) as error:
@@ -137,7 +138,7 @@ def _types_in_arguments(net: Any) -> dict[str, TensorType]:
 def _entry(blob: str, value: Any) -> TensorType | int:
     if isinstance(value, TensorType):
         return value
-    if _is_size(value):
+    if is_size(value):
         return int(value)
     if hasattr(value, "shape") and hasattr(value, "dtype") and str(value.dtype) in BYTES_OF:
         return TensorType(tuple(int(size) for size in value.shape), str(value.dtype))
@@ -149,12 +150,8 @@ def _entry(blob: str, value: Any) -> TensorType | int:
             kind, shape = items
     kind = ONNX_TYPES.get(kind, kind) if isinstance(kind, int) else kind
     is_shape = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
-    if not is_shape or kind not in BYTES_OF or not all(_is_size(size) for size in cast("Sequence[Any]", shape)):
+    if not is_shape or kind not in BYTES_OF or not all(is_size(size) for size in cast("Sequence[Any]", shape)):
         raise UsageError(
             f"blob {blob!r}: {value!r} is neither a shape, nor [type, shape], nor bytes; give one of these"
         )
     return TensorType(tuple(int(size) for size in cast("Sequence[int]", shape)), kind)
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST

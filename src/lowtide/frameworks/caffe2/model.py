@@ -11,11 +11,11 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Measurement
 from lowtide.frameworks.caffe2.apply import apply_plan, in_single_assignment
-from lowtide.frameworks.caffe2.known import Known, init_file, known_file, known_of, parameters_of, read_known
+from lowtide.frameworks.caffe2.known import Known, init_file, known_beside, known_of, parameters_of
 from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of, load_net, write_net
 from lowtide.frameworks.caffe2.nets.netdef import NetDef
 from lowtide.frameworks.caffe2.running.run_net import equal_results, made_up_inputs, run_once
-from lowtide.frameworks.caffe2.translate import read_net_graph
+from lowtide.frameworks.caffe2.translate import translate
 from lowtide.frameworks.model import Model
 
 
@@ -46,14 +46,15 @@ class Caffe2Model(Model):
         """
         self._source = source
         self._net = load_net(source)
-        where = str(source) if isinstance(source, str | Path) else f"net {self._net.name!r}"
-        path = Path(source) if isinstance(source, str | Path) else None
-        filled = load_net(init_net) if init_net is not None else _beside(path)
-        found = known_file(path) if path is not None else None
-        known = {**(read_known(found) if found is not None else {}), **(shapes or {})}
+        where, known = f"net {self._net.name!r}", dict(shapes or {})
+        if isinstance(source, str | Path):
+            where, path = str(source), Path(source)
+            known = {**known_beside(path), **known}
+            init_net = init_file(path) if init_net is None else init_net
+        filled = None if init_net is None else load_net(init_net)
         self._known = known_of(self._net, filled, known, dict(dims or {}))
         self._parameters = parameters_of(self._net, filled, parameters)
-        self._translation = read_net_graph(self._net, self._known, self._parameters, where)
+        self._translation = translate(self._net, self._known, self._parameters, where)
 
     @property
     def file_endings(self) -> tuple[str, ...]:
@@ -122,8 +123,3 @@ class Caffe2Model(Model):
 
     def _applied(self, plan: Plan) -> NetDef:
         return apply_plan(self._net, self._translation, plan)
-
-
-def _beside(path: Path | None) -> NetDef | None:
-    found = None if path is None else init_file(path)
-    return None if found is None else load_net(found)

@@ -6,7 +6,7 @@ from typing import Any
 
 from lowtide.core.errors import MalformedInputError
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.frameworks.caffe2.effects import FREE, is_impure, is_unknown, optional_in_place_pairs
+from lowtide.frameworks.caffe2.effects import is_impure, is_unknown, optional_in_place_pairs
 from lowtide.frameworks.caffe2.known import KnownBlobs, require_known
 from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, nets_run_by, step_nets
 from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES, device_of, named_net, rows_of_states
@@ -14,6 +14,7 @@ from lowtide.frameworks.caffe2.nets.recurrent import Ties, step_ties_of
 from lowtide.frameworks.caffe2.shapes.infer import OpTypes, infer_types, last_types
 from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
+from lowtide.frameworks.caffe2.sharing.rename import ALIAS, FREE
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,6 @@ class NetTranslation:
     """Buffers that the caller reads or writes, which keep the name of their blob."""
 
 
-def read_net_graph(net: Any, known: KnownBlobs, parameters: frozenset[str], where: str) -> NetTranslation:
-    """Return `translate(...)`; raises UnsupportedError if an outer blob has no known size."""
-    require_known(_outer_blobs(named_net(net)), known, where)
-    return translate(net, known, parameters, where)
-
-
 def translate(
     net: Any, known: KnownBlobs, parameters: Collection[str], where: str, *, borrows: bool = False
 ) -> NetTranslation:
@@ -54,9 +49,13 @@ def translate(
 
     An op that overwrites one of its inputs mutates the buffer. Another writer of a blob gets a new buffer, so that no
     false dependence limits the plan. Aliases share a buffer; `Free` ops are left out. A step net `borrows` its
-    parameters. Raises MalformedInputError for a net that reads a freed blob, GraphError for impossible sizes.
+    parameters, and its outer blobs may have unknown sizes. Raises UnsupportedError for other outer blobs of unknown
+    size, MalformedInputError for a net that reads a freed blob, GraphError for impossible sizes.
     """
-    translator = _Translator(net, named_net(net), known, parameters, where)
+    named = named_net(net)
+    if not borrows:
+        require_known(_outer_blobs(named), known, where)
+    translator = _Translator(net, named, known, parameters, where)
     translator.add_outer_blobs(parameters if borrows else ())
     for position in range(len(net.op)):
         translator.add_op(position)
@@ -126,7 +125,7 @@ class _Translator:
         types = dict(zip(op.output, self._types[position], strict=True))
         name = self._unique(op.name or f"{op.type}:{next(iter(op.output), position)}")
         number = len(self._ops)
-        waits = sorted({self._writer[blob] for blob in (*op.control_input, *op.input) if blob in self._needs_edge(op)})
+        waits = sorted({self._writer[blob] for blob in self._needs_edge(op)})
         callees = self._add_steps(op, name, position)
         controls = {blob: self._current[blob] for blob in op.control_input if blob in self._current}
         writes: list[int] = []
@@ -137,7 +136,7 @@ class _Translator:
             in_place = blob in reads and old is not None and (self._sizes[old] == size or types.get(blob) is None)
             if old is not None and (in_place or (self._is_visible(old) and self._sizes[old] == size)):
                 mutates.append(old)
-            elif op.type == "Alias":
+            elif op.type == ALIAS:
                 self._current[blob] = inputs[0]
                 self._aliased_buffers.add(inputs[0])
             else:
@@ -205,8 +204,8 @@ class _Translator:
 
     def _needs_edge(self, op: Any) -> set[str]:
         """Return control inputs and aliases, which the op must wait for explicitly."""
-        aliases = {blob for blob in op.input if blob in self._writer and self._blobs[self._current[blob]] != blob}
-        return aliases | {blob for blob in op.control_input if blob in self._writer}
+        aliases = (blob for blob in op.input if self._blobs[self._current[blob]] != blob)
+        return self._writer.keys() & {*aliases, *op.control_input}
 
     def _pairs(
         self, op: Any, inputs: Sequence[int], outputs: Sequence[int], writes: Collection[int]

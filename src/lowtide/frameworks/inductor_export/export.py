@@ -38,11 +38,6 @@ class ExportBuffer(msgspec.Struct, frozen=True, kw_only=True):
     """`deps` except inputs of the graph."""
 
 
-class _ExportRecord(msgspec.Struct, kw_only=True):
-    nodes: tuple[ExportNode, ...]
-    buffers: tuple[ExportBuffer, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
     """An export of Inductor, from `config.reorder_for_peak_memory_debug`."""
@@ -79,7 +74,6 @@ def load_export(source: ExportSource) -> Export:
     else:
         where, document = "the export", dict(source)
     try:
-        record = msgspec.convert(document, _ExportRecord)
+        return msgspec.convert({**document, "document": document}, Export)
     except msgspec.ValidationError as error:
         raise MalformedInputError(f"{where}: {_REFUSAL}: {error}") from None
-    return Export(nodes=record.nodes, buffers=record.buffers, document=document)

@@ -13,6 +13,8 @@ from lowtide.frameworks.model import UnrunnableModel
 class InductorExportModel(UnrunnableModel):
     """An Inductor export. Its nodes can be reordered but not run."""
 
+    KIND = "an export of Inductor"
+
     @property
     def file_endings(self) -> tuple[str, ...]:
         """Endings of files for planned exports."""
@@ -30,7 +32,7 @@ class InductorExportModel(UnrunnableModel):
             graph = read_export(self._export)
         except GraphError as error:
             raise GraphError(f"{source}: {error}" if isinstance(source, str | Path) else str(error)) from None
-        super().__init__(graph, "an export of Inductor")
+        super().__init__(graph)
 
     def apply(self, plan: Plan) -> Export:
         """Return the export with its nodes in the plan's order.

@@ -13,7 +13,7 @@ from lowtide.engine.plan import Plan
 from lowtide.frameworks.jax.fitting.fit import FittedFunction
 from lowtide.frameworks.jax.fitting.forms import unmodified_form
 from lowtide.frameworks.jax.flat.traced import TracedFunction, trace
-from lowtide.frameworks.jax.internals import keystr, tree_paths
+from lowtide.frameworks.jax.internals import jax
 from lowtide.frameworks.jax.reading.bodies import bodies_of, line_of
 from lowtide.frameworks.jax.reading.read import JaxTranslation, read_body
 from lowtide.frameworks.jax.reading.sizes import bytes_of
@@ -121,12 +121,12 @@ def suggest_donation(
     """Return undonated arguments that match results in shape and type; raises UsageError like `explain`."""
     traced = trace(function, example_args, example_kwargs)
     free = _unmatched_results(traced)
-    leaves, _ = tree_paths((tuple(example_args), dict(example_kwargs or {})))
+    leaves, _ = jax.tree_util.tree_flatten_with_path((tuple(example_args), dict(example_kwargs or {})))
     by_argument: dict[int, list[tuple[str, Any]]] = {}
     for (path, _), struct, donated in zip(leaves, traced.structs, traced.donated, strict=True):
         number = path[1].idx if path[0].idx == 0 else -1
         if not donated:
-            by_argument.setdefault(number, []).append((keystr(path[1:]), struct))
+            by_argument.setdefault(number, []).append((jax.tree_util.keystr(path[1:]), struct))
     argnums: list[int] = []
     others: list[str] = []
     saved = 0

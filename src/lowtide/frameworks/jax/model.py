@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from pathlib import Path
 from typing import Any, cast
 
 from jax.extend.core import ClosedJaxpr
@@ -18,7 +17,7 @@ from lowtide.frameworks.jax.emit.run_plan import copies_of, run_plan
 from lowtide.frameworks.jax.flat.flatten import Flat, flatten
 from lowtide.frameworks.jax.flat.program import FlatProgram
 from lowtide.frameworks.jax.flat.traced import of_jaxpr, trace
-from lowtide.frameworks.jax.internals import ShapeDtypeStruct, has_host_space, jaxpr_as_fun, jit, tree
+from lowtide.frameworks.jax.internals import has_host_space, jax, jaxpr_as_fun
 from lowtide.frameworks.jax.measure.compiled import CompiledCandidate, assigned_bytes, compile_flat
 from lowtide.frameworks.jax.measure.kernels import run_kernels
 from lowtide.frameworks.jax.measure.resident import added_resident_bytes, made_up
@@ -45,13 +44,13 @@ class JaxModel(Model):
         self._in_tree: Any = None
         self._out_tree: Any = None
         if isinstance(source, ClosedJaxpr):
-            self._example = [ShapeDtypeStruct(each.shape, each.dtype) for each in source.in_avals]
+            self._example = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in source.in_avals]
             self._traced = of_jaxpr(source, self._example)
             self._program = flatten(source, "jaxpr")
         else:
             function, args, kwargs = _call(source)
             self._traced = traced = trace(function, args, kwargs)
-            self._example = tree.leaves((args, kwargs))
+            self._example = jax.tree.leaves((args, kwargs))
             self._in_tree, self._out_tree = traced.in_tree, traced.out_tree
             self._program = flatten(traced.jaxpr, traced.name, traced.donated)
         self._translation = read_program(self._program)
@@ -90,23 +89,19 @@ class JaxModel(Model):
         def applied(*args: Any, **kwargs: Any) -> Any:
             if self._in_tree is None:
                 return run_plan(self._translation, runs, args, copies=copies)
-            leaves, structure = tree.flatten((args, kwargs))
+            leaves, structure = jax.tree.flatten((args, kwargs))
             if structure != self._in_tree:
                 raise UsageError("the structure of the arguments differs from that of the example arguments")
-            return tree.unflatten(self._out_tree, run_plan(self._translation, runs, leaves, copies=copies))
+            return jax.tree.unflatten(self._out_tree, run_plan(self._translation, runs, leaves, copies=copies))
 
-        return jit(applied)
-
-    def save(self, plan: Plan, path: Path) -> None:
-        """Raise UnsupportedError: a function has no file."""
-        raise UnsupportedError("a JAX function cannot be written to a file; write a plan (.plan.json)")
+        return jax.jit(applied)
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the unmodified and the planned function kernel by kernel."""
         self._check(plan)
         self._refuse_copies(plan)
         arguments = [
-            made_up(leaf, place) if isinstance(leaf, ShapeDtypeStruct) else leaf
+            made_up(leaf, place) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
             for place, leaf in enumerate(self._example)
         ]
         before, after = (run_kernels(self._translation, each, arguments) for each in (Plan.baseline(self.graph), plan))

@@ -1,12 +1,11 @@
 """The model of a Mesh-TensorFlow graph."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UsageError
 from lowtide.engine.analysis import Problem
 from lowtide.engine.analysis.live_ranges import live_ranges
 from lowtide.engine.analysis.problem import Order
@@ -20,10 +19,7 @@ from lowtide.frameworks.model import UnrunnableModel
 class MeshTensorflowModel(UnrunnableModel):
     """A GraphInterface, `mtf.Graph` or `tf.Graph`. It can be scheduled but not run."""
 
-    @property
-    def file_endings(self) -> tuple[str, ...]:
-        """Empty: graph interfaces have no file format."""
-        return ()
+    KIND = "a graph of Mesh-TensorFlow"
 
     def __init__(
         self,
@@ -50,7 +46,7 @@ class MeshTensorflowModel(UnrunnableModel):
             )
             layout.check()
         self._translation = read_interface(as_interface(source, final), layout)
-        super().__init__(self._translation.graph, "a graph of Mesh-TensorFlow")
+        super().__init__(self._translation.graph)
 
     def operation_ids(self, order: Order) -> list[int]:
         """Return an order of ops as operation ids, the positions in `get_all_operation_names`."""
@@ -62,10 +58,6 @@ class MeshTensorflowModel(UnrunnableModel):
         Raises PlanError for an invalid plan, UnsupportedError for recomputation.
         """
         return self.operation_ids(self.order_of(plan))
-
-    def save(self, plan: Plan, path: Path) -> None:
-        """Raise UnsupportedError, since graphs of Mesh-TensorFlow have no file format."""
-        raise UnsupportedError("Mesh-TensorFlow has no file format for schedules; write a plan (.plan.json)")
 
     def tensor_sizes(self) -> dict[str, int]:
         """Return the bytes of every tensor by name, per device if there is a layout."""

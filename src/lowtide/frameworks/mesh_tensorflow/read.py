@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -124,23 +125,19 @@ def _ask(method: Callable[..., Answer], *arguments: Any) -> Answer:
 
 def _valid_order(names: list[str], before: list[set[int]]) -> list[int]:
     """Return a topological order, ties by position."""
-    after: list[list[int]] = [[] for _ in names]
-    missing = [len(earlier) for earlier in before]
-    for operation, earlier in enumerate(before):
-        for other in earlier:
-            after[other].append(operation)
-    ready = [operation for operation, count in enumerate(missing) if count == 0]
-    order: list[int] = []
-    while ready:
-        operation = heapq.heappop(ready)
-        order.append(operation)
-        for later in after[operation]:
-            missing[later] -= 1
-            if missing[later] == 0:
-                heapq.heappush(ready, later)
-    if len(order) < len(names):
-        stuck = next(operation for operation, count in enumerate(missing) if count)
+    sorter: TopologicalSorter[int] = TopologicalSorter(dict(enumerate(before)))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        stuck: list[int] = error.args[1]
         raise GraphError(
-            f"operation {names[stuck]!r} depends on itself, as in TensorFlow's loops; give a graph without loops"
-        )
+            f"operation {names[min(stuck)]!r} depends on itself, as in TensorFlow's loops; give a graph without loops"
+        ) from None
+    ready: list[int] = []
+    order: list[int] = []
+    while sorter.is_active():
+        for operation in sorter.get_ready():
+            heapq.heappush(ready, operation)
+        order.append(heapq.heappop(ready))
+        sorter.done(order[-1])
     return order

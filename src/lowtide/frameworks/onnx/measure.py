@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from onnx import ModelProto
 from onnx.inliner import inline_local_functions, inline_selected_functions
 
@@ -17,10 +15,8 @@ from lowtide.frameworks.onnx.loading.external_data import check_weights_present
 from lowtide.frameworks.onnx.loading.load import serialize
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, operator_of
 from lowtide.frameworks.onnx.operators.tables import EXPANDED
-from lowtide.frameworks.onnx.running.inputs import with_seeds
+from lowtide.frameworks.onnx.running.inputs import Array, digest, with_seeds
 from lowtide.frameworks.onnx.running.session import open_session
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +66,4 @@ def _expand(model: ModelProto) -> ModelProto:
 
 def equal_outputs(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Return whether outputs are bit-equal, with equal types and shapes."""
-    return [_comparable(value) for value in one] == [_comparable(value) for value in other]
-
-
-def _comparable(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_comparable(item) for item in cast("list[Any]", value)]
-    if isinstance(value, np.ndarray):
-        array = cast("Array", value)
-        content = array.tolist() if array.dtype == np.object_ else array.tobytes()
-        return str(array.dtype), array.shape, content
-    return value
+    return digest(one) == digest(other)

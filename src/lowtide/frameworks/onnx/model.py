@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
-from tempfile import TemporaryDirectory, mkdtemp
 from weakref import WeakKeyDictionary, finalize
 
 from onnx import ModelProto
@@ -25,10 +24,9 @@ from lowtide.frameworks.onnx.chunks.choose import COARSE, FINE, Fineness
 from lowtide.frameworks.onnx.chunks.write import write_in_chunks
 from lowtide.frameworks.onnx.loading.external_data import (
     check_weights_reachable,
-    link_weights,
-    place_for_copies,
+    folder_for_copies,
+    temporary_folder,
 )
-from lowtide.frameworks.onnx.loading.light import light_model
 from lowtide.frameworks.onnx.loading.load import (
     ADDRESSES,
     BY_DEFAULT,
@@ -36,6 +34,7 @@ from lowtide.frameworks.onnx.loading.load import (
     ModelSource,
     describe_source,
     drained,
+    light_model,
     load_model,
     load_whole_model,
     serialize,
@@ -44,7 +43,7 @@ from lowtide.frameworks.onnx.loading.load import (
 )
 from lowtide.frameworks.onnx.loading.rewrite import NodeOrder, reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
-from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.levels import first_pass
@@ -195,15 +194,10 @@ class OnnxModel(Model):
         are ordinary nodes of the result. Raises UsageError for an unknown level, UnsupportedError for a model that the
         runtime does not load.
         """
-        folder = Path(mkdtemp(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)))
+        folder = folder_for_copies(self._model, self._folder)
         try:
-            path, output = folder / "given.onnx", folder / "optimized.onnx"
-            if isinstance(self._source, ModelProto):
-                write_bytes(path, serialize(self._source, self._name))
-            else:
-                path = Path(self._source)
-                link_weights(self._model, path.parent, folder)
-            found = optimize_offline(path, level, output, self._dims)
+            output = folder / "optimized.onnx"
+            found = optimize_offline(self._file_of(self._source, folder), level, output, self._dims)
             model = OnnxModel(output, self._dims)
         except BaseException:
             rmtree(folder, ignore_errors=True)
@@ -236,10 +230,8 @@ class OnnxModel(Model):
 
         Workspaces of kernels depend on the number of threads, so addresses are recorded for one thread and for all.
         """
-        with TemporaryDirectory(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)) as folder:
-            planned = Path(folder, "planned.onnx")
-            if self._folder is not None:
-                link_weights(self._model, self._folder, Path(folder))
+        with temporary_folder(self._model, self._folder) as folder:
+            planned = folder / "planned.onnx"
             write_pieces(planned, drained(reordered_model(self._content(), order, metadata)))
             try:
                 learned = [
@@ -249,6 +241,14 @@ class OnnxModel(Model):
             except UnsupportedError:
                 return {}
         return {ADDRESSES: joined_texts(filter(None, learned))} if any(learned) else {}
+
+    def _file_of(self, source: ModelSource, folder: Path) -> Path:
+        """Return the file of a model, written to a folder if it is an object."""
+        if not isinstance(source, ModelProto):
+            return Path(source)
+        path = folder / "given.onnx"
+        write_bytes(path, serialize(source, self._name))
+        return path
 
     def _content(self) -> Content:
         """Return the bytes of the model; raises InputError if the file has changed since it was read."""
@@ -265,7 +265,7 @@ class OnnxModel(Model):
         planned = self._planned_by(plan)
         order, _ = planned._file_order(plan)
         after = planned._stock.reordered(order.nodes)
-        before = self._runs.as_it_stands()
+        before = self._runs.in_own_order()
         return RuntimePeaks(
             by="ONNX Runtime's default order",
             before_bytes=before.order_bytes,
@@ -277,17 +277,11 @@ class OnnxModel(Model):
 
     def runtime_runs(self, plan: Plan) -> list[RuntimeRun]:
         """Run the given file in the stock runtime and the planned one in a session, each in its own process."""
-        with TemporaryDirectory(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)) as folder:
-            given, planned = Path(folder, "given.onnx"), Path(folder, "planned.onnx")
-            if isinstance(self._given, ModelProto):
-                write_bytes(given, serialize(self._given, self._name))
-            else:
-                given = Path(self._given)
-            if self._folder is not None:
-                link_weights(self._model, self._folder, Path(folder))
+        with temporary_folder(self._model, self._folder) as folder:
+            given, planned = self._file_of(self._given, folder), folder / "planned.onnx"
             self.save(plan, planned)
             level = self._level or "none"
-            predicted = None if self._runs.is_ordered_at_random else self._runs.as_it_stands()
+            predicted = None if self._runs.is_ordered_at_random else self._runs.in_own_order()
             modeled = measure_in_child(given, self._dims, planned=False, level=level, threads=1, own_pages=True)
             ways = {"stock runtime, all optimizations": (given, False)}
             ways[f"lowtide's session, level {self._level or 'file'}"] = (planned, True)

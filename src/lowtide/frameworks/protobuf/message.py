@@ -8,6 +8,9 @@ from typing import Any, ClassVar, Self, cast
 from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.wire import DEEPEST
 
+_DEFAULTS: Mapping[str, Any] = {"string": "", "bytes": b"", "float": 0.0, "double": 0.0, "bool": False}
+"""The default of each kind of scalar; 0 for others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -34,10 +37,6 @@ class Source:
     content: bytes | str
     start: int
     stop: int
-
-    def piece(self) -> bytes | str:
-        """Return that part."""
-        return self.content[self.start : self.stop]
 
 
 class Message:
@@ -69,6 +68,12 @@ class Message:
         if cls.FIELDS:
             cls.KINDS[cls.__name__] = cls
 
+    @classmethod
+    def declare(cls, **fields: str) -> None:
+        """Add messages to the format by name, from declarations as `fields_of` reads them."""
+        for name, declared in fields.items():
+            type(name, (cls,), {"FIELDS": fields_of(declared)})
+
     def __init__(self, **values: Any) -> None:
         for name, value in values.items():
             if name not in self.fields_by_name:
@@ -76,11 +81,13 @@ class Message:
             setattr(self, name, list(value) if self.fields_by_name[name].repeated else value)
 
     def __getattr__(self, name: str) -> Any:
-        """Create an empty list or message when its field is first read."""
-        field = type(self).fields_by_name.get(name)
+        """Return the value of an unset field: a new list or message, which is kept, else the default of its kind."""
+        field = self.fields_by_name.get(name)
         if field is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        value: Any = [] if field.repeated else type(self).KINDS[field.kind]()
+        if not (field.repeated or field.is_message):
+            return _DEFAULTS.get(field.kind, 0)
+        value: Any = [] if field.repeated else self.KINDS[field.kind]()
         self.__dict__[name] = value
         return value
 

@@ -8,9 +8,8 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import HOME, Plan, StepKind, verify
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import BARRIERS
+from lowtide.frameworks.tensorflow.operators.kinds import BARRIERS, COPY_BACK, COPY_OUT, VIEWS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port
-from lowtide.frameworks.tensorflow.reading.effects import is_view
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 from lowtide.frameworks.tensorflow.rewrites.edited_nodes import (
     RECOMPUTED,
@@ -20,7 +19,7 @@ from lowtide.frameworks.tensorflow.rewrites.edited_nodes import (
     node_of,
     with_node,
 )
-from lowtide.frameworks.tensorflow.rewrites.memory_rewrites import copy_back, copy_out
+from lowtide.frameworks.tensorflow.rewrites.memory_rewrites import copy_node
 from lowtide.frameworks.tensorflow.shapes import output_types
 
 
@@ -65,12 +64,11 @@ def _joined_pairs(steps: Sequence[int | PortStep], pairs: dict[int, int]) -> lis
     later = {other: place for place, other in pairs.items()}
     joined: list[int | PortStep] = []
     for step in steps:
-        if not isinstance(step, int):
-            joined.append(step)
-        elif step not in pairs:
-            joined.append(step)
-            if step in later:
-                joined.append(later[step])
+        if isinstance(step, int) and step in pairs:
+            continue
+        joined.append(step)
+        if isinstance(step, int) and step in later:
+            joined.append(later[step])
     return joined
 
 
@@ -195,11 +193,13 @@ class _Writer:
         waits = [] if before is None else [before]
         if step.kind == StepKind.COPY_OUT:
             name = self._new_name(f"{SWAPPED_OUT}{group}")
-            self.made.append(copy_out(name, self._read(_text_of(node, port), port), waits, kind, group, node.device))
+            source = self._read(node.name if not port[1] else f"{node.name}:{port[1]}", port)
+            self.made.append(copy_node(name, COPY_OUT, source, waits, kind, group, node.device))
             self.on_host[port] = self.leaving[port] = name
         else:
             name = self._new_name(f"{SWAPPED_IN}{group}")
-            self.made.append(copy_back(name, self.on_host[port], [*waits, *self.left], kind, group, node.device))
+            waits += self.left
+            self.made.append(copy_node(name, COPY_BACK, self.on_host[port], waits, kind, group, node.device))
             self.back[port] = name
             self.is_renamed = True
 
@@ -217,7 +217,7 @@ class _Writer:
         """Return the input text for the current value of an output."""
         chain: list[int] = []
         texts = [text]
-        while port[0] not in self.ops and is_view(self.body.nodes[port[0]]) and self.body.data[port[0]]:
+        while port[0] not in self.ops and self.body.nodes[port[0]].op in VIEWS and self.body.data[port[0]]:
             chain.append(port[0])
             texts.append(self.body.nodes[port[0]].inputs[0])
             port = self.body.data[port[0]][0]
@@ -243,7 +243,3 @@ class _Writer:
         made = free_name(wanted, self.taken)
         self.taken.add(made)
         return made
-
-
-def _text_of(node: NodeDef, port: Port) -> str:
-    return node.name if not port[1] else f"{node.name}:{port[1]}"

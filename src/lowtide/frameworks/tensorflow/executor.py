@@ -10,7 +10,7 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.schedule.candidate import plan_of_order
 from lowtide.frameworks.tensorflow.operators.kinds import INLINE
-from lowtide.frameworks.tensorflow.reading.body import NodeBody, sources_and_readers
+from lowtide.frameworks.tensorflow.reading.body import NodeBody, sorter_of
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 
 WORTH = 0.95
@@ -43,18 +43,17 @@ def is_worth_its_edges(graph: Graph, plan: Plan, executor: Plan, allowed_bytes: 
 
 
 def _started(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> list[int]:
-    left, readers = sources_and_readers(body, needed, fed)
-    waiting = deque(place for place, count in enumerate(left) if needed[place] and not count)
+    sorter = sorter_of(body, needed, fed)
+    sorter.prepare()
+    waiting = deque(sorter.get_ready())
     inline: deque[int] = deque()
     started: list[int] = []
     while waiting or inline:
         place = inline.popleft() if inline else waiting.popleft()
         started.append(place)
         last: int | None = None
-        for reader in readers[place]:
-            left[reader] -= 1
-            if left[reader]:
-                continue
+        sorter.done(place)
+        for reader in sorter.get_ready():
             if body.nodes[reader].op in INLINE:
                 inline.append(reader)
                 continue

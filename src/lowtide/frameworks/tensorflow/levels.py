@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from lowtide.core.collection import without_collection
 from lowtide.core.errors import UsageError, unknown
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.grappler import DEFAULT_SCOPE, LEVELS, LevelName
-from lowtide.frameworks.tensorflow.grappler.levels import RECOMPUTING, SWAPPING
-from lowtide.frameworks.tensorflow.grappler.recompute import TAPE_SCOPE, is_in_scope
+from lowtide.frameworks.tensorflow.grappler.levels import LEVELS, RECOMPUTING, SWAPPING, LevelName
+from lowtide.frameworks.tensorflow.grappler.recompute import DEFAULT_SCOPE, TAPE_SCOPE, is_in_scope
 from lowtide.frameworks.tensorflow.passes import Passes, Situation
 from lowtide.frameworks.tensorflow.reading.body import body_of_graph, refuse_v1
 from lowtide.frameworks.tensorflow.reading.node_graph import estimated_seconds
@@ -60,25 +59,26 @@ def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, s
     if situation.seconds is None:
         situation = replace(situation, seconds=estimated_seconds(body, situation.sizes, situation.devices))
     unchanged = Passes(nodes, situation, scope if as_grappler else _scope_of(nodes, scope))
-    before = _estimates(unchanged)
+    before = unchanged.estimates()
     if name == "no":
         return _changes(unchanged, before, before)
     if as_grappler:
-        tried = [_run_as_grappler(unchanged.restarted(), name)]
+        tried = [unchanged.restarted().optimize_as_grappler(name)]
     elif name not in RECOMPUTING or name == "manual":
-        tried = [_run(unchanged.restarted(), name, None)]
+        tried = [unchanged.restarted().optimize(name, None)]
     else:
         useful, all_groups = unchanged.worth_recomputing()
-        tried = [_run(unchanged.restarted(), name, set()) if name in SWAPPING else unchanged.restarted()]
-        tried += [_run(unchanged.restarted(), name, chosen) for chosen in _distinct(useful, all_groups) if chosen]
+        tried = [unchanged.restarted().optimize(name, set()) if name in SWAPPING else unchanged.restarted()]
+        choices = [useful] if useful == all_groups else [useful, all_groups]
+        tried += [unchanged.restarted().optimize(name, chosen) for chosen in choices if chosen]
         if all_groups:
-            tried.append(_run_as_grappler(unchanged.restarted(), name))
+            tried.append(unchanged.restarted().optimize_as_grappler(name))
     after, best = _lowest(tried)
     may_copy = name in RECOMPUTING and name != "manual" and not as_grappler
     if may_copy and sum(after.values()) > _LOWERED * sum(before.values()):
         work = unchanged.restarted()
         if work.recompute_any_kind():
-            after, best = _lowest([best, _run(work, name, set()) if name in SWAPPING else work])
+            after, best = _lowest([best, work.optimize(name, set()) if name in SWAPPING else work])
     best.relax()
     return _changes(best, before, after)
 
@@ -90,26 +90,9 @@ def _scope_of(nodes: Sequence[NodeDef], scope: str) -> str:
     return TAPE_SCOPE
 
 
-def _run(work: Passes, level: LevelName, recomputed: set[str] | None) -> Passes:
-    """Run a level. `recomputed` are nodes that may be recomputed; None is the choice of the level."""
-    for number, device in enumerate(work.devices):
-        work.optimize(level, device, recomputed, is_first=not number)
-    return work
-
-
-def _run_as_grappler(work: Passes, level: LevelName) -> Passes:
-    for number, device in enumerate(work.devices):
-        work.optimize_as_grappler(level, device, is_first=not number)
-    return work
-
-
 def _lowest(tried: Sequence[Passes]) -> tuple[dict[str, int], Passes]:
-    estimated = [(_estimates(work), work) for work in tried]
+    estimated = [(work.estimates(), work) for work in tried]
     return min(estimated, key=lambda each: sum(each[0].values()))
-
-
-def _estimates(work: Passes) -> dict[str, int]:
-    return {device: work.estimate(device) for device in work.devices}
 
 
 def _changes(work: Passes, before: Mapping[str, int], after: Mapping[str, int]) -> Changes:
@@ -122,7 +105,3 @@ def _changes(work: Passes, before: Mapping[str, int], after: Mapping[str, int]) 
         before_bytes=before,
         after_bytes=after,
     )
-
-
-def _distinct(*choices: set[str]) -> list[set[str]]:
-    return [choice for number, choice in enumerate(choices) if choice not in choices[:number]]

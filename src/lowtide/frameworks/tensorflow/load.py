@@ -1,13 +1,12 @@
 """Load a graph from a path or an object, and convert a changed graph to the same kind."""
 
-import mmap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from lowtide.core.errors import InputError, MalformedInputError, UsageError
-from lowtide.core.files import open_regular, read_bytes
+from lowtide.core.files import mapped_bytes
 from lowtide.frameworks.content import SAVED_MODEL, is_text_graph, kind_of_graph
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.containers import (
@@ -64,7 +63,7 @@ def load_graph(source: GraphSource, signature: str | None = None) -> LoadedGraph
     """
     if isinstance(source, str | Path):
         path = Path(source)
-        return _of_content(_mapped(path / SAVED_MODEL if path.is_dir() else path), str(source), signature)
+        return _of_content(mapped_bytes(path / SAVED_MODEL if path.is_dir() else path), str(source), signature)
     if isinstance(source, GraphDef):
         return _plain(source, "the graph", lambda graph: graph)
     return _of_object(source, signature)
@@ -127,7 +126,7 @@ def _message(graph: GraphDef) -> Any:
 
 def _of_content(content: Content, where: str, signature: str | None) -> LoadedGraph:
     if is_text_graph(bytes(content[:_HEAD])):
-        return _text(content, where, signature)
+        return replace(_graph_def(from_text(content, where), where, signature), text=content)
     return _READ_AS[kind_of_graph(bytes(content[:_HEAD])) or "GraphDef"](content, where, signature)
 
 
@@ -135,10 +134,6 @@ def _graph_def(content: Content, where: str, signature: str | None) -> LoadedGra
     if signature is not None:
         raise UsageError(f"{where} is a GraphDef and has no signatures; leave out {signature!r}")
     return _plain(_parse(content, where), where, lambda graph: graph)
-
-
-def _text(content: Content, where: str, signature: str | None) -> LoadedGraph:
-    return replace(_graph_def(from_text(content, where), where, signature), text=content)
 
 
 def _meta_graph(content: Content, where: str, signature: str | None) -> LoadedGraph:
@@ -165,7 +160,7 @@ def _of_meta_graph(
     if name is None and DEFAULT_SIGNATURE in meta.signatures:
         name = DEFAULT_SIGNATURE
     if name is not None and name not in meta.signatures:
-        raise UsageError(f"{where} has no signature {name!r}; it has {_listed(meta.signatures)}")
+        raise UsageError(f"{where} has no signature {name!r}; it has {', '.join(sorted(meta.signatures)) or 'none'}")
     chosen = None if name is None else meta.signatures[name]
     return LoadedGraph(
         graph=meta.graph,
@@ -175,10 +170,6 @@ def _of_meta_graph(
         pieces_of=pieces,
         object_of=lambda graph: graph,
     )
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    return ", ".join(sorted(names)) or "none"
 
 
 def _plain(graph: GraphDef, where: str, object_of: Callable[[GraphDef], Any]) -> LoadedGraph:
@@ -199,19 +190,7 @@ def _checked(read: Callable[[], Any], where: str) -> Any:
         ) from None
 
 
-def _mapped(path: Path) -> Content:
-    """Return the memory-mapped content of a file, decompressed if it is gzipped."""
-    with open_regular(path) as file:
-        if file.peek(2)[:2] == _GZIPPED:
-            return memoryview(read_bytes(path))
-        try:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot read {path}: {error}") from None
-
-
 _HEAD = 2**16
-_GZIPPED = b"\x1f\x8b"
 _READ_AS: dict[str, Callable[[Content, str, str | None], LoadedGraph]] = {
     "GraphDef": _graph_def,
     "MetaGraphDef": _meta_graph,

@@ -11,12 +11,12 @@ import numpy as np
 from lowtide.core.errors import UnsupportedError, one_line
 from lowtide.frameworks.tensorflow.graphs.attributes import integer, shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.tensorflow.operators.kinds import VARIABLES
+from lowtide.frameworks.tensorflow.operators.kinds import SOURCES, VARIABLES, VIEWS
 from lowtide.frameworks.tensorflow.read import Fed
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph
-from lowtide.frameworks.tensorflow.reading.effects import is_source, is_view
 from lowtide.frameworks.tensorflow.rewrites.starts import with_starts
 from lowtide.frameworks.tensorflow.running.session import SessionRun, run_session, with_host_stand_ins
+from lowtide.frameworks.tensorflow.shapes import is_full
 
 _TYPES = "1:f4 2:f8 3:i4 4:u1 5:i2 6:i1 8:c8 9:i8 10:? 17:u2 18:c16 19:f2 22:u4 23:u8"
 _NUMPY = {int(number): name for number, name in (each.split(":") for each in _TYPES.split())}
@@ -87,11 +87,9 @@ def made_up_feeds(fed: Fed) -> dict[str, Any]:
     feeds: dict[str, Any] = {}
     for name, (kind, sizes) in fed.items():
         dtype = _NUMPY.get(kind)
-        if dtype is None or sizes is None or min(sizes, default=0) < 0:
+        if dtype is None or not is_full(sizes):
             raise UnsupportedError(f"feed {name!r} is not a numeric tensor of a known shape; leave out --measure")
-        seed = zlib.crc32(name.encode())
-        made = np.random.default_rng(seed).random(sizes)
-        feeds[name] = made.astype(dtype)
+        feeds[name] = np.random.default_rng(zlib.crc32(name.encode())).random(sizes).astype(dtype)
     return feeds
 
 
@@ -100,7 +98,7 @@ def made_up_variables(graph: GraphDef) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for node in graph.nodes:
         sizes, kind = shape(node.attribute("shape")), _NUMPY.get(integer(node.attribute("dtype")))
-        if node.op in VARIABLES and sizes is not None and kind is not None and min(sizes, default=0) >= 0:
+        if node.op in VARIABLES and kind is not None and is_full(sizes):
             made = np.random.default_rng(zlib.crc32(node.name.encode())).normal(0, 0.1, sizes)
             values[node.name] = made.astype(kind)
     return values
@@ -131,11 +129,11 @@ def _peaks(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> t
     live, peaks = [0, 0], [0, 0]
     for each in run.nodes:
         place = body.places.get(each.name)
-        if place is None or each.name in fed or is_source(body.nodes[place]):
+        if place is None or each.name in fed or body.nodes[place].op in SOURCES:
             continue
         for pointer, size in each.outputs.values():
             if not holders[pointer]:
-                if not size or is_view(body.nodes[place]):
+                if not size or body.nodes[place].op in VIEWS:
                     continue  # a view of storage that is not counted
                 size_at[pointer] = size
                 live[each.is_on_host] += size

@@ -20,7 +20,7 @@ from lowtide.frameworks.tensorflow.apply import planned_graph
 from lowtide.frameworks.tensorflow.executor import executor_plan, is_worth_its_edges
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.grappler import DEFAULT_SCOPE
+from lowtide.frameworks.tensorflow.grappler.recompute import DEFAULT_SCOPE
 from lowtide.frameworks.tensorflow.levels import Changes, optimize_nodes
 from lowtide.frameworks.tensorflow.load import GraphSource, load_graph
 from lowtide.frameworks.tensorflow.measure import made_up_feeds, made_up_variables, run_graph

@@ -6,19 +6,16 @@ from typing import Any
 
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import UsageError
-from lowtide.core.techniques import Techniques
 from lowtide.engine.offload import Host
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.result import Result
-from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.tensorflow.grappler import DEFAULT_SCOPE
+from lowtide.frameworks.tensorflow.grappler.recompute import DEFAULT_SCOPE
 from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK
 from lowtide.frameworks.tensorflow.rewrites.edited_nodes import RECOMPUTED, node_of
-
-_TECHNIQUES: Techniques = frozenset({"reorder", "share", "recompute"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +93,9 @@ def optimize(
 
 
 def _planned(model: TensorflowModel, budget: str | int, effort: EffortName, host: Host | None) -> OptimizedGraph:
-    model = model if host is None else model.with_host(host)
-    techniques = _TECHNIQUES if host is None else _TECHNIQUES | {"offload"}
+    techniques = default_techniques(budget)
+    if host is not None:
+        model, techniques = model.with_host(host), techniques | {"offload"}
     result = plan_best_form(model, PlanSettings(budget=budget, techniques=techniques, effort=effort))
     allowed = result.budget.allowed[model.graph.spaces[0].name]
     reason = model.reason_to_keep(result.plan, allowed)

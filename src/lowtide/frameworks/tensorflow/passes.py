@@ -11,11 +11,18 @@ from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.tensorflow.graphs.attributes import of_bool
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.grappler import LevelName, estimated_pressure, optimize_memory
 from lowtide.frameworks.tensorflow.grappler.accumulate import sums_near_capacity
-from lowtide.frameworks.tensorflow.grappler.levels import MOST_ROUNDS, RECOMPUTING, SCHEDULING, SWAPPING
+from lowtide.frameworks.tensorflow.grappler.levels import (
+    MOST_ROUNDS,
+    RECOMPUTING,
+    SCHEDULING,
+    SWAPPING,
+    LevelName,
+    optimize_memory,
+)
 from lowtide.frameworks.tensorflow.grappler.nodes import CHEAP_KINDS, CHEAP_KINDS_TODAY, nodes_of, relaxed_assignments
-from lowtide.frameworks.tensorflow.grappler.recompute import bytes_saved, candidate_ops, recompute_groups, target_ops
+from lowtide.frameworks.tensorflow.grappler.pressure import estimated_pressure
+from lowtide.frameworks.tensorflow.grappler.recompute import bytes_saved, groups_in_scope, target_ops
 from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Skipped, Swap, choose_swaps, make_swaps
 from lowtide.frameworks.tensorflow.operators.ops import spec_of
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, body_of_graph
@@ -79,23 +86,30 @@ class Passes:
         made._graphs = {key: each for key, each in self._graphs.items() if not key[0]}
         return made
 
-    def estimate(self, device: str) -> int:
-        """Return Grappler's estimate of a device's peak, in bytes."""
-        return estimated_pressure(self._graph(device)[1], 0, 0).excess_bytes
+    def estimates(self) -> dict[str, int]:
+        """Return Grappler's estimate of the peak by device, in bytes."""
+        return {device: estimated_pressure(self._graph(device)[1], 0, 0).excess_bytes for device in self.devices}
 
     def worth_recomputing(self) -> tuple[set[str], set[str]]:
         """Return the nodes of the groups that save memory if recomputed, and of all groups."""
         body, graph = self._graph(self.devices[0])
         neighbors = nodes_of(graph)
-        targets = target_ops(graph, self._scope)
         hints = hints_of(body, self._situation.fed)
-        groups = recompute_groups(neighbors, candidate_ops(graph, targets, CHEAP_KINDS_TODAY, hints), targets)
+        groups = groups_in_scope(graph, neighbors, self._scope, CHEAP_KINDS_TODAY, hints)
         useful = [group for group in groups if bytes_saved(graph, neighbors, group) > 0]
         names = graph.op_names
         return {names[op] for each in useful for op in each.ops}, {names[op] for each in groups for op in each.ops}
 
-    def optimize(self, level: LevelName, device: str, recomputed: set[str] | None, *, is_first: bool) -> None:
-        """Run lowtide's passes for a device; recomputation covers all devices at once."""
+    def optimize(self, level: LevelName, recomputed: set[str] | None) -> "Passes":
+        """Run lowtide's passes for one device after the other, and return these passes.
+
+        `recomputed` are nodes that may be recomputed, on all devices at once; None is the choice of the level.
+        """
+        for number, device in enumerate(self.devices):
+            self._optimize(_later(level) if number else level, device, recomputed)
+        return self
+
+    def _optimize(self, level: LevelName, device: str, recomputed: set[str] | None) -> None:
         body, graph = self._graph(device)
         hints = hints_of(body, self._situation.fed)
         if not recomputed and recomputed is not None and graph.spaces[0].capacity_bytes is None and not hints.swap:
@@ -104,7 +118,7 @@ class Passes:
             hints = replace(hints, recompute=frozenset(recomputed))
         done = optimize_memory(
             graph,
-            level if is_first else _later(level),
+            level,
             hints=hints,
             scope=self._scope,
             cheap_kinds=CHEAP_KINDS_TODAY if recomputed is None else (),
@@ -142,11 +156,15 @@ class Passes:
         self._add_copies(self.recomputed)
         return bool(self.recomputed)
 
-    def optimize_as_grappler(self, level: LevelName, device: str, *, is_first: bool) -> None:
-        """Run the passes for a device exactly as Grappler."""
-        if is_first and level in RECOMPUTING:
+    def optimize_as_grappler(self, level: LevelName) -> "Passes":
+        """Run the passes for one device after the other exactly as Grappler, and return these passes."""
+        if level in RECOMPUTING:
             self._recompute_as_grappler(level)
-        capacity = next(space.capacity_bytes for space in self._situation.devices.spaces if space.name == device)
+        for space in self._situation.devices.spaces:
+            self._rounds_as_grappler(level, space.name, space.capacity_bytes)
+        return self
+
+    def _rounds_as_grappler(self, level: LevelName, device: str, capacity: int | None) -> None:
         for _ in range(MOST_ROUNDS):
             changed = False
             if level in SCHEDULING and capacity is not None:
@@ -181,10 +199,9 @@ class Passes:
 
     def _recompute_as_grappler(self, level: LevelName) -> None:
         body, graph = self._graph(self.devices[0], may_all_rerun=True)
-        targets = target_ops(graph, self._scope)
         cheap = () if level == "manual" else CHEAP_KINDS
-        candidates = candidate_ops(graph, targets, cheap, hints_of(body, self._situation.fed))
-        groups = recompute_groups(nodes_of(graph), candidates, targets)
+        hints = hints_of(body, self._situation.fed)
+        groups = groups_in_scope(graph, nodes_of(graph), self._scope, cheap, hints)
         named = [
             ([graph.op_names[op] for op in group.ops], [graph.op_names[op] for op in group.targets]) for group in groups
         ]

@@ -65,25 +65,21 @@ def read_graph(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     placeholders without sizes and for control flow of TensorFlow 1.
     """
     with named_errors(where):
-        return _read(graph, request, where)
-
-
-def _read(graph: GraphDef, request: Request, where: str) -> ReadGraph:
-    if not graph.nodes:
-        raise InputError(f"{where}: the graph has no nodes; check that this is a GraphDef")
-    body = body_of_graph(graph.nodes, where)
-    asked = _asked(body, request)
-    needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
-    refuse_v1(body, needed)
-    shapes = _shapes(graph, body, needed, request, where)
-    devices = devices_of(graph.nodes, request.devices)
-    sizes = bytes_by_output(graph.nodes, shapes)
-    translation = translate("graph", graph, body, Known(shapes, sizes), asked, devices)
-    fed: Fed = {}
-    for (node, port), name in zip(translation.fed, tensor_names(body, translation.fed), strict=True):
-        fed[name] = output_types(graph.nodes[node])[port], shapes.get((graph.nodes[node].name, port))
-    targets = [graph.nodes[node].name for node in asked.targets if not output_types(graph.nodes[node])]
-    return ReadGraph(translation=translation, fed=fed, targets=targets, shapes=shapes, sizes=sizes, devices=devices)
+        if not graph.nodes:
+            raise InputError(f"{where}: the graph has no nodes; check that this is a GraphDef")
+        body = body_of_graph(graph.nodes, where)
+        asked = _asked(body, request)
+        needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
+        refuse_v1(body, needed)
+        shapes = _shapes(graph, body, needed, request, where)
+        devices = devices_of(graph.nodes, request.devices)
+        sizes = bytes_by_output(graph.nodes, shapes)
+        translation = translate("graph", graph, body, Known(shapes, sizes), asked, devices)
+        fed: Fed = {}
+        for (node, port), name in zip(translation.fed, tensor_names(body, translation.fed), strict=True):
+            fed[name] = output_types(graph.nodes[node])[port], shapes.get((graph.nodes[node].name, port))
+        targets = [graph.nodes[node].name for node in asked.targets if not output_types(graph.nodes[node])]
+        return ReadGraph(translation=translation, fed=fed, targets=targets, shapes=shapes, sizes=sizes, devices=devices)
 
 
 def _asked(body: NodeBody, request: Request) -> Asked:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from math import prod
-from typing import Any
+from typing import Any, TypeGuard
 
 from lowtide.core.errors import MalformedInputError, UnsupportedError, one_line
 from lowtide.frameworks.tensorflow.graphs.attributes import (
@@ -49,12 +49,10 @@ def bytes_of(sizes: Shape, kind: int) -> int | None:
     """Return the bytes of a tensor, or None if a size is unknown."""
     if kind == RESOURCE or kind not in BYTES_OF_TYPES:
         return 0
-    if sizes is None or not is_full(sizes):
-        return None
-    return BYTES_OF_TYPES[kind] * prod(sizes)
+    return BYTES_OF_TYPES[kind] * prod(sizes) if is_full(sizes) else None
 
 
-def is_full(sizes: Shape) -> bool:
+def is_full(sizes: Shape) -> TypeGuard[tuple[int, ...]]:
     """Return whether all sizes of a shape are known."""
     return sizes is not None and min(sizes, default=0) >= 0
 
@@ -106,8 +104,7 @@ def infer_shapes(graph: GraphDef, known: Mapping[tuple[str, int], Shape], where:
     found = dict(known)
     for operation in imported.get_operations():
         for port, output in enumerate(operation.outputs):
-            sizes = found.get((operation.name, port))
-            if sizes is None or min(sizes, default=0) < 0:
+            if not is_full(found.get((operation.name, port))):
                 rank = output.shape.rank
                 found[operation.name, port] = (
                     None if rank is None else tuple(-1 if size is None else size for size in output.shape.as_list())

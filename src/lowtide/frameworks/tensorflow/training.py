@@ -13,14 +13,13 @@ from lowtide.engine.planning.budget import GivenBudget
 from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.result import Result
-from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.tensorflow.executor import executor_plan, is_worth_its_edges
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.running.session import graph_message, tensorflow
 from lowtide.reporting.shortfall import describe
 
-_TECHNIQUES = frozenset({"reorder", "share", "recompute"})
 _Form = tuple[tuple[Any, ...], ...]
 
 
@@ -87,9 +86,8 @@ class KerasStep:
     def _program_for(self, batch: Any) -> _PlannedForm:
         concrete = _traced_step(self._model, self._optimizer, self._loss, batch)
         model = TensorflowModel(concrete)
-        techniques = _TECHNIQUES if self._budget is not None else _TECHNIQUES - {"recompute"}
-        settings = PlanSettings(budget=self._budget, techniques=techniques, effort=self._effort)
-        result = plan_best_form(model, settings)
+        techniques = default_techniques(self._budget)
+        result = plan_best_form(model, PlanSettings(budget=self._budget, techniques=techniques, effort=self._effort))
         space = model.graph.spaces[0].name
         if result.shortfall is not None:
             lowest = format_bytes(result.peak_bytes[space])
@@ -100,13 +98,12 @@ class KerasStep:
             )
         own = executor_plan(model.translation)
         is_planned = is_worth_its_edges(model.graph, result.plan, own, result.budget.allowed[space])
-        if not is_planned:
 
-            def as_traced(tensors: Sequence[Any]) -> list[Any]:
-                return [concrete(*tensors)]
+        def as_traced(tensors: Sequence[Any]) -> list[Any]:
+            return [concrete(*tensors)]
 
-            return _PlannedForm(model, result, is_planned, as_traced)
-        return _PlannedForm(model, result, is_planned, _function_like(concrete, model.planned_graph(result.plan)))
+        run = _function_like(concrete, model.planned_graph(result.plan)) if is_planned else as_traced
+        return _PlannedForm(model, result, is_planned, run)
 
 
 def training_step(

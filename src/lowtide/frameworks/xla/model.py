@@ -19,6 +19,8 @@ from lowtide.frameworks.xla.text.module import HloModule
 class XlaModel(UnrunnableModel):
     """An HLO module and its graph."""
 
+    KIND = "an HLO module"
+
     @property
     def file_endings(self) -> tuple[str, ...]:
         """Endings of HLO text files."""
@@ -34,7 +36,7 @@ class XlaModel(UnrunnableModel):
             self._read = read_module(loaded.module, loaded.where)
         except GraphError as error:
             raise GraphError(f"{loaded.where}: {error}") from None
-        super().__init__(self._read.graph, "an HLO module")
+        super().__init__(self._read.graph)
 
     @property
     def module(self) -> HloModule:

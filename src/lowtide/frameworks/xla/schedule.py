@@ -4,6 +4,7 @@ import heapq
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from itertools import pairwise
 
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
@@ -15,7 +16,7 @@ from lowtide.frameworks.xla.reading.computation import ReadComputation
 from lowtide.frameworks.xla.reading.module import ReadModule
 from lowtide.frameworks.xla.reading.ops import is_op
 from lowtide.frameworks.xla.text.brackets import end_of_group
-from lowtide.frameworks.xla.text.module import Computation, HloModule
+from lowtide.frameworks.xla.text.module import HloModule
 from lowtide.frameworks.xla.text.order import marked_scheduled, reordered, verify_schedule, with_control_edges
 
 RECORDED = ("xla-list", "xla-dfs", "xla-postorder")
@@ -106,23 +107,30 @@ def instruction_order(read: ReadComputation, order: Sequence[OpId]) -> list[int]
     computation = read.points.computation
     if list(order) == sorted(order):
         return list(range(len(computation.instructions)))
-    users, missing = _users(computation)
-    idle = [place for place, count in enumerate(missing) if count == 0 and not is_op(computation.instructions[place])]
+    sorter: TopologicalSorter[int] = TopologicalSorter()
+    for place, instruction in enumerate(computation.instructions):
+        before = (*instruction.operands, *instruction.control_predecessors)
+        sorter.add(place, *(computation.positions[name] for name in before))
+    sorter.prepare()
     result: list[int] = []
+    idle: list[int] = []
 
-    def append(place: int) -> None:
-        result.append(place)
-        for user in users[place]:
-            missing[user] -= 1
-            if missing[user] == 0 and not is_op(computation.instructions[user]):
-                heapq.heappush(idle, user)
+    def append_idle() -> None:
+        """Append all instructions without work that are ready, in text order."""
+        while True:
+            for place in sorter.get_ready():
+                if not is_op(computation.instructions[place]):
+                    heapq.heappush(idle, place)
+            if not idle:
+                return
+            result.append(heapq.heappop(idle))
+            sorter.done(result[-1])
 
+    append_idle()
     for op in order:
-        while idle:
-            append(heapq.heappop(idle))
-        append(read.places[op])
-    while idle:
-        append(heapq.heappop(idle))
+        result.append(read.places[op])
+        sorter.done(result[-1])
+        append_idle()
     return result
 
 
@@ -148,14 +156,3 @@ def _planned_orders(read: ReadModule, plan: Plan) -> dict[str, list[OpId]]:
             raise UnsupportedError("HLO text cannot express the recomputation of this plan; write a plan (.plan.json)")
         orders[name] = order
     return orders
-
-
-def _users(computation: Computation) -> tuple[list[list[int]], list[int]]:
-    users: list[list[int]] = [[] for _ in computation.instructions]
-    missing: list[int] = []
-    for place, instruction in enumerate(computation.instructions):
-        before = {computation.positions[name] for name in (*instruction.operands, *instruction.control_predecessors)}
-        missing.append(len(before))
-        for other in before:
-            users[other].append(place)
-    return users, missing

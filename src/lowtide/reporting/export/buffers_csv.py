@@ -25,7 +25,8 @@ def buffers_csv(graph: Graph, plan: Plan, space: int) -> bytes:
     rows: list[tuple[str, int, int, int]] = []
     for block in np.flatnonzero((blocks.spaces == space) & (blocks.sizes > 0)).tolist():
         name = graph.buffer_names[int(ranges.buffers[first_residency[block]])]
-        rows.append((name, *_from_zero(blocks.first_steps[block], blocks.last_steps[block]), int(blocks.sizes[block])))
+        first, last = int(blocks.first_steps[block]) + 1, int(blocks.last_steps[block]) + 1
+        rows.append((name, first, last, int(blocks.sizes[block])))
     scratch = Problem(graph, plan.callees).transient[:, space]
     for step in np.flatnonzero(plan.kinds == StepKind.RUN).tolist():
         op = int(plan.targets[step])
@@ -42,8 +43,3 @@ def buffers_csv(graph: Graph, plan: Plan, space: int) -> bytes:
         seen.add(unique)
         writer.writerow((unique, first, last, size, alignment))
     return out.getvalue().encode("utf-8", "backslashreplace")
-
-
-def _from_zero(first: int, last: int) -> tuple[int, int]:
-    """Shift a live range by one, so that storage from before the first step begins at 0."""
-    return int(first) + 1, int(last) + 1

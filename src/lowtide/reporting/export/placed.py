@@ -5,17 +5,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph
 from lowtide.engine.packing import pack_plan
 from lowtide.engine.plan import Addresses, Plan, StepKind
 
 
-def with_addresses(graph: Graph, plan: Plan) -> Plan:
+def with_addresses(graph: Graph, plan: Plan, effort: EffortName = DEFAULT_EFFORT) -> Plan:
     """Return the plan, packed first if its buffers have no addresses."""
     if len(plan.addresses) or not graph.sizes[~graph.persistent].any():
         return plan
-    packing = pack_plan(graph, plan, Problem(graph, plan.callees).transient)
+    packing = pack_plan(graph, plan, Problem(graph, plan.callees).transient, effort=effort)
     return replace(plan, addresses=packing.addresses, arena_bytes=packing.arena_bytes)
 
 

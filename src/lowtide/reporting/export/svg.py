@@ -1,7 +1,7 @@
 """SVG pictures of packings and plans: each buffer is a rectangle of steps (x) and addresses (y)."""
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -14,21 +14,9 @@ from lowtide.engine.plan import Plan
 from lowtide.reporting.export.placed import Placed, with_addresses
 from lowtide.reporting.table import printable
 
-
-@dataclass(frozen=True, slots=True)
-class PictureFrame:
-    """The area of a picture in its own units; y grows downward."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-
 _WIDTH, _HEIGHT = 1200.0, 640.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 20.0, 44.0, 48.0
-FRAME = PictureFrame(_LEFT, _TOP, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM)
-"""The area of the rectangles."""
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 1180.0, 44.0, 592.0
+"""The area of the rectangles; y grows downward."""
 _COLORS = ("#8ecae6", "#ffb703", "#a3b18a", "#e5989b", "#b8a1d9", "#f4a261", "#90be6d", "#c9ada7")
 _MOST_NAMED = 4000
 """Most rectangles drawn singly, with a name; the smaller ones are merged."""
@@ -68,12 +56,13 @@ def packing_svg(name: str, buffers: Buffers, packed: Packed, capacity: int | Non
         parts.append(_box(buffers, int(packed.offsets[buffer]), buffer, boxes[piece].tolist(), buffer in holders))
     for kind, level in (("bound", packed.lower_bound_bytes), ("capacity", capacity)):
         if level is not None:
-            y = _HEIGHT - _BOTTOM - level / ceiling * (_HEIGHT - _TOP - _BOTTOM)
+            y = _BOTTOM - level / ceiling * (_BOTTOM - _TOP)
             title = f"<title>{kind}: {level} bytes</title>"
-            right = _WIDTH - _RIGHT
-            parts.append(f'<line class="{kind}" x1="{_LEFT:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}">{title}</line>')
+            parts.append(
+                f'<line class="{kind}" x1="{_LEFT:g}" x2="{_RIGHT:g}" y1="{y:.1f}" y2="{y:.1f}">{title}</line>'
+            )
     if len(pieces):
-        parts += axes(int(pieces[:, 1].min()), int(pieces[:, 2].max()), ceiling, FRAME)
+        parts += _axes(int(pieces[:, 1].min()), int(pieces[:, 2].max()), ceiling)
     parts.append("</svg>\n")
     return "\n".join(parts).encode()
 
@@ -83,11 +72,11 @@ def _boxes(buffers: Buffers, packed: Packed, pieces: NDArray[np.int64], ceiling:
     owners = pieces[:, 0]
     first, last = (pieces[:, column].astype(np.float64) for column in (1, 2))
     start = first.min(initial=np.inf)
-    across = (_WIDTH - _LEFT - _RIGHT) / max(last.max(initial=-np.inf) - start, 1.0)
-    up = (_HEIGHT - _TOP - _BOTTOM) / ceiling
+    across = (_RIGHT - _LEFT) / max(last.max(initial=-np.inf) - start, 1.0)
+    up = (_BOTTOM - _TOP) / ceiling
     low, high = packed.offsets[owners], packed.offsets[owners] + buffers.sizes[owners]
     left, right = _LEFT + (first - start) * across, _LEFT + (last - start) * across
-    top, bottom = _HEIGHT - _BOTTOM - high * up, _HEIGHT - _BOTTOM - low * up
+    top, bottom = _BOTTOM - high * up, _BOTTOM - low * up
     corners = np.stack([left, top, right, bottom], axis=1).round(1)
     corners[:, 2:] -= corners[:, :2]
     return np.round(corners, 1).astype(np.float64)
@@ -155,46 +144,39 @@ def plan_svg(graph: Graph, plan: Plan, space: int) -> bytes:
 
 
 _MOST_TICKS = 8
-_UNITS = ((2**20, "MiB"), (1, "B"))
 
 
-def axes(first_step: int, last_step: int, most_bytes: int, frame: PictureFrame) -> list[str]:
+def _axes(first_step: int, last_step: int, most_bytes: int) -> list[str]:
     """Return the axes: lines, ticks with figures, and labels."""
-    factor, unit = next(each for each in _UNITS if most_bytes >= each[0] or each[0] == 1)
-    wide, high = frame.right - frame.left, frame.bottom - frame.top
-    lines = [f"M{frame.left:g} {frame.top:g}V{frame.bottom:g}H{frame.right:g}"]
+    factor, unit = (2**20, "MiB") if most_bytes >= 2**20 else (1, "B")
+    lines = [f"M{_LEFT:g} {_TOP:g}V{_BOTTOM:g}H{_RIGHT:g}"]
     labels: list[str] = []
-    for step in round_figures(first_step, last_step):
-        x = frame.left + (step - first_step) / max(last_step - first_step, 1) * wide
-        lines.append(f"M{x:.1f} {frame.bottom:g}v4")
-        labels.append(f'<text x="{x:.1f}" y="{frame.bottom + 15:g}" text-anchor="middle">{step}</text>')
-    for level in round_figures(0, most_bytes / factor):
-        y = frame.bottom - level * factor / most_bytes * high
-        lines.append(f"M{frame.left:g} {y:.1f}h-4")
-        labels.append(f'<text x="{frame.left - 7:g}" y="{y + 3:.1f}" text-anchor="end">{level:g}</text>')
-    middle, center = (frame.left + frame.right) / 2, (frame.top + frame.bottom) / 2
-    x = frame.left - 52
+    for step in _round_figures(first_step, last_step):
+        x = _LEFT + (step - first_step) / max(last_step - first_step, 1) * (_RIGHT - _LEFT)
+        lines.append(f"M{x:.1f} {_BOTTOM:g}v4")
+        labels.append(f'<text x="{x:.1f}" y="{_BOTTOM + 15:g}" text-anchor="middle">{step}</text>')
+    for level in _round_figures(0, most_bytes / factor):
+        y = _BOTTOM - level * factor / most_bytes * (_BOTTOM - _TOP)
+        lines.append(f"M{_LEFT:g} {y:.1f}h-4")
+        labels.append(f'<text x="{_LEFT - 7:g}" y="{y + 3:.1f}" text-anchor="end">{level:g}</text>')
+    x, middle, center = _LEFT - 52, (_LEFT + _RIGHT) / 2, (_TOP + _BOTTOM) / 2
     return [
         f'<path class="axis" d="{"".join(lines)}"/>',
         *labels,
-        f'<text x="{middle:g}" y="{frame.bottom + 32:g}" text-anchor="middle">step</text>',
+        f'<text x="{middle:g}" y="{_BOTTOM + 32:g}" text-anchor="middle">step</text>',
         f'<text x="{x:g}" y="{center:g}" text-anchor="middle" transform="rotate(-90 {x:g} {center:g})">'
         f"address, {unit}</text>",
     ]
 
 
-def round_figures(low: float, high: float) -> Iterator[float]:
+def _round_figures(low: float, high: float) -> Iterator[float]:
     """Yield up to `_MOST_TICKS` multiples of 1, 2 or 5 times a power of ten between two figures."""
     distance = 1.0 if float(high).is_integer() and float(low).is_integer() and high - low >= 1 else 1e-6
     while (high - low) / distance > _MOST_TICKS:
-        leading = round(distance / 10 ** _exponent(distance))
+        leading = round(distance / 10 ** math.floor(math.log10(distance)))
         distance *= 2.5 if leading == 2 else 2.0
     at = -(-low // distance)
     while at * distance <= high * (1 + 1e-12):
         figure = at * distance
         yield int(figure) if distance >= 1 else round(figure, 7)
         at += 1
-
-
-def _exponent(number: float) -> int:
-    return int(f"{number:e}".partition("e")[2])

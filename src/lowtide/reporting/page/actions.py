@@ -1,5 +1,6 @@
 """Changes that a plan makes to the unmodified program: moved ops, in-place pairs, recomputation and copies."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,10 +110,8 @@ def actions_of(graph: Graph, plan: Plan, prices: Prices) -> Actions:
 
 
 def _copied(graph: Graph, plan: Plan) -> tuple[Copied, ...]:
-    times: dict[tuple[int, int], int] = {}
-    for step in np.flatnonzero(plan.kinds == StepKind.COPY_OUT).tolist():
-        where = int(plan.targets[step]), int(plan.spaces[step])
-        times[where] = times.get(where, 0) + 1
+    out = plan.kinds == StepKind.COPY_OUT
+    times: Counter[tuple[int, int]] = Counter(zip(plan.targets[out].tolist(), plan.spaces[out].tolist(), strict=True))
     rows = [
         Copied(
             buffer=graph.buffer_names[buffer],

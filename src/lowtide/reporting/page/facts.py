@@ -29,11 +29,9 @@ class Facts:
 
     graph: Graph
     plan: Plan
-    allowed_bytes: Mapping[str, int | None]
-    """Limit per memory space, None if there is none."""
     prices: Prices
-    shortfall: str | None = None
-    """Why the plan misses its budget, in one sentence."""
+    result: Result | None = None
+    """The result of planning; None for a plan from a file."""
     measured: Measurement | None = None
     frontier: Frontier | None = None
     unmodified: Graph
@@ -51,18 +49,28 @@ class Facts:
         frontier: Frontier | None = None,
         unmodified: Graph | None = None,
     ) -> "Facts":
-        """Gather facts. Defaults are the graph's own costs as prices, and the capacities of spaces as limits."""
-        limits = {space.name: space.capacity_bytes for space in graph.spaces}
+        """Gather facts. Default prices are the graph's own costs; the default program is the graph."""
         return cls(
             graph=graph,
             plan=plan,
-            allowed_bytes=limits if result is None else result.budget.allowed,
             prices=prices or price_graph(graph, "given"),
-            shortfall=None if result is None else describe_missed(result) or None,
+            result=result,
             measured=measured,
             frontier=frontier,
             unmodified=unmodified or graph,
         )
+
+    @property
+    def allowed_bytes(self) -> Mapping[str, int | None]:
+        """Limit per memory space, None if there is none."""
+        if self.result is None:
+            return {space.name: space.capacity_bytes for space in self.graph.spaces}
+        return self.result.budget.allowed
+
+    @property
+    def shortfall(self) -> str | None:
+        """Why the plan misses its budget, in one sentence."""
+        return None if self.result is None else describe_missed(self.result)
 
     @cached_property
     def baseline(self) -> Plan:

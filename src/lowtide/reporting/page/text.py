@@ -5,9 +5,10 @@ from textwrap import wrap
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import ByteUnit, percent
 from lowtide.reporting.claims import caption
 from lowtide.reporting.page.facts import Facts
+from lowtide.reporting.shortfall import short_verdict
 from lowtide.reporting.table import format_ratio, page_width, printable, shortened
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -21,8 +22,9 @@ def to_text(facts: Facts) -> str:
     graph, plan, actions = facts.graph, facts.plan, facts.actions
     unit = ByteUnit(facts.baseline_peak_bytes, facts.peak_bytes, graph.persistent_bytes())
     limits = {space: most for space, most in facts.allowed_bytes.items() if most is not None}
+    verdict = short_verdict(plan, is_missed=facts.shortfall is not None)
     lines = [
-        f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers, {plan.status}",
+        f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers, {verdict}",
         f"  before       {unit.by_space(facts.baseline_peak_bytes)}",
         f"  after        {unit.by_space(facts.peak_bytes)}   "
         f"({format_ratio(facts.peak_bytes, facts.baseline_peak_bytes)} of before)",
@@ -66,7 +68,7 @@ def to_text(facts: Facts) -> str:
     if actions.reruns:
         base = actions.base_cost or 1.0
         runs = sum(row.times for row in actions.reruns)
-        lines.append(f"  {runs} recomputed runs, {actions.extra_cost / base * 100:+.2f} % time")
+        lines.append(f"  {runs} recomputed runs, {percent(actions.extra_cost / base, signed=True)} time")
         lines += [
             _cut(f"  {unit.write(row.writes_bytes):>10}  {printable(row.op)}, {row.times} more")
             for row in actions.reruns[:_MOST_ACTIONS]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, Growing
-from lowtide.frameworks.onnx.chunks.scans import in_chunks
 from lowtide.frameworks.onnx.chunks.values import MainValues
-from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.chunks.write import in_chunks
+from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from tests.examples import examples
 from tests.frameworks.onnx.conftest import integers, model_of, node, value, weight

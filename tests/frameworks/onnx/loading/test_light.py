@@ -9,7 +9,7 @@ import pytest
 from onnx import ModelProto, helper, numpy_helper
 
 from lowtide.core.errors import InputError
-from lowtide.frameworks.onnx.loading.light import light_model
+from lowtide.frameworks.onnx.loading.load import light_model
 from lowtide.onnx import OnnxModel
 
 

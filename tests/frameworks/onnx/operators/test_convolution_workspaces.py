@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lowtide.engine.analysis import Problem
 from lowtide.frameworks.onnx.measure import measure_peak
-from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 
 FLOAT = TensorProto.FLOAT

@@ -12,7 +12,7 @@ from lowtide.engine.analysis import Problem
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.measure import measure_peak
 from lowtide.frameworks.onnx.model import OnnxModel
-from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.stock.frames import has_frames
 from lowtide.frameworks.onnx.stock.stock_graph import StockGraph
@@ -96,7 +96,7 @@ def test_what_runs_inside_is_predicted_as_the_runtime_allocates_it(name: str, tm
     onnx.save(_model(CALLS[name]()), tmp_path / "given.onnx")
     model = load_model(tmp_path / "given.onnx")
     translation = read_model(model, {}, name)
-    predicted = StockGraph(model.graph, translation).as_it_stands()
+    predicted = StockGraph(model.graph, translation).in_own_order()
     runs = recorded(tmp_path / "given.onnx", pattern=True)
     assert has_frames(translation)
     assert any(abs(predicted.pattern_bytes - size) <= 512 for size in runs[-1][:, 0].tolist())

@@ -16,7 +16,7 @@ from lowtide import minimize
 from lowtide.engine.analysis import Problem
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.model import OnnxModel
-from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.children import measure_in_child
 from lowtide.frameworks.onnx.running.levels import write_optimized
 from lowtide.frameworks.onnx.stock.arena import StockArena
@@ -28,7 +28,7 @@ from tests.frameworks.onnx.stock.recorded import recorded
 
 def _predicted(path: Path) -> StockBytes:
     model = load_model(path)
-    return StockGraph(model.graph, read_model(model, {}, path.name)).as_it_stands()
+    return StockGraph(model.graph, read_model(model, {}, path.name)).in_own_order()
 
 
 def _peak(rows: Any) -> int:
@@ -135,7 +135,7 @@ def test_the_pattern_and_the_arena_cost_more_than_the_order(tmp_path: Path) -> N
     onnx.save(_net(), tmp_path / "net.onnx")
     model = load_model(tmp_path / "net.onnx")
     translation = read_model(model, {}, "net")
-    predicted = StockGraph(model.graph, translation, in_running_order=True).as_it_stands()
+    predicted = StockGraph(model.graph, translation, in_running_order=True).in_own_order()
     inputs = 2048 * 256 * 4
     given = Problem(translation.graph)
     assert predicted.order_bytes == given.evaluate(given.given_order()).peaks.sum()

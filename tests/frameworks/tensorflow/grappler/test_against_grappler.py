@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lowtide.frameworks.tensorflow.grappler import LevelName, optimize_memory
 from lowtide.frameworks.tensorflow.grappler.accumulate import accumulate_sums, sums_near_capacity
+from lowtide.frameworks.tensorflow.grappler.levels import LevelName, optimize_memory
 from lowtide.frameworks.tensorflow.grappler.nodes import CHEAP_KINDS, nodes_of
 from lowtide.frameworks.tensorflow.grappler.recompute import candidate_ops, recompute_groups, target_ops
 from lowtide.frameworks.tensorflow.grappler.swaps import (

@@ -12,7 +12,7 @@ from lowtide import minimize
 from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import Plan, verify
 from lowtide.engine.recompute.checkpointing import plan_of_runs
-from lowtide.frameworks.tensorflow.grappler import optimize_memory
+from lowtide.frameworks.tensorflow.grappler.levels import optimize_memory
 from tests.oracles.estimate_with_grappler import BUDGET, MEANS
 from tests.oracles.grappler_records import graph_of, hints_of, plannable_graph_of, records
 

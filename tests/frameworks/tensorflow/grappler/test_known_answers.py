@@ -9,7 +9,8 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
 from lowtide.engine.timeline import play_timeline
-from lowtide.frameworks.tensorflow.grappler import Hints, LevelName, LevelPlan, optimize_memory
+from lowtide.frameworks.tensorflow.grappler.levels import LevelName, LevelPlan, optimize_memory
+from lowtide.frameworks.tensorflow.grappler.nodes import Hints
 
 MEBIBYTE = 2**20
 HALF = MEBIBYTE // 2

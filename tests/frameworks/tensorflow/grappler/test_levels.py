@@ -13,7 +13,8 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, GraphBuilder
 from lowtide.engine.plan import Plan, verify
 from lowtide.engine.timeline import play_timeline
-from lowtide.frameworks.tensorflow.grappler import LEVELS, Hints, LevelName, optimize_memory
+from lowtide.frameworks.tensorflow.grappler.levels import LEVELS, LevelName, optimize_memory
+from lowtide.frameworks.tensorflow.grappler.nodes import Hints
 from tests.examples import examples
 from tests.oracles.grappler_records import RECORDS, graph_of, hints_of
 from tests.oracles.replay import replay

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from torch.fx import GraphModule
 
-from lowtide.engine.graph import format_graph
 from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import REWRITES
 from tests.frameworks.torch.rewrites.examples import example, lifetimes
+from tests.oracles.graph_text import format_graph
 
 _FOLDER = Path(__file__).parents[3] / "golden" / "rewrites"
 

@@ -14,6 +14,7 @@ from lowtide.frameworks.caffe2.nets.named import named_ops
 from lowtide.frameworks.caffe2.nets.netdef import NetDef
 from lowtide.frameworks.caffe2.shapes.tensor_type import BYTES_OF, CAFFE2_TYPES
 from lowtide.frameworks.caffe2.sharing.named_net import BlobRange, NamedNet, blob_ranges
+from lowtide.frameworks.caffe2.sharing.rename import ALIAS, FREE
 from lowtide.frameworks.caffe2.sharing.slot_search import Intervals, greedy, search
 from lowtide.frameworks.caffe2.sharing.slots import WORK_LIMIT
 from lowtide.frameworks.caffe2.sharing.verify_sharing import verify_assignments as verify_slots
@@ -67,14 +68,7 @@ def get_updated_ranges(ranges: Iterable[tuple[str, LiveRange]], max_live: int | 
         moments = [moment for _, blob in known for moment in blob[:2] if moment is not None]
         max_live = max(moments, default=-1) + 1
     return [
-        (
-            name,
-            LiveRange(
-                -1 if blob.defined is None else blob.defined,
-                max_live if blob.used is None else blob.used,
-                1 if blob.size is None else blob.size,
-            ),
-        )
+        (name, LiveRange(_given(blob.defined, -1), _given(blob.used, max_live), _given(blob.size, 1)))
         for name, blob in known
     ]
 
@@ -126,13 +120,15 @@ def compute_assignments_dp(
 
 def _intervals(slots: Sequence[Slot], blobs: Sequence[tuple[str, LiveRange]]) -> Intervals:
     """Return live ranges as arrays. Each given slot is one blob that begins first."""
-    begins, ends, sizes = [-_ALWAYS] * len(slots), [_end(slot[-1][1]) for slot in slots], list(map(_size, slots))
-    for _, blob in blobs:
-        begins.append(-_ALWAYS if blob.defined is None else blob.defined)
-        ends.append(_end(blob))
-        sizes.append(0 if blob.size is None else int(blob.size))
+    begins = [-_ALWAYS] * len(slots) + [_given(blob.defined, -_ALWAYS) for _, blob in blobs]
+    ends = [_end(blob) for _, blob in (*(slot[-1] for slot in slots), *blobs)]
+    sizes = [*map(_size, slots), *(int(_given(blob.size, 0)) for _, blob in blobs)]
     starts = np.asarray(begins, np.int64)
     return Intervals(starts, np.maximum(starts, np.asarray(ends, np.int64)), np.asarray(sizes, np.int64))
+
+
+def _given(figure: int | None, default: int) -> int:
+    return default if figure is None else figure
 
 
 def _end(blob: LiveRange) -> int:
@@ -142,7 +138,7 @@ def _end(blob: LiveRange) -> int:
 def _filled(slots: list[Slot], blobs: Sequence[tuple[str, LiveRange]], slot_of: Sequence[int]) -> list[Slot]:
     by_slot: dict[int, Slot] = {slot_of[place]: slot for place, slot in enumerate(slots)}
     placed = zip(blobs, slot_of[len(slots) :], strict=True)
-    for blob, slot in sorted(placed, key=lambda item: -_ALWAYS if item[0][1].defined is None else item[0][1].defined):
+    for blob, slot in sorted(placed, key=lambda item: _given(item[0][1].defined, -_ALWAYS)):
         by_slot.setdefault(slot, []).append(blob)
     return [*slots, *(by_slot[slot] for slot in sorted(by_slot.keys() - slot_of[: len(slots)]))]
 
@@ -212,7 +208,7 @@ def estimate_memory_usage(
     total = highest = now = 0
     by_kind: defaultdict[str, int] = defaultdict(int)
     for op in (op for proto in protos for op in proto.op):
-        if op.type in ("Free", "Alias"):
+        if op.type in (ALIAS, FREE):
             now -= sum(live.pop(blob, 0) for blob in op.output)
         elif op.device_option == devicescope:
             for blob in op.output:

@@ -1,6 +1,7 @@
 """memonger's graph of ops, and its two orders."""
 
 from collections.abc import Iterable, Iterator
+from graphlib import CycleError
 from typing import Any
 
 from lowtide.core.errors import UsageError
@@ -63,10 +64,10 @@ def topological_sort_traversal(g: Any) -> list[Any]:
     `g` is an iterable of nodes with a method `edges`, such as a networkx graph.
     """
     nodes, before = _predecessors(g)
-    order = topological_order_of(before)
-    if len(order) < len(nodes):
-        raise UsageError("the graph has a cycle, so that no order is valid; give an acyclic one")
-    return [nodes[place] for place in order]
+    try:
+        return [nodes[place] for place in topological_order_of(before)]
+    except CycleError:
+        raise UsageError("the graph has a cycle, so that no order is valid; give an acyclic one") from None
 
 
 def topological_sort_traversal_longest_path(g: Any) -> list[Any]:

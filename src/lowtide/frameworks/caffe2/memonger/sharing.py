@@ -6,7 +6,6 @@ from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
-from lowtide.core.errors import VerificationError
 from lowtide.frameworks.caffe2.effects import check_in_place
 from lowtide.frameworks.caffe2.memonger.assignments import AssignmentAlgorithm, Slot, get_updated_ranges, ranges_of
 from lowtide.frameworks.caffe2.memonger.orders import InterferenceGraph, topological_sort_traversal
@@ -19,7 +18,7 @@ from lowtide.frameworks.caffe2.sharing.inference_fast import share_inference_fas
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet, NamedOp
 from lowtide.frameworks.caffe2.sharing.rename import SharedNet, release_when_used
 from lowtide.frameworks.caffe2.sharing.slots import share_by_interference
-from lowtide.frameworks.caffe2.sharing.verify_sharing import verify_equality, verify_in_place
+from lowtide.frameworks.caffe2.sharing.verify_sharing import passes, verify_equality, verify_in_place
 
 
 class Optimization(NamedTuple):
@@ -122,15 +121,15 @@ def release_blobs_when_used(
     netproto: Any, dont_free_blobs: Iterable[str], selector_fun: Callable[[str], bool] | None = None
 ) -> Any:
     """Return the net with a `Free` op after the last use of every blob; see `share.release_when_used`."""
-    named = named_net(netproto)
-    released = release_when_used(named, _names(dont_free_blobs), selected=selector_fun)
+    released = release_when_used(named_net(netproto), _names(dont_free_blobs), selected=selector_fun)
     result = copy.deepcopy(netproto)
     ops = list(result.op)
     del result.op[:]
     place = 0
     for op in released.ops:
-        if place < len(ops) and (op.kind, op.inputs, op.outputs) == _touched(named, place):
-            result.op.append(ops[place])
+        own = ops[place] if place < len(ops) else None
+        if own is not None and (op.kind, op.inputs, op.outputs) == (own.type, tuple(own.input), tuple(own.output)):
+            result.op.append(own)
             place += 1
         else:
             result.op.append(new_message(ops[0], type=op.kind, input=list(op.inputs), output=list(op.outputs)))
@@ -145,13 +144,13 @@ def verify_graph_equality(net_a: Any, net_b: Any) -> bool:
     one, other = named_net(net_a), named_net(net_b)
     if one.externals != other.externals:
         one, other = _with_one_outer_blob(one), _with_one_outer_blob(other)
-    return _passes(verify_equality, one, other)
+    return passes(verify_equality, one, other)
 
 
 def verify_inplace_blobs(net_a: Any, net_b: Any) -> bool:
     """Return whether two nets have the same kinds of ops and in-place pairs."""
     kinds = [[op.type for op in net.op] for net in (net_a, net_b)]
-    return kinds[0] == kinds[1] and _passes(verify_in_place, named_net(net_a), named_net(net_b))
+    return kinds[0] == kinds[1] and passes(verify_in_place, named_net(net_a), named_net(net_b))
 
 
 def _with_one_outer_blob(net: NamedNet) -> NamedNet:
@@ -162,19 +161,6 @@ def _with_one_outer_blob(net: NamedNet) -> NamedNet:
         ops.append(replace(op, inputs=tuple(blob if blob in written else "" for blob in op.inputs)))
         written.update(op.outputs)
     return NamedNet(ops=tuple(ops))
-
-
-def _passes(check: Callable[[NamedNet, NamedNet], None], one: NamedNet, other: NamedNet) -> bool:
-    try:
-        check(one, other)
-    except VerificationError:
-        return False
-    return True
-
-
-def _touched(net: NamedNet, place: int) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    op = net.ops[place]
-    return op.kind, op.inputs, op.outputs
 
 
 def _renamed(proto: Any, shared: SharedNet) -> Any:

@@ -38,18 +38,7 @@ class TensorProto(NetMessage):
         " string_data 6 bytes* name 7 string device_detail 8 DeviceOption double_data 9 double** int64_data 10 int64**"
         " segment 11 Segment raw_data 13 bytes data_format 15 uint32"
     )
-    dims: list[int]
     data_type: int = 1
-    data_format: int = 0
-    byte_data: bytes = b""
-    name: str = ""
-    raw_data: bytes = b""
-
-
-class Segment(NetMessage):
-    FIELDS = fields_of("begin 1 int64 end 2 int64")
-    begin: int = 0
-    end: int = 0
 
 
 class QTensorProto(NetMessage):
@@ -57,14 +46,7 @@ class QTensorProto(NetMessage):
         "dims 1 int64* precision 2 int32 scale 3 double bias 4 double is_signed 5 bool data 6 int32** name 7 string"
         " data_type 8 enum scales 9 double* biases 10 double* axis 11 int32 is_multiparam 12 bool"
     )
-    precision: int = 0
-    scale: float = 0.0
-    bias: float = 0.0
-    is_signed: bool = False
-    name: str = ""
     data_type: int = 2
-    axis: int = 0
-    is_multiparam: bool = False
 
 
 class Argument(NetMessage):
@@ -108,21 +90,12 @@ class OperatorDef(NetMessage):
     op_version: int = 0
 
 
-class MapFieldEntry(NetMessage):
-    FIELDS = fields_of("key 1 string val 2 string")
-    key: str = ""
-    val: str = ""
-
-
-class BackendOptions(NetMessage):
-    FIELDS = fields_of("backend_name 1 string option 2 MapFieldEntry*")
-    backend_name: str = ""
-
-
-class PartitionInfo(NetMessage):
-    FIELDS = fields_of("name 1 string device_id 2 int32* extra_info 3 string backend_options 4 BackendOptions*")
-    name: str = ""
-    extra_info: str = ""
+NetMessage.declare(
+    Segment="begin 1 int64 end 2 int64",
+    MapFieldEntry="key 1 string val 2 string",
+    BackendOptions="backend_name 1 string option 2 MapFieldEntry*",
+    PartitionInfo="name 1 string device_id 2 int32* extra_info 3 string backend_options 4 BackendOptions*",
+)
 
 
 class NetDef(NetMessage):

@@ -21,7 +21,7 @@ def _one(compute: Callable[[Array], Array]) -> Kernel:
 
 def _gradient(compute: Callable[[Array, Array], Array]) -> Kernel:
     """Return a kernel of two inputs, such as an output and its gradient."""
-    return lambda inputs, _settings, _n: [compute(inputs[0], inputs[1])]
+    return _plain(compute)
 
 
 def _with_arguments(compute: Callable[[Array, Arguments], Array]) -> Kernel:

@@ -14,6 +14,7 @@ from lowtide.frameworks.caffe2.running.recurrent import LSTM, RECURRENT
 from lowtide.frameworks.caffe2.running.windowed import WINDOWED
 from lowtide.frameworks.caffe2.running.workspace import Array, Workspace
 from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
+from lowtide.frameworks.caffe2.sharing.rename import ALIAS, FREE
 
 _KERNELS = {**KERNELS, **LSTM, **WINDOWED}
 
@@ -38,10 +39,10 @@ def run_once(net: Any, inputs: Mapping[str, Array], results: Iterable[str], para
 def run_net(net: Any, workspace: Workspace) -> None:
     for position, op in enumerate(net.op):
         where = f"op {position} ({op.type})"
-        if op.type == "Free":
+        if op.type == FREE:
             for name in op.output:
                 workspace.free(name)
-        elif op.type == "Alias":
+        elif op.type == ALIAS:
             workspace.alias(op.output[0], op.input[0])
         else:
             arrays = run_op(op, [workspace.read(name, where) for name in op.input], where)

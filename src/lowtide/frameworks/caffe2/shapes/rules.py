@@ -46,21 +46,10 @@ def _matmul(types: Types, settings: Arguments, n: int) -> list[TensorType] | Non
     return [types[0].with_shape(rows, columns)] if n == 1 and inner == other else None
 
 
-def _conv(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    out = _windowed(types[0], settings, types[1].shape[0])
-    return None if out is None or n != 1 else [out]
-
-
 def _conv_gradient(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
     x, w = types[0], types[1]
     grads = [w] if settings.integer("no_bias") else [w, w.with_shape(w.shape[0])]
     return [*grads, x][:n]
-
-
-def _pool(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    is_last = settings.text("order", "NCHW") == "NHWC"
-    out = _windowed(types[0], settings, types[0].shape[-1 if is_last else 1])
-    return None if out is None or n != 1 else [out]
 
 
 _LEGACY_CEIL = 3
@@ -115,21 +104,26 @@ def _pair(settings: Arguments, name: str, default: int) -> tuple[int, int]:
     return settings.integer(f"{name}_h", one), settings.integer(f"{name}_w", one)
 
 
-def _windowed(image: TensorType, settings: Arguments, channels: int) -> TensorType | None:
-    if settings.text("order", "NCHW") == "NHWC":
-        batch, height, width, _ = image.shape
-    else:
-        batch, _, height, width = image.shape
+def _pool(types: Types, settings: Arguments, n: int, channels: int | None = None) -> list[TensorType] | None:
+    shape, is_last = types[0].shape, _is_channels_last(settings)
+    batch, height, width, own = shape if is_last else (shape[0], *shape[2:], shape[1])
     size = window_of(settings, height, width).output(height, width)
-    if size is None:
+    if size is None or n != 1:
         return None
-    if settings.text("order", "NCHW") == "NHWC":
-        return image.with_shape(batch, *size, channels)
-    return image.with_shape(batch, channels, *size)
+    made = own if channels is None else channels
+    return [types[0].with_shape(*((batch, *size, made) if is_last else (batch, made, *size)))]
+
+
+def _conv(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    return _pool(types, settings, n, types[1].shape[0])
+
+
+def _is_channels_last(settings: Arguments) -> bool:
+    return settings.text("order", "NCHW") == "NHWC"
 
 
 def channel_axis(settings: Arguments, rank: int) -> int:
-    default = rank - 1 if settings.text("order", "NCHW") == "NHWC" else 1
+    default = rank - 1 if _is_channels_last(settings) else 1
     axis = settings.integer("axis", default)
     return axis + rank if axis < 0 else axis
 
@@ -248,14 +242,12 @@ def _recurrent_gradient(types: Types, settings: Arguments, n: int) -> list[Tenso
 _SAME = (
     "Relu Sigmoid Tanh Softmax Copy Alias Exp Log Sqrt Negative Abs Sqr LeakyRelu Elu Clip Scale StopGradient Sum"
     " WeightedSum CopyCPUToGPU CopyGPUToCPU CopyFromCPUInput CopyToCPU CopyOnDeviceLike PRelu ChannelShuffle"
-    " IndexFreeze"
+    " IndexFreeze ReluGradient SigmoidGradient TanhGradient SoftmaxGradient LabelCrossEntropyGradient LRNGradient"
+    " AveragedLossGradient SumElementsGradient MaxPoolGradient AveragePoolGradient SoftmaxWithLossGradient"
 )
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_SAME.split(), _like(0)),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _binary),
-    **dict.fromkeys(("ReluGradient", "SigmoidGradient", "TanhGradient", "SoftmaxGradient"), _like(0)),
-    **dict.fromkeys(("LabelCrossEntropyGradient", "AveragedLossGradient", "SumElementsGradient"), _like(0)),
-    **dict.fromkeys(("MaxPoolGradient", "AveragePoolGradient", "SoftmaxWithLossGradient", "LRNGradient"), _like(0)),
     **dict.fromkeys(("SumElements", "AveragedLoss"), _one(lambda _types, _settings: ())),
     **dict.fromkeys(("Conv", "ConvRelu"), _conv),
     **dict.fromkeys(("MaxPool", "AveragePool"), _pool),

@@ -21,10 +21,6 @@ class _Slot:
 _FreeSlot = tuple[tuple[int, str], int, _Slot]
 
 
-def _size(entry: _FreeSlot) -> int:
-    return entry[0][0]
-
-
 class BranchWalk:
     """One walk; see `share_branch_safe`."""
 
@@ -131,7 +127,7 @@ class BranchWalk:
 
     def _by_preference(self, size: int) -> Iterable[int]:
         """Return positions of free slots: up from the smallest that suffices, then down."""
-        fitting = bisect_left(self._free, size, key=_size) if self._net.sizes else 0
+        fitting = bisect_left(self._free, size, key=lambda entry: entry[0][0]) if self._net.sizes else 0
         return chain(range(fitting, len(self._free)), range(fitting - 1, -1, -1))
 
     def _release(self, name: str) -> None:

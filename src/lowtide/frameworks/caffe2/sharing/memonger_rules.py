@@ -162,17 +162,11 @@ class _TokenWalk:
     def _pop(self, blob: str, tokens: int) -> str | None:
         if self._net.sizes:
             return self._pop_by_size(blob, tokens)
-        passed: list[tuple[int, str]] = []
-        first = None
-        while self._free and first is None:
-            entry = heapq.heappop(self._free)
-            if self._fits(entry[1], blob, tokens):
-                first = entry[1]
-            else:
-                passed.append(entry)
-        for entry in passed:
-            heapq.heappush(self._free, entry)
-        return first
+        entry = min((entry for entry in self._free if self._fits(entry[1], blob, tokens)), default=None)
+        if entry is None:
+            return None
+        self._free.remove(entry)
+        return entry[1]
 
     def _pop_by_size(self, blob: str, tokens: int) -> str | None:
         """Pop from the heap by position, as memonger does."""

@@ -13,7 +13,7 @@ from lowtide.engine.graph import Graph, Lifetime
 _LARGEST_SIZE = 2**62
 
 
-def _is_size(size: object) -> bool:
+def is_size(size: object) -> bool:
     return isinstance(size, int) and not isinstance(size, bool) and 0 <= size < _LARGEST_SIZE
 
 
@@ -58,7 +58,7 @@ class NamedNet:
                     f"op {position} ({op.kind}): 'after' must name earlier ops by position, got {op.after}"
                 )
         for blob, size in self.sizes.items():
-            if not _is_size(size):
+            if not is_size(size):
                 raise GraphError(f"blob {blob!r}: size {size!r} is out of range; give bytes from 0 to 2**62 - 1")
 
     @classmethod
@@ -194,7 +194,7 @@ class BlobRange:
     """In bytes. None counts as 1."""
 
     def __post_init__(self) -> None:
-        if self.size is not None and not _is_size(self.size):
+        if self.size is not None and not is_size(self.size):
             raise UsageError(f"blob {self.name!r}: size {self.size!r} is out of range; give bytes from 0 to 2**62 - 1")
 
     @property

@@ -1,6 +1,7 @@
 """Dependences between the ops of a net, and orders that respect them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from graphlib import TopologicalSorter
 from itertools import pairwise
 
 from lowtide import _native
@@ -62,18 +63,11 @@ def topological_order(net: NamedNet) -> list[OpId]:
 
 
 def topological_order_of(before: Sequence[Sequence[OpId]]) -> list[OpId]:
-    after: list[list[OpId]] = [[] for _ in before]
+    """Return positions in the order in which they become ready; raises CycleError."""
+    sorter: TopologicalSorter[OpId] = TopologicalSorter(dict.fromkeys(range(len(before)), ()))
     for op, others in enumerate(before):
-        for other in others:
-            after[other].append(op)
-    missing = [len(others) for others in before]
-    order = [op for op, count in enumerate(missing) if count == 0]
-    for op in order:  # the list grows during the loop
-        for successor in after[op]:
-            missing[successor] -= 1
-            if missing[successor] == 0:
-                order.append(successor)
-    return order
+        sorter.add(op, *others)
+    return list(sorter.static_order())
 
 
 def longest_path_order(net: NamedNet) -> list[OpId]:

@@ -116,10 +116,9 @@ def _assigned(ranges: Iterable[BlobRange], work_limit: int) -> SlotAssignment:
     slot_of: list[int] = found.slot_of.tolist()
     members = sorted(range(len(blobs)), key=lambda blob: (slot_of[blob], blobs[blob].begins))
     slots = tuple(tuple(blobs[blob] for blob in group) for _, group in groupby(members, key=lambda b: slot_of[b]))
-    result = SlotAssignment(
+    return SlotAssignment(
         slots=slots, lower_bound_bytes=found.lower_bound_bytes, optimal=found.optimal, work=found.work
     )
-    return replace(result, optimal=result.optimal or result.total_bytes == result.lower_bound_bytes)
 
 
 def _completed(ranges: Iterable[BlobRange]) -> list[BlobRange]:
@@ -140,7 +139,6 @@ def _completed(ranges: Iterable[BlobRange]) -> list[BlobRange]:
 
 def _intervals(blobs: Sequence[BlobRange]) -> Intervals:
     """Return ranges as arrays. A blob used before its definition is live at the definition."""
-    begins = np.fromiter((blob.begins for blob in blobs), np.int64, len(blobs))
-    used = np.fromiter((blob.used or 0 for blob in blobs), np.int64, len(blobs))
-    sizes = np.fromiter((blob.size or 0 for blob in blobs), np.int64, len(blobs))
+    columns = np.array([(blob.begins, blob.used, blob.size) for blob in blobs], np.int64).reshape(-1, 3)
+    begins, used, sizes = columns.T
     return Intervals(begins, np.maximum(begins, used), sizes)

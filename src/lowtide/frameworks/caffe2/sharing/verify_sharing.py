@@ -1,6 +1,6 @@
 """Check that sharing changed only names, without using any of the algorithms."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from lowtide.core.errors import VerificationError
@@ -46,14 +46,18 @@ def verify_in_place(before: NamedNet, after: NamedNet) -> None:
             verify_in_place(inner_before, inner_after)
 
 
-def differ_only_in_names(before: NamedNet, after: NamedNet) -> bool:
-    """Return whether two nets pass `verify_equality` and `verify_in_place`."""
+def passes(check: Callable[[NamedNet, NamedNet], None], before: NamedNet, after: NamedNet) -> bool:
+    """Return whether a check of two nets raises no VerificationError."""
     try:
-        verify_equality(before, after)
-        verify_in_place(before, after)
+        check(before, after)
     except VerificationError:
         return False
     return True
+
+
+def differ_only_in_names(before: NamedNet, after: NamedNet) -> bool:
+    """Return whether two nets pass `verify_equality` and `verify_in_place`."""
+    return passes(verify_equality, before, after) and passes(verify_in_place, before, after)
 
 
 def _in_place(op: NamedOp) -> list[tuple[int, int]]:

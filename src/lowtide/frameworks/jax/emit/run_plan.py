@@ -8,7 +8,7 @@ from lowtide.core.index_spaces import OpId, Place
 from lowtide.engine.plan import CopyIn, CopyOut, Plan, Run
 from lowtide.frameworks.jax.emit.ties import Crossing, can_anchor, crossings, hold, tie
 from lowtide.frameworks.jax.flat.program import Atom, FlatProgram, Value, content_of, run_equation
-from lowtide.frameworks.jax.internals import in_device_space, in_host_space, varying_axes
+from lowtide.frameworks.jax.internals import jax, varying_axes
 from lowtide.frameworks.jax.reading.kernels import Kernel, fusion_kind
 from lowtide.frameworks.jax.reading.read import JaxTranslation
 from lowtide.frameworks.jax.reading.sizes import bytes_of
@@ -148,9 +148,9 @@ def _carry_out(
     fetched: set[Value] = set()
     for copy in copies:
         if copy.is_out:
-            on_host[copy.value] = in_host_space(contents[copy.value])
+            on_host[copy.value] = jax.device_put(contents[copy.value], jax.memory.Space.Host)
         else:
-            array = in_device_space(on_host[copy.value])
+            array = jax.device_put(on_host[copy.value], jax.memory.Space.Device)
             contents[copy.value] = tie(array, [newest] if newest is not None else [])
             fetched.add(copy.value)
     return fetched

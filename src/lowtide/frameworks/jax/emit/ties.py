@@ -9,7 +9,7 @@ import numpy as np
 
 from lowtide.core.index_spaces import OpId, Place
 from lowtide.frameworks.jax.flat.program import Value
-from lowtide.frameworks.jax.internals import custom_jvp, is_floating, lax, numpy
+from lowtide.frameworks.jax.internals import is_floating, jax
 from lowtide.frameworks.jax.reading.read import JaxTranslation
 
 _NEVER = 0x7FC5A3D1
@@ -32,7 +32,7 @@ def tie(value: Any, anchors: Sequence[Any]) -> Any:
 
     XLA can neither drop the tie nor merge its readers with those of `value`.
     """
-    return lax.select_n(_has_never(anchors), value, lax.full_like(value, 0)) if anchors else value
+    return jax.lax.select_n(_has_never(anchors), value, jax.lax.full_like(value, 0)) if anchors else value
 
 
 def hold(values: Sequence[Any], anchors: Sequence[Any]) -> list[Any]:
@@ -44,26 +44,26 @@ def hold(values: Sequence[Any], anchors: Sequence[Any]) -> list[Any]:
 
 
 def _has_never(anchors: Sequence[Any]) -> Any:
-    return functools.reduce(lax.bitwise_or, map(_is_never, anchors))
+    return functools.reduce(jax.lax.bitwise_or, map(_is_never, anchors))
 
 
 def _is_never(anchor: Any) -> Any:
-    first = lax.reshape(lax.slice(anchor, [0] * anchor.ndim, [1] * anchor.ndim), ())
+    first = jax.lax.reshape(jax.lax.slice(anchor, [0] * anchor.ndim, [1] * anchor.ndim), ())
     width = anchor.dtype.itemsize
     unsigned = _UNSIGNED[width]
     pattern = unsigned(_NEVER >> (32 - 8 * width) if width < 4 else _NEVER)
-    return lax.eq(lax.bitcast_convert_type(first, unsigned), pattern)
+    return jax.lax.eq(jax.lax.bitcast_convert_type(first, unsigned), pattern)
 
 
-@custom_jvp
+@jax.custom_jvp
 def _held(never: Any, *values: Any) -> Sequence[Any]:
     def condition(state: Sequence[Any]) -> Any:
         return state[0]
 
     def body(state: Sequence[Any]) -> Sequence[Any]:
-        return numpy.zeros_like(state[0]), *map(_changed, state[1:])
+        return jax.numpy.zeros_like(state[0]), *map(_changed, state[1:])
 
-    return lax.while_loop(condition, body, (never, *values))[1:]
+    return jax.lax.while_loop(condition, body, (never, *values))[1:]
 
 
 @_held.defjvp
@@ -73,7 +73,7 @@ def _pass_on(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]
 
 def _changed(value: Any) -> Any:
     """Return another value in place, since XLA moves unchanged state out of a loop."""
-    return lax.neg(value) if is_floating(value.dtype) else lax.full_like(value, 0)
+    return jax.lax.neg(value) if is_floating(value.dtype) else jax.lax.full_like(value, 0)
 
 
 @dataclass(frozen=True, slots=True)

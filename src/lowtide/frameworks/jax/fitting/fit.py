@@ -7,21 +7,19 @@ from typing import Any
 
 from jax.core import Tracer
 
-from lowtide.core.effort import EffortName, check_effort
+from lowtide.core.effort import EffortName
 from lowtide.core.errors import UnsupportedError
-from lowtide.core.techniques import Techniques, checked_techniques
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.engine.plan.claim import Claim
 from lowtide.engine.planning.budget import parse_budget
 from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
 from lowtide.frameworks.jax.fitting.losses import FittedLoss, is_loss, wanted_leaves
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried
 from lowtide.frameworks.jax.flat.traced import TracedFunction, struct_of, trace
-from lowtide.frameworks.jax.internals import tree
+from lowtide.frameworks.jax.internals import jax
 from lowtide.frameworks.jax.measure.compiled import CompiledFigures, Wrapper
-
-_ALLOWED = ("reorder", "share", "recompute")
 
 
 def fit(
@@ -30,7 +28,7 @@ def fit(
     *,
     example_args: Sequence[Any],
     example_kwargs: Mapping[str, Any] | None = None,
-    allow: Iterable[str] = _ALLOWED,
+    allow: Iterable[str] | None = None,
     transient: bool = False,
     effort: EffortName = "fast",
     argnums: int | Sequence[int] | None = None,
@@ -40,8 +38,8 @@ def fit(
     `function` may contain `jax.grad` and an optimizer update, be jitted, and donate arguments. It is traced on
     `example_args`, arrays or ShapeDtypeStructs. A `budget` in percent ("60%") is a share of the temp bytes of the
     unmodified function: the bytes that XLA allocates besides arguments and results. A budget in bytes ("2 GiB")
-    includes arguments and results, unless `transient` is set. Without "recompute" in `allow`, only XLA's schedulers and
-    better orders are tried.
+    includes arguments and results, unless `transient` is set. `allow` names techniques, by default "reorder", "share"
+    and "recompute"; without "recompute", only XLA's schedulers and better orders are tried.
 
     If no compiled candidate meets the budget, the best one is returned with `fits` False; `shortfall` and `floor`
     explain the gap. Calls with other shapes start a new search.
@@ -57,40 +55,15 @@ def fit(
     >>> fitted(jnp.ones((8, 8))).shape, fitted.fits
     ((8, 8), True)
     """
-    check_effort(effort)
-    techniques = checked_techniques(allow)
+    techniques = allowed_techniques(allow, budget)
+    settings = PlanSettings(budget=budget, transient=transient, techniques=techniques, effort=effort, addresses=False)
     if "offload" in techniques:
         raise UnsupportedError(
             "fit cannot copy to a host; leave out offload, or plan with lowtide.Host and apply the plan on a device "
             "that has a host space"
         )
     chosen = (argnums,) if isinstance(argnums, int) else None if argnums is None else tuple(argnums)
-    settings = _Settings(budget, transient, techniques, effort, chosen)
-    return FittedFunction(function, settings, trace(function, example_args, example_kwargs))
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    budget: str | int | float
-    transient: bool
-    techniques: Techniques
-    effort: EffortName
-    argnums: tuple[int, ...] | None
-
-    def differentiated(self, traced: TracedFunction) -> tuple[int, ...]:
-        return ((0,) if is_loss(traced) else ()) if self.argnums is None else self.argnums
-
-    def search(self, traced: TracedFunction, wrapper: Wrapper | None = None) -> FitFound:
-        search = FitSearch(traced, self.techniques, self.effort, wrapper)
-        return search.fit(self._target(search.unmodified.figures))
-
-    def _target(self, unmodified: CompiledFigures) -> int:
-        persistent = GraphBuilder("arguments and results")
-        persistent.add_buffer("held", unmodified.total_bytes - unmodified.temp_bytes, Lifetime.PERSISTENT)
-        graph = persistent.build()
-        space = graph.spaces[0].name
-        budget = parse_budget(self.budget, graph, {space: unmodified.temp_bytes}, transient=self.transient)
-        return budget.allowed[space] or 0
+    return FittedFunction(function, settings, chosen, trace(function, example_args, example_kwargs))
 
 
 class FittedFunction:
@@ -99,10 +72,17 @@ class FittedFunction:
     Inside a transformation of JAX it is traced; give `compiler_options` to the outermost `jit`.
     """
 
-    def __init__(self, function: Callable[..., Any], settings: _Settings, traced: TracedFunction) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        settings: PlanSettings,
+        argnums: tuple[int, ...] | None,
+        traced: TracedFunction,
+    ) -> None:
         functools.update_wrapper(self, function, updated=())
         self._function = function
         self._settings = settings
+        self._argnums = argnums
         self._traced = traced
         self._fitted: dict[Any, _Fitted] = {}
         self.found = self._fit(_signature(traced.in_tree, traced.structs), traced).found
@@ -110,25 +90,29 @@ class FittedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the results of the original function."""
-        leaves, structure = tree.flatten((args, kwargs))
+        leaves, structure = jax.tree.flatten((args, kwargs))
         structs = [struct_of(leaf) for leaf in leaves]
         signature = _signature(structure, structs)
         fitted = self._fitted.get(signature)
         if fitted is None:
-            examples, named = tree.unflatten(structure, structs)
+            examples, named = jax.tree.unflatten(structure, structs)
             fitted = self._fit(signature, trace(self._function, examples, named))
-        return tree.unflatten(fitted.traced.out_tree, fitted.run(leaves))
+        return jax.tree.unflatten(fitted.traced.out_tree, fitted.run(leaves))
 
     def _fit(self, signature: Any, traced: TracedFunction) -> "_Fitted":
-        argnums = self._settings.differentiated(traced)
+        argnums = ((0,) if is_loss(traced) else ()) if self._argnums is None else self._argnums
         if argnums:
-            loss = FittedLoss(traced, self._settings.search)
+            loss = FittedLoss(traced, self._search)
             fitted = _Fitted(traced, loss.found(wanted_leaves(traced, argnums)), loss)
         else:
-            found = self._settings.search(traced)
+            found = self._search(traced)
             fitted = _Fitted(traced, found, lambda leaves: _run_found(found, leaves))
         self._fitted[signature] = fitted
         return fitted
+
+    def _search(self, traced: TracedFunction, wrapper: Wrapper | None = None) -> FitFound:
+        search = FitSearch(traced, self._settings, wrapper)
+        return search.fit(_target_bytes(self._settings, search.unmodified.figures))
 
     @property
     def fits(self) -> bool:
@@ -208,8 +192,8 @@ class FittedFunction:
         if found.predicted_bytes is not None:
             lines.append(f"  predicted        {unit.write(found.predicted_bytes)} (peak of the plan, lowtide's model)")
         if found.result is not None and found.result.base_cost:
-            share = 100 * found.result.extra_cost / found.result.base_cost
-            lines.append(f"  recomputed       {found.result.reruns} kernels, {share:.1f} % more time (estimate)")
+            more = percent(found.result.extra_cost / found.result.base_cost)
+            lines.append(f"  recomputed       {found.result.reruns} kernels, {more} more time (estimate)")
         if self.shortfall is not None:
             lines.append(f"  shortfall        {self.shortfall}")
         return "\n".join(lines)
@@ -220,6 +204,16 @@ class _Fitted:
     traced: TracedFunction
     found: FitFound
     run: Callable[[Sequence[Any]], Sequence[Any]]
+
+
+def _target_bytes(settings: PlanSettings, unmodified: CompiledFigures) -> int:
+    """Return the temp bytes that the budget allows, with arguments and results as a persistent buffer."""
+    builder = GraphBuilder("arguments and results")
+    builder.add_buffer("held", unmodified.total_bytes - unmodified.temp_bytes, Lifetime.PERSISTENT)
+    graph = builder.build()
+    space = graph.spaces[0].name
+    budget = parse_budget(settings.budget, graph, {space: unmodified.temp_bytes}, transient=settings.transient)
+    return budget.allowed[space] or 0
 
 
 def _run_found(found: FitFound, leaves: Sequence[Any]) -> Sequence[Any]:

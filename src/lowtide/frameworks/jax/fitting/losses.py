@@ -9,19 +9,7 @@ from lowtide.frameworks.jax.fitting.search import FitFound
 from lowtide.frameworks.jax.flat.flatten import Flat, first_results, flatten
 from lowtide.frameworks.jax.flat.program import FlatProgram, run_program
 from lowtide.frameworks.jax.flat.traced import TracedFunction
-from lowtide.frameworks.jax.internals import (
-    Partial,
-    ShapeDtypeStruct,
-    SymbolicZero,
-    custom_vjp,
-    instantiated,
-    is_floating,
-    jaxpr_as_fun,
-    jit,
-    make_jaxpr,
-    numpy,
-    vjp,
-)
+from lowtide.frameworks.jax.internals import is_floating, jax, jaxpr_as_fun
 from lowtide.frameworks.jax.measure.compiled import Wrapper
 
 Wanted = tuple[bool, ...]
@@ -67,15 +55,15 @@ def with_backward(traced: TracedFunction, wanted: Wanted) -> TracedFunction:
             results = list(body(*merged))
             return [results[place] for place in floating], results
 
-        _, pull, results = vjp(of_wanted, *(leaves[place] for place in places), has_aux=True)
+        _, pull, results = jax.vjp(of_wanted, *(leaves[place] for place in places), has_aux=True)
         return [*results, *pull(list(cotangents))]
 
     results = traced.jaxpr.out_avals
-    structs = (*traced.structs, *(ShapeDtypeStruct(results[n].shape, results[n].dtype) for n in floating))
+    structs = (*traced.structs, *(jax.ShapeDtypeStruct(results[n].shape, results[n].dtype) for n in floating))
     return replace(
         traced,
         name=f"{traced.name} with its backward pass",
-        jaxpr=make_jaxpr(joint)(*structs),
+        jaxpr=jax.make_jaxpr(joint)(*structs),
         structs=structs,
         donated=(False,) * len(structs),
         shardings=None,
@@ -89,7 +77,7 @@ class FittedLoss:
         self._traced = traced
         self._search = search
         self._found: dict[Wanted, tuple[TracedFunction, FitFound]] = {}
-        self._call: Any = custom_vjp(self._forward)
+        self._call: Any = jax.custom_vjp(self._forward)
         self._call.defvjp(self._save, self._pull, symbolic_zeros=True)
 
     def found(self, wanted: Wanted) -> FitFound:
@@ -118,17 +106,17 @@ class FittedLoss:
             for primal, struct in zip(primals, self._traced.structs, strict=True)
         )
         joint, _ = self._fitted(wanted)
-        return self._values(joint, leaves), Partial(_Backward(self, wanted), *leaves)
+        return self._values(joint, leaves), jax.tree_util.Partial(_Backward(self, wanted), *leaves)
 
     def _values(self, joint: TracedFunction, leaves: Sequence[Any]) -> list[Any]:
         program = first_results(flatten(joint.jaxpr, joint.name), len(self._traced.jaxpr.out_avals))
-        zeros = [numpy.zeros(struct.shape, struct.dtype) for struct in joint.structs[len(leaves) :]]
+        zeros = [jax.numpy.zeros(struct.shape, struct.dtype) for struct in joint.structs[len(leaves) :]]
         return _run_jitted(program, [*leaves, *zeros])
 
     def _as_differentiated(self, joint: TracedFunction, flat: Flat) -> Flat:
         """Return the joint program as JAX runs it: only gradients come from `flat`."""
         leaves, count = len(self._traced.structs), len(self._traced.jaxpr.out_avals)
-        return lambda *values: [*self._values(joint, values[:leaves]), *jit(flat)(*values)[count:]]
+        return lambda *values: [*self._values(joint, values[:leaves]), *jax.jit(flat)(*values)[count:]]
 
     def _pull(self, saved: Any, cotangents: Sequence[Any]) -> tuple[Any, ...]:
         return saved(*cotangents)
@@ -137,11 +125,11 @@ class FittedLoss:
         """Return the gradients of the wanted leaves, None for others."""
         found = self.found(wanted)
         given = [
-            instantiated(each) if isinstance(each, SymbolicZero) else each
+            jax.numpy.zeros(each.shape, each.dtype) if isinstance(each, jax.custom_derivatives.SymbolicZero) else each
             for each, aval in zip(cotangents, self._traced.jaxpr.out_avals, strict=True)
             if is_floating(aval.dtype)
         ]
-        results = jit(found.best.flat)(*leaves, *given)
+        results = jax.jit(found.best.flat)(*leaves, *given)
         gradients = iter(results[len(self._traced.jaxpr.out_avals) :])
         return tuple(next(gradients) if each else None for each in wanted)
 
@@ -168,4 +156,4 @@ def _run_jitted(program: FlatProgram, leaves: Sequence[Any]) -> list[Any]:
     def forward(*values: Any) -> list[Any]:
         return run_program(program, values)
 
-    return jit(forward)(*leaves)
+    return jax.jit(forward)(*leaves)

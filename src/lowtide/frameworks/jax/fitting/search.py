@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from lowtide.core.effort import EffortName
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.plan import Plan
 from lowtide.engine.plan.claim import Claim
+from lowtide.engine.planning.claims import peak_claims
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
@@ -84,13 +84,11 @@ class _Best:
 class FitSearch:
     """A search that compiles candidates until one fits."""
 
-    def __init__(
-        self, traced: TracedFunction, techniques: frozenset[str], effort: EffortName, wrapper: Wrapper | None = None
-    ) -> None:
+    def __init__(self, traced: TracedFunction, settings: PlanSettings, wrapper: Wrapper | None = None) -> None:
         self._wrapper = wrapper
         self._traced = traced
-        self._recomputes = "recompute" in techniques
-        self._settings = PlanSettings(techniques=techniques, effort=effort, addresses=False)
+        self._recomputes = "recompute" in settings.techniques
+        self._settings = settings
         self._forms = list(forms(traced) if self._recomputes else islice(forms(traced), 1))
         self._compiled: dict[Any, CompiledCandidate] = {}
         self._known: dict[Any, FunctionForm] = {}
@@ -134,7 +132,7 @@ class FitSearch:
         for form in self._forms:
             yield form, RunOrder(predicted_bytes=None if form is first else form.peak_bytes)
             if not self._recomputes:
-                planned = find_plan(form.translation.graph, self._settings)
+                planned = find_plan(form.translation.graph, replace(self._settings, budget=None, transient=False))
                 yield from ((form, order) for order in planned_orders(planned))
                 continue
             yield from ((form, order) for order in self._planned(form, target, form is last))
@@ -215,20 +213,8 @@ class FitSearch:
 
 def _floor(tried: Sequence[FunctionForm]) -> Claim | None:
     """Return the lowest floor of all forms, the unmodified one first, or None if it is zero. O(ops + edges)."""
-    claims: list[Claim] = []
-    for number, form in enumerate(tried):
-        graph = form.translation.graph
-        bound = least_possible(Problem(graph, Plan.baseline(graph).callees, in_place=True), 0)
-        claims.append(
-            Claim(
-                figure="peak",
-                space=bound.space,
-                over="reruns",
-                at_least=bound.peak_bytes,
-                in_place=True,
-                in_chunks=number > 0,
-                shown_by="needs",
-            )
-        )
-    lowest = min(claims, key=lambda claim: claim.at_least)
-    return lowest if lowest.at_least > 0 else None
+    graphs = [form.translation.graph for form in tried]
+    bounds = [least_possible(Problem(graph, Plan.baseline(graph).callees, in_place=True), 0) for graph in graphs]
+    number, lowest = min(enumerate(bounds), key=lambda numbered: numbered[1].peak_bytes)
+    needs = {lowest.space: lowest.peak_bytes}
+    return next(iter(peak_claims(needs, None, "reruns", in_place=True, in_chunks=number > 0)), None)

@@ -1,13 +1,13 @@
 """`flatten`: inline calls, merge equal equations, drop unused ones."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr
 
 from lowtide.frameworks.jax.flat.program import Atom, Equation, FlatProgram, Value, atom_of, run_program
-from lowtide.frameworks.jax.internals import is_unspecified, shard_map, user_frame
+from lowtide.frameworks.jax.internals import is_unspecified, jax, user_frame
 
 Flat = Callable[..., Sequence[Any]]
 """A function from leaves of arguments to leaves of results."""
@@ -35,7 +35,7 @@ def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Fla
         types=flat.types,
         constants=flat.constants,
         inputs=inputs,
-        equations=_needed(flat.equations, outputs),
+        equations=needed_equations(flat.equations, outputs),
         outputs=outputs,
         donated=frozenset(value for value, given in zip(inputs, donated, strict=False) if given),
     )
@@ -44,7 +44,7 @@ def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Fla
 def first_results(program: FlatProgram, count: int) -> FlatProgram:
     """Return a program with its first `count` results only."""
     outputs = program.outputs[:count]
-    return replace(program, outputs=outputs, equations=_needed(program.equations, outputs))
+    return replace(program, outputs=outputs, equations=needed_equations(program.equations, outputs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class MeshProgram:
         def one_device(*shards: Any) -> tuple[Any, ...]:
             return tuple(flat(*shards))
 
-        mapped = shard_map(
+        mapped = jax.shard_map(
             one_device,
             mesh=params["mesh"],
             in_specs=tuple(params["in_specs"]),
@@ -163,11 +163,14 @@ def _key(eqn: Any, inputs: Iterable[Atom]) -> Any:
     return key
 
 
-def _needed(equations: Sequence[Equation], outputs: Sequence[Atom]) -> list[Equation]:
-    wanted = {atom for atom in outputs if isinstance(atom, int)}
+def needed_equations(
+    equations: Sequence[Equation], outputs: Sequence[Atom], given: Collection[Value] = ()
+) -> list[Equation]:
+    """Return the equations with effects and those that the outputs depend on, besides `given` values."""
+    wanted = {atom for atom in outputs if isinstance(atom, int)}.difference(given)
     kept: list[Equation] = []
     for equation in reversed(equations):
-        if equation.origin.effects or any(value in wanted for value in equation.outputs):
+        if equation.origin.effects or not wanted.isdisjoint(equation.outputs):
             kept.append(equation)
-            wanted.update(equation.reads)
+            wanted.update(value for value in equation.reads if value not in given)
     return kept[::-1]

@@ -6,7 +6,7 @@ from typing import Any
 
 from jax.extend.core import Literal
 
-from lowtide.frameworks.jax.internals import make_jaxpr, struct_like
+from lowtide.frameworks.jax.internals import jax, struct_like
 
 Value = int
 """A position in the types of a program."""
@@ -101,10 +101,9 @@ class Splice:
         """Append an equation, with its operands substituted."""
         self._equations.append(replace(equation, inputs=tuple(map(self._current, equation.inputs))))
 
-    def trace(self, function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]) -> list[Atom]:
-        """Trace a function of `inputs`, append its equations and return its results."""
+    def _trace(self, function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]) -> list[Atom]:
         given = [self._current(atom) for atom in inputs]
-        closed = make_jaxpr(function)(
+        closed = jax.make_jaxpr(function)(
             *(struct_like(self._types[atom] if isinstance(atom, int) else atom.aval) for atom in given)
         )
         atoms: dict[Any, Atom] = dict(zip(closed.jaxpr.invars, given, strict=True))
@@ -118,9 +117,13 @@ class Splice:
             self._equations.append(Equation(origin=eqn, inputs=operands, outputs=outputs))
         return [atom_of(var, atoms) for var in closed.jaxpr.outvars]
 
-    def substitute(self, value: Value, atom: Atom) -> None:
-        """Let later equations and outputs read `atom` in place of `value`."""
-        self._replacements[value] = atom
+    def replace(
+        self, values: Sequence[Value], function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]
+    ) -> list[Atom]:
+        """Trace a function whose first results replace `values` from here on, and return its other results."""
+        results = self._trace(function, inputs)
+        self._replacements.update(zip(values, results, strict=False))
+        return results[len(values) :]
 
     def finish(self) -> FlatProgram:
         """Return the rewritten program."""

@@ -9,7 +9,7 @@ from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr
 
 from lowtide.core.errors import LowtideError, UsageError, one_line
-from lowtide.frameworks.jax.internals import ShapeDtypeStruct, is_unspecified, jit, make_jaxpr, tree, typeof
+from lowtide.frameworks.jax.internals import is_unspecified, jax
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,19 +36,19 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     if not callable(function):
         raise UsageError(f"cannot trace a {type(function).__name__}; give a function of arrays")
     named: dict[str, Any] = dict(kwargs or {})
-    jitted: Any = function if hasattr(function, "trace") else jit(function)
-    leaves, in_tree = tree.flatten((tuple(args), named))
+    jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
+    leaves, in_tree = jax.tree.flatten((tuple(args), named))
     traced = _attempted(lambda: jitted.trace(*args, **named))
     if traced.in_tree != in_tree or len(leaves) != len(traced.jaxpr.jaxpr.invars):
         raise UsageError("the function has static arguments; bind them with functools.partial, and jit the result")
-    outer = _attempted(lambda: make_jaxpr(jitted)(*args, **named)) if jitted is function else None
+    outer = _attempted(lambda: jax.make_jaxpr(jitted)(*args, **named)) if jitted is function else None
     return TracedFunction(
         name=str(traced.fun_name),
         jaxpr=traced.jaxpr,
         in_tree=in_tree,
         out_tree=traced.out_tree,
         structs=tuple(struct_of(leaf) for leaf in leaves),
-        donated=tuple(bool(info.donated) for info in tree.leaves(traced.args_info, is_leaf=_is_info)),
+        donated=tuple(bool(info.donated) for info in jax.tree.leaves(traced.args_info, is_leaf=_is_info)),
         shardings=None if outer is None else _shardings(outer),
     )
 
@@ -58,8 +58,8 @@ def of_jaxpr(closed: ClosedJaxpr, structs: Sequence[Any]) -> TracedFunction:
     return TracedFunction(
         name="jaxpr",
         jaxpr=closed,
-        in_tree=tree.structure((tuple(structs), {})),
-        out_tree=tree.structure(list(closed.out_avals)),
+        in_tree=jax.tree.structure((tuple(structs), {})),
+        out_tree=jax.tree.structure(list(closed.out_avals)),
         structs=tuple(structs),
         donated=(False,) * len(structs),
         shardings=None,
@@ -68,12 +68,12 @@ def of_jaxpr(closed: ClosedJaxpr, structs: Sequence[Any]) -> TracedFunction:
 
 def struct_of(leaf: Any) -> Any:
     """Return shape and dtype of a leaf, with the sharding of a committed array."""
-    if isinstance(leaf, ShapeDtypeStruct):
+    if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
-    aval: Any = typeof(leaf)
+    aval: Any = jax.typeof(leaf)
     is_placed = isinstance(leaf, Array) and not isinstance(leaf, Tracer) and leaf.committed
     sharding = leaf.sharding if is_placed else None
-    return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=getattr(aval, "weak_type", False))
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=getattr(aval, "weak_type", False))
 
 
 def _attempted(tracing: Callable[[], Any]) -> Any:

@@ -4,13 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jax import default_backend
-
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.buffer_assignment import read_assignment
 from lowtide.frameworks.jax.flat.flatten import Flat
 from lowtide.frameworks.jax.flat.traced import TracedFunction
-from lowtide.frameworks.jax.internals import jit
+from lowtide.frameworks.jax.internals import jax
 
 Wrapper = Callable[[Flat], Flat]
 """Code to compile around a candidate."""
@@ -71,7 +69,7 @@ def compile_flat(
         return wrapped(*leaves)
 
     function.__name__ = traced.name  # XLA's name for the module
-    jitted = jit(function, donate_argnums=[n for n, each in enumerate(traced.donated) if each], **more)
+    jitted = jax.jit(function, donate_argnums=[n for n, each in enumerate(traced.donated) if each], **more)
     executable = jitted.lower(*traced.structs).compile(compiler_options=dict(options) or None)
     return CompiledCandidate(
         name=name, flat=flat, options=options, executable=executable, figures=_figures_of(executable)
@@ -99,7 +97,7 @@ def assigned_bytes(executable: Any) -> AssignedBytes | None:
 
 def schedulers() -> tuple[Mapping[str, str], ...]:
     """Return the compiler options of each scheduler, the default first."""
-    return ({}, LEAST_MEMORY) if default_backend() == "cpu" else ({},)
+    return ({}, LEAST_MEMORY) if jax.default_backend() == "cpu" else ({},)
 
 
 def _figures_of(executable: Any) -> CompiledFigures:

@@ -10,7 +10,7 @@ import numpy as np
 from lowtide.engine.plan import Free, Plan, Run
 from lowtide.frameworks.jax.emit.run_plan import results_of, run_kernel
 from lowtide.frameworks.jax.flat.program import Value
-from lowtide.frameworks.jax.internals import jit, live_arrays, numpy
+from lowtide.frameworks.jax.internals import jax
 from lowtide.frameworks.jax.reading.kernels import Kernel
 from lowtide.frameworks.jax.reading.read import JaxTranslation
 
@@ -29,11 +29,11 @@ def run_kernels(translation: JaxTranslation, plan: Plan, arguments: Sequence[Any
     """Run a plan kernel by kernel and count JAX's live arrays, inputs included."""
     program = translation.program
     stored = {buffer: value for value, buffer in translation.buffers.items()}
-    others = live_arrays()  # kept alive, so that the count of other arrays stays constant
+    others = jax.live_arrays()  # kept alive, so that the count of other arrays stays constant
     before = sum(array.nbytes for array in others)
     contents: dict[Value, Any] = dict(program.constants)
     for value, argument in zip(program.inputs, arguments, strict=True):
-        contents[value] = numpy.array(argument, copy=True)
+        contents[value] = jax.numpy.array(argument, copy=True)
     peak = _live_bytes() - before
     for step in plan.steps():
         if isinstance(step, Run):
@@ -61,8 +61,8 @@ def _run_separately(
     argnums = [place for place, value in enumerate(kernel.reads) if value in donated]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-        return jit(one_kernel, donate_argnums=argnums)(*arguments)
+        return jax.jit(one_kernel, donate_argnums=argnums)(*arguments)
 
 
 def _live_bytes() -> int:
-    return sum(array.nbytes for array in live_arrays())
+    return sum(array.nbytes for array in jax.live_arrays())

@@ -5,7 +5,6 @@ That process runs this module with an exported function and options as JSON.
 
 import ctypes
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -17,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from lowtide.core.errors import UnsupportedError, one_line
-from lowtide.frameworks.jax.internals import block_until_ready, deserialize, export, is_random_key, jit, numpy, random
+from lowtide.frameworks.jax.internals import export, is_random_key, jax
+from lowtide.frameworks.resident import status_bytes
 
 _MODULE = "lowtide.frameworks.jax.measure.resident"
 _TIMEOUT_S = 600
-_STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 _TRIES, _PAUSE_S = 100, 0.05
 
@@ -34,7 +33,7 @@ def added_resident_bytes(flat: Callable[..., Sequence[Any]], structs: Sequence[A
     if not _CLEAR_REFS.exists():
         raise UnsupportedError("resident memory is measured on Linux only; leave out resident=True")
     try:
-        exported = export(jit(flat))(*structs)
+        exported = export.export(jax.jit(flat))(*structs)
         if exported.nr_devices != 1:
             raise UnsupportedError("resident memory is measured on one device only; leave out resident=True")
         serialized = exported.serialize()
@@ -55,47 +54,42 @@ def added_resident_bytes(flat: Callable[..., Sequence[Any]], structs: Sequence[A
 def made_up(aval: Any, seed: int) -> Any:
     """Return an array with pseudorandom contents, the same for each seed."""
     if is_random_key(aval.dtype):
-        return random.split(random.key(seed), aval.shape)
-    return numpy.asarray(np.random.default_rng(seed).uniform(0.0, 1.0, aval.shape)).astype(aval.dtype)
+        return jax.random.split(jax.random.key(seed), aval.shape)
+    return jax.numpy.asarray(np.random.default_rng(seed).uniform(0.0, 1.0, aval.shape)).astype(aval.dtype)
 
 
 def main() -> None:
     """Print the bytes that a call of the exported function adds, as JSON."""
     path, options = sys.argv[1], json.loads(sys.argv[2])
-    exported = deserialize(Path(path).read_bytes())
+    exported = export.deserialize(Path(path).read_bytes())
     arguments = [made_up(aval, place) for place, aval in enumerate(exported.in_avals)]
-    compiled = jit(exported.call).lower(*arguments).compile(compiler_options=options or None)
-    block_until_ready(arguments)
+    compiled = jax.jit(exported.call).lower(*arguments).compile(compiler_options=options or None)
+    jax.block_until_ready(arguments)
     first = _added_by_call(compiled, arguments)  # includes threads and kernels, which stay
     again = _added_by_call(compiled, arguments) if _is_returned(first) else first
     json.dump({"added_bytes": again}, sys.stdout)
 
 
 def _added_by_call(compiled: Any, arguments: Sequence[Any]) -> int:
-    before = _resident("VmRSS")
+    before = status_bytes("VmRSS") or 0
     _CLEAR_REFS.write_text("5")  # resets the high-water mark
-    block_until_ready(compiled(*arguments))
-    return max(0, _resident("VmHWM") - before)
+    jax.block_until_ready(compiled(*arguments))
+    return max(0, (status_bytes("VmHWM") or 0) - before)
 
 
 def _is_returned(added_bytes: int) -> bool:
     """Return whether most of the added memory returns to the system in time."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    expected, last = _resident("VmHWM") - added_bytes // 2, sys.maxsize
+    expected, last = (status_bytes("VmHWM") or 0) - added_bytes // 2, sys.maxsize
     for _ in range(_TRIES):
         if trim is not None:
             trim(0)
-        now = _resident("VmRSS")
+        now = status_bytes("VmRSS") or 0
         if now <= expected and now >= last:
             return True
         last = now
         time.sleep(_PAUSE_S)  # XLA frees temporaries in its own threads
     return False
-
-
-def _resident(name: str) -> int:
-    found = re.search(rf"{name}:\s*(\d+) kB", _STATUS.read_text())
-    return int(found[1]) * 1024 if found else 0
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ VIEWS = _names("reshape squeeze expand_dims")
 
 CHEAP = _names(
     """
-        abs add add_any and bitcast_convert_type broadcast_in_dim ceil clamp concatenate conj convert_element_type
+    abs add add_any and bitcast_convert_type broadcast_in_dim ceil clamp concatenate conj convert_element_type
     copy copy_p dynamic_slice eq floor full_like gather ge gt imag integer_pow iota is_finite le lt max min mul ne
     neg not or pad real rev round select_n shift_left shift_right_arithmetic shift_right_logical sign slice square
     sub transpose xor stop_gradient reduce_precision split optimization_barrier population_count nextafter clz
@@ -27,7 +27,7 @@ CHEAP = _names(
 
 EXPENSIVE = _names(
     """
-        acos acosh asin asinh atan atan2 atanh cbrt cos cosh digamma div erf erf_inv erfc exp exp2 expm1 lgamma log
+    acos acosh asin asinh atan atan2 atanh cbrt cos cosh digamma div erf erf_inv erfc exp exp2 expm1 lgamma log
     log1p logistic pow rem rsqrt sin sinh sqrt tan tanh
     """
 )

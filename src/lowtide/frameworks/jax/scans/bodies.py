@@ -8,18 +8,17 @@ from jax.extend.core import ClosedJaxpr
 from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.find_plan import find_plan
-from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.jax.emit.run_plan import run_plan
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram
-from lowtide.frameworks.jax.internals import make_jaxpr, struct_like
+from lowtide.frameworks.jax.internals import jax, struct_like
 from lowtide.frameworks.jax.reading.bodies import kept_results, with_bodies
 from lowtide.frameworks.jax.reading.read import Counted, JaxTranslation, read_body, read_program
+from lowtide.frameworks.jax.scans.choice import within
 from lowtide.frameworks.jax.scans.pairs import disjoint_pairs
 from lowtide.frameworks.jax.scans.saving import saving_program
 
 _LOOPS = ("scan", "while", "cond")
-_TECHNIQUES = frozenset(("reorder", "share", "recompute"))
 _ROUNDS = 3
 
 
@@ -79,16 +78,14 @@ def _planned_body(body: ClosedJaxpr, kept: int, limit: int, window: int | None) 
     program = _saving_less(flatten(body, "body"), kept, limit)
     program = with_planned_bodies(program, limit, window, "callee", kept) or program
     translation = read_program(program, "callee", kept)
-    settings = PlanSettings(
-        budget=max(1, limit), transient=True, techniques=_TECHNIQUES, effort="fast", addresses=False
-    )
+    settings = within(max(1, limit))
     runs: list[int] = find_plan(translation.graph, settings).plan.order().tolist()
 
     def planned(*values: Any) -> list[Any]:
         return run_plan(translation, runs, values, window)
 
     try:
-        return make_jaxpr(planned)(*map(struct_like, body.in_avals))
+        return jax.make_jaxpr(planned)(*map(struct_like, body.in_avals))
     except NameError:  # JAX traces a collective only inside its mesh
         return body
 

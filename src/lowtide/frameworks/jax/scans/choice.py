@@ -8,10 +8,10 @@ from lowtide.core.index_spaces import BufferId
 from lowtide.engine.graph import Graph, GraphBuilder
 from lowtide.engine.plan import Plan, Run
 from lowtide.engine.planning.find_plan import find_plan
-from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import Atom, FlatProgram, Value
-from lowtide.frameworks.jax.internals import make_jaxpr, struct_like
+from lowtide.frameworks.jax.internals import jax, struct_like
 from lowtide.frameworks.jax.reading.kernels import kernels_of
 from lowtide.frameworks.jax.reading.read import add_kernel
 from lowtide.frameworks.jax.reading.sizes import bytes_of
@@ -74,7 +74,7 @@ def joint_iteration(program: FlatProgram, pair: ScanPair) -> JointIteration:
         return [*results[:n_states], *collected, *backward.body(*unsliced, *slices)]
 
     structs = map(struct_like, [*forward.types, *back_types])
-    joint = flatten(make_jaxpr(iteration)(*structs), f"{program.name}/iteration")
+    joint = flatten(jax.make_jaxpr(iteration)(*structs), f"{program.name}/iteration")
     constants, states, slices = forward.split(joint.inputs[:count])
     return JointIteration(
         program=joint,
@@ -113,17 +113,22 @@ def choose_saved(program: FlatProgram, joint: JointIteration, limit: int) -> Sav
         if not isinstance(stack, int) or stack in alive
     }
     iteration = _IterationGraph(joint, free)
-    settings = PlanSettings(
-        budget=iteration.boundary_bytes + max(0, limit),
-        transient=True,
-        techniques=frozenset(("reorder", "recompute")),
-        effort="fast",
-        in_place=False,
-        addresses=False,
-    )
+    settings = within(iteration.boundary_bytes + max(0, limit), in_place=False)
     values = iteration.saved(find_plan(iteration.graph, settings).plan)
     size = sum(bytes_of(joint.program.types[value]) for value in values if value not in free)
     return SavedValues(values=values, bytes_per_iteration=size, fits=size <= limit)
+
+
+def within(budget_bytes: int, *, in_place: bool = True) -> PlanSettings:
+    """Return the settings for a part of a program with a budget for its temporaries."""
+    return PlanSettings(
+        budget=budget_bytes,
+        transient=True,
+        techniques=default_techniques(budget_bytes),
+        effort="fast",
+        in_place=in_place,
+        addresses=False,
+    )
 
 
 class _IterationGraph:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lowtide.frameworks.jax.flat.program import FlatProgram, Splice, Value
-from lowtide.frameworks.jax.internals import lax
+from lowtide.frameworks.jax.internals import jax
 from lowtide.frameworks.jax.scans.pairs import Scan, ScanPair, rewrite_pairs
 
 
@@ -37,11 +37,7 @@ def _write_forward(splice: Splice, scan: Scan, pair: ScanPair) -> Sequence[Any]:
         after, (starts, stacks) = scan.scan(one_chunk, states, _cut(slices, chunk, count), count)
         return [*after, *_joined(stacks), *starts]
 
-    results = splice.trace(forward, scan.inputs)
-    values = [*scan.last_states, *(scan.stacks[number] for number in wanted)]
-    for value, atom in zip(values, results, strict=False):
-        splice.substitute(value, atom)
-    return results[len(values) :]
+    return splice.replace([*scan.last_states, *(scan.stacks[number] for number in wanted)], forward, scan.inputs)
 
 
 def _write_backward(splice: Splice, scan: Scan, recomputed: Scan, pair: ScanPair, starts: Sequence[Any]) -> None:
@@ -73,13 +69,12 @@ def _write_backward(splice: Splice, scan: Scan, recomputed: Scan, pair: ScanPair
         return [*after, *_joined(stacks)]
 
     inputs = [*scan.inputs[:n_unsliced], *recomputed.constants, *recomputed.slices, *others, *starts]
-    for value, atom in zip((*scan.last_states, *scan.stacks), splice.trace(backward, inputs), strict=True):
-        splice.substitute(value, atom)
+    splice.replace([*scan.last_states, *scan.stacks], backward, inputs)
 
 
 def _cut(stacks: Sequence[Any], chunk: int, count: int) -> list[Any]:
-    return [lax.reshape(stack, (count, chunk, *stack.shape[1:])) for stack in stacks]
+    return [jax.lax.reshape(stack, (count, chunk, *stack.shape[1:])) for stack in stacks]
 
 
 def _joined(stacks: Sequence[Any]) -> list[Any]:
-    return [lax.reshape(stack, (stack.shape[0] * stack.shape[1], *stack.shape[2:])) for stack in stacks]
+    return [jax.lax.reshape(stack, (stack.shape[0] * stack.shape[1], *stack.shape[2:])) for stack in stacks]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Splice, Value
-from lowtide.frameworks.jax.internals import jaxpr_as_fun, lax
+from lowtide.frameworks.jax.internals import jax, jaxpr_as_fun
 from lowtide.frameworks.jax.reading.sizes import bytes_of
 
 
@@ -46,7 +46,7 @@ class Scan:
         unroll: int = 1,
     ) -> Any:
         """Scan another function in the same direction."""
-        return lax.scan(
+        return jax.lax.scan(
             function,
             list(states),
             slices,

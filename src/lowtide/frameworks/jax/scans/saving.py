@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowtide.frameworks.jax.flat.program import Atom, Equation, FlatProgram, Splice, Value, run_program
+from lowtide.frameworks.jax.flat.flatten import needed_equations
+from lowtide.frameworks.jax.flat.program import Atom, FlatProgram, Splice, Value, run_program
 from lowtide.frameworks.jax.scans.choice import JointIteration, choose_saved, joint_iteration
 from lowtide.frameworks.jax.scans.pairs import ScanPair, disjoint_pairs, rewrite_pairs
 
@@ -68,12 +69,9 @@ def _write_forward(splice: Splice, joint: JointIteration, saved: Collection[Valu
         after, stacks = scan.scan(iteration, states, list(slices))
         return [*after, *stacks]
 
-    results = splice.trace(forward, scan.inputs)
     values = [*scan.last_states, *(scan.stacks[number] for number in joint.wanted)]
-    for value, atom in zip(values, results, strict=False):
-        splice.substitute(value, atom)
-    given = dict(zip(joint.slices, scan.slices, strict=True))
-    return {**given, **dict(zip(made, results[len(values) :], strict=True))}
+    stacks = splice.replace(values, forward, scan.inputs)
+    return {**dict(zip(joint.slices, scan.slices, strict=True)), **dict(zip(made, stacks, strict=True))}
 
 
 def _write_backward(splice: Splice, joint: JointIteration, stacks: Mapping[Value, Atom]) -> None:
@@ -107,18 +105,11 @@ def _write_backward(splice: Splice, joint: JointIteration, stacks: Mapping[Value
         *joint.others,
         *(stacks[value] for value in given),
     ]
-    for value, atom in zip((*scan.last_states, *scan.stacks), splice.trace(backward, inputs), strict=True):
-        splice.substitute(value, atom)
+    splice.replace([*scan.last_states, *scan.stacks], backward, inputs)
 
 
 def _part(
     program: FlatProgram, inputs: Sequence[Value], outputs: Sequence[Atom], given: Collection[Value]
 ) -> FlatProgram:
-    available = {*inputs, *given}
-    wanted = {atom for atom in outputs if isinstance(atom, int)} - available
-    kept: list[Equation] = []
-    for equation in reversed(program.equations):
-        if not wanted.isdisjoint(equation.outputs):
-            kept.append(equation)
-            wanted.update(value for value in equation.reads if value not in available)
-    return replace(program, inputs=list(inputs), outputs=list(outputs), equations=kept[::-1])
+    equations = needed_equations(program.equations, outputs, {*inputs, *given})
+    return replace(program, inputs=list(inputs), outputs=list(outputs), equations=equations)

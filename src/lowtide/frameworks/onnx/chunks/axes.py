@@ -3,13 +3,14 @@
 Rules hold in real numbers; a trial run compares bits.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from onnx import NodeProto
 
 from lowtide.frameworks.onnx.chunks.values import MainValues
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of, operator_of
-from lowtide.frameworks.onnx.operators.tables import VIEWS, Operator
+from lowtide.frameworks.onnx.operators.tables import VIEWS, Operator, named
 
 _SINCE_SOFTMAX_ALONG_ONE_AXIS = 13
 
@@ -36,26 +37,29 @@ def _result(node: NodeProto, known: MainValues) -> Sequence[int]:
     return _shape(known, node.output[0])
 
 
-def _operand(name: str, axis: int, result: Sequence[int], known: MainValues) -> int | None:
-    if not name:
-        return None
-    shape = _shape(known, name)
-    own = axis - (len(result) - len(shape))
-    return own if own >= 0 and shape[own] != 1 else None
+def _first(axis: int, node: NodeProto) -> Axes:
+    """Return the axes if only the first input is cut."""
+    return [axis, *[None] * (len(node.input) - 1)]
+
+
+def _operands(names: Sequence[str], axis: int, node: NodeProto, known: MainValues) -> Axes:
+    """Return the axes of inputs that are broadcast to the result."""
+    rank = len(_result(node, known))
+    shapes = [_shape(known, name) if name else () for name in names]
+    own = [axis - (rank - len(shape)) for shape in shapes]
+    return [at if at >= 0 and shape[at] != 1 else None for at, shape in zip(own, shapes, strict=True)]
 
 
 def _broadcast(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
-    result = _result(node, known)
-    return [_operand(name, axis, result, known) for name in node.input]
+    return _operands(node.input, axis, node, known)
 
 
 def _quantized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     """Scales and zero points must not vary along the cut axis."""
     rank = len(_result(node, known))
     per_axis = any(_shape(known, name) not in ([], [1]) for name in node.input[1:] if name)
-    if per_axis and (int_of(node, "axis", 1) % rank == axis or int_of(node, "block_size")):
-        return None
-    return [axis, *[None] * (len(node.input) - 1)]
+    is_varying = per_axis and (int_of(node, "axis", 1) % rank == axis or int_of(node, "block_size"))
+    return None if is_varying else _first(axis, node)
 
 
 def _softmax(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
@@ -68,9 +72,7 @@ def _softmax(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
 def _normalized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     """Axes from "axis" on are normalized together."""
     rank = len(_shape(known, node.input[0]))
-    if axis >= int_of(node, "axis", -1) % rank:
-        return None
-    return [axis, *[None] * (len(node.input) - 1)]
+    return _first(axis, node) if axis < int_of(node, "axis", -1) % rank else None
 
 
 def _added_and_normalized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
@@ -94,16 +96,13 @@ def _reduced(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     gone = {number % rank for number in given}
     kept = [number for number in range(rank) if int_of(node, "keepdims", 1) or number not in gone]
     source = kept[axis]
-    return None if source in gone else [source, *[None] * (len(node.input) - 1)]
+    return None if source in gone else _first(source, node)
 
 
 def _along_one_axis(default: int) -> "Rule":
-
     def rule(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
         rank = len(_shape(known, node.input[0]))
-        if axis == int_of(node, "axis", default) % rank:
-            return None
-        return [axis, *[None] * (len(node.input) - 1)]
+        return None if axis == int_of(node, "axis", default) % rank else _first(axis, node)
 
     return rule
 
@@ -116,9 +115,7 @@ def _joined(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
 def _sliced(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     rank = len(_result(node, known))
     named = known.numbers(node.input[3]) if len(node.input) > 3 and node.input[3] else None
-    if named is None or axis in {number % rank for number in named}:
-        return None
-    return [axis, *[None] * (len(node.input) - 1)]
+    return None if named is None or axis in {number % rank for number in named} else _first(axis, node)
 
 
 def _gathered(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
@@ -137,36 +134,25 @@ def _transposed(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
 def _viewed(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     """The product of earlier sizes must stay, so that chunks are ranges of storage."""
     before, after = _shape(known, node.input[0]), _result(node, known)
-    wanted = _product(after[:axis])
-    found = [own for own, size in enumerate(before) if _product(before[:own]) == wanted and size > 1]
-    return [found[0], *[None] * (len(node.input) - 1)] if found else None
-
-
-def _product(sizes: Sequence[int]) -> int:
-    made = 1
-    for size in sizes:
-        made *= size
-    return made
+    wanted = math.prod(after[:axis])
+    found = [own for own, size in enumerate(before) if math.prod(before[:own]) == wanted and size > 1]
+    return _first(found[0], node) if found else None
 
 
 def _multiplied(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     """Rows depend on rows of the left operand only."""
     one, other = (_shape(known, name) for name in node.input[:2])
-    result = _result(node, known)
-    rank = len(result)
+    rank = len(_result(node, known))
     if len(one) < 2 or len(other) < 2 or axis == rank - 1 or int_of(node, "transBatchA") or int_of(node, "transBatchB"):
         return None
     if axis == rank - 2:
         return [len(one) - (1 if int_of(node, "transA") else 2), None]
-    return [_operand(name, axis, result, known) for name in node.input[:2]]
+    return _operands(node.input[:2], axis, node, known)
 
 
 def _affine(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
-    if axis != 0:
-        return None
-    result = _result(node, known)
-    added = [_operand(name, 0, result, known) for name in node.input[2:]]
-    return [1 if int_of(node, "transA") else 0, None, *added]
+    added = _operands(node.input[2:], 0, node, known)
+    return None if axis else [1 if int_of(node, "transA") else 0, None, *added]
 
 
 def _per_image(*images: int) -> "Rule":
@@ -183,14 +169,10 @@ def _per_image(*images: int) -> "Rule":
 def _resized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     """Sizes, unlike scales, include the batch."""
     has_sizes = len(node.input) > 3 and bool(node.input[3])
-    return None if axis or has_sizes or attribute_of(node, "axes") else [0, *[None] * (len(node.input) - 1)]
+    return None if axis or has_sizes or attribute_of(node, "axes") else _first(0, node)
 
 
 Rule = Callable[[NodeProto, int, MainValues], Axes | None]
-
-
-def _all(rule: Rule, names: str, domain: str = "") -> Mapping[Operator, Rule]:
-    return {(domain, name): rule for name in names.split()}
 
 
 _ELEMENT_WISE = """
@@ -207,27 +189,29 @@ _POOLED = "MaxPool AveragePool LpPool GlobalMaxPool GlobalAveragePool GlobalLpPo
 _IMAGES = f"Conv ConvTranspose BatchNormalization InstanceNormalization LRN DepthToSpace SpaceToDepth {_POOLED}"
 
 _RULES: Mapping[Operator, Rule] = {
-    **_all(_broadcast, _ELEMENT_WISE),
-    **_all(_broadcast, "Gelu QuickGelu FastGelu BiasGelu", "com.microsoft"),
-    **_all(_quantized, "QuantizeLinear DequantizeLinear"),
-    **_all(_softmax, "Softmax LogSoftmax Hardmax"),
-    **_all(_normalized, "LayerNormalization RMSNormalization SimplifiedLayerNormalization"),
-    **_all(_added_and_normalized, "SkipLayerNormalization SkipSimplifiedLayerNormalization", "com.microsoft"),
-    **_all(_reduced, _REDUCED),
-    **_all(_along_one_axis(-1), "TopK"),
-    **_all(_along_one_axis(0), "Split"),
-    **_all(_joined, "Concat GatherElements"),
-    **_all(_sliced, "Slice"),
-    **_all(_gathered, "Gather"),
-    **_all(_transposed, "Transpose"),
+    **dict.fromkeys(named(_ELEMENT_WISE), _broadcast),
+    **dict.fromkeys(named("Gelu QuickGelu FastGelu BiasGelu", "com.microsoft"), _broadcast),
+    **dict.fromkeys(named("QuantizeLinear DequantizeLinear"), _quantized),
+    **dict.fromkeys(named("Softmax LogSoftmax Hardmax"), _softmax),
+    **dict.fromkeys(named("LayerNormalization RMSNormalization SimplifiedLayerNormalization"), _normalized),
+    **dict.fromkeys(
+        named("SkipLayerNormalization SkipSimplifiedLayerNormalization", "com.microsoft"), _added_and_normalized
+    ),
+    **dict.fromkeys(named(_REDUCED), _reduced),
+    **dict.fromkeys(named("TopK"), _along_one_axis(-1)),
+    **dict.fromkeys(named("Split"), _along_one_axis(0)),
+    **dict.fromkeys(named("Concat GatherElements"), _joined),
+    **dict.fromkeys(named("Slice"), _sliced),
+    **dict.fromkeys(named("Gather"), _gathered),
+    **dict.fromkeys(named("Transpose"), _transposed),
     **dict.fromkeys(VIEWS - {("", "Identity")}, _viewed),
-    **_all(_multiplied, "MatMul"),
-    **_all(_multiplied, "FusedMatMul", "com.microsoft"),
-    **_all(_affine, "Gemm"),
-    **_all(_affine, "FusedGemm", "com.microsoft"),
-    **_all(_per_image(0), _IMAGES),
-    **_all(_per_image(0, 3), "FusedConv", "com.microsoft"),
-    **_all(_per_image(0, 3), "Conv", "com.microsoft.nchwc"),
-    **_all(_per_image(0), f"{_POOLED} ReorderInput ReorderOutput Upsample", "com.microsoft.nchwc"),
-    **_all(_resized, "Resize"),
+    **dict.fromkeys(named("MatMul"), _multiplied),
+    **dict.fromkeys(named("FusedMatMul", "com.microsoft"), _multiplied),
+    **dict.fromkeys(named("Gemm"), _affine),
+    **dict.fromkeys(named("FusedGemm", "com.microsoft"), _affine),
+    **dict.fromkeys(named(_IMAGES), _per_image(0)),
+    **dict.fromkeys(named("FusedConv", "com.microsoft"), _per_image(0, 3)),
+    **dict.fromkeys(named("Conv", "com.microsoft.nchwc"), _per_image(0, 3)),
+    **dict.fromkeys(named(f"{_POOLED} ReorderInput ReorderOutput Upsample", "com.microsoft.nchwc"), _per_image(0)),
+    **dict.fromkeys(named("Resize"), _resized),
 }

@@ -1,9 +1,10 @@
 """Regions: nodes computed chunk by chunk, grown around one node."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 
 from lowtide.frameworks.onnx.chunks.axes import axes_read
 from lowtide.frameworks.onnx.chunks.values import MainValues
@@ -83,7 +84,8 @@ class Growing:
         """Add neighbors across edge values above `least` bytes or not possible as edge."""
         refused: set[str] = set()
         while True:
-            edge = [name for name in self._edge() if name not in refused and self._is_to_go(name, least)]
+            edges = (*self.sliced(), *self.results())
+            edge = [name for name in edges if name not in refused and self._is_to_go(name, least)]
             if not edge:
                 return
             for name in edge:
@@ -93,10 +95,6 @@ class Growing:
                 joined = [self.join(place) for place in around if place not in self.nodes]
                 if not joined or not all(joined):
                     refused.add(name)
-
-    def _edge(self) -> Iterator[str]:
-        yield from self.sliced()
-        yield from self.results()
 
     def _is_to_go(self, name: str, least: int) -> bool:
         return self.values.bytes_of([name]) > least or not self._may_be_edge(name)
@@ -121,7 +119,7 @@ class Growing:
 
     def _is_needed_elsewhere(self, name: str) -> bool:
         readers = self.values.readers.get(name, ())
-        return name in self.values.outputs or not readers or any(place not in self.nodes for place in readers)
+        return name in self.values.outputs or not readers or not self.nodes.issuperset(readers)
 
     def close(self) -> bool:
         """Add nodes on paths between members; return whether all joined."""
@@ -201,19 +199,17 @@ def order_in_one_go(values: MainValues, regions: Sequence[ChunkedRegion]) -> lis
     for place in nodes:
         read = {group_of[values.writer[name]] for name in values.reads[place] if name in values.writer}
         waits[group_of[place]] |= read - {group_of[place]}
-    readers: dict[int, list[int]] = {}
-    for group, others in waits.items():
-        for other in others:
-            readers.setdefault(other, []).append(group)
-    left = {group: len(others) for group, others in waits.items()}
-    ready = [group for group, count in left.items() if not count]
-    heapify(ready)
+    sorter = TopologicalSorter(waits)
+    try:
+        sorter.prepare()
+    except CycleError:
+        return None
+    ready = sorted(sorter.get_ready())
     order: list[int | ChunkedRegion] = []
     while ready:
         group = heappop(ready)
         order.append(region_of.get(group, group))
-        for reader in readers.get(group, ()):
-            left[reader] -= 1
-            if not left[reader]:
-                heappush(ready, reader)
-    return order if len(order) == len(left) else None
+        sorter.done(group)
+        for freed in sorter.get_ready():
+            heappush(ready, freed)
+    return order

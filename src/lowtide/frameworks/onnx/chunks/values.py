@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from onnx import ModelProto, NodeProto
 
-from lowtide.frameworks.onnx.operators.nodes import domain_of, input_names
+from lowtide.frameworks.onnx.operators.nodes import default_opset, input_names
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.shapes.tensors import array_of, short_constants, static_shape
 
@@ -22,7 +22,7 @@ class MainValues:
             for name in names:
                 self.readers.setdefault(name, []).append(place)
         self.outputs = frozenset(value.name for value in model.graph.output)
-        self.opset = next((entry.version for entry in model.opset_import if not domain_of(entry.domain)), 1)
+        self.opset = default_opset(model)
         self._values = translation.values
         self._sizes = translation.graph.sizes.tolist()
         self._persistent = translation.graph.persistent.tolist()
@@ -50,10 +50,6 @@ class MainValues:
     def buffer_of(self, name: str) -> int:
         """Return a value's buffer."""
         return self._values[name].buffer
-
-    def is_weight(self, name: str) -> bool:
-        """Return whether a value is persistent."""
-        return self._persistent[self.buffer_of(name)]
 
     def bytes_of(self, names: Sequence[str]) -> int:
         """Return the bytes of values, each buffer once, without weights."""

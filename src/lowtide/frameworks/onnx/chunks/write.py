@@ -1,22 +1,25 @@
-"""Forms of a model in chunks: choose regions, compare bits, write a file."""
+"""Forms of a model in chunks: choose regions, compare bits, write them as Scan nodes between views that cut and join.
 
-from collections.abc import Sequence
+Cutting along the first axis is a view, so only results that the graph returns are copied.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
-from tempfile import mkdtemp
 
-from onnx import ModelProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from lowtide.core.errors import UnsupportedError
 from lowtide.core.files import write_pieces
 from lowtide.frameworks.onnx.chunks.choose import Chosen, Fineness, choose_regions
-from lowtide.frameworks.onnx.chunks.region import ChunkedRegion
-from lowtide.frameworks.onnx.chunks.scans import both_ways, in_chunks
+from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, order_in_one_go
 from lowtide.frameworks.onnx.chunks.values import MainValues
-from lowtide.frameworks.onnx.loading.external_data import link_weights, place_for_copies
+from lowtide.frameworks.onnx.loading.external_data import folder_for_copies
 from lowtide.frameworks.onnx.loading.load import drained
-from lowtide.frameworks.onnx.operators.nodes import describe_node
+from lowtide.frameworks.onnx.loading.rewrite import Pieces, renamed, rewritten_model
+from lowtide.frameworks.onnx.operators.nodes import NewNames, describe_node, operator_of
+from lowtide.frameworks.onnx.operators.tables import VIEWS
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.running.children import equal_in_child
 from lowtide.frameworks.wire import Content
@@ -48,11 +51,9 @@ def write_in_chunks(
     chosen = choose_regions(values, fineness) if values.opset >= _FIRST_SCAN_WITHOUT_BATCH else []
     if not chosen:
         return WrittenChunks(())
-    own = Path(mkdtemp(prefix="lowtide.", dir=place_for_copies(model, folder)))
+    own = folder_for_copies(model, folder)
     found = WrittenChunks(())
     try:
-        if folder is not None:
-            link_weights(model, folder, own)
         found = _write_equal(content, model, values, chosen, own / "in_chunks.onnx")
     except UnsupportedError as error:
         found = WrittenChunks((f"the whole model: chunks cannot be tried: {error}",))
@@ -82,7 +83,7 @@ def _tried(
     content: Content, model: ModelProto, values: MainValues, chosen: Sequence[Chosen], path: Path
 ) -> dict[ChunkedRegion, int]:
     """Return by region the first number of chunks with equal bits."""
-    pieces, pairs = both_ways(content, model.graph, values, chosen)
+    pieces, pairs = _both_ways(content, model.graph, values, chosen)
     write_pieces(path, drained(pieces))
     equal = iter(equal_in_child(path, [pair for of_region in pairs for of_chunks in of_region for pair in of_chunks]))
     path.unlink()
@@ -98,3 +99,105 @@ def _tried(
 def _name(values: MainValues, region: ChunkedRegion) -> str:
     neediest = max(region.nodes, key=values.needed)
     return describe_node(values.nodes[neediest], neediest)
+
+
+_Naming = Callable[[str], str]
+
+
+def _scan_of(
+    values: MainValues, region: ChunkedRegion, chunks: int, new_name: _Naming, results: Sequence[str]
+) -> list[NodeProto]:
+    """Return the nodes that compute a region in chunks and write `results`."""
+    inside = {name: new_name(f"{name}/chunk") for name in region.axes}
+    joined = [new_name(f"{name}/chunks") for name in region.results]
+    nodes: list[NodeProto] = []
+    cut: list[str] = []
+    for name in region.sliced:
+        cut.append(new_name(f"{name}/chunks"))
+        nodes += _reshape(name, cut[-1], _in_chunks(values, region, name, chunks), new_name)
+    body = helper.make_graph(
+        [made for place in region.nodes for made in _chunk_of(values, region, place, chunks, inside, new_name)],
+        new_name("chunk"),
+        [_value(values, region, name, chunks, inside[name]) for name in region.sliced],
+        [_value(values, region, name, chunks, inside[name]) for name in region.results],
+    )
+    name = new_name(f"{values.nodes[region.nodes[0]].name or region.results[0]}/chunks")
+    nodes.append(helper.make_node("Scan", cut, joined, name=name, body=body, num_scan_inputs=len(cut)))
+    for own, there, result in zip(region.results, joined, results, strict=True):
+        nodes += _reshape(there, result, list(values.shape(own) or ()), new_name)
+    return nodes
+
+
+def _chunk_of(
+    values: MainValues, region: ChunkedRegion, place: int, chunks: int, inside: dict[str, str], new_name: _Naming
+) -> list[NodeProto]:
+    node = values.nodes[place]
+    outputs = {name: inside[name] for name in node.output if name}
+    if operator_of(node) in VIEWS and len(node.output) == 1 and node.op_type != "Identity":
+        source = inside[node.input[0]]
+        shape = _of_a_chunk(values, region, node.output[0], chunks)
+        return _reshape(source, outputs[node.output[0]], shape, new_name)
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    return [renamed(copy, {**outputs, **{name: inside[name] for name in node.input if name in inside}})]
+
+
+def _reshape(source: str, result: str, shape: Sequence[int], new_name: _Naming) -> list[NodeProto]:
+    sizes = new_name(f"{result}/shape")
+    content = helper.make_tensor(sizes, TensorProto.INT64, [len(shape)], shape)
+    return [
+        helper.make_node("Constant", [], [sizes], value=content),
+        helper.make_node("Reshape", [source, sizes], [result], name=new_name(f"{result}/view")),
+    ]
+
+
+def _of_a_chunk(values: MainValues, region: ChunkedRegion, name: str, chunks: int) -> list[int]:
+    shape = list(values.shape(name) or ())
+    shape[region.axes[name]] //= chunks
+    return shape
+
+
+def _in_chunks(values: MainValues, region: ChunkedRegion, name: str, chunks: int) -> list[int]:
+    return [chunks, *_of_a_chunk(values, region, name, chunks)]
+
+
+def _value(values: MainValues, region: ChunkedRegion, name: str, chunks: int, inside: str) -> ValueInfoProto:
+    shape = _of_a_chunk(values, region, name, chunks)
+    return helper.make_tensor_value_info(inside, values.element_type(name), shape)
+
+
+_Pairs = Sequence[tuple[str, str]]
+"""Outputs to compare."""
+
+
+def in_chunks(content: Content, graph: GraphProto, values: MainValues, chosen: Mapping[ChunkedRegion, int]) -> Pieces:
+    """Return a model's bytes with regions in chunks."""
+    names = NewNames(graph)
+    nodes: list[int | NodeProto] = []
+    for each in order_in_one_go(values, list(chosen)) or ():
+        nodes += [each] if isinstance(each, int) else _scan_of(values, each, chosen[each], names.new, each.results)
+    inner = {name for region in chosen for name in region.axes.keys() - {*region.sliced, *region.results}}
+    return rewritten_model(content, nodes, gone=inner)
+
+
+def _both_ways(
+    content: Content, graph: GraphProto, values: MainValues, chosen: Sequence[Chosen]
+) -> tuple[Pieces, list[list[_Pairs]]]:
+    """Return a model's bytes with outputs of all regions, computed as a whole and in chunks.
+
+    Also by region and number of chunks, the outputs to compare.
+    """
+    names = NewNames(graph)
+    nodes: list[int | NodeProto] = list(range(len(graph.node)))
+    outputs: dict[str, ValueInfoProto] = {}
+    pairs: list[list[_Pairs]] = []
+    for each in chosen:
+        pairs.append([])
+        for chunks in each.chunks:
+            results = [names.new(f"{name}/trial") for name in each.region.results]
+            nodes += _scan_of(values, each.region, chunks, names.new, results)
+            pairs[-1].append(list(zip(each.region.results, results, strict=True)))
+            for name, result in pairs[-1][-1]:
+                kind, shape = values.element_type(name), values.shape(name)
+                outputs |= {one: helper.make_tensor_value_info(one, kind, shape) for one in (name, result)}
+    return rewritten_model(content, nodes, outputs=list(outputs.values())), pairs

@@ -1,9 +1,12 @@
 """External data: files with weights."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 
 from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
@@ -46,16 +49,29 @@ def check_weights_reachable(model: ModelProto, source: Path | None, target: Path
         )
 
 
-def place_for_copies(model: ModelProto, source: Path | None) -> Path | None:
-    """Return a folder for temporary copies, None for any.
+def folder_for_copies(model: ModelProto, source: Path | None) -> Path:
+    """Return a new folder for copies of the model, with links to its weights.
 
     Hard links work within a file system, and the runtime follows no others.
     """
-    return source if source is not None and external_locations(model) and os.access(source, os.W_OK) else None
+    is_beside = source is not None and external_locations(model) and os.access(source, os.W_OK)
+    folder = Path(mkdtemp(prefix="lowtide.", dir=source if is_beside else None))
+    if source is not None:
+        _link_weights(model, source, folder)
+    return folder
 
 
-def link_weights(model: ModelProto, source: Path, target: Path) -> None:
-    """Link the weight files of `source` into `target`."""
+@contextmanager
+def temporary_folder(model: ModelProto, source: Path | None) -> Generator[Path]:
+    """Yield the folder of `folder_for_copies`, and delete it."""
+    folder = folder_for_copies(model, source)
+    try:
+        yield folder
+    finally:
+        rmtree(folder, ignore_errors=True)
+
+
+def _link_weights(model: ModelProto, source: Path, target: Path) -> None:
     for location in external_locations(model):
         place = target / location
         place.parent.mkdir(parents=True, exist_ok=True)

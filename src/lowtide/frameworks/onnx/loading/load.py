@@ -1,22 +1,21 @@
 """Load ONNX models without weights, and metadata of written ones."""
 
+import math
 import mmap
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import ModelProto
 
-from lowtide.core.errors import InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError, one_line
-from lowtide.core.files import open_regular, read_bytes
+from lowtide.core.errors import LowtideError, MalformedInputError, UnsupportedError, UsageError
+from lowtide.core.files import mapped_bytes
 from lowtide.frameworks.onnx.loading import fields as of
-from lowtide.frameworks.onnx.loading.light import light_model
 from lowtide.frameworks.onnx.operators.nodes import plain
-from lowtide.frameworks.wire import BYTES, Content, WireError, fields
-
-_GZIP = b"\x1f\x8b"
+from lowtide.frameworks.onnx.shapes.tensors import MOST_ELEMENTS
+from lowtide.frameworks.wire import BYTES, Content, WireError, encode_bytes, fields, read_varint
 
 ModelSource = str | os.PathLike[str] | ModelProto
 
@@ -45,9 +44,7 @@ def whole_content(source: ModelSource) -> Content:
     """
     if isinstance(source, ModelProto):
         return serialize(source, describe_source(source))
-    path = _path_of(source)
-    content = mapped(path)
-    return read_bytes(path) if bytes(content[:2]) == _GZIP else content
+    return mapped_bytes(_path_of(source))
 
 
 def load_whole_model(source: ModelSource) -> ModelProto:
@@ -96,18 +93,64 @@ def _parse(content: Content, path: Path) -> ModelProto:
         ) from None
 
 
+_SURELY_SHORT = 1024
+"""Bytes below which fields are copied unchanged."""
+
+_LONG_FIELDS: Mapping[str, Mapping[int, str]] = {
+    "model": {of.GRAPH: "graph"},
+    "graph": {of.NODE: "node", of.INITIALIZER: "tensor", of.SPARSE_INITIALIZER: "sparse"},
+    "node": {of.ATTRIBUTE: "attribute"},
+    "attribute": {
+        of.TENSOR: "tensor",
+        of.TENSORS: "tensor",
+        of.SUBGRAPH: "graph",
+        of.SUBGRAPHS: "graph",
+        of.SPARSE_TENSOR: "sparse",
+        of.SPARSE_TENSORS: "sparse",
+    },
+    "sparse": {of.SPARSE_VALUES: "tensor", of.SPARSE_INDICES: "tensor"},
+}
+"""By kind of message, the fields that may hold tensors, and their kinds."""
+
+
+def light_model(content: Content) -> bytes:
+    """Return a model's bytes without elements of long tensors, which decide no shapes.
+
+    Weights of a mapped file are not loaded. Raises WireError for damaged data. Complexity: O(bytes kept).
+    """
+    return _light("model", content, 0, len(content))
+
+
+def _light(kind: str, content: Content, start: int, stop: int) -> bytes:
+    if kind == "tensor":
+        return _tensor(content, start, stop)
+    long_fields = _LONG_FIELDS[kind]
+    pieces: list[bytes] = []
+    for number, wire, begin, at, end in fields(content, start, stop):
+        inner = long_fields.get(number) if wire == BYTES and end - at > _SURELY_SHORT else None
+        if inner is None:
+            pieces.append(bytes(content[begin:end]))
+        else:
+            pieces.append(encode_bytes(number, _light(inner, content, at, end)))
+    return b"".join(pieces)
+
+
+def _tensor(content: Content, start: int, stop: int) -> bytes:
+    found = list(fields(content, start, stop))
+    dims: list[int] = []
+    for number, wire, _, at, end in found:
+        if number == of.DIMS:
+            while at < end:
+                dim, at = read_varint(content, at, end)
+                dims.append(dim)
+                if wire != BYTES:
+                    break
+    long = math.prod(dims) > MOST_ELEMENTS
+    kept = (field for field in found if not (long and field[0] in of.TENSOR_DATA))
+    return b"".join(bytes(content[begin:end]) for _, _, begin, _, end in kept)
+
+
 _PART_BYTES = 2**22
-
-
-def mapped(path: Path) -> memoryview:
-    """Return a file's bytes, loaded on access, as long as the result exists; raise InputError if unreadable."""
-    with open_regular(path) as file:
-        try:
-            if os.fstat(file.fileno()).st_size == 0:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot read {path}: {one_line(error)}") from None
 
 
 def drained(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
@@ -133,7 +176,7 @@ ADDRESSES = "lowtide.addresses"
 def read_metadata(model: str | bytes | os.PathLike[str]) -> dict[str, str]:
     """Return a model's metadata; empty for an unreadable file."""
     try:
-        return _metadata(model if isinstance(model, bytes) else mapped(Path(model)))
+        return _metadata(model if isinstance(model, bytes) else mapped_bytes(Path(model)))
     except LowtideError:
         return {}  # opening the model raises the error
 

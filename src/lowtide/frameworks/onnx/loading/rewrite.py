@@ -30,7 +30,22 @@ def reordered_model(content: Content, order: NodeOrder, metadata: Mapping[str, s
     Pieces refer to `content` where nothing changes. Entries replace those with the same key. Raises WireError for
     damaged data.
     """
-    return edited_model(content, lambda view, at, end: _reordered_graph(view, at, end, order), metadata)
+
+    def edit(view: memoryview, start: int, stop: int) -> Pieces:
+        found = list(fields(view, start, stop))
+        nodes = [(begin, at, end) for number, _, begin, at, end in found if number == of.NODE]
+        holders = {node for node, _ in order.inner}
+        pieces: Pieces = []
+        for place, position in enumerate(order.nodes):
+            begin, at, end = nodes[position]
+            if position in holders or place in order.names:
+                node = _edited(NodeProto.FromString(bytes(view[at:end])), place, position, order)
+                pieces.append(encode_bytes(of.NODE, node.SerializeToString()))
+            else:
+                pieces.append(view[begin:end])
+        return [*pieces, *(view[begin:end] for number, _, begin, _, end in found if number != of.NODE)]
+
+    return edited_model(content, edit, metadata)
 
 
 def edited_model(
@@ -42,7 +57,8 @@ def edited_model(
     pieces: Pieces = []
     for number, wire, begin, at, end in fields(view, 0, len(view)):
         if number == of.GRAPH and wire == BYTES:
-            pieces += _with_size(number, edit(view, at, end))
+            graph = edit(view, at, end)
+            pieces += [encode_size(number, sum(map(len, graph))), *graph]
         elif number != of.METADATA_PROPS or _key(view, at, end) not in metadata:
             pieces.append(view[begin:end])
     return [*pieces, encoded_metadata(of.METADATA_PROPS, metadata)]
@@ -57,67 +73,20 @@ def encoded_metadata(number: int, entries: Mapping[str, str]) -> bytes:
 
 
 def _key(view: memoryview, start: int, stop: int) -> str:
-    entry = fields(view, start, stop)
-    return next(
-        (bytes(view[at:end]).decode(errors="replace") for number, _, _, at, end in entry if number == of.KEY), ""
-    )
+    keys = (view[at:end] for number, _, _, at, end in fields(view, start, stop) if number == of.KEY)
+    return bytes(next(keys, b"")).decode(errors="replace")
 
 
-def _with_size(number: int, content: Pieces) -> Pieces:
-    return [encode_size(number, sum(map(len, content))), *content]
-
-
-def _reordered_graph(view: memoryview, start: int, stop: int, order: NodeOrder) -> Pieces:
-    found = list(fields(view, start, stop))
-    nodes = [place for place in found if place[0] == of.NODE]
-    pieces: Pieces = []
-    placed = False
-    for number, _, begin, _, end in found:
-        if number != of.NODE:
-            pieces.append(view[begin:end])
-        elif not placed:
-            placed = True
-            for place, position in enumerate(order.nodes):
-                pieces += _placed(view, nodes[position], position, order, order.names.get(place))
-    return pieces
-
-
-def _placed(
-    view: memoryview,
-    field: tuple[int, int, int, int, int],
-    position: int,
-    order: NodeOrder,
-    names: Mapping[str, str] | None,
-) -> Pieces:
-    number, _, begin, at, end = field
-    inner = {label: changed for (node, label), changed in order.inner.items() if node == position}
-    if not inner and names is None:
-        return [view[begin:end]]
-    content = _node(view, at, end, inner)
-    if names is None:
-        return _with_size(number, content)
-    return [encode_bytes(number, renamed(NodeProto.FromString(b"".join(content)), names).SerializeToString())]
-
-
-def _node(view: memoryview, start: int, stop: int, inner: Mapping[str, NodeOrder]) -> Pieces:
-    pieces: Pieces = []
-    for number, _, begin, at, end in fields(view, start, stop):
-        pieces += _with_size(number, _attribute(view, at, end, inner)) if number == of.ATTRIBUTE else [view[begin:end]]
-    return pieces
-
-
-def _attribute(view: memoryview, start: int, stop: int, inner: Mapping[str, NodeOrder]) -> Pieces:
-    found = list(fields(view, start, stop))
-    name = "".join(bytes(view[at:end]).decode() for number, _, _, at, end in found if number == of.ATTRIBUTE_NAME)
-    pieces: Pieces = []
-    listed = 0
-    for number, _, begin, at, end in found:
-        label = name if number == of.SUBGRAPH else ""
-        if number == of.SUBGRAPHS:
-            label, listed = f"{name}[{listed}]", listed + 1
-        changed = inner.get(label) if label else None
-        pieces += [view[begin:end]] if changed is None else _with_size(number, _reordered_graph(view, at, end, changed))
-    return pieces
+def _edited(node: NodeProto, place: int, position: int, order: NodeOrder) -> NodeProto:
+    """Reorder the graphs of a node and rename its values, in place; return the node."""
+    for label, graph in subgraphs_of(node):
+        inner = order.inner.get((position, label))
+        if inner is not None:
+            given = [each.SerializeToString() for each in graph.node]
+            del graph.node[:]
+            for number, each in enumerate(inner.nodes):
+                graph.node.append(_edited(NodeProto.FromString(given[each]), number, each, inner))
+    return renamed(node, order.names[place]) if place in order.names else node
 
 
 def rewritten_model(

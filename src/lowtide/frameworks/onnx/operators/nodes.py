@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from lowtide.frameworks.onnx.operators.tables import Operator
 
@@ -68,6 +68,11 @@ def weight_names(graph: GraphProto) -> list[str]:
     names = [tensor.name for tensor in graph.initializer]
     names.extend(tensor.values.name for tensor in graph.sparse_initializer)
     return names
+
+
+def default_opset(model: ModelProto) -> int:
+    """Return the version of the default operator set."""
+    return next((entry.version for entry in model.opset_import if not domain_of(entry.domain)), 1)
 
 
 def fed_inputs(graph: GraphProto) -> list[ValueInfoProto]:

@@ -8,28 +8,27 @@ from collections.abc import Mapping
 
 Operator = tuple[str, str]
 
-VIEWS: frozenset[Operator] = frozenset(
-    ("", name) for name in ("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
-)
+
+def named(names: str, domain: str = "") -> frozenset[Operator]:
+    """Return operators of one domain; a space separates names."""
+    return frozenset((domain, name) for name in names.split())
+
+
+VIEWS = named("Identity Reshape Flatten Squeeze Unsqueeze")
 """Output 0 shares input 0's storage; only graph outputs are copied."""
 
-METADATA: frozenset[Operator] = frozenset({("", "Shape"), ("", "Size")})
+METADATA = named("Shape Size")
 """Read shapes, not data; ONNX Runtime runs them first among ready nodes."""
 
-CONSTANTS: frozenset[Operator] = frozenset({("", "Constant")})
+CONSTANTS = named("Constant")
 """Become weights on loading."""
 
+_ELEMENT_WISE = """
+    BitCast Cast Celu Clip Elu HardSigmoid LeakyRelu LogSoftmax Relu Scatter ScatterElements Selu Shrink Sigmoid Softmax
+    Softplus Softsign Tanh TensorScatter ThresholdedRelu Trilu
+"""
 IN_PLACE: Mapping[Operator, tuple[tuple[int, int], ...]] = {
-    **{
-        ("", name): ((0, 0),)
-        for name in (
-            *("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "ThresholdedRelu", "Shrink", "Clip"),
-            *("Sigmoid", "HardSigmoid", "Tanh", "Softplus", "Softsign", "Softmax", "LogSoftmax"),
-            *("Cast", "BitCast", "Trilu", "Scatter", "ScatterElements", "TensorScatter"),
-        )
-    },
-    ("com.microsoft", "Trilu"): ((0, 0),),
-    ("com.microsoft", "SampleOp"): ((0, 0),),
+    **dict.fromkeys(named(_ELEMENT_WISE) | named("SampleOp Trilu", "com.microsoft"), ((0, 0),)),
     ("com.microsoft", "FusedConv"): ((3, 0),),
     ("com.microsoft.nchwc", "Conv"): ((3, 0),),
 }
@@ -38,12 +37,8 @@ IN_PLACE: Mapping[Operator, tuple[tuple[int, int], ...]] = {
 FROM_BLOCKED: Operator = ("com.microsoft.nchwc", "ReorderOutput")
 """Leaves the blocked layout of convolutions."""
 
-RANDOM: frozenset[Operator] = frozenset(
-    {
-        *(("", name) for name in ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")),
-        *(("", name) for name in ("Bernoulli", "Multinomial")),
-        *(("com.microsoft", name) for name in ("BiasDropout", "BitmaskDropout", "BitmaskBiasDropout", "Sampling")),
-    }
+RANDOM = named("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike") | named(
+    "BiasDropout BitmaskBiasDropout BitmaskDropout Sampling", "com.microsoft"
 )
 """Draw random numbers; Dropout does in training mode."""
 
@@ -52,48 +47,34 @@ KNOWN_DOMAINS: frozenset[str] = frozenset(
 )
 """Operators of other domains are opaque: they may have any effect."""
 
-EXPANDED: frozenset[Operator] = frozenset(
-    {
-        *(
-            ("", name)
-            for name in ("Bernoulli", "CastLike", "CausalConvWithState", "CenterCropPad", "GroupNormalization")
-        ),
-        *(("", name) for name in ("HardSwish", "LinearAttention", "Mish", "NegativeLogLikelihoodLoss", "SequenceMap")),
-        *(("", name) for name in ("SoftmaxCrossEntropyLoss", "SwiGLU", "Swish")),
-        ("ai.onnx.preview", "FlexAttention"),
-    }
-)
+_EXPANDED = """
+    Bernoulli CastLike CausalConvWithState CenterCropPad GroupNormalization HardSwish LinearAttention Mish
+    NegativeLogLikelihoodLoss SequenceMap SoftmaxCrossEntropyLoss SwiGLU Swish
+"""
+EXPANDED = named(_EXPANDED) | named("FlexAttention", "ai.onnx.preview")
 """Have no kernel. ONNX Runtime expands them on loading and runs the new nodes last, so measuring expands them first."""
 
-WORKSPACE_NOT_MODELED: frozenset[Operator] = frozenset(
-    {
-        *(("", name) for name in ("DeformConv", "Einsum")),
-        *(("", name) for name in ("Resize", "DFT", "QLinearConv", "ConvInteger", "MeanVarianceNormalization")),
-        *(("", name) for name in ("GroupNormalization", "CenterCropPad", "LinearAttention", "CausalConvWithState")),
-        *(("", name) for name in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")),
-    }
-)
+_NOT_MODELED = """
+    CausalConvWithState CenterCropPad ConvInteger DFT DeformConv Einsum GroupNormalization LinearAttention
+    MeanVarianceNormalization NegativeLogLikelihoodLoss QLinearConv Resize SoftmaxCrossEntropyLoss
+"""
+WORKSPACE_NOT_MODELED = named(_NOT_MODELED)
 """Workspaces that depend on algorithm, threads or instruction set."""
 
-WORKSPACE_KNOWN: frozenset[Operator] = frozenset(
-    ("com.microsoft", name)
-    for name in (
-        *("Gelu", "QuickGelu", "FastGelu", "BiasGelu", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"),
-        *("FusedConv", "FusedGemm", "FusedMatMul", "TransposeMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"),
-        *("QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", "QLinearConcat"),
-        *("QLinearGlobalAveragePool", "QGemm", "QuantizeLinear", "DequantizeLinear"),
-        *("RotaryEmbedding", "Trilu", "SampleOp", "GatherND", "Pad", "ExpandDims", "Inverse", "CDist"),
-    )
-)
+_KNOWN = """
+    BiasGelu CDist DequantizeLinear DynamicQuantizeMatMul ExpandDims FastGelu FusedConv FusedGemm FusedMatMul GatherND
+    Gelu Inverse MatMulIntegerToFloat Pad QGemm QLinearAdd QLinearConcat QLinearGlobalAveragePool QLinearLeakyRelu
+    QLinearMul QLinearSigmoid QLinearSoftmax QuantizeLinear QuickGelu RotaryEmbedding SampleOp SkipLayerNormalization
+    SkipSimplifiedLayerNormalization TransposeMatMul Trilu
+"""
+WORKSPACE_KNOWN = named(_KNOWN, "com.microsoft")
 """Operators of ONNX Runtime with no or a modeled workspace."""
 
-SAME_SHAPE: frozenset[Operator] = frozenset(
-    {
-        *(("com.microsoft", name) for name in ("Gelu", "QuickGelu", "FastGelu", "BiasGelu")),
-        *(("com.microsoft", name) for name in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")),
-        *(("com.microsoft", name) for name in ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax")),
-    }
-)
+_SAME_SHAPE = """
+    BiasGelu FastGelu Gelu QLinearLeakyRelu QLinearSigmoid QLinearSoftmax QuickGelu SkipLayerNormalization
+    SkipSimplifiedLayerNormalization
+"""
+SAME_SHAPE = named(_SAME_SHAPE, "com.microsoft")
 """Operators of ONNX Runtime whose output 0 has the type of input 0."""
 
 STAND_INS: Mapping[Operator, tuple[str, int]] = {

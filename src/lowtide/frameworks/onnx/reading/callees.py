@@ -27,7 +27,7 @@ class Callee:
     graph: GraphProto
     typed: GraphProto
     """The graph after shape inference."""
-    input_lifetimes: Sequence[Lifetime] = ()
+    input_lifetime: Lifetime = Lifetime.INPUT
     """INPUT if the call holds the value, PERSISTENT if the caller does."""
     outputs_in_caller: Sequence[str] = ()
     """Outputs in storage that the caller counts."""
@@ -60,12 +60,7 @@ def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> C
     ]
     if not bodies:
         return None
-    make = _CALLS.get(operator_of(node), _call_unknown)
-    call = make(node, bodies, scope)
-    for callee in call.callees:
-        if len(callee.graph.input) < len(callee.input_lifetimes):
-            raise MalformedInputError(f"{describe_node(node, position)}: its body has too few inputs; export it again")
-    return call
+    return _CALLS.get(operator_of(node), _call_unknown)(node, bodies, scope)
 
 
 _STATE_BUFFERS = 2
@@ -85,7 +80,7 @@ def _call_loop(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
     n_carried = len(body.graph.input) - 2
     return Call(
         kind="while",
-        callees=[_with_inputs(body, Lifetime.INPUT)],
+        callees=[body],
         collected=[name for name in node.output[n_carried:] if name],
         carried=[name for name in node.output[:n_carried] if name],
     )
@@ -99,7 +94,7 @@ def _call_scan(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
     if not 0 < n_slices <= len(graph.input):
         raise MalformedInputError(f"a Scan names {n_slices} scan inputs, but its body has {len(graph.input)} inputs")
     outputs = [value.name for value in graph.output]
-    callee = replace(_with_inputs(body, Lifetime.PERSISTENT), outputs_in_caller=outputs)
+    callee = replace(body, input_lifetime=Lifetime.PERSISTENT, outputs_in_caller=outputs)
     states = sum(type_bytes(value.type, value.name) or 0 for value in body.typed.input[:n_states])
     runs = _runs_of_scan(node, n_states, scope)
     buffers = _STATE_BUFFERS if runs is None else min(_STATE_BUFFERS, max(runs - 1, 0))
@@ -116,11 +111,7 @@ def _runs_of_scan(node: NodeProto, n_states: int, scope: Scope) -> int | None:
 
 
 def _call_unknown(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
-    return Call(kind=node.op_type, callees=[_with_inputs(body, Lifetime.PERSISTENT) for body in bodies])
-
-
-def _with_inputs(callee: Callee, lifetime: Lifetime) -> Callee:
-    return replace(callee, input_lifetimes=[lifetime] * len(callee.graph.input))
+    return Call(kind=node.op_type, callees=[replace(body, input_lifetime=Lifetime.PERSISTENT) for body in bodies])
 
 
 _CALLS: dict[tuple[str, str], Callable[[NodeProto, Sequence[Callee], Scope], Call]] = {
@@ -155,7 +146,7 @@ def _call_function(node: NodeProto, position: int, scope: Scope) -> Call:
         label="function",
         graph=expanded.graph,
         typed=typed.graph,
-        input_lifetimes=[Lifetime.PERSISTENT] * len(expanded.graph.input),
+        input_lifetime=Lifetime.PERSISTENT,
         in_file=False,
     )
     return Call(kind="call", callees=[callee])

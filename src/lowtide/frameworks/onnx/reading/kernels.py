@@ -1,24 +1,35 @@
-"""Facts about a node's kernel: opaque, random, workspace."""
+"""Facts about a node's kernel: opaque, random, workspace.
+
+Convolutions need copied windows, pointers to them, or integer sums.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from onnx import NodeProto, TensorProto, TypeProto
 
-from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, operator_of
-from lowtide.frameworks.onnx.operators.tables import KNOWN_DOMAINS, RANDOM, WORKSPACE_KNOWN, WORKSPACE_NOT_MODELED
-from lowtide.frameworks.onnx.reading.convolutions import CONVOLUTIONS, has_sums_by_processor
+from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of, operator_of
+from lowtide.frameworks.onnx.operators.tables import (
+    KNOWN_DOMAINS,
+    RANDOM,
+    WORKSPACE_KNOWN,
+    WORKSPACE_NOT_MODELED,
+    Operator,
+    named,
+)
 from lowtide.frameworks.onnx.shapes.tensors import array_of, bytes_like, shape_in, static_shape
 
-_ONE_MORE_OUTPUT = frozenset({("", "HardSwish"), ("", "Mish"), ("", "Swish")})
+Types = Mapping[str, TypeProto]
+
+_ONE_MORE_OUTPUT = named("HardSwish Mish Swish")
 """Kernels with an intermediate as large as the output."""
-_ACCUMULATING = frozenset({("", "Sum"), ("", "Mean"), ("", "Max"), ("", "Min")})
+_ACCUMULATING = named("Sum Mean Max Min")
 """Kernels that combine all inputs but the last, if there are more than two."""
-_TRANSPOSING = frozenset({("", "Softmax"), ("", "LogSoftmax"), ("", "Hardmax")})
+_TRANSPOSING = named("Softmax LogSoftmax Hardmax")
 """Kernels with transposed copies of input and output, unless along the last axis (since opset 13)."""
 
-_ADDING_A_BIAS = frozenset({("com.microsoft", "BiasGelu"), ("com.microsoft", "FastGelu")})
+_ADDING_A_BIAS = named("BiasGelu FastGelu", "com.microsoft")
 """Kernels with the sum of two inputs as an intermediate."""
 _SUM_BYTES = 4
 """Bytes of an integer sum."""
@@ -40,44 +51,43 @@ def draws_random(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
     return mode is None or bool(array_of(mode).any())
 
 
-def has_unknown_workspace(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
+def has_unknown_workspace(node: NodeProto, types: Types) -> bool:
     """Return whether a workspace is not counted by `workspace_bytes`."""
     operator = operator_of(node)
     if operator == ("com.microsoft", "QLinearConv"):
-        return has_sums_by_processor(node, types)
+        return _has_sums_by_processor(node, types)
     return operator in WORKSPACE_NOT_MODELED or (operator[0] == "com.microsoft" and operator not in WORKSPACE_KNOWN)
 
 
-def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int) -> int:
+def workspace_bytes(node: NodeProto, types: Types, opset: int) -> int:
     """Return a node's workspace, 0 if a shape is unknown; `types` holds its values, `opset` is the default domain's."""
     operator = operator_of(node)
     if operator == ("", "Where") and len(node.input) == 3:
         condition, one, other = node.input
         return _broadcast_bytes((condition, one), one, types) + _broadcast_bytes((condition, other), one, types)
-    if operator in _ONE_MORE_OUTPUT:
-        return _broadcast_bytes(node.output[:1], node.output[0], types)
-    if operator in _ADDING_A_BIAS and len(node.input) > 1 and node.input[1]:
+    has_bias = len(node.input) > 1 and bool(node.input[1])
+    if operator in _ONE_MORE_OUTPUT or (operator in _ADDING_A_BIAS and has_bias):
         return _broadcast_bytes(node.output[:1], node.output[0], types)
     if operator in _ACCUMULATING and len(node.input) > 2:
         return _broadcast_bytes(node.input[:-1], node.input[0], types)
     if operator in _TRANSPOSING and opset >= 13 and not _along_last_axis(node, types):
         return 2 * _broadcast_bytes(node.output[:1], node.output[0], types)
-    if operator in RECURRENT:
-        return recurrent_bytes(node, types)
+    if operator in _RECURRENT:
+        return _recurrent_bytes(node, types)
     if operator == ("", "QLinearMatMul"):
         return _SUM_BYTES * _broadcast_bytes(node.output[:1], node.output[0], types)
     if operator == ("com.microsoft", "QGemm"):
         return _product_of_integers_bytes(node, types)
     if operator == ("com.microsoft", "DynamicQuantizeMatMul"):
         return _quantized_bytes(node.input[0], types)
-    if operator in CONVOLUTIONS:
-        return CONVOLUTIONS[operator](node, types)
+    if operator in _CONVOLUTIONS:
+        return _CONVOLUTIONS[operator](node, types)
     if operator == ("", "Attention"):
-        return attention_bytes(node, types)
+        return _attention_bytes(node, types)
     return _neighbors_bytes(node, types) if operator == ("", "LRN") else 0
 
 
-def _neighbors_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+def _neighbors_bytes(node: NodeProto, types: Types) -> int:
     """Return LRN's workspace: a scale per element, and squares of an image."""
     shape = shape_in(types, node.input[0])
     if shape is None or len(shape) < 2:
@@ -86,18 +96,17 @@ def _neighbors_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
     return bytes_like(types, node.input[0], math.prod(shape) + squares)
 
 
-def _product_of_integers_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+def _product_of_integers_bytes(node: NodeProto, types: Types) -> int:
     """Return the sums behind one-byte results, and a transposed left matrix."""
     sums = _SUM_BYTES * _quantized_bytes(node.output[0], types) if len(node.input) > 8 and node.input[8] else 0
     return sums + (_quantized_bytes(node.input[0], types) if int_of(node, "transA") else 0)
 
 
-def _quantized_bytes(name: str, types: Mapping[str, TypeProto]) -> int:
-    """Return a value's bytes in one-byte integers."""
+def _quantized_bytes(name: str, types: Types) -> int:
     return math.prod(shape_in(types, name) or [0])
 
 
-def _broadcast_bytes(names: Sequence[str], element: str, types: Mapping[str, TypeProto]) -> int:
+def _broadcast_bytes(names: Sequence[str], element: str, types: Types) -> int:
     """Return the bytes of `names` broadcast together, in elements like `element`."""
     shapes = [shape_in(types, name) for name in names]
     known = [shape for shape in shapes if shape is not None]
@@ -109,7 +118,7 @@ def _broadcast_bytes(names: Sequence[str], element: str, types: Mapping[str, Typ
         return 0
 
 
-def _along_last_axis(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
+def _along_last_axis(node: NodeProto, types: Types) -> bool:
     shape = shape_in(types, node.output[0])
     return shape is None or int_of(node, "axis", -1) in (-1, len(shape) - 1)
 
@@ -118,7 +127,7 @@ _MASK, _PAST_KEY = 3, 4
 """Input positions."""
 
 
-def attention_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+def _attention_bytes(node: NodeProto, types: Types) -> int:
     """Return an Attention's workspace: scores of all heads, and a mask if causal or boolean; 0 if a shape is unknown.
 
     Source: allocations of ONNX Runtime 1.31, over layouts, masks and past keys.
@@ -142,13 +151,13 @@ def _input(node: NodeProto, place: int) -> str:
     return node.input[place] if len(node.input) > place else ""
 
 
-RECURRENT = frozenset({("", "LSTM"), ("", "GRU"), ("", "RNN")})
+_RECURRENT = named("LSTM GRU RNN")
 _LAST_STATES = {"LSTM": 2, "GRU": 1}
 _BYTES = 4
 """Bytes of a float."""
 
 
-def recurrent_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+def _recurrent_bytes(node: NodeProto, types: Types) -> int:
     """Return the workspace of a float LSTM, GRU or RNN on one thread; 0 if a shape is unknown.
 
     Source: allocations of ONNX Runtime 1.31, over shapes, directions and biases.
@@ -172,3 +181,89 @@ def recurrent_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
     missing = _LAST_STATES[kind] - sum(map(bool, node.output[1:]))
     turned = steps * batch * (features + hidden) if direction is not None and direction.s != b"forward" else 0
     return _BYTES * (directions * (elements + batch + missing * state) + turned)
+
+
+_SEGMENT_BYTES = 2**16
+"""Copied windows per thread; one thread is counted."""
+_POINTER = 8
+_PACKED_INPUTS, _LEAST_PACKED_FILTERS, _PACKED_GROUPS = 4, 16, 16
+"""Channels per block of kernels for symmetric weights."""
+_PACKED_FILTERS_EVERYWHERE = 8
+"""Filters per block with any instruction set; some have half."""
+
+
+def _of_floats(node: NodeProto, types: Types) -> int:
+    """Return all windows if there are fewer positions than filters, else a segment; 0 for plain pointwise filters."""
+    result, filters = shape_in(types, node.output[0]), shape_in(types, node.input[1])
+    if result is None or filters is None or types[node.output[0]].tensor_type.elem_type != TensorProto.FLOAT:
+        return 0
+    window, places = math.prod(filters[2:]), math.prod(result[2:])
+    auto_pad = attribute_of(node, "auto_pad")
+    is_plain = auto_pad is None or auto_pad.s in (b"NOTSET", b"VALID")
+    if window == 1 and is_plain and not any(ints_of(node, "pads")) and not _strides(node):
+        return 0
+    if filters[0] // int_of(node, "group", 1) > places:
+        return 4 * places * window * filters[1]
+    return _SEGMENT_BYTES
+
+
+def _transposed(node: NodeProto, types: Types) -> int:
+    """Return a group's products for one image."""
+    image, filters = shape_in(types, node.input[0]), shape_in(types, node.input[1])
+    if image is None or filters is None:
+        return 0
+    return bytes_like(types, node.input[0], math.prod(filters[1:]) * math.prod(image[2:]))
+
+
+def _of_integers(node: NodeProto, types: Types) -> int:
+    """Return the workspace of channels-last x86 kernels: windows of an image or pointers to them, and 32-bit sums.
+
+    Symmetric kernels have no sums, but pointers for all images.
+    """
+    result, filters = shape_in(types, node.output[0]), shape_in(types, node.input[3])
+    if result is None or filters is None or len(result) < 3 or len(filters) < 3 or not int_of(node, "channels_last"):
+        return 0
+    window, is_depthwise = math.prod(filters[2:]), _is_depthwise(node, filters)
+    is_symmetric = _is_symmetric(node, filters, types)
+    is_point = window == 1 and not is_depthwise and not _strides(node)
+    if is_symmetric:
+        return 0 if is_point else math.prod(result[:-1]) * _POINTER * window
+    windows = _POINTER * window if is_depthwise else 0 if is_point else window * filters[1]
+    return math.prod(result[1:-1]) * (windows + _SUM_BYTES * filters[0])
+
+
+def _has_sums_by_processor(node: NodeProto, types: Types) -> bool:
+    """Return whether sums depend on the processor."""
+    filters = shape_in(types, node.input[3])
+    if filters is None or len(filters) < 3 or _is_depthwise(node, filters) or not _is_symmetric(node, filters, types):
+        return False
+    return filters[0] % _PACKED_FILTERS_EVERYWHERE > 0
+
+
+def _is_depthwise(node: NodeProto, filters: Sequence[int]) -> bool:
+    return int_of(node, "group", 1) > 1 and filters[1] == 1 and filters[0] == int_of(node, "group", 1)
+
+
+def _is_symmetric(node: NodeProto, filters: Sequence[int], types: Types) -> bool:
+    """Return whether kernels for unsigned inputs and signed weights in whole blocks apply."""
+    kinds = types[node.input[0]].tensor_type.elem_type, types[node.input[3]].tensor_type.elem_type
+    if kinds != (TensorProto.UINT8, TensorProto.INT8):
+        return False
+    group = int_of(node, "group", 1)
+    if _is_depthwise(node, filters):
+        return group % _PACKED_GROUPS == 0
+    packs = filters[0] % _PACKED_INPUTS == 0 and filters[0] >= _LEAST_PACKED_FILTERS
+    return group == 1 and filters[1] % _PACKED_INPUTS == 0 and packs
+
+
+def _strides(node: NodeProto) -> bool:
+    return any(stride > 1 for stride in ints_of(node, "strides"))
+
+
+_CONVOLUTIONS: Mapping[Operator, Callable[[NodeProto, Types], int]] = {
+    ("", "Conv"): _of_floats,
+    ("com.microsoft", "FusedConv"): _of_floats,
+    ("", "ConvTranspose"): _transposed,
+    ("com.microsoft", "QLinearConv"): _of_integers,
+}
+"""Workspace bytes, 0 if a shape is unknown; counted in ONNX Runtime 1.31."""

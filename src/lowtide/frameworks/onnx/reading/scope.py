@@ -1,10 +1,10 @@
 """Values of one ONNX graph: buffers, and reads of each."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, TypeProto
+from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
 
 from lowtide.core.errors import MalformedInputError
 from lowtide.engine.graph import GraphBuilder, Lifetime
@@ -13,7 +13,7 @@ from lowtide.frameworks.onnx.operators.tables import CONSTANTS, METADATA, VIEWS
 from lowtide.frameworks.onnx.reading.translation import Value
 from lowtide.frameworks.onnx.shapes.infer import value_types
 from lowtide.frameworks.onnx.shapes.known_forms import Form, Forms
-from lowtide.frameworks.onnx.shapes.tensors import dense_twin, initializer_bytes, type_bytes
+from lowtide.frameworks.onnx.shapes.tensors import dense_twin, tensor_bytes, type_bytes
 
 
 @dataclass(slots=True)
@@ -27,6 +27,8 @@ class Context:
     opset: int
     """Version of the default operator set."""
     notes: list[str] = field(default_factory=list[str])
+    has_unknown_sizes: bool = False
+    """Whether some value counts as 0 bytes because its type does not determine its size."""
     weights: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Weights inside subgraphs, by full name and bytes."""
     workspaces: Counter[str] = field(default_factory=Counter[str])
@@ -47,54 +49,47 @@ class Scope:
         self.known = known
         self.captured: list[str] = []
         self._outer = outer
-        self._values: dict[str, Value] = {}
-        self._sizes: list[int] = []
-        self._lifetimes: list[Lifetime] = []
+        self.values: dict[str, Value] = {}
+        self.sizes: list[int] = []
+        """Bytes by buffer."""
+        self.lifetimes: list[Lifetime] = []
 
     def add_weights(self, graph: GraphProto) -> None:
         """Add dense and sparse weights."""
-        for tensor in graph.initializer:
-            self._add_weight(tensor.name, initializer_bytes(tensor))
-        for sparse in graph.sparse_initializer:
-            self._add_weight(sparse.values.name, initializer_bytes(dense_twin(sparse)))
+        for tensor in (*graph.initializer, *map(dense_twin, graph.sparse_initializer)):
+            self.add_weight(tensor.name, tensor_bytes(tensor.data_type, tensor.dims, tensor.name))
 
-    def add_constant(self, name: str) -> None:
-        """Add a Constant's result."""
-        self._add_weight(name, self.bytes_of(name, "a constant"))
+    def add_inputs(self, inputs: Iterable[ValueInfoProto], origin: str, lifetime: Lifetime) -> None:
+        """Add the inputs of the graph; `origin` names them in notes."""
+        for value in inputs:
+            self.define(value.name, self.add_buffer(value.name, self.bytes_of(value.name, origin), lifetime))
 
-    def _add_weight(self, name: str, size: int) -> None:
+    def add_weight(self, name: str, size: int) -> None:
+        """Add a persistent value."""
         self.define(name, self.add_buffer(name, size, Lifetime.PERSISTENT))
         if self._outer is not None:
             self.context.weights.append((f"{self.name}/{name}", size))
 
     def add_buffer(self, name: str, size: int, lifetime: Lifetime) -> int:
         """Add a buffer and return its id."""
-        self._sizes.append(size)
-        self._lifetimes.append(lifetime)
+        self.sizes.append(size)
+        self.lifetimes.append(lifetime)
         return self.builder.add_buffer(name, size, lifetime)
 
     def define(self, name: str, buffer: int, keeps: tuple[int, ...] = ()) -> None:
         """Record a value's buffer."""
-        self._values[name] = Value(buffer, self.types.get(name, TypeProto()), keeps)
+        self.values[name] = Value(buffer, self.types.get(name, TypeProto()), keeps)
 
     def value(self, name: str) -> Value:
         """Return a value, captured from the outer graph if needed."""
-        if name not in self._values:
+        if name not in self.values:
             if self._outer is None:
                 raise MalformedInputError(f"nothing provides value {name!r}, which is read; the model is incomplete")
             value = self._outer.value(name)
             self.types[name] = value.type
-            self.define(name, self.add_buffer(name, self._outer.size_of(value.buffer), Lifetime.PERSISTENT))
+            self.define(name, self.add_buffer(name, self._outer.sizes[value.buffer], Lifetime.PERSISTENT))
             self.captured.append(name)
-        return self._values[name]
-
-    def size_of(self, buffer: int) -> int:
-        """Return a buffer's bytes."""
-        return self._sizes[buffer]
-
-    def is_intermediate(self, buffer: int) -> bool:
-        """Return whether a buffer is freed after its last reader."""
-        return self._lifetimes[buffer] == Lifetime.INTERMEDIATE
+        return self.values[name]
 
     def is_tensor(self, name: str) -> bool:
         """Return whether a value may be a dense tensor."""
@@ -109,32 +104,25 @@ class Scope:
             kind = value_type.WhichOneof("value")
             reason = "its shape depends on the data" if kind in (None, "tensor_type") else f"it is a {kind[:-5]}"
             where = f" in {self.name}" if self.name else ""
+            self.context.has_unknown_sizes = True
             self.context.notes.append(f"value {name!r} of {origin}{where} counts as 0 bytes: {reason}")
         return size or 0
-
-    @property
-    def values(self) -> Mapping[str, Value]:
-        """All values by name."""
-        return self._values
 
     def forms(self) -> tuple[Form | None, ...]:
         """Return by buffer the form of its first value, None if unknown to the runtime."""
         found: dict[int, Form | None] = {}
-        for name, value in self._values.items():
+        for name, value in self.values.items():
             found.setdefault(value.buffer, self.known.get(name))
-        return tuple(found.get(buffer) for buffer in range(len(self._sizes)))
+        return tuple(found.get(buffer) for buffer in range(len(self.sizes)))
 
     def same_form(self, one: str, other: str) -> bool:
         """Return whether the runtime knows that two forms are equal."""
         return one in self.known and self.known[one] == self.known.get(other)
 
-    def add_inner_weights(self) -> None:
-        """Add the weights of all subgraphs."""
+    def complete(self) -> None:
+        """Add the weights of all subgraphs, and notes on everything not modeled."""
         for name, size in self.context.weights:
             self.add_buffer(name, size, Lifetime.PERSISTENT)
-
-    def note_unmodeled(self) -> None:
-        """Add notes on everything not modeled."""
         for note in dict.fromkeys(self.context.notes):
             self.builder.note(note)
         for operator, count in sorted(self.context.workspaces.items()):

@@ -1,35 +1,68 @@
-"""Translate ONNX nodes into ops."""
+"""Translate ONNX models and their nodes into graphs and ops."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from onnx import GraphProto, NodeProto
+from onnx import GraphProto, ModelProto, NodeProto
 
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph, Lifetime
-from lowtide.frameworks.onnx.operators.nodes import describe_node, domain_of, input_names, operator_of
+from lowtide.frameworks.onnx.loading.check import check_model
+from lowtide.frameworks.onnx.operators.nodes import (
+    default_opset,
+    describe_node,
+    domain_of,
+    fed_inputs,
+    input_names,
+    operator_of,
+)
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS
 from lowtide.frameworks.onnx.reading.callees import Callee, call_of
 from lowtide.frameworks.onnx.reading.kernels import draws_random, has_unknown_workspace, is_opaque, workspace_bytes
-from lowtide.frameworks.onnx.reading.scope import ReadCounts, Scope
+from lowtide.frameworks.onnx.reading.scope import Context, ReadCounts, Scope
 from lowtide.frameworks.onnx.reading.translation import Body, OpDraft, Translation
-from lowtide.frameworks.onnx.shapes.known_forms import forms_in
-from lowtide.frameworks.onnx.shapes.tensors import short_constants
+from lowtide.frameworks.onnx.shapes.infer import infer_types
+from lowtide.frameworks.onnx.shapes.known_forms import forms_in, known_forms
+from lowtide.frameworks.onnx.shapes.skeleton import skeleton_of
+from lowtide.frameworks.onnx.shapes.tensors import is_short, short_constants
 
 
-class Translator:
-    """Translates the nodes of one graph, in order."""
+def read_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Translation:
+    """Return the graph of a model as ONNX Runtime runs it on the CPU, and the nodes behind its ops.
+
+    Views share their base's buffer, subgraphs become callees, weights are never loaded. Raises as `OnnxModel` does;
+    `where` names the model in messages.
+    """
+    check_model(model, where)
+    skeleton = skeleton_of(model)
+    typed = infer_types(model, skeleton, dims, where).graph
+    context = Context(
+        model=model,
+        functions={(function.domain, function.name): function for function in model.functions},
+        opset=default_opset(model),
+        short_weights={tensor.name: tensor for tensor in model.graph.initializer if is_short(tensor)},
+    )
+    scope = Scope(context, "", typed, known_forms(model, skeleton))
+    scope.add_weights(model.graph)
+    scope.add_inputs(fed_inputs(model.graph), "the inputs", Lifetime.INPUT)
+    translator = _Translator(scope, model.graph, typed)
+    scope.complete()
+    return translator.finish()
+
+
+class _Translator:
+    """Translates the nodes of one graph, in order.
+
+    The scope holds weights and inputs. `typed` is the graph after shape inference, `in_caller` holds outputs in storage
+    that the caller counts.
+    """
 
     def __init__(self, scope: Scope, graph: GraphProto, typed: GraphProto, in_caller: Collection[str] = ()) -> None:
-        """Take a scope that holds weights and inputs, and the graph before and after shape inference.
-
-        `in_caller` holds outputs in storage that the caller counts.
-        """
-        self.scope = scope
-        self.graph = graph
-        self.typed = typed
-        self.drafts: list[OpDraft] = []
-        self.bodies: dict[str, Body] = {}
+        self._scope = scope
+        self._graph = graph
+        self._typed = typed
+        self._drafts: list[OpDraft] = []
+        self._bodies: dict[str, Body] = {}
         self._in_caller = frozenset(in_caller)
         self._outputs = frozenset(value.name for value in graph.output)
         self._inputs = [input_names(node) for node in graph.node]
@@ -38,10 +71,7 @@ class Translator:
         self._constants = short_constants(graph)
         self._op_names = _unique_names(graph.node)
         self._writers: dict[int, OpDraft] = {}
-
-    def collect(self) -> None:
-        """Draft all ops."""
-        for position, node in enumerate(self.graph.node):
+        for position, node in enumerate(graph.node):
             self._add_node(position, node)
 
     def finish(self, *, keep_order: bool = False) -> Translation:
@@ -49,8 +79,8 @@ class Translator:
 
         With `keep_order` all ops are ordered, since the nodes cannot be reordered.
         """
-        for draft in self.drafts:
-            self.scope.builder.add_op(
+        for draft in self._drafts:
+            self._scope.builder.add_op(
                 draft.name,
                 draft.kind,
                 reads=draft.reads,
@@ -62,20 +92,21 @@ class Translator:
                 ordered=draft.fixed or keep_order,
                 callees=draft.callees,
             )
-        graph = self.scope.builder.build()
-        nodes = tuple(tuple(draft.nodes) for draft in self.drafts)
-        return Translation(graph, nodes, self.bodies, self.scope.values, self.scope.forms())
+        graph = self._scope.builder.build()
+        nodes = tuple(tuple(draft.nodes) for draft in self._drafts)
+        scope = self._scope
+        return Translation(graph, nodes, self._bodies, scope.values, scope.forms(), scope.context.has_unknown_sizes)
 
     @property
     def fixed(self) -> bool:
         """Whether some op must not run twice or change places."""
-        return any(draft.fixed for draft in self.drafts)
+        return any(draft.fixed for draft in self._drafts)
 
     def _add_node(self, position: int, node: NodeProto) -> None:
         operator = operator_of(node)
         if operator in CONSTANTS:
-            self.scope.add_constant(node.output[0])
-        elif operator in VIEWS and node.output[0] not in self._outputs and self.scope.is_tensor(node.input[0]):
+            self._scope.add_weight(node.output[0], self._scope.bytes_of(node.output[0], "a constant"))
+        elif operator in VIEWS and node.output[0] not in self._outputs and self._scope.is_tensor(node.input[0]):
             self._add_view(position, node)
         elif operator in METADATA:
             self._add_metadata(position, node)
@@ -83,65 +114,65 @@ class Translator:
             self._add_op(position, node)
 
     def _add_view(self, position: int, node: NodeProto) -> None:
-        base, *operands = [self.scope.value(name) for name in node.input if name]
+        base, *operands = [self._scope.value(name) for name in node.input if name]
         keeps = [*base.keeps, *(b for value in operands for b in (value.buffer, *value.keeps) if b in self._writers)]
-        self.scope.define(node.output[0], base.buffer, tuple(dict.fromkeys(keeps)))
+        self._scope.define(node.output[0], base.buffer, tuple(dict.fromkeys(keeps)))
         if node.output[0] not in self._consumed and not keeps and base.buffer in self._writers:
             self._writers[base.buffer].nodes.append(position)
 
     def _add_metadata(self, position: int, node: NodeProto) -> None:
         """Add a shape node to the op that writes its input, which it follows immediately."""
-        value = self.scope.value(node.input[0])
+        value = self._scope.value(node.input[0])
         if value.keeps:
             self._add_op(position, node)
             return
         draft = self._writers.get(value.buffer)
         if draft is None:
             draft = OpDraft(name=self._op_names[position], kind=node.op_type, nodes=[], reads=[])
-            self.drafts.append(draft)
+            self._drafts.append(draft)
         draft.nodes.append(position)
         draft.may_rerun = False
         self._add_results(draft, node)
 
     def _add_op(self, position: int, node: NodeProto) -> None:
-        values = [self.scope.value(name) for name in self._inputs[position]]
+        values = [self._scope.value(name) for name in self._inputs[position]]
         bases = [value.buffer for value in values]
         reads = dict.fromkeys([*bases, *(buffer for value in values for buffer in value.keeps)])
         draft = OpDraft(name=self._op_names[position], kind=_kind_of(node), nodes=[position], reads=list(reads))
-        opaque = is_opaque(node) and (node.domain, node.op_type) not in self.scope.context.functions
+        opaque = is_opaque(node) and (node.domain, node.op_type) not in self._scope.context.functions
         draft.fixed = opaque or draws_random(node, self._constants)
         if opaque:
-            self.scope.context.notes.append(
+            self._scope.context.notes.append(
                 f"{describe_node(node, position)} of domain {node.domain!r} is unknown: it keeps its order and its "
                 "workspace is not modeled"
             )
         if (
-            has_unknown_workspace(node, self.scope.types)
-            and (node.domain, node.op_type) not in self.scope.context.functions
+            has_unknown_workspace(node, self._scope.types)
+            and (node.domain, node.op_type) not in self._scope.context.functions
         ):
-            self.scope.context.workspaces[node.op_type] += 1
+            self._scope.context.workspaces[node.op_type] += 1
         self._add_results(draft, node)
         # Unread results are never freed.
         draft.may_rerun = len(draft.writes) == 1 and self._consumed.issuperset(filter(None, node.output))
-        draft.scratch_bytes = workspace_bytes(node, self.scope.types, self.scope.context.opset)
+        draft.scratch_bytes = workspace_bytes(node, self._scope.types, self._scope.context.opset)
         self._call(draft, position, node)
-        self.drafts.append(draft)
+        self._drafts.append(draft)
 
     def _call(self, draft: OpDraft, position: int, node: NodeProto) -> None:
-        call = call_of(node, self.typed.node[position], position, self.scope)
+        call = call_of(node, self._typed.node[position], position, self._scope)
         if call is None:
             return
         draft.kind = call.kind
         peak = 0
         for callee in call.callees:
-            name = f"{self.scope.name}/{draft.name}/{callee.label}".lstrip("/")
-            inner, fixed = translate_callee(callee, name, self.scope)
-            self.scope.builder.add_subgraph(name, inner.graph)
+            name = f"{self._scope.name}/{draft.name}/{callee.label}".lstrip("/")
+            inner, fixed = _translate_callee(callee, name, self._scope)
+            self._scope.builder.add_subgraph(name, inner.graph)
             draft.callees.append(name)
             draft.fixed |= fixed
             peak = max(peak, _given_peak(inner.graph))
             if callee.in_file:
-                self.bodies[name] = Body(position, callee.label, inner)
+                self._bodies[name] = Body(position, callee.label, inner)
         draft.scratch_bytes += call.scratch_bytes + self._bytes_of(call.collected)
         if call.carried:
             # At the end, results coexist with carried values of the last two runs.
@@ -149,29 +180,29 @@ class Translator:
             draft.scratch_bytes += max(0, 2 * self._bytes_of(call.carried) - max(0, inside))
 
     def _bytes_of(self, names: Sequence[str]) -> int:
-        return sum(self.scope.size_of(self.scope.value(name).buffer) for name in names)
+        return sum(self._scope.sizes[self._scope.value(name).buffer] for name in names)
 
     def _add_results(self, draft: OpDraft, node: NodeProto) -> None:
         for position, name in enumerate(node.output):
             if not name:
                 continue
-            size = self.scope.bytes_of(name, f"{node.op_type} {draft.name!r}")
+            size = self._scope.bytes_of(name, f"{node.op_type} {draft.name!r}")
             source = self._source(node, position, size)
             if source is not None and self._reads[source] == 1:
                 # The only reader overwrites the input.
-                buffer = self.scope.value(source).buffer
+                buffer = self._scope.value(source).buffer
                 draft.mutates.append(buffer)
             elif name in self._in_caller:
-                buffer = self.scope.add_buffer(name, size, Lifetime.PERSISTENT)
+                buffer = self._scope.add_buffer(name, size, Lifetime.PERSISTENT)
                 draft.mutates.append(buffer)
             else:
                 # ONNX Runtime never frees a result without readers.
                 kept = name in self._outputs or name not in self._consumed
-                buffer = self.scope.add_buffer(name, size, Lifetime.OUTPUT if kept else Lifetime.INTERMEDIATE)
+                buffer = self._scope.add_buffer(name, size, Lifetime.OUTPUT if kept else Lifetime.INTERMEDIATE)
                 draft.writes.append(buffer)
                 if source is not None:
-                    draft.in_place.append((self.scope.value(source).buffer, buffer))
-            self.scope.define(name, buffer)
+                    draft.in_place.append((self._scope.value(source).buffer, buffer))
+            self._scope.define(name, buffer)
             self._writers[buffer] = draft
 
     def _source(self, node: NodeProto, position: int, size: int) -> str | None:
@@ -179,26 +210,22 @@ class Translator:
         for source, target in IN_PLACE.get(operator_of(node), ()):
             if target == position and source < len(node.input) and node.output[position] not in self._outputs:
                 name = node.input[source]
-                buffer = self.scope.value(name).buffer if name else -1
-                same = self.scope.same_form(name, node.output[position])
-                read_once = [self.scope.value(other).buffer for other in node.input if other].count(buffer) == 1
-                fits = same and 0 < size == self.scope.size_of(buffer)
-                if fits and read_once and self.scope.is_intermediate(buffer):
+                buffer = self._scope.value(name).buffer if name else -1
+                same = self._scope.same_form(name, node.output[position])
+                read_once = [self._scope.value(other).buffer for other in node.input if other].count(buffer) == 1
+                fits = same and 0 < size == self._scope.sizes[buffer]
+                if fits and read_once and self._scope.lifetimes[buffer] == Lifetime.INTERMEDIATE:
                     return name
         return None
 
 
-def translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translation, bool]:
-    """Return a callee's translation and `Translator.fixed`."""
+def _translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translation, bool]:
+    """Return a callee's translation and `_Translator.fixed`."""
     known = outer.known if callee.in_file else forms_in(callee.typed)
     scope = Scope(outer.context, name, callee.typed, known, outer)
     scope.add_weights(callee.graph)
-    lifetimes = callee.input_lifetimes
-    for position, value in enumerate(callee.graph.input):
-        lifetime = lifetimes[position] if position < len(lifetimes) else Lifetime.INPUT
-        scope.define(value.name, scope.add_buffer(value.name, scope.bytes_of(value.name, "a body"), lifetime))
-    translator = Translator(scope, callee.graph, callee.typed, callee.outputs_in_caller)
-    translator.collect()
+    scope.add_inputs(callee.graph.input, "a body", callee.input_lifetime)
+    translator = _Translator(scope, callee.graph, callee.typed, callee.outputs_in_caller)
     return translator.finish(keep_order=not callee.in_file), translator.fixed
 
 

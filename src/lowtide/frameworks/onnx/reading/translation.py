@@ -62,3 +62,5 @@ class Translation:
     """Values of this graph by name."""
     forms: tuple[Form | None, ...]
     """By buffer, the form of its first value."""
+    has_unknown_sizes: bool
+    """Whether some value counts as 0 bytes."""

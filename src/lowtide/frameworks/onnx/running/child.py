@@ -1,6 +1,5 @@
 """The child process: a JSON request on stdin, a JSON answer on stdout."""
 
-import hashlib
 import json
 import statistics
 import sys
@@ -8,13 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
+from typing import Any
 
 from lowtide.core.errors import LowtideError
 from lowtide.frameworks.onnx.loading.load import load_model
-from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.frameworks.onnx.running.inputs import digest, random_inputs
 from lowtide.frameworks.onnx.running.levels import LEVELS, open_on_cpu, quiet_options, write_optimized
 from lowtide.frameworks.onnx.running.planned_session import Session
 from lowtide.frameworks.resident import ResidentGrowth
@@ -28,10 +25,10 @@ def _optimize(request: Mapping[str, Any]) -> dict[str, Any]:
         return {"level": request["level"]}
     inputs = random_inputs(load_model(model), request["dims"], otherwise="give a --level")
     write_optimized(model, "none", output)
-    expected = _results(output, inputs)
+    expected = digest(_outputs(output, inputs))
     for level in LEVELS:
         write_optimized(model, level, output)
-        if level == "none" or _results(output, inputs) == expected:
+        if level == "none" or digest(_outputs(output, inputs)) == expected:
             return {"level": level}
     raise AssertionError("the last level is none")
 
@@ -46,11 +43,7 @@ def _compare(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"equal": [digest([found[one]]) == digest([found[other]]) for one, other in pairs]}
 
 
-def _results(model: Path, inputs: Mapping[str, Any]) -> str:
-    return digest(_outputs(model, inputs, None))
-
-
-def _outputs(model: Path, inputs: Mapping[str, Any], names: Sequence[str] | None) -> Sequence[Any]:
+def _outputs(model: Path, inputs: Mapping[str, Any], names: Sequence[str] | None = None) -> Sequence[Any]:
     import_module("onnxruntime").set_seed(0)
     return open_on_cpu(model, quiet_options("none")).run(names, inputs)
 
@@ -60,19 +53,19 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
     onnxruntime: Any = import_module("onnxruntime")
     model = Path(request["model"])
     inputs = random_inputs(load_model(model), request["dims"])
-    options = quiet_options(request["level"])
-    options.intra_op_num_threads = request["threads"]
-    for name, value in request["options"].items():
+    options = quiet_options(request.get("level", "all"))
+    options.intra_op_num_threads = request.get("threads", 0)
+    for name, value in request.get("options", {}).items():
         setattr(options, name, value)
     onnxruntime.set_seed(0)
-    if request["arena_grows_as_asked"]:
+    if request.get("arena_grows_as_asked"):
         memory = onnxruntime.OrtMemoryInfo(
             "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
         )
         onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, 1, -1, -1))
         options.add_session_config_entry("session.use_env_allocators", "1")
     session = Session(model, options) if request["planned"] else open_on_cpu(model, options)
-    measured = measure_runs(session, inputs, request["runs"], as_it_comes=request["as_it_comes"])
+    measured = _measure_runs(session, inputs, request.get("runs", 10), as_it_comes=request.get("as_it_comes", False))
     if not request["planned"]:
         return measured
     return measured | {
@@ -83,7 +76,7 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def measure_runs(session: Any, inputs: Mapping[str, Any], runs: int, *, as_it_comes: bool = False) -> dict[str, Any]:
+def _measure_runs(session: Any, inputs: Mapping[str, Any], runs: int, *, as_it_comes: bool) -> dict[str, Any]:
     """Run a session `runs` times; return memory and seconds per run, and a digest of results.
 
     `growth_bytes` is the highest resident memory minus that before the first run, without inputs, weights and, unless
@@ -104,23 +97,6 @@ def measure_runs(session: Any, inputs: Mapping[str, Any], runs: int, *, as_it_co
         "seconds": statistics.median(seconds[2:] or seconds),
         "digest": digest(results),
     }
-
-
-def digest(results: Sequence[Any]) -> str:
-    """Return a hash of all bits, types and shapes."""
-    found = hashlib.sha256()
-    for result in results:
-        _add(found, result)
-    return found.hexdigest()
-
-
-def _add(found: Any, result: Any) -> None:
-    if isinstance(result, np.ndarray):
-        array = cast("np.ndarray[Any, Any]", result)
-        found.update(f"{array.dtype}{array.shape}".encode())
-        found.update(repr(array.tolist()).encode() if array.dtype == np.object_ else np.ascontiguousarray(array).data)
-    else:
-        found.update(repr(result).encode())
 
 
 _DO = {"optimize": _optimize, "compare": _compare, "measure": _measure}

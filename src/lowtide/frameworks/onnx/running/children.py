@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypedDict, Unpack
 
 from lowtide.core.errors import UnsupportedError, UsageError, one_line, unknown
@@ -85,16 +84,6 @@ class RunSettings(TypedDict, total=False):
     """Whether code counts when it becomes resident."""
 
 
-_DEFAULTS: RunSettings = {
-    "level": "all",
-    "runs": 10,
-    "threads": 0,
-    "options": {},
-    "arena_grows_as_asked": False,
-    "as_it_comes": False,
-}
-
-
 def measure_in_child(
     model: Path, dims: Mapping[str, int], *, planned: bool, own_pages: bool = False, **settings: Unpack[RunSettings]
 ) -> RuntimeFigures:
@@ -103,11 +92,11 @@ def measure_in_child(
     With `own_pages`, the C library keeps no large freed blocks. Raises UnsupportedError if ONNX Runtime does not run
     the model.
     """
-    request = {"do": "measure", "model": str(model), "dims": dict(dims), "planned": planned, **_DEFAULTS, **settings}
-    return RuntimeFigures(**_ask(request, _OWN_PAGES if own_pages else {}))
+    request = {"do": "measure", "model": str(model), "dims": dict(dims), "planned": planned, **settings}
+    return RuntimeFigures(**_ask(request, **(_OWN_PAGES if own_pages else {})))
 
 
-def _ask(request: Mapping[str, Any], environment: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+def _ask(request: Mapping[str, Any], **environment: str) -> dict[str, Any]:
     try:
         done = subprocess.run(
             [sys.executable, "-m", _CHILD],

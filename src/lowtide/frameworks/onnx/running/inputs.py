@@ -1,8 +1,9 @@
-"""Reproducible runs: random inputs, and seeds for random nodes."""
+"""Reproducible runs: random inputs, seeds for random nodes, and comparison of outputs."""
 
+import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,13 +73,27 @@ def _size(dim: TensorShapeProto.Dimension, place: str, dims: Mapping[str, int]) 
 
 def _random_tensor(generator: np.random.Generator, element_type: int, shape: Sequence[int]) -> Array | None:
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element_type))
-    if dtype.kind in "iu" and dtype.isbuiltin:
-        return generator.integers(0, 2, shape).astype(dtype)
-    if dtype.kind == "b":
+    if dtype.kind in "iub" and dtype.isbuiltin:
         return generator.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "fc" and dtype.isbuiltin:
         return np.asarray(generator.standard_normal(shape), dtype)
     return None
+
+
+def digest(outputs: Sequence[Any]) -> str:
+    """Return a hash of all bits, types and shapes."""
+    found = hashlib.sha256()
+    for output in outputs:
+        if isinstance(output, np.ndarray):
+            array = cast("Array", output)
+            content = repr(array.tolist()).encode() if array.dtype == np.object_ else np.ascontiguousarray(array).data
+            found.update(f"{array.dtype}{array.shape}".encode())
+            found.update(content)
+        elif isinstance(output, list):
+            found.update(digest(cast("list[Any]", output)).encode())
+        else:
+            found.update(repr(output).encode())
+    return found.hexdigest()
 
 
 def with_seeds(model: ModelProto) -> ModelProto:

@@ -1,7 +1,6 @@
 """Offline optimization by ONNX Runtime, so that the graph that runs can be planned."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from importlib import import_module
 from operator import eq
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any
 from onnx import TensorProto
 
 from lowtide.core.errors import UnsupportedError
-from lowtide.core.files import write_bytes
+from lowtide.core.files import mapped_bytes, write_bytes
 from lowtide.core.units import format_bytes
 from lowtide.frameworks.onnx.loading.external_data import external_locations
-from lowtide.frameworks.onnx.loading.load import load_model, load_whole_model
+from lowtide.frameworks.onnx.loading.load import drained, load_model, load_whole_model
 
 LEVELS: Mapping[str, str] = {
     "all": "ORT_ENABLE_ALL",
@@ -88,7 +87,6 @@ def _write(model: Path, level: str, output: Path) -> None:
 
 _MOST_EMBEDDED_BYTES = 2**30
 """A file holds 2 GiB."""
-_PART_BYTES = 2**22
 
 
 def refer_to_given_weights(given: Path, optimized: Path, weights: Path) -> None:
@@ -102,13 +100,13 @@ def refer_to_given_weights(given: Path, optimized: Path, weights: Path) -> None:
     for tensor in model.graph.initializer:
         if tensor.data_location != TensorProto.EXTERNAL:
             continue
-        new = _Place.of(tensor, optimized.parent)
+        new = _content_of(tensor, optimized.parent)
         old = before.get(tensor.name)
-        if old is not None and _may_be_same(old, tensor) and new.holds_the_same_as(_Place.of(old, given.parent)):
+        if old is not None and _may_be_same(old, tensor) and _holds_the_same(new, _content_of(old, given.parent)):
             del tensor.external_data[:]
             tensor.external_data.extend(old.external_data)
             continue
-        embedded += new.size
+        embedded += len(new)
         if embedded > _MOST_EMBEDDED_BYTES:
             raise UnsupportedError(
                 f"the runtime changes more than {format_bytes(_MOST_EMBEDDED_BYTES)} of weights at this level; "
@@ -116,7 +114,7 @@ def refer_to_given_weights(given: Path, optimized: Path, weights: Path) -> None:
             )
         tensor.ClearField("external_data")
         tensor.data_location = TensorProto.DEFAULT
-        tensor.raw_data = b"".join(new.parts())
+        tensor.raw_data = bytes(new)
     write_bytes(optimized, model.SerializeToString())
     weights.unlink(missing_ok=True)
 
@@ -126,27 +124,12 @@ def _may_be_same(old: TensorProto, new: TensorProto) -> bool:
     return same_type and old.data_location == TensorProto.EXTERNAL
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A tensor's bytes in a file."""
+def _content_of(tensor: TensorProto, folder: Path) -> memoryview:
+    """Return the bytes of an external tensor, mapped."""
+    data = {entry.key: entry.value for entry in tensor.external_data}
+    content, start = mapped_bytes(folder / data["location"]), int(data.get("offset", 0))
+    return content[start : start + int(data["length"])] if "length" in data else content[start:]
 
-    path: Path
-    start: int
-    size: int
 
-    @staticmethod
-    def of(tensor: TensorProto, folder: Path) -> "_Place":
-        data = {entry.key: entry.value for entry in tensor.external_data}
-        path, start = folder / data["location"], int(data.get("offset", 0))
-        return _Place(path, start, int(data["length"]) if "length" in data else path.stat().st_size - start)
-
-    def parts(self) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
-            file.seek(self.start)
-            left = self.size
-            while left > 0 and (part := file.read(min(left, _PART_BYTES))):
-                yield part
-                left -= len(part)
-
-    def holds_the_same_as(self, other: "_Place") -> bool:
-        return self.size == other.size and all(map(eq, self.parts(), other.parts()))
+def _holds_the_same(one: memoryview, other: memoryview) -> bool:
+    return len(one) == len(other) and all(map(eq, map(bytes, drained([one])), map(bytes, drained([other]))))

@@ -1,24 +1,12 @@
 """ONNX Runtime sessions that run a model in file order and free values at their last use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
-
-from numpy.typing import NDArray
+from typing import Any
 
 from lowtide.core.errors import MissingExtraError, UnsupportedError, one_line
 from lowtide.frameworks.arena.allocator import NativeAllocator
-
-Array = NDArray[Any]
-
-
-class RuntimeSession(Protocol):
-    """Part of InferenceSession."""
-
-    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Array]) -> list[Any]:
-        """Run the model."""
-        ...
 
 
 def follow_file(options: Any, allocator: NativeAllocator, *, planned: bool, by_default: bool = False) -> None:
@@ -38,10 +26,8 @@ def follow_file(options: Any, allocator: NativeAllocator, *, planned: bool, by_d
     options.register_custom_ops_library(str(allocator.path))
 
 
-def open_session(
-    model: bytes, *, dims: Mapping[str, int], folder: Path | None, allocator: NativeAllocator
-) -> RuntimeSession:
-    """Open a session as `follow_file` sets it, on one thread for reproducible results and small workspaces.
+def open_session(model: bytes, *, dims: Mapping[str, int], folder: Path | None, allocator: NativeAllocator) -> Any:
+    """Open an InferenceSession as `follow_file` sets it, on one thread for reproducible results and small workspaces.
 
     `folder` holds external data. Raises UnsupportedError if ONNX Runtime does not load the model.
     """
@@ -59,6 +45,6 @@ def open_session(
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.absolute()))
     onnxruntime.set_seed(0)
     try:
-        return cast("RuntimeSession", onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]))
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exception types have no common base
         raise UnsupportedError(f"ONNX Runtime cannot load the model: {one_line(error)}") from None

@@ -10,19 +10,18 @@ from onnx import ModelProto, NodeProto, TypeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
-from lowtide.frameworks.onnx.shapes.tensors import MOST_ELEMENTS, array_of, short_constants, static_shape
+from lowtide.frameworks.onnx.operators.tables import METADATA, named
+from lowtide.frameworks.onnx.shapes.tensors import MOST_ELEMENTS, array_of, shape_in, short_constants
 
 Array = NDArray[Any]
 
-_NEVER_GROWS = frozenset(
-    (
-        *("Abs", "Add", "And", "BitShift", "Cast", "Ceil", "Clip", "Concat", "Div", "Equal", "Floor", "Gather"),
-        *("GatherElements", "GatherND", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min"),
-        *("Mod", "Mul", "Neg", "Not", "Or", "Pow", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape"),
-        *("Sign", "Slice", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Transpose", "Unsqueeze", "Where", "Xor"),
-    )
-)
-_GROWS = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
+_INTEGERS = """
+    Abs Add And BitShift Cast Ceil Clip Concat Div Equal Floor Gather GatherElements GatherND Greater GreaterOrEqual
+    Identity Less LessOrEqual Max Min Mod Mul Neg Not Or Pow ReduceMax ReduceMin ReduceProd ReduceSum Reshape Sign Slice
+    Split Sqrt Squeeze Sub Sum Transpose Unsqueeze Where Xor
+"""
+_NEVER_GROWS = named(_INTEGERS)
+_GROWS = named("ConstantOfShape Expand Range Tile")
 """Evaluated if inference proves the result short."""
 
 
@@ -46,15 +45,16 @@ def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -
 def _evaluate(
     node: NodeProto, known: Mapping[str, Array], types: Mapping[str, TypeProto], opsets: list[Any]
 ) -> Array | None:
-    domain, name = operator_of(node)
-    if domain or len(node.output) != 1:
+    operator = operator_of(node)
+    if len(node.output) != 1:
         return None
-    if name in ("Shape", "Size"):
+    if operator in METADATA:
         return _evaluate_metadata(node, types)
     inputs = {value: known.get(value) for value in node.input if value}
-    if any(value is None for value in inputs.values()) or name not in _NEVER_GROWS | _GROWS:
+    if any(value is None for value in inputs.values()) or operator not in _NEVER_GROWS | _GROWS:
         return None
-    if name in _GROWS and not _is_short(types.get(node.output[0])):
+    shape = shape_in(types, node.output[0])
+    if operator in _GROWS and (shape is None or math.prod(shape) > MOST_ELEMENTS):
         return None
     graph = helper.make_graph([node], "fold", [], [helper.make_empty_tensor_value_info(node.output[0])])
     graph.input.extend(helper.make_empty_tensor_value_info(value) for value in inputs)
@@ -68,16 +68,10 @@ def _evaluate(
 
 
 def _evaluate_metadata(node: NodeProto, types: Mapping[str, TypeProto]) -> Array | None:
-    value_type = types.get(node.input[0])
-    shape = None if value_type is None else static_shape(value_type)
+    shape = shape_in(types, node.input[0])
     if shape is None:
         return None
     if node.op_type == "Size":
         return np.asarray(math.prod(shape), np.int64)
     start, end = attribute_of(node, "start"), attribute_of(node, "end")
     return np.asarray(shape[start.i if start else 0 : end.i if end else None], np.int64)
-
-
-def _is_short(value_type: TypeProto | None) -> bool:
-    shape = None if value_type is None else static_shape(value_type)
-    return shape is not None and math.prod(shape) <= MOST_ELEMENTS

@@ -1,13 +1,12 @@
-"""Types of all values, inferred in rounds."""
+"""Types of all values, inferred in rounds, with given sizes of dynamic dimensions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto, helper
 from onnx.shape_inference import infer_shapes
 
-from lowtide.core.errors import MalformedInputError, one_line
-from lowtide.frameworks.onnx.operators.nodes import operator_of, subgraphs_of
-from lowtide.frameworks.onnx.shapes.dimensions import bind_inputs, bind_rest, bind_type
+from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageError, one_line
+from lowtide.frameworks.onnx.operators.nodes import fed_inputs, operator_of, plain, subgraphs_of
 from lowtide.frameworks.onnx.shapes.fold import fold_shape_computations
 from lowtide.frameworks.onnx.shapes.skeleton import skeleton_of
 from lowtide.frameworks.onnx.shapes.tensors import array_of, short_constants, static_shape
@@ -26,8 +25,8 @@ def infer_types(model: ModelProto, skeleton: ModelProto, dims: Mapping[str, int]
     """
     light = ModelProto()
     light.CopyFrom(skeleton)
-    bind_inputs(light.graph, dims, where)
-    bind_rest(light.graph, dims)
+    _bind_inputs(light.graph, dims, where)
+    _bind_rest(light.graph, dims)
     return _complete(light, model.graph, dims, where)
 
 
@@ -69,7 +68,7 @@ def _add_knowledge(light: ModelProto, stated: GraphProto, dims: Mapping[str, int
         if value.name in unknown:
             value_type = TypeProto()
             value_type.CopyFrom(value.type)
-            bind_type(value_type, dims)
+            _bind_type(value_type, dims)
             if types.get(value.name) != value_type:
                 _state(light.graph, value.name, value_type)
                 changed = True
@@ -109,31 +108,30 @@ def _give_loops_their_shapes(graph: GraphProto) -> bool:
 
 
 def _give_loop_its_shapes(graph: GraphProto, node: NodeProto, body: GraphProto, types: dict[str, TypeProto]) -> bool:
-    changed = False
+    learned: dict[str, TypeProto] = {}
+    is_given = False
     carried = list(zip(node.input[2:], list(body.input)[2:], list(body.output)[1:], strict=False))
     for initial, inner, _ in carried:
         if initial in types and not inner.type.tensor_type.HasField("shape") and _known(types[initial]):
             inner.type.CopyFrom(types[initial])
-            changed = True
+            is_given = True
     for name, (_, inner, result) in zip(node.output, carried, strict=False):
-        keeps = _known(result.type) and result.type == inner.type
-        if name and keeps and not (name in types and _known(types[name])):
-            _state(graph, name, result.type)
-            types[name] = result.type
-            changed = True
-    n_runs = runs_of_loop(graph, node, body)
+        if _known(result.type) and result.type == inner.type:
+            learned[name] = result.type
+    n_runs = _runs_of_loop(graph, node, body)
     n_carried = len(body.input) - 2
-    pieces = zip(node.output[n_carried:], body.output[1 + n_carried :], strict=False) if n_runs is not None else ()
-    for name, piece in pieces:
+    for name, piece in zip(node.output[n_carried:], body.output[1 + n_carried :], strict=False):
         shape = static_shape(piece.type)
-        if name and shape is not None and not (name in types and _known(types[name])):
-            types[name] = helper.make_tensor_type_proto(piece.type.tensor_type.elem_type, [n_runs, *shape])
-            _state(graph, name, types[name])
-            changed = True
-    return changed
+        if n_runs is not None and shape is not None:
+            learned[name] = helper.make_tensor_type_proto(piece.type.tensor_type.elem_type, [n_runs, *shape])
+    new = {name: kind for name, kind in learned.items() if name and not (name in types and _known(types[name]))}
+    for name, kind in new.items():
+        _state(graph, name, kind)
+    types.update(new)
+    return is_given or bool(new)
 
 
-def runs_of_loop(graph: GraphProto, node: NodeProto, body: GraphProto) -> int | None:
+def _runs_of_loop(graph: GraphProto, node: NodeProto, body: GraphProto) -> int | None:
     """Return the number of runs, None if data-dependent."""
     if len(body.input) < 2 or not body.output or not _goes_on(body):
         return None
@@ -155,3 +153,68 @@ def _goes_on(body: GraphProto) -> bool:
 def _integer(constants: Mapping[str, TensorProto], name: str) -> int | None:
     array = array_of(constants[name]) if name in constants else None
     return int(array.item()) if array is not None and array.size == 1 and array.dtype.kind in "iub" else None
+
+
+def dynamic_dimensions(graph: GraphProto) -> list[str]:
+    """Return the names of the inputs' dynamic dimensions in order; one without a name is called "tokens.1", by input
+    and axis.
+    """
+    names = (name for value in fed_inputs(graph) for name, _ in _open_dimensions(value))
+    return list(dict.fromkeys(names))
+
+
+def _bind_inputs(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
+    """Write sizes into the types of inputs, in place.
+
+    Raises UnsupportedError listing missing sizes, UsageError for unknown names and negative sizes, MalformedInputError
+    for inputs without a type.
+    """
+    names = dynamic_dimensions(graph)
+    for name, size in dims.items():
+        if name not in names:
+            known = ", ".join(map(plain, names)) or "none"
+            raise UsageError(f"{where} has no dynamic dimension {name!r}; it has: {known}")
+        if size < 0:
+            raise UsageError(f"dimension {name!r} is {size}; sizes must not be negative")
+    missing = [plain(name) for name in names if name not in dims]
+    if missing:
+        remedy = " ".join(f"--dim {name}=N" for name in missing)
+        raise UnsupportedError(f"{where} has dynamic dimensions without a size: {', '.join(missing)}; give {remedy}")
+    for value in fed_inputs(graph):
+        if value.type.WhichOneof("value") is None:
+            raise MalformedInputError(f"{where}: input {value.name!r} has no type; export the model again")
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            raise UnsupportedError(f"{where}: input {value.name!r} has no rank; export the model with a shape for it")
+        for name, dim in _open_dimensions(value):
+            dim.dim_value = dims[name]
+
+
+def _bind_rest(graph: GraphProto, dims: Mapping[str, int]) -> None:
+    """Apply `_bind_type` to outputs and all subgraphs."""
+    for value in graph.output:
+        _bind_type(value.type, dims)
+    for node in graph.node:
+        for _, inner in subgraphs_of(node):
+            for value in inner.input:
+                _bind_type(value.type, dims)
+            _bind_rest(inner, dims)
+
+
+def _bind_type(value_type: TypeProto, dims: Mapping[str, int]) -> None:
+    """Write the sizes in `dims` into a type and remove other names, in place."""
+    for dim in value_type.tensor_type.shape.dim if value_type.HasField("tensor_type") else ():
+        name = dim.dim_param
+        if name:
+            dim.Clear()
+            if name in dims:
+                dim.dim_value = dims[name]
+
+
+def _open_dimensions(value: ValueInfoProto) -> Iterator[tuple[str, TensorShapeProto.Dimension]]:
+    if not value.type.HasField("tensor_type"):
+        return
+    for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+        if not dim.HasField("dim_value"):
+            yield dim.dim_param or f"{value.name}.{axis}", dim
+        elif dim.dim_value < 0:
+            raise MalformedInputError(f"input {value.name!r} has dimension {dim.dim_value}; give it a size or a name")

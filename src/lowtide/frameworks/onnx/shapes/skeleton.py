@@ -109,12 +109,10 @@ def _reorder_output(node: NodeProto, graph: GraphProto) -> None:
 
 def _reorder_input(node: NodeProto, graph: GraphProto) -> None:
     """Pad channels to the number that the reading filter expects."""
-    found = next(
-        (reader for reader in graph.node if operator_of(reader) == _BLOCKED and reader.input[0] == node.output[0]), None
-    )
-    filters = next(
-        (tensor for tensor in graph.initializer if found is not None and tensor.name == found.input[1]), None
-    )
+    readers = (each for each in graph.node if operator_of(each) == _BLOCKED and each.input[0] == node.output[0])
+    found = next(readers, None)
+    weights = {} if found is None else {tensor.name: tensor for tensor in graph.initializer}
+    filters = None if found is None else weights.get(found.input[1])
     if found is None or filters is None or len(filters.dims) < 2 or int_of(node, "channels_last"):
         _become(node, "Identity", 1)
         return

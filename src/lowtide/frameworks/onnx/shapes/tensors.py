@@ -12,32 +12,15 @@ from lowtide.frameworks.onnx.operators.nodes import operator_of
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS
 
 BITS: Mapping[int, int] = {
-    TensorProto.FLOAT: 32,
-    TensorProto.UINT8: 8,
-    TensorProto.INT8: 8,
-    TensorProto.UINT16: 16,
-    TensorProto.INT16: 16,
-    TensorProto.INT32: 32,
-    TensorProto.INT64: 64,
     TensorProto.STRING: 256,
-    TensorProto.BOOL: 8,
-    TensorProto.FLOAT16: 16,
-    TensorProto.DOUBLE: 64,
-    TensorProto.UINT32: 32,
-    TensorProto.UINT64: 64,
-    TensorProto.COMPLEX64: 64,
     TensorProto.COMPLEX128: 128,
-    TensorProto.BFLOAT16: 16,
-    TensorProto.FLOAT8E4M3FN: 8,
-    TensorProto.FLOAT8E4M3FNUZ: 8,
-    TensorProto.FLOAT8E5M2: 8,
-    TensorProto.FLOAT8E5M2FNUZ: 8,
-    TensorProto.UINT4: 4,
-    TensorProto.INT4: 4,
-    23: 4,  # FLOAT4E2M1; onnx 1.17 lacks these four
-    24: 8,  # FLOAT8E8M0
-    25: 2,  # UINT2
-    26: 2,  # INT2
+    **dict.fromkeys((TensorProto.INT64, TensorProto.UINT64, TensorProto.DOUBLE, TensorProto.COMPLEX64), 64),
+    **dict.fromkeys((TensorProto.INT32, TensorProto.UINT32, TensorProto.FLOAT), 32),
+    **dict.fromkeys((TensorProto.INT16, TensorProto.UINT16, TensorProto.FLOAT16, TensorProto.BFLOAT16), 16),
+    **dict.fromkeys((TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL, TensorProto.FLOAT8E4M3FN), 8),
+    **dict.fromkeys((TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ), 8),
+    **dict.fromkeys((TensorProto.INT4, TensorProto.UINT4), 4),
+    **dict(zip(range(23, 27), (4, 8, 2, 2), strict=True)),  # FLOAT4E2M1, FLOAT8E8M0, UINT2, INT2; not in onnx 1.17
 }
 """Per element; small types are packed, a string counts as its 32-byte handle."""
 
@@ -78,11 +61,6 @@ def type_bytes(value_type: TypeProto, name: str) -> int | None:
     if shape is None or element_type == TensorProto.UNDEFINED:
         return None
     return tensor_bytes(element_type, shape, name)
-
-
-def initializer_bytes(tensor: TensorProto) -> int:
-    """Return a weight's bytes."""
-    return tensor_bytes(tensor.data_type, tensor.dims, tensor.name)
 
 
 def dense_twin(tensor: SparseTensorProto) -> TensorProto:

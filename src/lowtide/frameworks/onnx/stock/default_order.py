@@ -1,6 +1,6 @@
 """The order in which ONNX Runtime runs a file by default."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,39 +11,31 @@ from lowtide.frameworks.onnx.operators.tables import CONSTANTS
 from lowtide.frameworks.onnx.reading.translation import Translation
 
 
-def default_order(inputs: Sequence[Collection[str]], outputs: Sequence[Collection[str]]) -> list[int]:
-    """Return the positions of the nodes in the runtime's default order.
+def default_order_of(graph: GraphProto) -> list[int]:
+    """Return node positions in the runtime's default order, without constants.
 
-    `inputs` and `outputs` hold the names each node reads and writes, captured names included. Source: GraphViewer of
-    ONNX Runtime 1.32, a depth-first walk against the edges from nodes without readers, last first. Complexity: O(edges
-    log edges).
+    Source: GraphViewer of ONNX Runtime 1.32, a depth-first walk against the edges from nodes without readers, last
+    first. Complexity: O(edges log edges).
     """
-    writers = {name: node for node, names in enumerate(outputs) for name in names}
-    before = [sorted({writers[name] for name in names if name in writers}) for names in inputs]
-    read = {node for nodes in before for node in nodes}
-    waiting = [(node, False) for node in range(len(inputs)) if node not in read]
+    running = [place for place, node in enumerate(graph.node) if operator_of(node) not in CONSTANTS]
+    writers = {name: place for place in running for name in graph.node[place].output if name}
+    before = {
+        place: sorted({writers[name] for name in input_names(graph.node[place]) if name in writers})
+        for place in running
+    }
+    read = {writer for writers in before.values() for writer in writers}
+    waiting = [(place, False) for place in running if place not in read]
     seen: set[int] = set()
     order: list[int] = []
     while waiting:
-        node, done = waiting.pop()
+        place, done = waiting.pop()
         if done:
-            order.append(node)
-        elif node not in seen:
-            seen.add(node)
-            waiting.append((node, True))
-            waiting += [(needed, False) for needed in before[node] if needed not in seen]
+            order.append(place)
+        elif place not in seen:
+            seen.add(place)
+            waiting.append((place, True))
+            waiting += [(needed, False) for needed in before[place] if needed not in seen]
     return order
-
-
-def default_order_of(graph: GraphProto) -> list[int]:
-    """Return node positions in the default order, without constants."""
-    inputs = [input_names(node) for node in graph.node]
-    constant = [operator_of(node) in CONSTANTS for node in graph.node]
-    outputs = [
-        [] if is_constant else [name for name in node.output if name]
-        for node, is_constant in zip(graph.node, constant, strict=True)
-    ]
-    return [node for node in default_order(inputs, outputs) if not constant[node]]
 
 
 def default_order_among(graph: GraphProto, places: Sequence[int]) -> list[int]:

@@ -1,7 +1,7 @@
 """A graph as the stock runtime runs it: its order, its memory, and limits of the prediction."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -50,8 +50,12 @@ class StockGraph:
     translation: Translation
     in_running_order: bool = False
     """Whether nodes are in running order, as in optimized files."""
+    _walks: dict[tuple[int, ...], list[int]] = field(init=False, default_factory=dict[tuple[int, ...], list[int]])
+    _predictions: dict[tuple[int, ...], StockBytes] = field(
+        init=False, default_factory=dict[tuple[int, ...], StockBytes]
+    )
 
-    def as_it_stands(self) -> StockBytes:
+    def in_own_order(self) -> StockBytes:
         """Return the memory of the graph in the runtime's order."""
         return self.predict(self._running_order)
 
@@ -108,8 +112,8 @@ class StockGraph:
     def unmodeled(self) -> tuple[str, ...]:
         """Limits of the prediction, one phrase each."""
         calls = () if has_frames(self.translation) else (_CALLS,)
-        unknown = any("counts as 0 bytes" in note for note in self.translation.graph.unmodeled)
-        return (*calls, *((_UNKNOWN,) if unknown else ()), *((_ORDER,) if self.is_ordered_at_random else ()))
+        unknown = (_UNKNOWN,) if self.translation.has_unknown_sizes else ()
+        return (*calls, *unknown, *((_ORDER,) if self.is_ordered_at_random else ()))
 
     @cached_property
     def _running_order(self) -> Sequence[int]:
@@ -118,14 +122,6 @@ class StockGraph:
     @cached_property
     def _frame(self) -> StockFrame:
         return StockFrame(self.translation, self.graph)
-
-    @cached_property
-    def _walks(self) -> dict[tuple[int, ...], list[int]]:
-        return {}
-
-    @cached_property
-    def _predictions(self) -> dict[tuple[int, ...], StockBytes]:
-        return {}
 
     def _default_order(self, positions: Sequence[int]) -> list[int]:
         key = tuple(dict.fromkeys(positions))

@@ -1,6 +1,6 @@
 """Node attributes, encoded as AttrValue messages."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from lowtide.frameworks.tensorflow.graphs.messages import encode_field, values
 from lowtide.frameworks.wire import Content
@@ -91,16 +91,6 @@ def of_shapes(shapes: Iterable[Shape]) -> bytes:
     """Encode a list of shapes."""
     items = (encode_field("ListValue", "shape", _shape_message(sizes)) for sizes in shapes)
     return encode_field("AttrValue", "list", b"".join(items))
-
-
-def of_tensor(type_number: int, sizes: Sequence[int], content: bytes) -> bytes:
-    """Encode a tensor."""
-    pieces = (
-        encode_field("TensorProto", "dtype", type_number),
-        encode_field("TensorProto", "tensor_shape", _shape_message(tuple(sizes))),
-        encode_field("TensorProto", "tensor_content", content),
-    )
-    return encode_field("AttrValue", "tensor", b"".join(pieces))
 
 
 def _shape_of(message: Content) -> Shape:

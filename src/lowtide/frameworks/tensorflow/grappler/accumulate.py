@@ -19,14 +19,8 @@ def can_accumulate(graph: Graph, op: OpId) -> bool:
     """Return whether an op is a pure sum with one fresh result, of the size and space of each operand."""
     record = graph.op(op)
     fresh = graph.structure.allocates[op].tolist()
-    if (
-        not record.pure
-        or record.ordered
-        or record.mutates
-        or record.callees
-        or list(record.writes) != fresh
-        or len(fresh) != 1
-    ):
+    is_plain = record.pure and not (record.ordered or record.mutates or record.callees)
+    if not is_plain or list(record.writes) != fresh or len(fresh) != 1:
         return False
     result = graph.buffer(fresh[0])
     return bool(record.reads) and all(

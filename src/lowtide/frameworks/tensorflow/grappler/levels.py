@@ -9,7 +9,6 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, verify
 from lowtide.frameworks.tensorflow.grappler.accumulate import accumulate_sums, sums_near_capacity
-from lowtide.frameworks.tensorflow.grappler.host_stays import plan_with_swaps
 from lowtide.frameworks.tensorflow.grappler.nodes import (
     CHEAP_KINDS_TODAY,
     FORWARDING_KINDS_TODAY,
@@ -21,13 +20,17 @@ from lowtide.frameworks.tensorflow.grappler.nodes import (
 from lowtide.frameworks.tensorflow.grappler.pressure import pressure_of
 from lowtide.frameworks.tensorflow.grappler.recompute import (
     DEFAULT_SCOPE,
-    Group,
-    candidate_ops,
+    groups_in_scope,
     late_runs,
-    recompute_groups,
-    target_ops,
 )
-from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Skipped, Swap, choose_swaps, make_swaps
+from lowtide.frameworks.tensorflow.grappler.swaps import (
+    PCIE_BYTES_PER_SECOND,
+    Skipped,
+    Swap,
+    choose_swaps,
+    make_swaps,
+    plan_with_swaps,
+)
 
 LevelName = Literal["no", "default", "manual", "swapping", "recomputation", "scheduling", "heuristics"]
 LEVELS: tuple[LevelName, ...] = get_args(LevelName)
@@ -89,7 +92,8 @@ def optimize_memory(
     rounds = 0
     while True:
         nodes = nodes_of(graph)
-        groups = _groups(graph, nodes, level, scope, cheap_kinds, hints)
+        cheap = () if level == "manual" else cheap_kinds
+        groups = groups_in_scope(graph, nodes, scope, cheap, hints) if level in RECOMPUTING else []
         runs = late_runs(graph, nodes, groups)
         plan = plan_with_swaps(graph, runs, swaps, 1, bytes_per_second)
         if rounds == MOST_ROUNDS:
@@ -115,16 +119,6 @@ def optimize_memory(
         relaxed=() if level == "no" else tuple(relaxed_assignments(graph, nodes)),
         rounds=rounds,
     )
-
-
-def _groups(
-    graph: Graph, nodes: Nodes, level: LevelName, scope: str, cheap_kinds: Collection[str], hints: Hints
-) -> list[Group]:
-    if level not in RECOMPUTING:
-        return []
-    targets = target_ops(graph, scope)
-    candidates = candidate_ops(graph, targets, () if level == "manual" else cheap_kinds, hints)
-    return recompute_groups(nodes, candidates, targets)
 
 
 def _new_swaps(

@@ -1,7 +1,9 @@
 """Peaks of plans, and Grappler's estimates for programs, with the buffers alive then."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 
 import numpy as np
@@ -62,25 +64,21 @@ def virtual_order(names: Sequence[str], inputs: Sequence[Sequence[int]], nanosec
 
     The node that is ready first runs next; names break ties. Nodes on a cycle are left out. O((n + e) log n).
     """
-    readers: list[list[int]] = [[] for _ in names]
-    left = [len(set(each)) for each in inputs]
+    sorter = TopologicalSorter[int](dict.fromkeys(range(len(names)), ()))
     for node, sources in enumerate(inputs):
-        for source in set(sources):
-            readers[source].append(node)
-    ready_at = [0] * len(names)
-    ready: list[tuple[int, str, int]] = [(0, names[node], node) for node, count in enumerate(left) if not count]
-    ready.sort()
+        sorter.add(node, *set(sources))
+    with suppress(CycleError):
+        sorter.prepare()
+    ready = sorted((0, names[node], node) for node in sorter.get_ready())
     order: list[int] = []
     now = 0
     while ready:
         when, _, node = heappop(ready)
         now = max(now, when) + max(1, nanoseconds[node])
         order.append(node)
-        for reader in readers[node]:
-            ready_at[reader] = max(ready_at[reader], now)
-            left[reader] -= 1
-            if not left[reader]:
-                heappush(ready, (ready_at[reader], names[reader], reader))
+        sorter.done(node)
+        for reader in sorter.get_ready():
+            heappush(ready, (now, names[reader], reader))
     return order
 
 
@@ -127,13 +125,6 @@ def estimated_pressure(graph: Graph, space: SpaceId, capacity_bytes: int) -> Pre
 
 def _clock(graph: Graph) -> tuple[list[int], list[int]]:
     """Return the start and the end of every op, in microseconds."""
-    starts: list[int] = []
-    ends: list[int] = []
-    now = 0
-    costs: list[float] = graph.cost.tolist()
-    for cost in costs:
-        duration = max(1, round(cost * 1e9))
-        starts.append(now // 1000)
-        ends.append(now // 1000 + duration // 1000)
-        now += duration
-    return starts, ends
+    nanoseconds = np.maximum(1, np.rint(graph.cost * 1e9)).astype(np.int64)
+    starts = (np.cumsum(nanoseconds) - nanoseconds) // 1000
+    return starts.tolist(), (starts + nanoseconds // 1000).tolist()

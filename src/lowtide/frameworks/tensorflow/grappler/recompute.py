@@ -69,6 +69,12 @@ def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence
     return groups
 
 
+def groups_in_scope(graph: Graph, nodes: Nodes, scope: str, cheap: Collection[str], hints: Hints) -> list[Group]:
+    """Return the groups of candidates that the ops of a scope read."""
+    targets = target_ops(graph, scope)
+    return recompute_groups(nodes, candidate_ops(graph, targets, cheap, hints), targets)
+
+
 def bytes_saved(graph: Graph, nodes: Nodes, group: Group) -> int:
     """Return the bytes that recomputing a group frees until its first target, less the inputs that it keeps alive.
 

@@ -6,6 +6,8 @@ VARIABLES = frozenset({"AutoReloadVariable", "VarHandleOp", "Variable", "Variabl
 CONSTANTS = frozenset({"Const", "HostConst"})
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "_Arg", "_DeviceArg"})
 
+SOURCES = CONSTANTS | PLACEHOLDERS | VARIABLES
+
 VIEWS = frozenset(
     {"Bitcast", "CheckNumerics", "EnsureShape", "ExpandDims", "Identity", "IdentityN", "PlaceholderWithDefault"}
     | {"PreventGradient", "ReadVariableOp", "RefIdentity", "Reshape", "Squeeze", "StopGradient", "_ReadVariablesOp"}
@@ -36,9 +38,7 @@ ELEMENTWISE = frozenset(
 """Ops that may run in place on an input of the same size."""
 
 INLINE = (
-    CONSTANTS
-    | PLACEHOLDERS
-    | VARIABLES
+    SOURCES
     | {"BroadcastGradientArgs", "ConcatOffset", "ExpandDims", "Identity", "IdentityN", "NoOp", "PreventGradient"}
     | {"Rank", "ReadVariableOp", "Reshape", "Shape", "ShapeN", "Size", "Squeeze", "StopGradient"}
 )

@@ -1,8 +1,8 @@
 """Nodes of a graph or function, with their edges."""
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 
 from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.frameworks.tensorflow.graphs.attributes import of_type
@@ -111,19 +111,14 @@ def _linked(nodes: Sequence[NodeDef], n_arguments: int, where: str) -> NodeBody:
     return body
 
 
-def sources_and_readers(
-    body: NodeBody, needed: Sequence[bool], fed: Collection[int]
-) -> tuple[list[int], list[list[int]]]:
-    """Return the number of sources and the readers of each needed node. Fed nodes have no sources."""
-    counts = [0] * len(body.nodes)
-    readers: list[list[int]] = [[] for _ in body.nodes]
-    for node in range(len(body.nodes)):
-        if needed[node] and node not in fed:
-            sources = dict.fromkeys(body.neighbors(node))
-            counts[node] = len(sources)
-            for source in sources:
-                readers[source].append(node)
-    return counts, readers
+def sorter_of(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> TopologicalSorter[int]:
+    """Return a sorter of the needed nodes by their edges. Fed nodes have no sources."""
+    nodes = [node for node, is_needed in enumerate(needed) if is_needed]
+    sorter = TopologicalSorter[int](dict.fromkeys(nodes, ()))
+    for node in nodes:
+        if node not in fed:
+            sorter.add(node, *dict.fromkeys(body.neighbors(node)))
+    return sorter
 
 
 def first_ready_order(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> list[int]:
@@ -131,33 +126,17 @@ def first_ready_order(body: NodeBody, needed: Sequence[bool], fed: Collection[in
 
     Raises UnsupportedError for a loop of v1 control flow, MalformedInputError for another cycle. O(n + e).
     """
-    left, readers = sources_and_readers(body, needed, fed)
-    ready = deque(node for node, count in enumerate(left) if needed[node] and not count)
-    order: list[int] = []
-    while ready:
-        node = ready.popleft()
-        order.append(node)
-        for reader in readers[node]:
-            left[reader] -= 1
-            if not left[reader]:
-                ready.append(reader)
-    if len(order) < sum(needed):
-        raise _cycle(body, left)
-    return order
-
-
-def _cycle(body: NodeBody, left: Sequence[int]) -> Exception:
-    node = next(node for node, count in enumerate(left) if count)
-    path: list[int] = []
-    seen: set[int] = set()
-    while node not in seen:
-        seen.add(node)
-        path.append(node)
-        node = next(source for source in body.neighbors(node) if left[source])
-    names = [body.nodes[each] for each in path[path.index(node) :]]
-    if any(each.op in CONTROL_FLOW_V1 for each in names):
-        return UnsupportedError(f"{body.where}: {v1_reason(names[0])}")
-    return MalformedInputError(f"{body.where}: {len(names)} nodes form a cycle through {names[0].name!r}; remove it")
+    try:
+        return list(sorter_of(body, needed, fed).static_order())
+    except CycleError as error:
+        cycle: list[int] = error.args[1][1:]
+        names = [body.nodes[node] for node in cycle]
+        for node in names:
+            if node.op in CONTROL_FLOW_V1:
+                raise UnsupportedError(f"{body.where}: {v1_reason(node)}") from None
+        raise MalformedInputError(
+            f"{body.where}: {len(names)} nodes form a cycle through {names[0].name!r}; remove it"
+        ) from None
 
 
 def refuse_v1(body: NodeBody, needed: Sequence[bool]) -> None:

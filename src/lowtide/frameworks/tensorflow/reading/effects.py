@@ -4,18 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import (
-    CONSTANTS,
-    ELEMENTWISE,
-    PLACEHOLDERS,
-    READS_OF_RESOURCES,
-    VARIABLES,
-    VIEWS,
-)
+from lowtide.frameworks.tensorflow.operators.kinds import ELEMENTWISE, READS_OF_RESOURCES
 from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, VARIANT, spec_of
 from lowtide.frameworks.tensorflow.shapes import output_types
 
-SOURCES = CONSTANTS | PLACEHOLDERS | VARIABLES
 _ARRAYS = ("TensorArrayGrad", "TensorArrayV", "TensorArrayWithShape")
 _SUMS = frozenset({"AccumulateNV2", "AddN"})
 
@@ -33,16 +25,6 @@ class NodeEffects:
 
 
 _NONE = NodeEffects()
-
-
-def is_source(node: NodeDef) -> bool:
-    """Return whether a node is a constant, a variable or a placeholder."""
-    return node.op in SOURCES
-
-
-def is_view(node: NodeDef) -> bool:
-    """Return whether the outputs of a node are views of its inputs."""
-    return node.op in VIEWS
 
 
 def holds_tensors(node: NodeDef, port: int) -> bool:

@@ -8,7 +8,14 @@ from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import FunctionDef, GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import ALL_PORTS, CONTROL_FLOW_V1, PLACEHOLDERS, VARIABLES
+from lowtide.frameworks.tensorflow.operators.kinds import (
+    ALL_PORTS,
+    CONTROL_FLOW_V1,
+    PLACEHOLDERS,
+    SOURCES,
+    VARIABLES,
+    VIEWS,
+)
 from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, spec_of
 from lowtide.frameworks.tensorflow.reading.body import (
     NodeBody,
@@ -27,7 +34,7 @@ from lowtide.frameworks.tensorflow.reading.calls import (
     invariant_arguments,
 )
 from lowtide.frameworks.tensorflow.reading.devices import Devices
-from lowtide.frameworks.tensorflow.reading.effects import effects_of, holds_tensors, is_source, is_view, may_write_over
+from lowtide.frameworks.tensorflow.reading.effects import effects_of, holds_tensors, may_write_over
 from lowtide.frameworks.tensorflow.reading.translation import (
     Asked,
     Called,
@@ -63,7 +70,10 @@ def translate(
     open_called = called or Called()
 
     def translated(known: Known) -> _NodeTranslator:
-        return _NodeTranslator(name, graph, body, known, asked, devices, open_called, pairs).with_nodes(order)
+        made = _NodeTranslator(name, graph, body, known, asked, devices, open_called, pairs)
+        for place in order:
+            made.add(place)
+        return made
 
     translator = translated(known)
     for _ in range(_MOST_ROUNDS):
@@ -130,24 +140,18 @@ class _NodeTranslator:
     def _root(self, port: Port) -> int:
         """Return the node that computes an output, behind all views."""
         place, number = port
-        while is_view(self.body.nodes[place]) and self.body.data[place] and place not in self.asked.fed:
+        while self.body.nodes[place].op in VIEWS and self.body.data[place] and place not in self.asked.fed:
             shown = self.body.data[place]
             place, number = shown[min(number, len(shown) - 1) if self.body.nodes[place].op in ALL_PORTS else 0]
         return place
 
-    def with_nodes(self, places: Sequence[int]) -> "_NodeTranslator":
-        """Add nodes, and return the translator."""
-        for place in places:
-            self._add(place)
-        return self
-
-    def _add(self, place: int) -> None:
+    def add(self, place: int) -> None:
         node = self.body.nodes[place]
         if node.op in CONTROL_FLOW_V1:
             raise UnsupportedError(f"{self.body.where}: {v1_reason(node)}")
-        if place in self.asked.fed or is_source(node):
+        if place in self.asked.fed or node.op in SOURCES:
             self._add_source(place, node)
-        elif is_view(node) and self.body.data[place]:
+        elif node.op in VIEWS and self.body.data[place]:
             self._add_view(place, node)
         else:
             self._add_op(place, node)

@@ -132,18 +132,9 @@ class SwappedInput:
     """The node that the copy back waits for."""
 
 
-def copy_out(name: str, source: str, waits: Sequence[str], kind: int, group: str, device: str) -> NodeDef:
-    """Return the node that copies a value to the host; `group` names its colocation class."""
-    behind = [f"^{wait}" for wait in waits if wait != node_of(source)]
-    return _copy(name, COPY_OUT, [source, *behind], kind, group, device)
-
-
-def copy_back(name: str, source: str, waits: Sequence[str], kind: int, group: str, device: str) -> NodeDef:
-    """Return the node that copies a value back; see `copy_out`."""
-    return _copy(name, COPY_BACK, [source, *(f"^{wait}" for wait in waits if wait != source)], kind, group, device)
-
-
-def _copy(name: str, op: str, inputs: Sequence[str], kind: int, group: str, device: str) -> NodeDef:
+def copy_node(name: str, op: str, source: str, waits: Sequence[str], kind: int, group: str, device: str) -> NodeDef:
+    """Return the node that copies a value to the host or back; `group` names its colocation class."""
+    inputs = [source, *(f"^{wait}" for wait in waits if wait != node_of(source))]
     return NodeDef.make(name, op, inputs, {"T": of_type(kind), "_class": of_texts([f"loc@{group}"])}, device)
 
 
@@ -155,8 +146,8 @@ def add_swap(nodes: EditedNodes, swap: SwappedInput) -> bool:
     if out in nodes or back in nodes:
         return False
     node = nodes.node(swap.node)
-    nodes.add(copy_out(out, nodes.inputs(swap.node)[swap.number], (), swap.type, value, node.device))
-    nodes.add(copy_back(back, out, [swap.in_trigger], swap.type, value, node.device))
+    nodes.add(copy_node(out, COPY_OUT, nodes.inputs(swap.node)[swap.number], (), swap.type, value, node.device))
+    nodes.add(copy_node(back, COPY_BACK, out, [swap.in_trigger], swap.type, value, node.device))
     nodes.set_attribute(swap.node, "_class", of_texts([*texts(node.attribute("_class")), f"loc@{value}"]))
     nodes.set_input(swap.node, swap.number, back)
     nodes.wait_for(swap.out_trigger, out)

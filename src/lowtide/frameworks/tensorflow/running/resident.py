@@ -37,20 +37,13 @@ def added_resident_bytes(
         raise UnsupportedError("resident memory can be measured on Linux only")
     tensorflow()
     fed_to_starts = {name: value for _, fed in starts for name, value in fed.items()}
-    arrays = [*feeds.values(), *fed_to_starts.values()]
-    keys = [f"array{number}" for number in range(len(arrays))]
-    asked = {
-        "feeds": dict(zip(feeds, keys, strict=False)),
-        "fed_to_starts": dict(zip(fed_to_starts, keys[len(feeds) :], strict=True)),
-        "starts": [(target, list(fed)) for target, fed in starts],
-        "fetches": list(fetches),
-    }
+    asked = {"starts": [(target, list(fed)) for target, fed in starts], "fetches": list(fetches)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "graph.pb").write_bytes(graph.SerializeToString())
         (folder / "asked.json").write_text(json.dumps(asked))
-        named: dict[str, Any] = dict(zip(keys, map(np.asarray, arrays), strict=True))
-        np.savez(folder / "arrays.npz", **named)
+        np.savez(folder / "feeds.npz", **feeds)
+        np.savez(folder / "starts.npz", **fed_to_starts)
         settings = {"MALLOC_MMAP_THRESHOLD_": _MAPPED_BYTES, "MALLOC_TRIM_THRESHOLD_": _MAPPED_BYTES}
         command = [sys.executable, "-m", _MODULE, name]
         environment = {**os.environ, **settings}
@@ -64,8 +57,7 @@ def main() -> None:
     """Run the graph in the folder that the first argument names, and print the added bytes."""
     folder = Path(sys.argv[1])
     asked = json.loads((folder / "asked.json").read_text())
-    arrays = np.load(folder / "arrays.npz")
-    feeds, starts = ({name: arrays[key] for name, key in asked[which].items()} for which in ("feeds", "fed_to_starts"))
+    feeds, starts = (dict(np.load(folder / name)) for name in ("feeds.npz", "starts.npz"))
     with open_session(GraphDef.parse((folder / "graph.pb").read_bytes())) as session:
         for target, fed in asked["starts"]:
             session.run(target, {name: starts[name] for name in fed})

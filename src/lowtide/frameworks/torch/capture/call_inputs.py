@@ -24,7 +24,6 @@ class CallInputs:
 
     @classmethod
     def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "CallInputs":
-        """Split a call into tensors and other arguments."""
         paths, spec = pytree.tree_flatten_with_path((tuple(args), {name: kwargs[name] for name in sorted(kwargs)}))
         leaves = [leaf for _, leaf in paths]
         names = tuple(_name_of(path) for path, leaf in paths if isinstance(leaf, torch.Tensor))

@@ -61,7 +61,8 @@ def _capture(program: Any) -> Captured:
     if isinstance(program, Captured):
         return program
     if isinstance(program, ExportedProgram):
-        return capture_exported(program)
+        args, kwargs = sample_inputs(program)
+        return capture_function(program.module(), args, kwargs, backward=False)  # mutations stay mutations
     if isinstance(program, GraphModule):
         return capture_graph_module(program)
     if not _is_call(program):
@@ -126,12 +127,6 @@ def _like(value: Any, name: str, mode: FakeMode) -> Any:
     raise UnsupportedError(
         f"input {name!r} is neither a strided tensor nor a plain value; load sample inputs with --trust"
     )
-
-
-def capture_exported(program: ExportedProgram) -> Captured:
-    """Capture an exported program as aten ops. Its mutations stay mutations."""
-    args, kwargs = sample_inputs(program)
-    return capture_function(program.module(), args, kwargs, backward=False)
 
 
 def capture_graph_module(module: GraphModule) -> Captured:

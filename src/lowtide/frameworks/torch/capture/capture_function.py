@@ -13,7 +13,6 @@ from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check
 from lowtide.frameworks.torch.capture.tracing import FakeInputs, dry_run, trace
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
-from lowtide.frameworks.torch.internals.runtime import differentiate
 from lowtide.frameworks.torch.reading.captured import Binding, Captured
 
 
@@ -120,7 +119,7 @@ class FunctionBinding(Binding):
             with torch.no_grad():
                 return self.function(*args, **kwargs)
         outputs, spec = pytree.tree_flatten(self.function(*args, **kwargs))
-        differentiate(outputs[0])
+        torch.autograd.backward(outputs[0])
         detached = [output.detach() if isinstance(output, torch.Tensor) else output for output in outputs]
         return pytree.tree_unflatten(detached, spec)
 

@@ -9,16 +9,17 @@ import ast
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch.export import ExportedProgram
+from torch.export.pt2_archive import PT2ArchiveReader
 
 from lowtide.core.errors import MalformedInputError, UnsupportedError, one_line
 from lowtide.core.files import open_regular
-from lowtide.frameworks.torch.internals.exported_archive import archive_members, is_operator, load_without_pickle
+from lowtide.frameworks.torch.internals.exported_archive import is_operator, load_without_pickle
 
 
 def load_exported(path: Path, *, trust: bool = False) -> ExportedProgram:
@@ -40,8 +41,7 @@ def load_exported(path: Path, *, trust: bool = False) -> ExportedProgram:
 
 
 def _load_untrusted(path: Path) -> ExportedProgram:
-    members, archive = archive_members(path)
-    code = code_in(members, archive.read_bytes, is_operator)
+    code = _code_in(PT2ArchiveReader(str(path)))
     if code is not None:
         raise UnsupportedError(f"{path} {code}, which could run code; load a trusted file with --trust (trust=True)")
     return load_without_pickle(path)
@@ -84,13 +84,13 @@ _SIZE_FUNCTION = re.compile(
 )
 
 
-def code_in(members: Iterable[str], read: Callable[[str], bytes], is_operator: Callable[[str], bool]) -> str | None:
+def _code_in(archive: PT2ArchiveReader) -> str | None:
     """Describe the first thing in an archive that would run as code, if any. O(bytes of its JSON).
 
     Raises ValueError or RecursionError for invalid JSON.
     """
     seen: set[str] = set()
-    for member in members:
+    for member in archive.get_file_names():
         if member in seen:
             return f"holds {member!r} twice"
         seen.add(member)
@@ -99,12 +99,12 @@ def code_in(members: Iterable[str], read: Callable[[str], bytes], is_operator: C
         if _PICKLED.fullmatch(member):
             return f"holds {member!r}, which is pickled"
         if member.startswith(_PROGRAMS) or member.endswith(_CONFIGS):
-            for reason in _in_value("", json.loads(read(member)), is_operator):
+            for reason in _in_value("", json.loads(archive.read_bytes(member))):
                 return f"holds {reason} in {member}"
     return None
 
 
-def _in_value(key: str, value: Any, is_operator: Callable[[str], bool]) -> Iterator[str]:
+def _in_value(key: str, value: Any) -> Iterator[str]:
     if _is_free_text(key, value):
         return
     if isinstance(value, dict):
@@ -113,26 +113,24 @@ def _in_value(key: str, value: Any, is_operator: Callable[[str], bool]) -> Itera
                 yield f"the name {inner_key!r}"
             if inner_key == "use_pickle" and inner is not False:
                 yield "a pickled tensor"
-            yield from _in_value(inner_key, inner, is_operator)
+            yield from _in_value(inner_key, inner)
     elif isinstance(value, list):
         for inner in cast("list[Any]", value):
-            yield from _in_value(key, inner, is_operator)
+            yield from _in_value(key, inner)
     elif isinstance(value, str):
-        yield from _in_text(key, value, is_operator)
+        yield from _in_text(key, value)
 
 
 def _is_free_text(key: str, value: Any) -> bool:
     """Return whether a value is only text that PyTorch shows or passes to operators."""
-    texts: list[Any] = [value]
     if key == "metadata" and isinstance(value, dict):
         remarks = cast("dict[str, Any]", value)
         return remarks.keys() <= _REMARKS and all(isinstance(text, str) for text in remarks.values())
-    if isinstance(value, list):
-        texts = cast("list[Any]", value)
+    texts = cast("list[Any]", value) if isinstance(value, list) else [value]
     return key in _STRINGS and all(isinstance(text, str) for text in texts)
 
 
-def _in_text(key: str, text: str, is_operator: Callable[[str], bool]) -> Iterator[str]:
+def _in_text(key: str, text: str) -> Iterator[str]:
     if key == "guards_code":
         yield f"the guard {text!r}"
     elif key == "expr_str":

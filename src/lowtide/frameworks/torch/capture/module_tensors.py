@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import torch
 from torch import nn
@@ -63,6 +64,10 @@ def _contents(item: object) -> Iterator[object]:
         yield from vars(item).values()
 
 
+def _named_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    return chain(module.named_parameters(), module.named_buffers())
+
+
 @dataclass(frozen=True, eq=False)
 class ModuleTensors:
     """Parameters and buffers of some modules, each tensor once, in a fixed order."""
@@ -74,24 +79,19 @@ class ModuleTensors:
 
     @classmethod
     def of(cls, modules: list[nn.Module]) -> "ModuleTensors":
-        seen: set[int] = set()
-        names: list[tuple[int, str]] = []
-        trainable: list[bool] = []
+        found: dict[int, tuple[tuple[int, str], bool]] = {}
         for index, module in enumerate(modules):
-            for entries in (module.named_parameters(), module.named_buffers()):
-                for name, tensor in entries:
-                    if id(tensor) not in seen:
-                        seen.add(id(tensor))
-                        names.append((index, name))
-                        trainable.append(tensor.requires_grad)
-        return cls(tuple(modules), tuple(names), tuple(trainable))
+            for name, tensor in _named_tensors(module):
+                found.setdefault(id(tensor), ((index, name), tensor.requires_grad))
+        entries = found.values()
+        return cls(tuple(modules), tuple(name for name, _ in entries), tuple(trains for _, trains in entries))
 
     def labels(self) -> list[str]:
         """Return the qualified names, with the module's index if there are several modules."""
         return [name if len(self.modules) == 1 else f"module{index}.{name}" for index, name in self.names]
 
     def live(self) -> list[torch.Tensor]:
-        tables = [dict(module.named_parameters()) | dict(module.named_buffers()) for module in self.modules]
+        tables = [dict(_named_tensors(module)) for module in self.modules]
         return [tables[index][name] for index, name in self.names]
 
     def local(self) -> list[torch.Tensor]:
@@ -101,12 +101,9 @@ class ModuleTensors:
     @contextmanager
     def replaced_by(self, tensors: list[torch.Tensor]) -> Generator[None]:
         """Let the modules use other tensors, tied ones included. Parts become DTensors again."""
-        tables: list[dict[str, torch.Tensor]] = [{} for _ in self.modules]
         live = self.live()
         by_identity = {id(own): distributed_as(other, own) for own, other in zip(live, tensors, strict=True)}
-        for table, module in zip(tables, self.modules, strict=True):
-            for entries in (module.named_parameters(), module.named_buffers()):
-                table.update({name: by_identity[id(own)] for name, own in entries})
+        tables = [{name: by_identity[id(own)] for name, own in _named_tensors(module)} for module in self.modules]
         with ExitStack() as stack:
             for module, table in zip(self.modules, tables, strict=True):
                 stack.enter_context(reparametrized(module, table))

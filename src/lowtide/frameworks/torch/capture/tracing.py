@@ -20,16 +20,12 @@ from lowtide.frameworks.torch.internals.fake_tensors import (
     trace_on_fakes,
 )
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
-from lowtide.frameworks.torch.internals.operators import register_fake
+from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.runtime import (
     kept_random_state,
-    name_in,
-    random_state,
     random_state_functions,
-    set_random_state,
 )
-from lowtide.frameworks.torch.reading.effects import mutated_arguments
-from lowtide.frameworks.torch.reading.lowering import nodes_in
+from lowtide.frameworks.torch.reading.effects import overwritten_storages
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import TRACED
 
@@ -45,12 +41,9 @@ def place_of(error: BaseException) -> str:
 def _module_of(error: BaseException) -> str:
     """Return the path of the innermost running module in its outermost parent."""
     running = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
-    modules = [each for each in running if isinstance(each, nn.Module)]
-    for outer in modules:
-        name = name_in(outer, modules[-1])
-        if name is not None:
-            return name
-    return ""
+    modules: list[Any] = [each for each in running if isinstance(each, nn.Module)]
+    names = (name for outer in modules for name, inner in outer.named_modules() if inner is modules[-1])
+    return next(names, "")
 
 
 def _line_of(error: BaseException) -> str:
@@ -60,35 +53,26 @@ def _line_of(error: BaseException) -> str:
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
-@torch.library.custom_op("lowtide::get_rng_state", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
-def get_rng_state() -> torch.Tensor:
-    """Return the state of the default CPU generator."""
-    return random_state()
-
-
 def _fake_state() -> torch.Tensor:
-    return torch.empty(random_state().shape, dtype=torch.uint8)
+    return torch.empty(torch.default_generator.get_state().shape, dtype=torch.uint8)
 
 
-@torch.library.custom_op("lowtide::set_rng_state", mutates_args=("state",))
-def set_rng_state(state: torch.Tensor) -> None:
-    """Set the state of the default CPU generator. A declared mutation, so that it is never dropped or moved."""
-    set_random_state(state)
+def _set_state(state: torch.Tensor) -> None:
+    torch.default_generator.set_state(state)
 
 
 def _fake_set(state: torch.Tensor) -> None:
     """Do nothing: a fake state has no values."""
 
 
-register_fake(get_rng_state, _fake_state)
-register_fake(set_rng_state, _fake_set)
-
-
-@contextmanager
-def recorded_rng_state() -> Generator[None]:
-    """While tracing, make reading and setting the random state ops, so that checkpointing replays its draws."""
-    with random_state_functions(get_rng_state, set_rng_state):
-        yield
+_GET_STATE = define_operator(
+    "get_rng_state() -> Tensor",
+    torch.default_generator.get_state,
+    _fake_state,
+    tags=(torch.Tag.nondeterministic_seeded,),
+)
+_SET_STATE = define_operator("set_rng_state(Tensor(a!) state) -> ()", _set_state, _fake_set)
+"""Declares a mutation, so that it is never dropped or moved."""
 
 
 FlatFunction = Callable[[list[Any]], list[Any]]
@@ -121,7 +105,6 @@ class FakeInputs:
 
 
 def dry_run(function: FlatFunction, inputs: FakeInputs) -> list[Any]:
-    """Run a flat function on fake tensors and return its fake results."""
     with inputs.rehearsal():
         return function([inputs.empty(tensor) for tensor in inputs.tensors])
 
@@ -154,7 +137,7 @@ def _refuse_written_scalars(module: GraphModule) -> None:
     held = [node for node in module.graph.find_nodes(op="get_attr") if isinstance(value_of(node), torch.Tensor)]
     scalars = storages_of(*(node for node in held if value_of(node).numel() == 1))
     for node in module.graph.nodes if scalars else ():
-        if scalars & storages_of(*nodes_in(mutated_arguments(node))):
+        if scalars & overwritten_storages(node):
             raise UnsupportedError(
                 f"op '{node.name}' writes into a one-element tensor that is neither parameter, buffer nor argument; "
                 "make it a buffer of the module or pass it as an argument"
@@ -163,8 +146,11 @@ def _refuse_written_scalars(module: GraphModule) -> None:
 
 @contextmanager
 def quiet_tracing() -> Generator[None]:
-    """Preserve and record the random state. Refuse control flow that depends on values."""
-    with kept_random_state(), recorded_rng_state():
+    """Preserve the random state, and record accesses as ops. Refuse control flow that depends on values.
+
+    Checkpointing accesses it to replay random draws.
+    """
+    with kept_random_state(), random_state_functions(_GET_STATE, _SET_STATE):
         try:
             yield
         except DEPENDS_ON_VALUES as error:

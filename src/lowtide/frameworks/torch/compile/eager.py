@@ -8,13 +8,12 @@ from torch.fx import GraphModule
 
 from lowtide.core.errors import InputError
 from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, static_inputs
-from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
+from lowtide.frameworks.torch.internals.nodes import nodes_in, storages_of, value_of
 from lowtide.frameworks.torch.internals.runtime import box_inputs, marked_boxed
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.planned_program import limit_to_bucket, plan_module
 from lowtide.frameworks.torch.planning.programs import new_name, register
 from lowtide.frameworks.torch.reading.effects import mutated_arguments
-from lowtide.frameworks.torch.reading.lowering import nodes_in
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import INFERENCE
 

@@ -11,7 +11,7 @@ from lowtide.core.errors import PlanError, UnsupportedError
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
 from lowtide.frameworks.torch.emit.transfers.emission import CopyEmission
-from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
 from lowtide.frameworks.torch.internals.runtime import box_inputs
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.effects import is_collective, keeps_order
@@ -64,8 +64,7 @@ class _Emitter:
     def run(self, op: OpId, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
         lowered_op = self._lowered.ops[op]
         node = lowered_op.node
-        self._await_copies(lowered_op, pairs)
-        self._await_collectives(lowered_op, pairs)
+        self._await(lowered_op, [read for read, _ in pairs])
         if node in self._made:
             self._forget_views(lowered_op.writes)
         form = next((f for f in in_place_forms(lowered_op, self._lowered) if (f.read, f.write) in pairs), None)
@@ -103,17 +102,17 @@ class _Emitter:
         else:
             self._copies.free_copy(buffer)
 
-    def _await_copies(self, op: LoweredOp, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
+    def _await(self, op: LoweredOp, taken_over: list[BufferId]) -> None:
+        """Wait for copies and collectives on the buffers of an op, which takes over some for its results."""
+        changed = [*op.writes, *op.mutates, *taken_over]
         for buffer in (*op.reads, *op.mutates):
             self._copies.await_arrival(buffer)
-        for buffer in (*op.writes, *op.mutates, *(read for read, _ in pairs)):
+        for buffer in changed:
             self._copies.await_departure(buffer)
-
-    def _await_collectives(self, op: LoweredOp, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
         if keeps_order(op.node) and not is_collective(op.node):
             self._waits.all()
         else:
-            self._waits.before_change([*op.writes, *op.mutates, *(read for read, _ in pairs)])
+            self._waits.before_change(changed)
 
     def finish(self) -> Graph:
         self._waits.all()
@@ -124,7 +123,7 @@ class _Emitter:
         return self._target
 
     def _copy_in_place(self, node: Node, form: InPlaceForm) -> Node:
-        args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._value)
+        args, kwargs = map_arguments(node, self._value)
         if form.out_argument is not None:
             kwargs = {**kwargs, form.out_argument: self._value(form.operand)}
         copied = self._target.call_function(form.target, args, kwargs)

@@ -4,7 +4,7 @@
 
 import re
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -41,7 +41,6 @@ _names_in_use: list[dict[int | str, str]] = []
 
 
 def merge_common_subexpressions(module: GraphModule) -> None:
-    """Merge nodes that compute the same value."""
     module.graph = fx_graph_cse(module.graph)
 
 
@@ -101,11 +100,11 @@ def input_name(node: Node) -> str:
 
 
 def _described_name(description: Any) -> str | None:
+    names = _names_in_use[-1] if _names_in_use else {}
     if isinstance(description, PlainAOTInput):
-        return _names_in_use[-1].get(description.idx) if _names_in_use else None
+        return names.get(description.idx)
     if isinstance(description, ParamAOTInput | BufferAOTInput):
-        target = description.target
-        return _names_in_use[-1].get(target, target) if _names_in_use else target
+        return names.get(description.target, description.target)
     if isinstance(description, ViewBaseAOTInput | SyntheticBaseAOTInput):
         base = _described_name(description.base_of)
         return None if base is None else f"base of {base}"
@@ -121,15 +120,13 @@ def _user_name(source: str) -> str:
 
 
 def output_descriptions(module: GraphModule) -> list[Any]:
-    """Return AOTAutograd's description of every output."""
     (output,) = module.graph.find_nodes(op="output")
     return flat_leaves(output.meta.get("desc", [None] * len(outputs_of(module))))
 
 
 def inputs_overwritten_later(joint: GraphModule, n_forward_outputs: int) -> list[Node]:
     """Return the inputs that the runtime overwrites after the forward pass."""
-    described = output_descriptions(joint)[:n_forward_outputs]
-    later = [_overwritten_input(output) for output in described]
+    later = [_overwritten_input(output) for output in output_descriptions(joint)[:n_forward_outputs]]
     return [node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc", later) in later]
 
 
@@ -152,7 +149,6 @@ def set_output(graph: Graph, values: Sequence[Any], described: Sequence[Any]) ->
 
 
 def saved_description(place: int, node: Node) -> Any:
-    """Return AOTAutograd's description of a saved value."""
     return (SavedForBackwardsNoVcCheckAOTOutput if is_unchecked(node) else SavedForBackwardsAOTOutput)(place)
 
 
@@ -203,23 +199,18 @@ def take_overwritten_saves() -> list[int]:
 
 
 def patched_autograd(changes: dict[str, Any]) -> AbstractContextManager[None]:
-    """Change AOTAutograd's configuration in this context."""
     return functorch_config.patch(changes)
 
 
 def backward_of(results: Any) -> Any | None:
     """Return the autograd node of a compiled backward pass, or None."""
-    for leaf in pytree.tree_leaves(results):
-        node = leaf.grad_fn if isinstance(leaf, torch.Tensor) else None
-        if node is not None and _is_compiled(node):
-            return node
-    return None
+    nodes = (tensor.grad_fn for tensor in pytree.tensors_in(results))
+    return next((node for node in nodes if node is not None and _is_compiled(node)), None)
 
 
 def saved_by(node: Any) -> list[torch.Tensor]:
-    """Return the tensors that a compiled node saves."""
     unchecked = getattr(node, "_tensors_no_vc_check", None) or []
-    return [each for each in (*node.saved_tensors, *unchecked) if isinstance(each, torch.Tensor)]
+    return pytree.tensors_in([*node.saved_tensors, *unchecked])
 
 
 def saved_outside(inputs: Sequence[Any]) -> list[torch.Tensor]:
@@ -251,9 +242,7 @@ def _saved_by_eager(node: Any) -> list[torch.Tensor]:
     found: list[Any] = []
     for name in dir(node):
         if name.startswith("_raw_saved_"):
-            try:
+            with suppress(RuntimeError):  # its backward pass is over
                 saved = getattr(node, name)
                 found += [each.data for each in (saved if isinstance(saved, (tuple, list)) else [saved])]
-            except RuntimeError:  # its backward pass is over
-                continue
-    return [each for each in found if isinstance(each, torch.Tensor)]
+    return pytree.tensors_in(found)

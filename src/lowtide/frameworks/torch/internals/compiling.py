@@ -15,13 +15,7 @@ from torch import nn
 _backends: set[str] = set()
 
 
-def compile_in_place(model: nn.Module, options: Mapping[str, Any]) -> None:
-    """Compile the calls of a module in place."""
-    model.compile(backend="lowtide", options=dict(options))
-
-
 def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a compiled function."""
     return torch.compile(function, backend="lowtide", options=dict(options))
 
 

@@ -53,7 +53,6 @@ def rendezvous() -> Rendezvous | None:
 
 
 def ranks_of(groups: Iterable[str]) -> list[int]:
-    """Return the sorted ranks of process groups given by name."""
     return sorted({rank for name in groups for rank in torch.distributed.get_process_group_ranks(_resolved(name))})
 
 

@@ -16,12 +16,6 @@ from torch.export.pt2_archive.constants import ARCHIVE_VERSION_PATH, ARCHIVE_VER
 _RESTRICTED = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
-def archive_members(path: Path) -> tuple[list[str], PT2ArchiveReader]:
-    """Return the member names of an archive, and its reader."""
-    reader = PT2ArchiveReader(str(path))
-    return reader.get_file_names(), reader
-
-
 def load_without_pickle(path: Path) -> ExportedProgram:
     """Load an exported program without its sample inputs; the archive must name no other pickle."""
     with _ReaderWithoutSamples(str(path)) as reader, _restricted_pickle():
@@ -47,7 +41,6 @@ def is_operator(target: str) -> bool:
 
 
 def has_fixed_sizes(program: ExportedProgram) -> bool:
-    """Return whether all sizes of a program are fixed."""
     return not program.range_constraints
 
 

@@ -10,7 +10,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 from torch.fx import Node
 
-from lowtide.frameworks.torch.internals.nodes import compute_fake, map_nodes, value_of
+from lowtide.frameworks.torch.internals.nodes import compute_fake, map_arguments, value_of
 from lowtide.frameworks.torch.internals.tensors import memory_of, storage_bytes, storage_key
 
 ATEN = torch.ops.aten
@@ -40,11 +40,10 @@ class FakeMemo:
         self._known: dict[Any, _Form] = {}
 
     def value(self, node: Node, given: Callable[[Node], Any] = value_of, like: torch.Tensor | None = None) -> Any:
-        """Return the result of `compute_fake`."""
         op = node.target
         if not isinstance(op, OpOverload) or torch.Tag.inplace_view in op.tags or len(op._schema.returns) != 1:
             return compute_fake(node, given, like)
-        args, kwargs = map_nodes((node.args, dict(node.kwargs)), given)
+        args, kwargs = map_arguments(node, given)
         first = args[0] if args else None
         aliased = op._schema.returns[0].alias_info
         if aliased is not None and aliased.is_write:
@@ -75,7 +74,6 @@ class FakeMemo:
 
 
 def _written(op: Any, args: Any, kwargs: Any) -> FakeTensor | None:
-    """Return the argument that an op mutates and returns."""
     wanted = op._schema.returns[0].alias_info.before_set
     for place, argument in enumerate(op._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.before_set == wanted:

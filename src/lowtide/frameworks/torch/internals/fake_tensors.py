@@ -43,7 +43,6 @@ def fake_mode_of(tensors: Sequence[torch.Tensor]) -> FakeMode:
 
 
 def faked(mode: FakeMode, tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor as a fake one of `mode`."""
     if not isinstance(tensor, FakeTensor):
         return mode.from_tensor(tensor.detach(), static_shapes=True)
     if tensor.fake_mode is mode:
@@ -53,7 +52,6 @@ def faked(mode: FakeMode, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def outside_of_fake_modes() -> AbstractContextManager[Any]:
-    """Disable active fake modes in this context."""
     return unset_fake_temporarily()
 
 

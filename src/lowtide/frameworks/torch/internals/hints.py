@@ -21,13 +21,11 @@ def hinted_value_of(node: Node) -> Any:
 
 
 def stand_in(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return a fake tensor of this form."""
     with _static_shapes():
         return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
 
 def is_symbolic(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor's shape or strides are symbolic."""
     return any(isinstance(size, torch.SymInt) for size in (*tensor.shape, *tensor.stride()))
 
 
@@ -43,8 +41,7 @@ def has_data_dependent_size(node: Node) -> bool:
 
 
 def _is_sized_by_values(node: Node) -> bool:
-    leaves = pytree.tree_leaves(value_of(node))
-    return any(isinstance(leaf, torch.Tensor) and depends_on_values(leaf) for leaf in leaves)
+    return any(map(depends_on_values, pytree.tensors_in(value_of(node))))
 
 
 def is_limited(tensor: torch.Tensor) -> bool:

@@ -40,7 +40,6 @@ class EndsScheduled(Protocol):
 
 
 def patched_inductor(changes: dict[str, Any]) -> AbstractContextManager[None]:
-    """Change Inductor's configuration in this context."""
     return config.patch(changes)
 
 
@@ -92,7 +91,6 @@ def _keeping_saved(run: Callable[[list[Any]], Any], overwritten: Sequence[int]) 
 
 
 def _copy_with_strides(value: torch.Tensor) -> torch.Tensor:
-    """Return a copy with the same strides."""
     copy = value.clone()
     if copy.stride() == value.stride():
         return copy
@@ -108,9 +106,8 @@ def compile_until_scheduled(
     from torch._inductor.compile_fx import compile_fx_inner
 
     def compile_pass(graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
-        compiled: list[Any] = []
-        ended = _is_ended(lambda: compiled.append(compile_fx_inner(graph, given, **others)), take_strides)
-        return marked_boxed(_never_run) if ended else compiled[0]
+        compiled = _compiled_unless_ended(lambda: compile_fx_inner(graph, given, **others), take_strides)
+        return marked_boxed(_never_run) if compiled is None else compiled
 
     compile_graph(module, inputs, compile_pass, config_patches=changes)
 
@@ -119,20 +116,18 @@ def _never_run(_inputs: list[Any]) -> None:
     raise AssertionError("this graph was only scheduled, so it has no code")
 
 
-def _is_ended(compile_pass: Callable[[], Any], take_strides: Callable[[], Strides | None]) -> bool:
-    """Compile a pass, and return whether it was ended. If so, record its output strides."""
+def _compiled_unless_ended(compile_pass: Callable[[], Any], take_strides: Callable[[], Strides | None]) -> Any:
+    """Return a compiled pass, or None if a scheduler pass ended it. Then record its output strides."""
     try:
-        compile_pass()
+        return compile_pass()
     except Exception:
         strides = take_strides()
         if strides is None:
             raise
-    else:
-        return False
     context = TracingContext.try_get()
     if context is not None and context.output_strides is not None:
         context.output_strides.extend(strides)
-    return True
+    return None
 
 
 @dataclass
@@ -158,13 +153,13 @@ class ForwardLast:
         if others.get("is_inference") or others.get("cudagraphs") or not is_fixed:
             return self.compile_pass(graph, given, **others)
         copy = copied(graph)
-        results: list[Any] = []
         self.end.ends = True
         try:
-            ended = _is_ended(lambda: results.append(self.compile_pass(graph, given, **others)), self.end.take_strides)
+            compiled = _compiled_unless_ended(lambda: self.compile_pass(graph, given, **others), self.end.take_strides)
         finally:
             self.end.ends = False
-        if not ended:
-            return results[0]
+        if compiled is not None:
+            return compiled
+        results: list[Any] = []
         self._waiting.append(lambda: results.append(self.compile_pass(copy, given, **others)))
         return marked_boxed(lambda inputs: results[0](inputs))

@@ -33,7 +33,6 @@ Strides = list[tuple[int, ...] | None]
 
 
 def scheduler() -> Any:
-    """Return the current scheduler."""
     return V.graph.scheduler
 
 
@@ -44,12 +43,10 @@ def source_graph() -> GraphModule:
 
 
 def input_names() -> list[str]:
-    """Return the names of the graph's inputs."""
     return V.graph.graph_input_names
 
 
 def output_names() -> list[str]:
-    """Return the names of the graph's output buffers."""
     return [str(name) for name in V.graph.get_output_names() if name]
 
 
@@ -87,7 +84,6 @@ def output_strides() -> Strides:
 
 
 def input_strides() -> dict[str, tuple[int, ...]]:
-    """Return the strides of tensor inputs."""
     given: dict[str, Any] = V.graph.graph_inputs
     return {name: tuple(form_of(value)[1]) for name, value in given.items() if isinstance(value, IRNode)}
 
@@ -157,7 +153,6 @@ def becomes_cpp(node: KernelNode) -> bool:
 
 
 def has_code(node: KernelNode) -> bool:
-    """Return whether a kernel runs code."""
     return not isinstance(node, NopKernelSchedulerNode)
 
 
@@ -243,10 +238,8 @@ def end_cpu_functions_after(kernels: Collection[KernelNode]) -> None:
 
 
 def choices() -> Any:
-    """Return the handler of Inductor's choices."""
     return V.choices
 
 
 def set_choices(handler: Any) -> None:
-    """Replace the handler of Inductor's choices."""
     V.set_choices_handler(handler)

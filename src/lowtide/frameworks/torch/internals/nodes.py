@@ -20,6 +20,18 @@ def map_nodes(arguments: Any, function: Callable[[Node], Any]) -> Any:
     return torch.fx.node.map_arg(arguments, function)
 
 
+def map_arguments(node: Node, function: Callable[[Node], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return a call's arguments with every node replaced by `function(node)`."""
+    return map_nodes((node.args, dict(node.kwargs)), function)
+
+
+def nodes_in(arguments: Any) -> list[Node]:
+    """Return the distinct nodes in nested arguments."""
+    found: dict[Node, None] = {}
+    map_nodes(arguments, found.setdefault)
+    return list(found)
+
+
 def value_of(node: Node) -> Any:
     """Return the fake or real value of a node, or None."""
     return node.meta.get("val")
@@ -27,12 +39,11 @@ def value_of(node: Node) -> Any:
 
 def storages_of(*nodes: Node) -> set[int]:
     """Return the storage keys of the strided tensors of nodes."""
-    leaves = pytree.tree_leaves([value_of(node) for node in nodes])
-    return {storage_key(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided}
+    tensors = pytree.tensors_in([value_of(node) for node in nodes])
+    return {storage_key(tensor) for tensor in tensors if tensor.layout == torch.strided}
 
 
 def outputs_of(module: GraphModule) -> list[Any]:
-    """Return the flat outputs of a graph."""
     (output,) = module.graph.find_nodes(op="output")
     return flat_leaves(output.args[0])
 
@@ -44,7 +55,7 @@ def flat_leaves(values: Any) -> list[Any]:
 
 def compute_fake(node: Node, given: Callable[[Node], Any] = value_of, like: torch.Tensor | None = None) -> Any:
     """Run a call on fake values without adding guards, in the mode of an argument, the compilation or `like`."""
-    args, kwargs = map_nodes((node.args, dict(node.kwargs)), given)
+    args, kwargs = map_arguments(node, given)
     fake = first_fake([args, kwargs])
     mode = fake_mode_of([] if like is None else [like]) if fake is None else fake.fake_mode
     args, kwargs = pytree.tree_map_only(torch.Tensor, lambda tensor: faked(mode, tensor), (args, kwargs))
@@ -54,7 +65,6 @@ def compute_fake(node: Node, given: Callable[[Node], Any] = value_of, like: torc
 
 
 def first_fake(values: Any) -> Any:
-    """Return the first fake tensor in nested values."""
     return next((leaf for leaf in pytree.tree_leaves(values) if is_fake(leaf)), None)
 
 
@@ -74,7 +84,6 @@ def is_symbol(node: Node) -> bool:
 
 
 def symbol_bindings(graph: Graph) -> dict[Any, Node]:
-    """Return the node that provides each symbol."""
     return find_symbol_binding_fx_nodes(graph)
 
 

@@ -42,7 +42,6 @@ def overload_name(overload: Any) -> str:
 
 
 def schema_arguments(overload: Any) -> list[Any]:
-    """Return the arguments in an operator's schema."""
     return list(overload._schema.arguments)
 
 
@@ -61,17 +60,11 @@ def is_element_wise(target: Any) -> bool:
     return isinstance(target, OpOverload) and (torch.Tag.pointwise in target.tags or target.namespace == "prims")
 
 
-def is_random_op(overload: Any) -> bool:
-    """Return whether an operator is random."""
-    return torch.Tag.nondeterministic_seeded in overload.tags
-
-
 def returns_anything(overload: Any) -> bool:
     return n_results(overload) > 0
 
 
 def n_results(overload: Any) -> int:
-    """Return the number of an operator's results."""
     return len(overload._schema.returns)
 
 
@@ -98,11 +91,6 @@ def define_operator(
         library.impl(name, function, "CompositeExplicitAutograd")
         torch.library.register_fake(f"lowtide::{name}", fake or function, lib=library)
     return getattr(torch.ops.lowtide, name).default
-
-
-def register_fake(operator: Any, fake: Callable[..., Any]) -> None:
-    """Register the function for fake tensors."""
-    operator.register_fake(fake)
 
 
 @cache

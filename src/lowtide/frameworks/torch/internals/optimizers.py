@@ -1,5 +1,5 @@
 """Optimizers and `GradScaler`: hooks, step marks and state."""
-# pyright: reportUnknownMemberType=false
+# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownMemberType=false
 
 from collections import defaultdict
 from collections.abc import Generator
@@ -15,21 +15,16 @@ SYMBOLIC_CHOICES: dict[str, Any] = {"max": torch.sym_max, "min": torch.sym_min}
 
 
 def has_step_hooks(optimizer: Optimizer) -> bool:
-    """Return whether an optimizer has step hooks."""
-    hooks: Any = optimizer
-    return bool(hooks._optimizer_step_pre_hooks or hooks._optimizer_step_post_hooks)
+    return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
 
 
 def has_gradient_hooks(parameter: torch.Tensor) -> bool:
-    """Return whether a parameter has gradient hooks."""
-    hooked: Any = parameter
-    return bool(hooked._backward_hooks or hooked._post_accumulate_grad_hooks)
+    return bool(parameter._backward_hooks or parameter._post_accumulate_grad_hooks)
 
 
 def note_step(optimizer: Optimizer) -> None:
     """Mark a step for learning rate schedulers."""
-    marked: Any = optimizer
-    marked._opt_called = True
+    optimizer._opt_called = True
 
 
 def live_scale(scaler: GradScaler, device: torch.device) -> torch.Tensor:
@@ -76,13 +71,11 @@ def unscale_by_plain_ops(scaler: GradScaler, optimizer: Optimizer) -> torch.Tens
 
 def found_infinities(scaler: GradScaler, optimizer: Optimizer) -> torch.Tensor:
     """Return the flag of an optimizer's infinite gradients."""
-    state: Any = scaler
-    (flag,) = state._found_inf_per_device(optimizer).values()
+    (flag,) = scaler._found_inf_per_device(optimizer).values()
     return flag
 
 
 def update_scale(scaler: GradScaler, optimizer: Optimizer, flag: torch.Tensor) -> None:
     """Update the scale from a computed flag of infinities."""
-    state: Any = scaler
-    state._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = {flag.device: flag}
+    scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = {flag.device: flag}
     scaler.update()

@@ -22,16 +22,6 @@ class DispatchMode(TorchDispatchMode):
         super().__init__()
 
 
-def random_state() -> torch.Tensor:
-    """Return the default CPU generator's state."""
-    return torch.random.default_generator.get_state()
-
-
-def set_random_state(state: torch.Tensor) -> None:
-    """Set the default CPU generator's state."""
-    torch.random.default_generator.set_state(state)
-
-
 @contextmanager
 def random_state_functions(get: Any, set_: Any) -> Generator[None]:
     """Replace torch's functions for the random state in this context."""
@@ -54,13 +44,7 @@ def without_autocast() -> AbstractContextManager[None]:
 
 
 def without_modes() -> AbstractContextManager[Any]:
-    """Disable all dispatch modes."""
     return _disable_current_modes()
-
-
-def differentiate(loss: torch.Tensor) -> None:
-    """Run the backward pass."""
-    loss.backward()
 
 
 def box_inputs(graph: Graph) -> None:
@@ -83,11 +67,6 @@ def reparametrized(module: nn.Module, tensors: dict[str, torch.Tensor]) -> Abstr
     return _reparametrize_module(module, tensors, tie_weights=True)
 
 
-def name_in(outer: nn.Module, module: nn.Module) -> str | None:
-    """Return the qualified name of a module in another one, or None."""
-    return next((name for name, inner in outer.named_modules() if inner is module), None)
-
-
 def memory_clock(device: str) -> tuple[int, int]:
     """Return a CUDA device's memory clock in kHz and bus width in bits."""
     properties = torch.cuda.get_device_properties(device)
@@ -104,8 +83,3 @@ def multiplies_bfloat16() -> bool:
 def multiplies_tiles() -> bool:
     """Return whether the processor multiplies AMX tiles."""
     return torch.cpu._is_amx_tile_supported()
-
-
-def compute_capability(device: torch.device) -> int | None:
-    """Return a CUDA device's major compute capability, or None without a GPU."""
-    return torch.cuda.get_device_capability(device)[0] if torch.cuda.is_available() else None

@@ -33,7 +33,6 @@ def symbol_name(scalar: Any) -> str:
 
 
 def hint_of(scalar: torch.SymFloat) -> float:
-    """Return the current value of a float from `new_scalar`."""
     return float(scalar.node.hint)
 
 
@@ -51,7 +50,6 @@ def note_number(shape_env: ShapeEnv, scalar: Any, value: Any) -> str:
 
 
 def number_for(scalar: Any, values: Mapping[str, Any]) -> Any:
-    """Return a scalar's value for given symbol values."""
     return scalar.node.pytype(_interpreted(scalar.node.expr, values))
 
 
@@ -67,12 +65,10 @@ def assumed(shape_env: ShapeEnv) -> list[Any]:
 
 
 def symbols_in(condition: Any) -> list[str]:
-    """Return the sorted symbol names in a condition."""
     return sorted(str(symbol) for symbol in condition.free_symbols)
 
 
 def holds(condition: Any, values: Mapping[str, Any]) -> bool:
-    """Return whether a condition holds for given symbol values."""
     return bool(_interpreted(condition, values))
 
 

@@ -28,7 +28,6 @@ def storage_bytes(tensor: torch.Tensor) -> int:
 
 
 def storage_over(memory: NDArray[np.uint8]) -> torch.UntypedStorage:
-    """Return a storage that shares an array's memory."""
     return torch.from_numpy(memory).untyped_storage()
 
 
@@ -39,7 +38,6 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
-    """Return the bytes of a tensor's elements."""
     return tensor.numel() * tensor.element_size()
 
 
@@ -103,7 +101,6 @@ def hint(size: Any) -> int:
 
 
 def traced_with(size: torch.SymInt) -> int:
-    """Return the traced value of a size."""
     return optimization_hint(size)
 
 

@@ -262,4 +262,4 @@ def _row(layers: Fold[ExplainedHolder], unit: ByteUnit) -> str:
 
 def _where(made_at: str | None, line: SourceLine | None) -> list[str]:
     module = (made_at or "").rpartition("at ")[0].strip()
-    return [*([module] if module else []), *([str(line)] if line is not None else [])]
+    return [str(part) for part in (module, line) if part]

@@ -14,7 +14,8 @@ class KeptState:
         self.tensors = list({id(tensor): tensor for tensor in tensors}.values())
         self._gradients = [tensor.grad if tensor.is_leaf else None for tensor in self.tensors]
         self._optimizers = [_KeptOptimizer(optimizer) for optimizer in optimizers]
-        kept = [*self.tensors, *(gradient for gradient in self._gradients if gradient is not None)]
+        gradients = [gradient for gradient in self._gradients if gradient is not None]
+        kept = [*self.tensors, *gradients, *(each for optimizer in self._optimizers for each in optimizer.tensors())]
         self._copies = [(tensor, tensor.detach().to("cpu", copy=True)) for tensor in kept]
         self._cpu_state = torch.get_rng_state()
         self._cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
@@ -51,18 +52,12 @@ class _KeptOptimizer:
         self._optimizer = optimizer
         self._groups = [dict(group) for group in optimizer.param_groups]
         self._state: dict[Any, dict[str, Any]] = {key: dict(value) for key, value in optimizer.state.items()}
-        tensors = [
-            value
-            for values in (*self._state.values(), *self._groups)
-            for value in values.values()
-            if isinstance(value, torch.Tensor)
-        ]
-        self._copies = [(tensor, tensor.detach().to("cpu", copy=True)) for tensor in tensors]
+
+    def tensors(self) -> list[torch.Tensor]:
+        entries = (entry for each in (*self._state.values(), *self._groups) for entry in each.values())
+        return [entry for entry in entries if isinstance(entry, torch.Tensor)]
 
     def put_back(self) -> None:
-        with torch.no_grad():
-            for tensor, copy in self._copies:
-                tensor.copy_(copy)
         for group, kept in zip(self._optimizer.param_groups, self._groups, strict=True):
             group.clear()
             group.update(kept)

@@ -67,26 +67,24 @@ class MeasuredStep:
 
     def __str__(self) -> str:
         unit = ByteUnit(self.measured_peak_bytes)
-        lines = [f"measured peak   {unit.write(self.measured_peak_bytes)}"]
-        share = self.measured_over_predicted
-        if self.predicted_peak_bytes is not None:
-            of = "" if share is None else f"   (measured / predicted: {share:.3f})"
-            lines.append(f"predicted peak  {unit.write(self.predicted_peak_bytes)}{of}")
-        elif self.planned:
-            lines.append(f"no prediction   {self.reason}")
-        if self.predicted_untouched_peak_bytes is not None:
-            lines.append(f"without a plan  {unit.write(self.predicted_untouched_peak_bytes)}   (predicted)")
-        if self.measured_host_bytes:
-            lines.append(f"on the host     {unit.write(self.measured_host_bytes)}   (measured)")
-        if self.eager is not None:
-            lines.append(f"eager peak      {unit.write(self.eager.measured_peak_bytes)}   (measured)")
-        if self.resident_growth_bytes is not None:
-            of = "" if self.arena_bytes is None else f"; arena {unit.write(self.arena_bytes)}"
-            lines.append(f"resident        {unit.write(self.resident_growth_bytes)}   (growth{of})")
+        share, eager = self.measured_over_predicted, self.eager
+        of_predicted = "" if share is None else f"   (measured / predicted: {share:.3f})"
+        arena = "" if self.arena_bytes is None else f"; arena {unit.write(self.arena_bytes)}"
+        rows = [
+            ("measured peak", self.measured_peak_bytes, ""),
+            ("predicted peak", self.predicted_peak_bytes, of_predicted),
+            ("without a plan", self.predicted_untouched_peak_bytes, "   (predicted)"),
+            ("on the host", self.measured_host_bytes or None, "   (measured)"),
+            ("eager peak", eager and eager.measured_peak_bytes, "   (measured)"),
+            ("resident", self.resident_growth_bytes, f"   (growth{arena})"),
+        ]
+        lines = [f"{label:16}{unit.write(size)}{note}" for label, size, note in rows if size is not None]
+        if self.predicted_peak_bytes is None and self.planned:
+            lines.insert(1, f"no prediction   {self.reason}")
         lines.append(f"step time       {self.median_seconds * 1e3:.1f} ms")
-        if self.eager is not None:
-            ratio = self.median_seconds / self.eager.median_seconds
-            lines[-1] += f"   (eager {self.eager.median_seconds * 1e3:.1f} ms, ratio {ratio:.2f})"
+        if eager is not None:
+            ratio = self.median_seconds / eager.median_seconds
+            lines[-1] += f"   (eager {eager.median_seconds * 1e3:.1f} ms, ratio {ratio:.2f})"
         return "\n".join(lines)
 
 
@@ -109,8 +107,8 @@ def measure(
     if not callable(step):
         raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
     program: Any = step.function if isinstance(step, InArena) else step
-    captured = getattr(program, "captured", None)
-    binding = captured.binding if isinstance(captured, Captured) else None
+    captured = _captured_of(program)
+    binding = None if captured is None else captured.binding
     if binding is not None:
         binding.materialize()
     if not isinstance(cast("object", state), Sequence):
@@ -135,7 +133,7 @@ def _measured(
     eager: MeasuredStep | None,
 ) -> MeasuredStep:
     """Measure a step. `program` is the function in it, if it runs in an arena."""
-    tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
+    tensors = pytree.tensors_in(batch)
     device = _device_of(tensors, kept)
 
     def call() -> Any:
@@ -205,11 +203,16 @@ def _device_of(tensors: Sequence[torch.Tensor], kept: KeptState | None) -> torch
     return next((tensor.device for tensor in known if tensor.device.type != "cpu"), torch.device("cpu"))
 
 
+def _captured_of(step: object) -> Captured | None:
+    captured = getattr(step, "captured", None)
+    return captured if isinstance(captured, Captured) else None
+
+
 def _measured_eagerly(
     step: Callable[..., Any], batch: Sequence[Any], kept: KeptState | None, timed_calls: int
 ) -> MeasuredStep:
-    captured = getattr(step, "captured", None)
-    if isinstance(captured, Captured):
+    captured = _captured_of(step)
+    if captured is not None:
         return _measured(captured.run_original, captured.run_original, batch, kept, timed_calls, None)
     with torch.compiler.set_stance("force_eager"):
         return _measured(step, step, batch, kept, timed_calls, None)
@@ -217,11 +220,9 @@ def _measured_eagerly(
 
 def _kept(step: object, given: Sequence[State]) -> KeptState | None:
     """Save `given` and the step's own state, if any."""
-    tensors: list[torch.Tensor] = []
+    captured = _captured_of(step)
+    tensors = [] if captured is None else captured.persistent()
     optimizers: list[Optimizer] = []
-    captured = getattr(step, "captured", None)
-    if isinstance(captured, Captured):
-        tensors += captured.persistent()
     owner = getattr(step, "step", step)  # a planned step refers to the plain one
     own = [getattr(owner, name, None) for name in ("model", "optimizer")]
     for part in (step, *own, *given):

@@ -62,8 +62,7 @@ def measure_captured(
         on_host, (peak, result) = host_peak_of_call(
             lambda: peak_of_call(lambda: program(*given, **named), device), device
         )
-        storages = {storage_key(tensor): storage_bytes(tensor) for tensor in inputs}
-        held = sum(storages.values())
+        held = sum({storage_key(tensor): storage_bytes(tensor) for tensor in inputs}.values())
         compared = pytree.tree_leaves([result, captured.binding.gradients(), captured.persistent(), inputs])
         digest = _digest(compared)
         kept = [_copied(leaf) for leaf in compared] if keep_results else ()
@@ -72,7 +71,7 @@ def measure_captured(
 
 def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     """Return a call's input tensors. Raises UnsupportedError for a fake one."""
-    inputs = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
+    inputs = pytree.tensors_in((args, dict(kwargs)))
     if any(map(is_fake, inputs)):
         raise UnsupportedError(
             "the program has no real inputs to measure; capture it with some, or load a trusted file with --trust "

@@ -106,7 +106,7 @@ def _seconds(target: Any, given: Any) -> float | None:
     """Return the seconds of a call on random tensors, unless it fails."""
     try:
         args, kwargs = stand_in(given)
-        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = pytree.tensors_in((args, kwargs))
         if any(tensor.is_meta for tensor in tensors):
             return None
         device = tensors[0].device if tensors else torch.device("cpu")

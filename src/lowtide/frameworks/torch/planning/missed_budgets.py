@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from lowtide.core.units import format_bytes
+from lowtide.core.units import format_bytes, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.next_technique import next_technique
 from lowtide.engine.planning.result import Result
@@ -34,9 +34,11 @@ def warn_if_missed(name: str, graph: Graph, result: Result, settings: PlanSettin
     reached, before = result.peak_bytes[space], result.baseline_peak_bytes[space] if alone is None else alone
     why = f"{describe(result.shortfall)}; {describe_lowest_peak(reached, before, result.persistent_bytes[space])}"
     offer = next_technique(graph, result, settings)
-    price = f" at {offer.extra_cost / offer.base_cost:+.1%} time" if offer is not None and offer.base_cost else ""
-    gives = "" if offer is None else "fits" if offer.fits else f"reaches {format_bytes(offer.peak_bytes)}"
-    more = "" if offer is None else f"; {gives} with allow=['reorder', 'share', 'recompute']{price}"
+    more = ""
+    if offer is not None:
+        gives = "fits" if offer.fits else f"reaches {format_bytes(offer.peak_bytes)}"
+        price = f" at {percent(offer.extra_cost / offer.base_cost, signed=True)} time" if offer.base_cost else ""
+        more = f"; {gives} with allow=['reorder', 'share', 'recompute']{price}"
     skipped = f"; {result.left_whole[0]}" if result.left_whole else ""
     warn_missed(f"lowtide: {name} misses its budget: {why}{more}{skipped}")
 

@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 import torch
 
-from lowtide.core.units import format_bytes
+from lowtide.core.units import format_bytes, percent
 from lowtide.engine.planning.budget import GivenBudget, budget_bytes, is_part
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.allocators import AllocatorStart
@@ -245,7 +245,7 @@ class SharedBudget:
             format_bytes(alone),
             f", {format_bytes(outside)} kept outside of graphs" if outside else "",
             "" if allowed is None else f", budget {self._describe_budget(self.options.budget, allowed)}",
-            f", {format_bytes(measured)} measured, {covered:.0%} in planned graphs" if measured else "",
+            f", {format_bytes(measured)} measured, {percent(covered)} in planned graphs" if measured else "",
             _counted(self.skipped, "frame"),
         )
 

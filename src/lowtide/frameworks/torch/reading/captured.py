@@ -92,10 +92,7 @@ def warn_of_math_attention(module: GraphModule) -> None:
         node
         for node in module.graph.nodes
         if op_name(node.target) == _ONLY_IN_ATTENTION
-        and any(
-            isinstance(leaf, torch.Tensor) and leaf.device.type == "meta"
-            for leaf in pytree.tree_leaves(hinted_value_of(node))
-        )
+        and any(tensor.device.type == "meta" for tensor in pytree.tensors_in(hinted_value_of(node)))
     ]
     if found:
         warnings.warn(

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import flop_registry
 from lowtide.engine.costs import PLAIN_MACHINE, sent_bytes
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
-from lowtide.frameworks.torch.internals.nodes import map_nodes
+from lowtide.frameworks.torch.internals.nodes import map_arguments
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.internals.tensors import bytes_of
 from lowtide.frameworks.torch.reading.outlined import outlined_by
@@ -48,7 +48,7 @@ def traffic_of(node: Node) -> int:
     if outlined is not None:
         return outlined.traffic_bytes
     values = [hinted_value_of(each) for each in (node, *node.all_input_nodes)]
-    return sum(bytes_of(leaf) for value in values for leaf in _tensors(value))
+    return sum(map(bytes_of, pytree.tensors_in(values)))
 
 
 def flops_of(node: Node) -> int:
@@ -61,10 +61,6 @@ def flops_of(node: Node) -> int:
     packet: Any = None if overload is None else overload.overloadpacket
     count: Any = None if packet is None else _FORMULAS.get(_COUNTED_AS.get(packet, packet))
     if count is None:
-        return sum(leaf.numel() for leaf in _tensors(result))
-    args, kwargs = map_nodes((node.args, dict(node.kwargs)), hinted_value_of)
+        return sum(leaf.numel() for leaf in pytree.tensors_in(result))
+    args, kwargs = map_arguments(node, hinted_value_of)
     return int(count(*args, **kwargs, out_val=result))
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

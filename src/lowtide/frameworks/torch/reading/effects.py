@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from lowtide.frameworks.torch.internals.nodes import nodes_in, storages_of
 from lowtide.frameworks.torch.internals.operators import (
     higher_order_of,
     op_name,
@@ -64,6 +65,20 @@ def mutated_arguments(node: Node) -> list[Any]:
     return [given[name] for name in written if given.get(name) is not None]
 
 
+def overwritten_nodes(node: Node) -> list[Node]:
+    """Return the nodes of tensors that a node mutates."""
+    return nodes_in(mutated_arguments(node))
+
+
+def touched_storages(node: Node) -> set[int]:
+    """Return the storages that a node reads or returns."""
+    return storages_of(node, *node.all_input_nodes)
+
+
+def overwritten_storages(node: Node) -> set[int]:
+    return storages_of(*overwritten_nodes(node))
+
+
 def is_random(node: Node) -> bool:
     """Return whether a node is random; dropout with probability 0 is not."""
     overload = overload_of(node.target)
@@ -75,7 +90,6 @@ def is_random(node: Node) -> bool:
 
 
 def keeps_order(node: Node) -> bool:
-    """Return whether a node keeps program order."""
     overload = overload_of(node.target)
     if is_random(node) or is_opaque(node):
         return True
@@ -96,7 +110,6 @@ def is_repeatable_collective(node: Node) -> bool:
 
 
 def waits_for_collective(node: Node) -> bool:
-    """Return whether a node waits for a collective."""
     return is_collective(node) and op_name(node.target) == "wait_tensor"
 
 

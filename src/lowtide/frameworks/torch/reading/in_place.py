@@ -1,8 +1,9 @@
 """In-place forms of pure ops, which write into a dying input."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import torch
@@ -42,7 +43,10 @@ def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
     is_by_rows = target in _BY_ROWS and value.device.type == "cpu"
     if not (torch.Tag.pointwise in target.tags or is_by_rows) or not _fills_storage(value):
         return
-    variants = _variants_of(target)
+    variant = _variant_of(target)
+    if variant is None:
+        return
+    form, out_argument = variant
     for position, operand in enumerate(op.node.args):
         if not isinstance(operand, Node) or not isinstance(value_of(operand), torch.Tensor):
             continue
@@ -55,23 +59,13 @@ def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
         sharing = [other for other in op.node.all_input_nodes if buffer in lowered.buffers_of[other]]
         if not all(_same_form(value_of(other), value) for other in sharing) or not _fills_storage(value_of(operand)):
             continue
-        if variants.out is not None:
-            yield InPlaceForm(buffer, op.writes[0], variants.out, operand, variants.out_argument)
-        elif variants.in_place is not None and position == 0:
-            yield InPlaceForm(buffer, op.writes[0], variants.in_place, operand, None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Variants:
-    """The out variant or in-place variant of an operator."""
-
-    out: Any = None
-    out_argument: str | None = None
-    in_place: Any = None
+        if out_argument is not None or position == 0:
+            yield InPlaceForm(buffer, op.writes[0], form, operand, out_argument)
 
 
 @cache
-def _variants_of(target: Any) -> _Variants:
+def _variant_of(target: Any) -> tuple[Any, str | None] | None:
+    """Return the out variant of an operator and its keyword, else its in-place variant and None, if there is one."""
     plain = argument_types(target)
     packet = target.overloadpacket
     for overload in _overloads(packet):
@@ -80,17 +74,13 @@ def _variants_of(target: Any) -> _Variants:
             continue
         rest = argument_types(overload)
         if rest[:-1] == plain and rest[-1][0] == written[0].name:
-            return _Variants(out=overload, out_argument=written[0].name)
+            return overload, written[0].name
     twin = getattr(getattr(torch.ops, target.namespace), op_name(target) + "_", None)
-    if twin is not None:
-        for overload in _overloads(twin):
-            if (
-                schema_arguments(overload)[0].is_write
-                and argument_types(overload) == plain
-                and torch.Tag.generated not in overload.tags
-            ):
-                return _Variants(in_place=overload)
-    return _Variants()
+    for overload in () if twin is None else _overloads(twin):
+        is_same = schema_arguments(overload)[0].is_write and argument_types(overload) == plain
+        if is_same and torch.Tag.generated not in overload.tags:
+            return overload, None
+    return None
 
 
 def _overloads(packet: Any) -> Iterator[Any]:
@@ -111,10 +101,7 @@ def _fills_storage(tensor: torch.Tensor) -> bool:
 
 
 def _contiguous_strides(shape: Sequence[int]) -> list[int]:
-    strides = [1]
-    for size in reversed(shape[1:]):
-        strides.append(strides[-1] * size)
-    return strides[::-1] if shape else []
+    return [*accumulate(reversed(shape[1:]), mul, initial=1)][::-1] if shape else []
 
 
 def _same_form(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -13,7 +13,7 @@ from lowtide.core.index_spaces import BufferId
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.hints import depends_on_values, is_limited
-from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.nodes import nodes_in, value_of
 from lowtide.frameworks.torch.internals.operators import is_view, op_name, overload_of, returns_anything
 from lowtide.frameworks.torch.internals.symbolic_scalars import SYMBOLIC
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
@@ -97,7 +97,6 @@ def lower_body(module: GraphModule) -> Lowered:
 
 
 def lower_callee(caller: Lowered, module: GraphModule, name: str) -> Lowered:
-    """Return the lowered form of a called graph."""
     if name not in caller.bodies:
         caller.bodies[name] = lower_body(attribute(module, name))
     return caller.bodies[name]
@@ -127,13 +126,6 @@ def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Lowere
     return lowering.result
 
 
-def nodes_in(arguments: Any) -> list[Node]:
-    """Return the distinct nodes in nested arguments."""
-    found: dict[Node, None] = {}
-    map_nodes(arguments, found.setdefault)
-    return list(found)
-
-
 class _Lowering:
     def __init__(self) -> None:
         self.result = Lowered()
@@ -146,7 +138,6 @@ class _Lowering:
         """The symbolic scalars in each view's shape, which its readers read too."""
 
     def add_input(self, node: Node, name: str, value: Any, lifetime: Lifetime) -> None:
-        """Add the buffers of an input."""
         self.result.buffers_of[node] = tuple(self._buffer_of(name, leaf, lifetime) for leaf in _data_in(value))
 
     def add_constant(self, node: Node, constant: Any) -> None:
@@ -159,7 +150,6 @@ class _Lowering:
             self._place_in(node, _data_in(value), self.result.buffers_of[known])
 
     def _place_in(self, node: Node, leaves: list[Any], buffers: tuple[BufferId, ...]) -> None:
-        """Assign existing buffers to a node."""
         self.result.buffers_of[node] = buffers
         for leaf, buffer in zip(leaves, buffers, strict=True):
             self._kept.append(leaf)
@@ -208,7 +198,6 @@ class _Lowering:
         result.ops.append(LoweredOp(node, reads, writes, mutates))
 
     def mark_outputs(self, node: Node) -> None:
-        """Mark the buffers of outputs."""
         for buffer in self._buffers(node.args):
             if self.result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE:
                 self.result.buffers[buffer].lifetime = Lifetime.OUTPUT
@@ -270,7 +259,6 @@ class _Lowering:
 
 
 def _data_in(value: Any) -> list[Any]:
-    """Return the tensors and scalars in a nested value."""
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, (torch.Tensor, *SYMBOLIC, int, float))]
 
 

@@ -72,11 +72,30 @@ def graph_of(
     for buffer in lowered.buffers:
         builder.add_buffer(buffer.name, buffer.size_bytes, buffer.lifetime, space=spaces.get(str(buffer.device), 0))
     for place, op in enumerate(lowered.ops):
-        pairs = _in_place_pairs(op, lowered) if in_place else []
+        node = op.node
+        callees = _add_callees(builder, module, node, lowered)
+        _note_limits(builder, node)
+        ranks, span = _group_of(op)
         once = any(buffer in run_once for buffer in op.writes)
-        waits = (after or {}).get(place, ())
-        callees = _add_callees(builder, module, op.node, lowered)
-        _add_op(builder, op, pairs, callees, once=once, after=waits, scratch=scratch(op.node))
+        builder.add_op(
+            node.name,
+            kind_of(node),
+            reads=op.reads,
+            after=(after or {}).get(place, ()),
+            writes=op.writes,
+            mutates=op.mutates,
+            in_place=_in_place_pairs(op, lowered) if in_place else [],
+            scratch_bytes=scratch(node),
+            pure=not (once or op.mutates or is_random(node) or (keeps_order(node) and ranks == 1)),
+            ordered=keeps_order(node),
+            cost=seconds_of(node, ranks, span),
+            flops=flops_of(node),
+            traffic_bytes=traffic_of(node),
+            ranks=ranks,
+            rank_span=span,
+            callees=callees,
+            source=source_of(node),
+        )
     return builder.build()
 
 
@@ -95,43 +114,13 @@ def _in_place_pairs(op: LoweredOp, lowered: Lowered) -> list[tuple[BufferId, Buf
     return [pair for pair in pairs if lowered.buffers[pair[0]].size_bytes == lowered.buffers[pair[1]].size_bytes]
 
 
-def _add_op(
-    builder: GraphBuilder,
-    op: LoweredOp,
-    pairs: Sequence[tuple[BufferId, BufferId]],
-    callees: Sequence[str],
-    *,
-    once: bool,
-    after: Sequence[OpId],
-    scratch: int,
-) -> None:
-    node = op.node
+def _note_limits(builder: GraphBuilder, node: Node) -> None:
     if is_opaque(node):
         builder.note(f"op '{node.name}' ({kind_of(node)}): unknown effects, so it stays in program order")
     if has_unknown_workspace(node):
         builder.note(f"op '{node.name}' ({kind_of(node)}): the workspace of its kernel is not modeled")
     if has_data_dependent_size(node):
         builder.note(f"op '{node.name}' ({kind_of(node)}): its size depends on values; planned at its upper bound")
-    ranks, span = _group_of(op)
-    builder.add_op(
-        node.name,
-        kind_of(node),
-        reads=op.reads,
-        after=after,
-        writes=op.writes,
-        mutates=op.mutates,
-        in_place=pairs,
-        scratch_bytes=scratch,
-        pure=not (once or op.mutates or is_random(node) or (keeps_order(node) and ranks == 1)),
-        ordered=keeps_order(node),
-        cost=seconds_of(node, ranks, span),
-        flops=flops_of(node),
-        traffic_bytes=traffic_of(node),
-        ranks=ranks,
-        rank_span=span,
-        callees=callees,
-        source=source_of(node),
-    )
 
 
 def _group_of(op: LoweredOp) -> tuple[int, int]:
@@ -155,7 +144,6 @@ def _add_callees(builder: GraphBuilder, module: GraphModule, node: Node, lowered
 
 
 def kind_of(node: Node) -> str:
-    """Return the kind of a node's op."""
     target: Any = node.target
     if overload_of(target) is not None:
         return qualified_name(target).replace("::", ".")

@@ -53,7 +53,6 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
 
 
 def has_unknown_workspace(node: Node) -> bool:
-    """Return whether a kernel has a workspace that is not modeled."""
     name = op_name(node.target)
     return name.startswith(("linalg_", "_linalg_", "_fft_", "mkldnn_rnn_layer")) or name in ("_unique2", "multinomial")
 

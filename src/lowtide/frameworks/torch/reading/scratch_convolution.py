@@ -36,7 +36,6 @@ def convolution(given: Arguments, result: Any) -> int:
 
 
 def convolution_backward(given: Arguments, _: Any) -> int:
-    """Return the scratch of a convolution's gradients."""
     gradient, image, weight = given["grad_output"], given["input"], given["weight"]
     rules = [_native_backward if own else _onednn_backward for own in _libraries(given, image, weight)]
     return max(rule(given, gradient, image, weight) for rule in rules) if image.dim() in (3, 4, 5) else 0

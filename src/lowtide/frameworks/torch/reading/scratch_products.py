@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from lowtide.frameworks.torch.internals.runtime import compute_capability, multiplies_bfloat16, multiplies_tiles
+from lowtide.frameworks.torch.internals.runtime import multiplies_bfloat16, multiplies_tiles
 from lowtide.frameworks.torch.internals.tensors import bytes_of, is_dense
 from lowtide.frameworks.torch.reading.effects import Arguments
 
@@ -105,8 +105,8 @@ def cuda_product(given: Arguments) -> int:
     chosen = os.environ.get("CUBLASLT_WORKSPACE_SIZE", "")
     if chosen.isdecimal():
         return int(chosen) * _KIB
-    capability = compute_capability(bias.device)
-    return _WORKSPACES[capability is None or capability > 8]
+    is_recent = not torch.cuda.is_available() or torch.cuda.get_device_capability(bias.device)[0] > 8
+    return _WORKSPACES[is_recent]
 
 
 def attention(given: Arguments, _: Any) -> int:

@@ -25,7 +25,6 @@ class Frame(NamedTuple):
 
     @property
     def in_pytorch(self) -> bool:
-        """Whether the file is PyTorch's own."""
         return self.file.startswith(_PYTORCH)
 
 

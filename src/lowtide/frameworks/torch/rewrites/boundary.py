@@ -9,8 +9,8 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.frameworks.torch.internals.aot_autograd import inputs_overwritten_later
 from lowtide.frameworks.torch.internals.nodes import is_symbol, outputs_of, value_of
 from lowtide.frameworks.torch.internals.operators import define_operator
-from lowtide.frameworks.torch.reading.effects import mutated_arguments
-from lowtide.frameworks.torch.reading.lowering import HELD_ELSEWHERE, nodes_in
+from lowtide.frameworks.torch.reading.effects import overwritten_nodes
+from lowtide.frameworks.torch.reading.lowering import HELD_ELSEWHERE
 from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
 
 TURN_BACK = define_operator("turn_back(Tensor[] outputs, Tensor(a!)[] overwritten) -> Tensor[]")
@@ -70,7 +70,7 @@ def turn_back(
     outputs = outputs_of(source)[:n_forward_outputs]
     ends = dict.fromkeys(made[leaf] for leaf in outputs if isinstance(leaf, Node))
     for node in graph.nodes:
-        ends.update(dict.fromkeys(nodes_in(mutated_arguments(node))))
+        ends.update(dict.fromkeys(overwritten_nodes(node)))
         if is_symbol(node):
             ends[node] = None  # otherwise the tensor of the size would be saved
     overwritten = [made[node] for node in inputs_overwritten_later(source, n_forward_outputs)]

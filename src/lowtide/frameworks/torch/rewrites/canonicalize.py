@@ -10,7 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
-from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
 
@@ -23,6 +23,7 @@ _FILLED: dict[Any, float | None] = {
     aten.new_full.default: None,
 }
 _EMPTY = {aten.empty_like.default, aten.new_empty.default, aten.new_empty_strided.default}
+_CONSTRUCTORS = _FILLED.keys() | _EMPTY
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Canonicalize(Rewrite[Node]):
     source = "ATen's `*_like` and `new_*` constructors do not read the contents of their operand."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        return [node for node in module.graph.nodes if _is_constructor_like(node) and _is_plain(value_of(node))]
+        return [node for node in module.graph.nodes if node.target in _CONSTRUCTORS and _is_plain(value_of(node))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
         for node in sites:
@@ -42,10 +43,6 @@ class Canonicalize(Rewrite[Node]):
             node.replace_all_uses_with(replacement)
             module.graph.erase_node(node)
         return module
-
-
-def _is_constructor_like(node: Node) -> bool:
-    return node.target in _FILLED or node.target in _EMPTY
 
 
 def _is_plain(value: object) -> bool:
@@ -57,17 +54,10 @@ def _is_plain(value: object) -> bool:
 def _constructor(graph: Graph, node: Node, value: torch.Tensor) -> Node:
     form: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
     shape, strides = list(value.shape), list(value.stride())
-    target: Any = node.target
-    if target in _EMPTY:
-        made = [graph.call_function(aten.empty_strided.default, (shape, strides), form)]
-    elif value.is_contiguous():
-        made = [graph.call_function(aten.full.default, (shape, _fill_of(node)), form)]
-    else:
-        empty = graph.call_function(aten.empty_strided.default, (shape, strides), form)
-        made = [empty, graph.call_function(aten.fill_.Scalar, (empty, _fill_of(node)))]
-    for each in made:
-        each.meta = origin_of(node)
-    return made[-1]
+    if node.target not in _EMPTY and value.is_contiguous():
+        return call_like(node, graph, aten.full.default, shape, _fill_of(node), **form)
+    empty = call_like(node, graph, aten.empty_strided.default, shape, strides, **form)
+    return empty if node.target in _EMPTY else call_like(node, graph, aten.fill_.Scalar, empty, _fill_of(node))
 
 
 def _fill_of(node: Node) -> Any:

@@ -7,8 +7,7 @@ from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.aot_autograd import checkpoint_region, must_recompute
 from lowtide.frameworks.torch.internals.nodes import storages_of
-from lowtide.frameworks.torch.reading.effects import keeps_order, mutated_arguments
-from lowtide.frameworks.torch.reading.lowering import nodes_in
+from lowtide.frameworks.torch.reading.effects import keeps_order, mutated_arguments, overwritten_storages
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
 
@@ -30,11 +29,7 @@ class RepeatCheckpointed(Rewrite[Node]):
     def sites(self, module: GraphModule) -> Sequence[Node]:
         nodes = list(module.graph.nodes)
         boundary = _boundary_place(nodes)
-        last_write = {
-            storage: place
-            for place in range(boundary + 1)
-            for storage in storages_of(*nodes_in(mutated_arguments(nodes[place])))
-        }
+        last_write = {storage: place for place in range(boundary + 1) for storage in overwritten_storages(nodes[place])}
         return [
             node
             for place, node in enumerate(nodes[:boundary])
@@ -78,8 +73,7 @@ def _may_be_repeated(node: Node) -> bool:
     if not must_recompute(node) or keeps_order(node) or mutated_arguments(node):
         return False
     checkpoint = checkpoint_region(node)
-    return all(user.target is not TURN_BACK and not _is_of_later_checkpoint(user, checkpoint) for user in node.users)
-
-
-def _is_of_later_checkpoint(user: Node, checkpoint: int) -> bool:
-    return must_recompute(user) and checkpoint_region(user) > checkpoint
+    return not any(
+        user.target is TURN_BACK or (must_recompute(user) and checkpoint_region(user) > checkpoint)
+        for user in node.users
+    )

@@ -14,14 +14,13 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.nodes import map_arguments, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import argument_types, op_name, overload_name, overload_of
-from lowtide.frameworks.torch.internals.tensors import is_dense, storage_key
+from lowtide.frameworks.torch.internals.tensors import is_dense
 from lowtide.frameworks.torch.reading.effects import is_random, mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.reading.read import graph_of
-from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 
@@ -40,7 +39,7 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
         overwritten_by: dict[Node, Node] = {}
         """The last op that overwrote the storage of a node, by node."""
         for node in module.graph.nodes:
-            for key in _storages(node):
+            for key in storages_of(node):
                 holders.setdefault(key, []).append(node)
             if node.name == self.last:
                 break
@@ -50,7 +49,7 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
                 overwritten = overwritten_by[overwritten]
             if plain is None or not _is_alone(overwritten, node, holders):
                 continue
-            (key,) = _storages(node)
+            (key,) = storages_of(node)
             holders[key] = [node]
             overwritten_by[overwritten] = node
             found.append((node, plain))
@@ -65,8 +64,7 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
             node = copies[original]
             overwritten: Any = node.args[0]
             with graph.inserting_before(node):
-                made = graph.call_function(plain, node.args, dict(node.kwargs))
-            made.meta = origin_of(node)
+                made = call_like(node, graph, plain, *node.args, **node.kwargs)
             place[made] = place[node]
             for user in list(overwritten.users):
                 if place[user] > place[node]:
@@ -90,10 +88,6 @@ def _peaks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Mappi
     return simulate(graph, Plan.baseline(graph)).peak_bytes
 
 
-def _storages(node: Node) -> list[int]:
-    return [storage_key(leaf) for leaf in pytree.tree_leaves(value_of(node)) if isinstance(leaf, torch.Tensor)]
-
-
 def _plain_form(node: Node) -> Any:
     """Return the out-of-place form of an op, or None if it has none with the same dtype, shape and strides."""
     target, value = overload_of(node.target), value_of(node)
@@ -106,7 +100,7 @@ def _plain_form(node: Node) -> Any:
     plain = getattr(packet, overload_name(target), None)
     if plain is None or argument_types(plain) != argument_types(target) or torch.Tag.pointwise not in plain.tags:
         return None
-    args, kwargs = map_nodes((node.args, dict(node.kwargs)), value_of)
+    args, kwargs = map_arguments(node, value_of)
     made = plain(*args, **kwargs)
     same = (made.dtype, made.shape, made.stride()) == (value.dtype, value.shape, value.stride())
     return plain if same else None
@@ -119,5 +113,5 @@ def _is_alone(overwritten: Any, node: Node, holders: Mapping[int, list[Node]]) -
     allowed: list[Any] = [overwritten, node]
     if overwritten.target is operator.getitem:
         allowed.append(overwritten.args[0])
-    (key,) = _storages(overwritten)
+    (key,) = storages_of(overwritten)
     return all(holder in allowed for holder in holders[key])

@@ -6,18 +6,23 @@ Inductor would join the kernels of different chunks. The op runs its nodes by Py
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import is_view
-from lowtide.frameworks.torch.reading.effects import mutated_arguments
-from lowtide.frameworks.torch.reading.lowering import nodes_in
+from lowtide.frameworks.torch.reading.effects import (
+    mutated_arguments,
+    overwritten_nodes,
+    overwritten_storages,
+    touched_storages,
+)
 from lowtide.frameworks.torch.reading.outlined import outlined_op
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import BY_WINDOWS, ChunkProducts
 from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates
-from lowtide.frameworks.torch.rewrites.rewrite import MADE_BY, Rewrite, origin_of
+from lowtide.frameworks.torch.rewrites.rewrite import MADE_BY, Rewrite, call_like
 
 _CHUNKS = (ChunkProducts.name, ChunkUpdates.name)
 Run = Sequence[Node]
@@ -63,12 +68,9 @@ class OutlineChunks(Rewrite[Run]):
         body, results = outlined.body([*given, *overwritten, *numbers])
         key = self.hold(GraphModule(module, body))
         arguments = [[made[node] for node in nodes] for nodes in (given, overwritten, numbers)]
-        call = graph.call_function(outlined_op(len(results)), (*arguments, key))
-        call.meta = origin_of(run[-1])
+        call = call_like(run[-1], graph, outlined_op(len(results)), *arguments, key)
         for place, node in enumerate(results):
-            made[node] = call if len(results) == 1 else graph.call_function(operator.getitem, (call, place))
-            if made[node] is not call:
-                made[node].meta = origin_of(node)
+            made[node] = call if len(results) == 1 else call_like(node, graph, operator.getitem, call, place)
         for node in outlined.read_outside():
             outlined.append_outside(node, graph, made)
 
@@ -78,16 +80,16 @@ class _Outlined:
     """A run of chunks as a program."""
 
     run: Run
-    inside: set[Node] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "inside", set(self.run))
+    @cached_property
+    def inside(self) -> set[Node]:
+        return set(self.run)
 
     def operands(self) -> tuple[list[Node], list[Node], list[Node]]:
         """Return tensors to read, tensors to overwrite, and numbers. No tensor is a view of another."""
         sources = dict.fromkeys(source for node in self.run for source in node.all_input_nodes)
         bases = [base for base in dict.fromkeys(_views(source)[-1] for source in sources) if base not in self.inside]
-        written = storages_of(*(each for node in self.run for each in nodes_in(mutated_arguments(node))))
+        written = storages_of(*(each for node in self.run for each in overwritten_nodes(node)))
         tensors = [base for base in bases if isinstance(value_of(base), torch.Tensor)]
         overwritten = [base for base in tensors if storages_of(base) & written]
         given = [base for base in tensors if base not in overwritten]
@@ -135,7 +137,7 @@ class _Outlined:
 
 def _viewed(node: Node) -> Node:
     """Return the operand of a view, or the operand that an op overwrites and returns."""
-    overwritten = nodes_in(mutated_arguments(node))
+    overwritten = overwritten_nodes(node)
     return overwritten[0] if overwritten else node.all_input_nodes[0]
 
 
@@ -175,8 +177,8 @@ class _OpenRun:
     def add(self, node: Node) -> None:
         self.nodes.append(node)
         self.with_views[node] = None
-        self.touched |= _touched(node)
-        self.written |= _written(node)
+        self.touched |= touched_storages(node)
+        self.written |= overwritten_storages(node)
 
     def add_view(self, node: Node) -> None:
         if any(source in self.with_views for source in node.all_input_nodes):
@@ -186,15 +188,16 @@ class _OpenRun:
         """Return whether a node reads results of the run, or overwrites its operands."""
         return (
             any(source in self.with_views for source in node.all_input_nodes)
-            or not self.written.isdisjoint(_touched(node))
-            or not self.touched.isdisjoint(_written(node))
+            or not self.written.isdisjoint(touched_storages(node))
+            or not self.touched.isdisjoint(overwritten_storages(node))
         )
 
     def needed_by(self, node: Node) -> Run:
         """Return the nodes that must run before a node: all, or all except windows that it does not depend on."""
         windows = {each: None for each in self.with_views if each.meta.get(BY_WINDOWS)}
         depends = any(source in windows for source in node.all_input_nodes) or any(
-            _written(node) & _touched(each) or _written(each) & _touched(node) for each in windows
+            overwritten_storages(node) & touched_storages(each) or overwritten_storages(each) & touched_storages(node)
+            for each in windows
         )
         return self.nodes if depends else [each for each in self.nodes if each not in windows]
 
@@ -206,14 +209,6 @@ class _OpenRun:
             elif node not in gone:
                 rest.add_view(node)
         return rest
-
-
-def _touched(node: Node) -> set[int]:
-    return storages_of(node, *node.all_input_nodes)
-
-
-def _written(node: Node) -> set[int]:
-    return storages_of(*nodes_in(mutated_arguments(node)))
 
 
 def _computes(node: Node) -> bool:

@@ -9,9 +9,9 @@ from torch.fx import GraphModule, Node
 from lowtide.frameworks.torch.internals.aot_autograd import inputs_overwritten_later
 from lowtide.frameworks.torch.internals.nodes import outputs_of, storages_of, value_of
 from lowtide.frameworks.torch.internals.tensors import storage_bytes
-from lowtide.frameworks.torch.reading.effects import mutated_arguments
-from lowtide.frameworks.torch.reading.lowering import LASTS, nodes_in
-from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, origin_of
+from lowtide.frameworks.torch.reading.effects import overwritten_nodes
+from lowtide.frameworks.torch.reading.lowering import LASTS
+from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, call_like
 
 aten = torch.ops.aten
 
@@ -34,7 +34,7 @@ class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
         place = {node: index for index, node in enumerate(module.graph.nodes)}
         first_write: dict[Node, int] = {}
         for node in place:
-            for written in nodes_in(mutated_arguments(node)):
+            for written in overwritten_nodes(node):
                 first_write.setdefault(written, place[node])
         found: list[tuple[Node, list[Node]]] = []
         for source in module.graph.find_nodes(op="placeholder"):
@@ -48,8 +48,8 @@ class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
         last_input = _last_input(module)
         for source, readers in sites:
             with module.graph.inserting_after(last_input):
-                copied = module.graph.call_function(aten.clone.default, (source,))
-            copied.meta = {**origin_of(source), LASTS: True}
+                copied = call_like(source, module.graph, aten.clone.default, source)
+            copied.meta[LASTS] = True
             for reader in readers:
                 reader.replace_input_with(source, copied)
         return module
@@ -70,7 +70,7 @@ class SaveOldContents(Rewrite[int]):
     """Outputs of the forward pass itself; the others are saved values."""
 
     def sites(self, module: GraphModule) -> Sequence[int]:
-        written = [node for call in module.graph.nodes for node in nodes_in(mutated_arguments(call))]
+        written = [node for call in module.graph.nodes for node in overwritten_nodes(call)]
         written += inputs_overwritten_later(module, self.n_outputs)
         overwritten = storages_of(*written) & storages_of(*module.graph.find_nodes(op="placeholder"))
         results = outputs_of(module)
@@ -84,8 +84,7 @@ class SaveOldContents(Rewrite[int]):
         for place in sites:
             saved: Node = results[place]
             with graph.inserting_after(last_input if saved.op == "placeholder" else saved):
-                results[place] = copied = graph.call_function(aten.clone.default, (saved,))
-            copied.meta = origin_of(saved)
+                results[place] = call_like(saved, graph, aten.clone.default, saved)
         end.args = (tuple(results),)
         return module
 

@@ -1,7 +1,7 @@
 """The interface of rewrites (`Rewrite`), and helpers for writing one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -54,18 +54,24 @@ def origin_of(node: Node) -> dict[str, Any]:
     return {key: known for key, known in node.meta.items() if key not in ("val", HAD_NO_VALUE)}
 
 
-def call_like(node: Node, graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
+def call_like(node: Node, graph: Graph, target: Any, /, *args: Any, **kwargs: Any) -> Node:
     """Append a call with the meta data of the node it replaces."""
     made = graph.create_node("call_function", target, args, kwargs)
     made.meta = origin_of(node)
     return made
 
 
-def copy_module(module: GraphModule, append: Callable[[Graph, Node, dict[Node, Node]], bool]) -> GraphModule:
-    """Return a copy of a program. `append` may replace a node: it extends the graph and the map of nodes to copies."""
+Append = Callable[[Graph, Node, dict[Node, Node]], object]
+"""Appends a replacement of a node to a new graph, and adds it to the map of nodes to copies."""
+
+
+def copy_module(module: GraphModule, nodes: Container[Node], append: Append) -> GraphModule:
+    """Return a copy of a program, in which `append` replaces some nodes."""
     graph, made = Graph(), dict[Node, Node]()
     for node in module.graph.nodes:
-        if node not in made and not append(graph, node, made):
+        if node in nodes:
+            append(graph, node, made)
+        elif node not in made:
             made[node] = graph.node_copy(node, made.__getitem__)
     return GraphModule(module, graph)
 

@@ -9,13 +9,12 @@ from torch.fx import GraphModule, Node
 
 from lowtide.core.collection import without_collection
 from lowtide.core.errors import RewriteError
-from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_memo import FakeMemo
 from lowtide.frameworks.torch.internals.nodes import first_fake, outputs_of, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import overload_of, returns_anything
+from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.reading.captured import attribute
-from lowtide.frameworks.torch.reading.effects import mutated_arguments
-from lowtide.frameworks.torch.reading.lowering import nodes_in
+from lowtide.frameworks.torch.reading.effects import overwritten_nodes
 from lowtide.frameworks.torch.rewrites.rewrite import HAD_NO_VALUE, MADE_BY, Preserves, Rewrite
 
 
@@ -97,7 +96,6 @@ class _Interface:
 
     @classmethod
     def of(cls, module: GraphModule) -> "_Interface":
-        """Return the interface of a program with values."""
         holders: dict[int, set[str]] = {}
         inputs = module.graph.find_nodes(op="placeholder")
         for node in inputs:
@@ -107,7 +105,7 @@ class _Interface:
         def names_of(*nodes: Node) -> frozenset[str]:
             return frozenset(name for key in storages_of(*nodes) for name in holders.get(key, ()))
 
-        written = (node for call in module.graph.nodes for node in nodes_in(mutated_arguments(call)))
+        written = (node for call in module.graph.nodes for node in overwritten_nodes(call))
         outputs = [output for output in outputs_of(module) if isinstance(output, Node)]
         return cls(
             {str(node.target): _form_of(node) for node in inputs},
@@ -131,10 +129,7 @@ class _Interface:
 
 
 def _form_of(node: Node) -> Form:
-    leaves = pytree.tree_leaves(value_of(node))
-    return tuple(_form_of_tensor(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
+    def sizes_of(tensor: torch.Tensor) -> tuple[int | None, ...]:
+        return tuple(None if isinstance(size, torch.SymInt) else size for size in tensor.shape)
 
-
-def _form_of_tensor(tensor: torch.Tensor) -> tuple[str, str, tuple[int | None, ...]]:
-    sizes = tuple(None if isinstance(size, torch.SymInt) else size for size in tensor.shape)
-    return str(tensor.dtype), str(tensor.device), sizes
+    return tuple((str(each.dtype), str(each.device), sizes_of(each)) for each in tensors_in(value_of(node)))

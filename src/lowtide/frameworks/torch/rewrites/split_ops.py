@@ -14,7 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
-from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
 FUSED_OPTIMIZERS = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
@@ -111,17 +111,14 @@ def _split_batch_norm(graph: Graph, node: Node) -> None:
     given = arguments_by_name(node)
     statistics: list[Node] = [given[name] for name in _STATISTICS]
     with graph.inserting_before(node):
-        copies = [graph.call_function(aten.clone.default, (source,)) for source in statistics]
+        copies = [call_like(node, graph, aten.clone.default, source) for source in statistics]
         given.update(zip(_STATISTICS, copies, strict=True))
-        normalized = graph.call_function(aten._native_batch_norm_legit_functional.default, tuple(given.values()))
+        functional = aten._native_batch_norm_legit_functional.default
+        normalized = call_like(node, graph, functional, *given.values())
         places = range(_FIRST_NEW, _FIRST_NEW + len(statistics))
-        updated = [graph.call_function(operator.getitem, (normalized, place)) for place in places]
-        written = [
-            graph.call_function(aten.copy_.default, (source, new))
-            for source, new in zip(statistics, updated, strict=True)
-        ]
-    for made in (*copies, normalized, *updated, *written):
-        made.meta = origin_of(node)
+        updated = [call_like(node, graph, operator.getitem, normalized, place) for place in places]
+        for source, new in zip(statistics, updated, strict=True):
+            call_like(node, graph, aten.copy_.default, source, new)
     node.replace_all_uses_with(normalized)
     graph.erase_node(node)
     for saved in list(normalized.users):
@@ -158,15 +155,12 @@ def _split_dropout(graph: Graph, node: Node) -> None:
     given = arguments_by_name(node)
     rate, source = given["p"], given["input"]
     result, drawn = value_of(node)
-    form: dict[str, Any] = {"dtype": drawn.dtype, "device": drawn.device}
     scale = torch.tensor(1 / (1 - rate), dtype=result.dtype).item()  # the kernel rounds it to its input's type
     with graph.inserting_before(node):
-        empty = graph.call_function(aten.empty_like.default, (source,), form)
-        mask = graph.call_function(aten.bernoulli_.float, (empty, 1 - rate))
-        kept = graph.call_function(aten.mul.Tensor, (source, mask))
-        scaled = graph.call_function(aten.mul.Tensor, (kept, scale))
-    for made in (empty, mask, kept, scaled):
-        made.meta = origin_of(node)
+        empty = call_like(node, graph, aten.empty_like.default, source, dtype=drawn.dtype, device=drawn.device)
+        mask = call_like(node, graph, aten.bernoulli_.float, empty, 1 - rate)
+        kept = call_like(node, graph, aten.mul.Tensor, source, mask)
+        scaled = call_like(node, graph, aten.mul.Tensor, kept, scale)
     for user in list(node.users):
         if user.target is operator.getitem:
             user.replace_all_uses_with(mask if user.args[1] == 1 else scaled)

@@ -26,11 +26,7 @@ _MIN_SAVING = 1 / 8
 """The share of a value's bytes that storing it must save, to be worth a pass over memory."""
 
 
-def _stored_copy(value: Tensor) -> Tensor:
-    return value.clone()
-
-
-STORED = define_operator("stored(Tensor value) -> Tensor", _stored_copy)
+STORED = define_operator("stored(Tensor value) -> Tensor", torch.clone)
 """Stores its argument in memory without a copy. Inductor's patterns do not see through it, fusion does."""
 COPIED = define_operator("copied(Tensor value) -> Tensor", torch.clone)
 """A copy that Inductor computes within the kernel that uses it."""

@@ -25,34 +25,14 @@ from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenatio
 
 Rewrites = Sequence[Rewrite[Any]]
 
-REWRITES: dict[str, type[Rewrite[Any]]] = {
-    "split-foreach": SplitForeach,
-    "canonicalize": Canonicalize,
-    "split-batch-norm": SplitBatchNorm,
-    "write-out-of-place": WriteOutOfPlace,
-    "losses-of-rows": LossesOfRows,
-    "losses-of-pixels": LossesOfPixels,
-    "mean-losses": MeanLosses,
-    "rows-again": RecomputeRows,
-    "products-by-rows": ChunkProducts,
-    "loss-gradient-by-rows": LossGradientByRows,
-    "in-chunks": ChunkUpdates,
-    "outline-chunks": OutlineChunks,
-    "drop-dead-code": DropDeadCode,
-    "merge-common-subexpressions": MergeCommonSubexpressions,
-    "split-dropout": SplitDropout,
-    "insert-boundary": InsertBoundary,
-    "snapshot-overwritten-inputs": SnapshotOverwrittenInputs,
-    "follow-views": FollowViews,
-    "repeat-checkpointed": RepeatCheckpointed,
-    "save-old-contents": SaveOldContents,
-    "store-early-values": StoreEarlyValues,
-    "copy-into-concatenations": CopyIntoConcatenations,
-    "save-inputs-flat": SaveInputsFlat,
-    "take-inputs-flat": TakeInputsFlat,
-    "save-masks-as-bytes": SaveMasksAsBytes,
-    "take-masks-as-bytes": TakeMasksAsBytes,
-}
+_KINDS: tuple[type[Rewrite[Any]], ...] = (
+    *(SplitForeach, Canonicalize, SplitBatchNorm, WriteOutOfPlace),
+    *(LossesOfRows, LossesOfPixels, MeanLosses, RecomputeRows, ChunkProducts, LossGradientByRows, ChunkUpdates),
+    *(OutlineChunks, DropDeadCode, MergeCommonSubexpressions, SplitDropout, InsertBoundary),
+    *(SnapshotOverwrittenInputs, FollowViews, RepeatCheckpointed, SaveOldContents),
+    *(StoreEarlyValues, CopyIntoConcatenations, SaveInputsFlat, TakeInputsFlat, SaveMasksAsBytes, TakeMasksAsBytes),
+)
+REWRITES = {kind.name: kind for kind in _KINDS}
 
 GIVEN: Rewrites = (FollowViews(), SplitForeach(), Canonicalize())
 """For a graph from the user."""

@@ -1,21 +1,29 @@
 """`load_module`: load an HLO module from a path or an object."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageError
 from lowtide.core.files import read_bytes
-from lowtide.frameworks.buffer_assignment import Allocation, instruction_numbers, read_assignment
+from lowtide.frameworks.buffer_assignment import Allocation, AssignedBuffer, Place, instruction_numbers, read_assignment
 from lowtide.frameworks.content import is_hlo_proto, is_hlo_text, is_mlir
+from lowtide.frameworks.protobuf.text import decoded_text
 from lowtide.frameworks.wire import begun_fields
-from lowtide.frameworks.xla.loading.assignment_text import read_assignment_text
 from lowtide.frameworks.xla.loading.jaxlib import text_of_content, text_of_module
 from lowtide.frameworks.xla.text.module import HloModule
 from lowtide.frameworks.xla.text.parse import parse_module
 
 _HLO_MODULE, _BUFFER_ASSIGNMENT = 1, 3
 """Fields of an HloProto."""
+_ALLOCATION = re.compile(r"allocation (\d{1,18}): size (\d{1,18})((?:, .*)?):")
+_BEGINNINGS = ("allocation", " value")
+_COLOR = re.compile(r", color (\d{1,9})")
+_VALUE = re.compile(
+    r" value: <\d{1,18} ([^{ ]+)(?:\{([\d,]*)\})?(?: \(phi\))? @\d+> \(size=(\d{1,18}),offset=(\d{1,18})\)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +65,7 @@ def load_module(source: Any) -> Loaded:
 def read_content(content: bytes, where: str) -> Loaded:
     """Load the module in a file's content."""
     if is_hlo_text(content):
-        return Loaded(module=parse_module(_decoded(content, where), where), where=where)
+        return Loaded(module=parse_module(decoded_text(content, where), where), where=where)
     if is_mlir(content):
         return Loaded(module=parse_module(text_of_content("mlir", content, where), where), where=where)
     if is_hlo_proto(content):
@@ -74,8 +82,8 @@ def _with_dumped_assignment(loaded: Loaded, path: Path) -> Loaded:
     dumped = path.with_name(f"{path.stem}-buffer-assignment.txt")
     if loaded.allocations or not dumped.is_file():
         return loaded
-    text = _decoded(read_bytes(dumped), str(dumped))
-    return replace(loaded, allocations=read_assignment_text(text, loaded.module, str(dumped)))
+    text = decoded_text(read_bytes(dumped), str(dumped))
+    return replace(loaded, allocations=_read_assignment_text(text, loaded.module, str(dumped)))
 
 
 def _executable(source: Any) -> Loaded:
@@ -90,11 +98,56 @@ def _executable(source: Any) -> Loaded:
 
 
 def _allocations(assignment: bytes | None, module: bytes, where: str) -> tuple[Allocation, ...]:
-    return read_assignment(assignment, instruction_numbers(module), where) if assignment else ()
+    return read_assignment(assignment, instruction_numbers(module, where), where) if assignment else ()
 
 
-def _decoded(content: bytes, where: str) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise MalformedInputError(f"{where}: the text is not UTF-8 at byte {error.start}") from None
+def _read_assignment_text(text: str, module: HloModule, where: str) -> tuple[Allocation, ...]:
+    """Return the allocations in a `*-buffer-assignment.txt`; raises MalformedInputError. O(text)."""
+    computation_of = {
+        instruction.name: computation.name
+        for computation in module.computations
+        for instruction in computation.instructions
+    }
+    allocations: list[Allocation] = []
+    head: re.Match[str] | None = None
+    buffers: list[AssignedBuffer] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        begun, value = _ALLOCATION.fullmatch(line), _VALUE.match(line)
+        if value is not None and head is not None:
+            buffers.append(_dumped_buffer(value, computation_of))
+        elif begun is not None or head is not None:
+            if head is not None:
+                allocations.append(_dumped_allocation(head, buffers))
+            head, buffers = begun, []
+            if begun is None:
+                if line.startswith(_BEGINNINGS):
+                    raise MalformedInputError(f"{where}: line {number} is malformed; is it cut off?")
+                break  # the rest repeats the allocations
+    if head is not None:
+        allocations.append(_dumped_allocation(head, buffers))
+    if not allocations:
+        raise MalformedInputError(f"{where}: the buffer assignment has no allocations; is it cut off?")
+    return tuple(allocations)
+
+
+def _dumped_buffer(value: re.Match[str], computation_of: Mapping[str, str]) -> AssignedBuffer:
+    name, index, size, offset = value.groups()
+    computation = computation_of.get(name)
+    path = tuple(int(each) for each in (index or "").split(",") if each)
+    place: Place | None = None if computation is None else (computation, name, path)
+    return AssignedBuffer(place=place, size_bytes=int(size), offset=int(offset))
+
+
+def _dumped_allocation(head: re.Match[str], buffers: list[AssignedBuffer]) -> Allocation:
+    number, size, rest = head.groups()
+    color = _COLOR.match(rest)
+    return Allocation(
+        number=int(number),
+        size_bytes=int(size),
+        is_thread_local=", thread-local" in rest,
+        is_parameter=", parameter " in rest,
+        is_constant=", constant" in rest,
+        is_result=", maybe-live-out" in rest,
+        color=0 if color is None else int(color[1]),
+        buffers=tuple(buffers),
+    )

@@ -1,35 +1,34 @@
 """`callers_of`: computations with graphs of their own, and their callers."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from lowtide.core.errors import GraphError, MalformedInputError
 from lowtide.engine.graph.check import callee_order
 from lowtide.frameworks.xla.opcodes import CONTROL_FLOW, is_known, starts
 from lowtide.frameworks.xla.text.module import HloModule, Instruction
 
+Way = Literal["body", "condition", "branch", "call", "asynchronous"]
+"""A way of calling a computation: as part of a loop, as a branch, or by another instruction."""
+
 
 @dataclass(slots=True)
 class Callers:
     """The ways a computation is called."""
 
-    as_body: bool = False
-    as_condition: bool = False
-    as_branch: bool = False
-    as_call: bool = False
-    asynchronously: bool = False
+    ways: set[Way] = field(default_factory=set[Way])
     changed_parts: set[int] = field(default_factory=set[int])
     """Parts of the state that the calling loop changes."""
 
     @property
     def only_called(self) -> bool:
         """Whether only call instructions call it."""
-        return self.as_call and not (self.as_body or self.as_condition or self.as_branch or self.asynchronously)
+        return self.ways == {"call"}
 
     @property
     def in_loop(self) -> bool:
         """Whether only loops call it."""
-        return (self.as_body or self.as_condition) and not (self.as_branch or self.as_call or self.asynchronously)
+        return bool(self.ways) and self.ways <= {"body", "condition"}
 
 
 def scheduled_callees(instruction: Instruction) -> tuple[str, ...]:
@@ -59,23 +58,18 @@ def callers_of(module: HloModule, where: str) -> dict[str, Callers]:
     callers = {name: Callers() for name in order}
     for name in order:
         for instruction in module.by_name[name].instructions:
-            _note_calls(instruction, callers)
+            for attribute, names in instruction.callees.items() if scheduled_callees(instruction) else ():
+                for callee in names:
+                    callers[callee].ways.add(_way(instruction.opcode, attribute))
     return callers
 
 
-def _note_calls(instruction: Instruction, callers: Mapping[str, Callers]) -> None:
-    for attribute, names in instruction.callees.items() if scheduled_callees(instruction) else ():
-        for name in names:
-            if instruction.opcode == "while" and attribute == "body":
-                callers[name].as_body = True
-            elif instruction.opcode == "while":
-                callers[name].as_condition = True
-            elif instruction.opcode == "conditional":
-                callers[name].as_branch = True
-            elif starts(instruction.opcode):
-                callers[name].asynchronously = True
-            else:
-                callers[name].as_call = True
+def _way(opcode: str, attribute: str) -> Way:
+    if opcode == "while":
+        return "body" if attribute == "body" else "condition"
+    if opcode == "conditional":
+        return "branch"
+    return "asynchronous" if starts(opcode) else "call"
 
 
 def _runs_computation(instruction: Instruction) -> bool:

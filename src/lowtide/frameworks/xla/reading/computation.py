@@ -8,7 +8,7 @@ from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.xla.points_to.buffers import PointsTo
 from lowtide.frameworks.xla.points_to.overwriting import Overwriting
 from lowtide.frameworks.xla.points_to.storage import StorageMap
-from lowtide.frameworks.xla.reading.callgraph import Callers, scheduled_callees
+from lowtide.frameworks.xla.reading.callgraph import Callers, Way, scheduled_callees
 from lowtide.frameworks.xla.reading.ops import Effects, OtherDependences, combined, effects_of, is_op
 from lowtide.frameworks.xla.text.module import Instruction
 from lowtide.frameworks.xla.text.shape import memory_space, own_bytes
@@ -147,13 +147,14 @@ class ComputationReader:
 
     def _add_copied_results(self, builder: GraphBuilder, spaces: Sequence[int]) -> None:
         """Add copies that a branch or call makes of operands, constants and repeated parts of its result."""
-        if self._callers is None or not (self._callers.as_call or self._callers.as_branch):
+        ways = set[Way]() if self._callers is None else self._callers.ways
+        if ways.isdisjoint(("call", "branch")):
             return
         seen: set[int] = set()
         for part, (buffer, shape) in enumerate(zip(self._points.result, self._root.shape.parts, strict=True)):
             is_operand = buffer in self._storage.parameters
             if (self._storage.of[buffer] is None or buffer in seen or is_operand) and (
-                self._callers.as_branch or not is_operand
+                "branch" in ways or not is_operand
             ):
                 size = own_bytes(shape, self._pointer_bytes)
                 builder.add_buffer(f"result {part}", size, Lifetime.INPUT, space=spaces.index(memory_space(shape)))
@@ -163,7 +164,7 @@ class ComputationReader:
         is_result = any(buffer in self._results for buffer in members)
         given = [buffer for buffer in members if buffer in self._storage.parameters]
         if not given:
-            inner = self._callers is not None and self._callers.asynchronously
+            inner = self._callers is not None and "asynchronous" in self._callers.ways
             return (Lifetime.PERSISTENT if inner else Lifetime.OUTPUT) if is_result else Lifetime.INTERMEDIATE
         if lives.donated.issuperset(given) and not is_result:
             return Lifetime.DONATED

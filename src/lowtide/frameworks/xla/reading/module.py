@@ -72,7 +72,7 @@ def read_module(module: HloModule, where: str = "the module", *, pointer_bytes: 
 def _state(points: PointsTo, callers: Callers) -> list[tuple[int, int]]:
     """Return the changed parts of a loop's state: (parameter's buffer, result's buffer)."""
     before = points.parameter_parts().get(0, [])
-    if not (callers.as_body and callers.in_loop) or len(before) != len(points.result):
+    if not ("body" in callers.ways and callers.in_loop) or len(before) != len(points.result):
         return []
     return [(old, new) for old, new in zip(before, points.result, strict=True) if old != new]
 

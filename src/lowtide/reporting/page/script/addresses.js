@@ -8,7 +8,7 @@ function addressChart() {
   if ($("addresses-part").hidden) return;
   const arena = Math.max(facts.arena_bytes[spaceName()] || 0, 1);
   const note = rows.shaded ? `The ${rows.first.length.toLocaleString("en")} largest of ${(rows.first.length + rows.shaded)
-    .toLocaleString("en")} rectangles are drawn one by one; they are ${(100 * rows.drawn_share).toFixed(1)} % of all bytes `
+    .toLocaleString("en")} rectangles are drawn one by one; they are ${percent(rows.drawn_share)} of all bytes `
     + `times runs. The other ${rows.shaded.toLocaleString("en")} are the gray shade, on a grid of ${rows.shade.columns} by ${
       rows.shade.rows}.` : `All ${rows.first.length.toLocaleString("en")} residencies are drawn.`;
   $("addresses-note").textContent = note;

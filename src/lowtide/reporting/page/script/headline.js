@@ -25,6 +25,6 @@ function headline() {
   }
   if (facts.extra_cost) boxes.push(box("extra time", share(facts.extra_cost, facts.base_cost), `${facts.costs} prices`));
   $("figures").replaceChildren(...boxes);
-  $("verdict").textContent = `${facts.verdict}${facts.shortfall ? `; misses the budget: ${facts.shortfall}` : ""}`;
+  $("verdict").textContent = `${facts.verdict}${facts.shortfall ? `: ${facts.shortfall}` : ""}`;
   $("verdict").className = facts.shortfall || met === false ? "bad" : facts.status === "optimal" ? "good" : "faint";
 }

@@ -28,8 +28,13 @@ function bytes(count) {
   return `${(count / UNIT).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} MiB`;
 }
 
+/* Three digits, at most two behind the point, as `percent` in core/units.py writes them. */
+function percent(share) {
+  return `${(100 * share).toFixed(share < 0.09995 ? 2 : share < 0.9995 ? 1 : 0)} %`;
+}
+
 function share(part, whole) {
-  return whole ? `${((100 * part) / whole).toFixed(2)} %` : "-";
+  return whole ? percent(part / whole) : "-";
 }
 
 /* An op by name, with its source line if known. */

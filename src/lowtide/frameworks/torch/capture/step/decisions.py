@@ -9,7 +9,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
-from lowtide.frameworks.torch.internals.operators import is_random_op, written_arguments
+from lowtide.frameworks.torch.internals.operators import written_arguments
 from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
 from lowtide.frameworks.torch.internals.symbolic_scalars import (
     SYMBOLIC,
@@ -113,12 +113,13 @@ class ScalarValues(DispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given: dict[str, Any] = dict(kwargs or {})
         result = func(*args, **given)
-        tensors = [leaf for leaf in pytree.tree_leaves((args, given)) if isinstance(leaf, torch.Tensor)]
+        tensors = pytree.tensors_in((args, given))
         if not any(id(tensor) in self._followed or _is_constant(tensor) for tensor in tensors):
             return result
         with without_modes():
             known = all(id(tensor) in self._followed or self._add_constant(tensor) for tensor in tensors)
-            real = pytree.tree_map(self._real, (args, given)) if known and not is_random_op(func) else None
+            repeatable = known and torch.Tag.nondeterministic_seeded not in func.tags
+            real = pytree.tree_map(self._real, (args, given)) if repeatable else None
             if real is not None and not _unknown(pytree.tree_leaves((args, given)), pytree.tree_leaves(real)):
                 slots: Any = pytree.tree_map(self._recorded, (args, given))
                 results = self._note(result, func(*real[0], **real[1]))

@@ -55,7 +55,6 @@ def swapped(
 
 
 def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
-    """Return the parameters of an optimizer in the order of its groups."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 

@@ -10,7 +10,6 @@ from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.capture.step.optimizer_update import parameters_of
-from lowtide.frameworks.torch.internals.runtime import differentiate
 
 
 class Part(NamedTuple):
@@ -115,7 +114,7 @@ class TrainingStep:
             self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(*args, **kwargs)
         share = part.share_of(loss)
-        differentiate(share if self.grad_scaler is None else self.grad_scaler.scale(share))
+        torch.autograd.backward(share if self.grad_scaler is None else self.grad_scaler.scale(share))
         if part.last:
             self._update()
         self.advance()

@@ -87,7 +87,6 @@ def _forget_complete_copies() -> None:
 
 @cache
 def _stream(device: torch.device, outward: bool) -> torch.cuda.Stream:
-    """Return the stream of one direction."""
     return torch.cuda.Stream(device)
 
 

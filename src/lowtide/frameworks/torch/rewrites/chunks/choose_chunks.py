@@ -12,7 +12,6 @@ from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkSizes
 from lowtide.frameworks.torch.rewrites.chunks.needs import RegionNeeds
 from lowtide.frameworks.torch.rewrites.chunks.product_region import (
-    OWN_ORDER,
     ChunkDevices,
     ProductRegion,
     Refusal,
@@ -72,19 +71,17 @@ def choose_update_chunks(
     room = max(_ADDED_OPS, int(needs.n_ops * _ADDED_OPS_SHARE))
     for region in sorted(regions, key=lambda region: -needs.op_bytes(region, 1)):
         counts = (1, *_UPDATE_CHUNKS)
-        chunks = next((n for n in counts if needs.op_bytes(region, n) <= needs.max_outside), counts[-1])
-        added = chunks * len(region.nodes)
         rows = _concatenated_rows(region)
         if rows is not None:
             rows_of[region] = rows
         if rows is not None or fused:
             continue
-        rows = _rows_of_chunk(region, chunks)
-        is_no_use = rows >= region.shape[0] or needs.op_bytes(region, chunks) >= needs.op_bytes(region, 1)
-        if is_no_use or added > room:
-            continue
-        room -= added
-        rows_of[region] = rows
+        chunks = next((n for n in counts if needs.op_bytes(region, n) <= needs.max_outside), counts[-1])
+        rows, added = _rows_of_chunk(region, chunks), chunks * len(region.nodes)
+        helps = rows < region.shape[0] and needs.op_bytes(region, chunks) < needs.op_bytes(region, 1)
+        if helps and added <= room:
+            room -= added
+            rows_of[region] = rows
     return rows_of
 
 
@@ -143,7 +140,7 @@ def _may_be_network(refusal: Refusal, trials: Trials) -> bool:
 
 
 def _with_advice(refusal: Refusal, trials: Trials) -> Refusal:
-    has_partial_sum = trials.exact and refusal.reason.endswith(OWN_ORDER)
+    has_partial_sum = trials.exact and refusal.has_own_order
     return replace(refusal, reason=f"{refusal.reason}; {_ALLOW}") if has_partial_sum else refusal
 
 

@@ -111,9 +111,8 @@ def _in_one_pass(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _Ch
     """
     products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
     losses = LossesOfRows(chunking.trials.devices)
-    before: list[Rewrite[Any]] = [*map(WriteOutOfPlace, products[-1:]), losses]
-    if chunking.trials.any_order:
-        before[-1:] = [replace(losses, min_bytes=0), LossesOfPixels(), MeanLosses()]
+    all_losses = [replace(losses, min_bytes=0), LossesOfPixels(), MeanLosses()]
+    before = [*map(WriteOutOfPlace, products[-1:]), *(all_losses if chunking.trials.any_order else [losses])]
     return _choose(module, before, inputs, replace(chunking, budget_bytes=0))
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
 from lowtide.frameworks.torch.rewrites.chunks.product_chunk import ColumnSum, ProductChunk
 from lowtide.frameworks.torch.rewrites.chunks.product_region import SECOND_PASS, ProductRegion, TwoPasses, row_layout
 from lowtide.frameworks.torch.rewrites.chunks.rule import RowRole
@@ -50,15 +49,14 @@ class ChunkProducts(Rewrite[tuple[ProductRegion, ChunkSizes]]):
         delayed = {node for region, _ in sites for node in region.delayed}
         sizes_of = dict(sites)
 
-        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> bool:
+        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> None:
             region = region_of.get(node)
             if region is not None and node is next(reversed(region.ops)):
                 append_chunks(graph, region, sizes_of[region], made)
                 for waiting in region.delayed:
                     made[waiting] = graph.node_copy(waiting, made.__getitem__)
-            return region is not None or node in delayed
 
-        return copy_module(module, append)
+        return copy_module(module, delayed | region_of.keys(), append)
 
 
 def append_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: dict[Node, Node]) -> None:
@@ -94,26 +92,22 @@ def append_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: 
 
 
 def _concatenate(
-    graph: Graph, region: ProductRegion, windows: Iterable[tuple[Node, Node]], separate: bool
+    graph: Graph, region: ProductRegion, windows: Iterable[tuple[Node, int, int, Node]], separate: bool
 ) -> dict[Node, Node]:
     """Append and return the concatenation of the windows of each sum.
 
     Each window is copied once it is computed. Separate windows and column sums wait for the last window.
     """
     whole: dict[Node, Node] = {}
-    ends: dict[Node, int] = {}
     waiting: dict[Node, list[Node]] = {}
-    for node, window in windows:
+    for node, first, last, window in windows:
         if separate or region.ops[node].role is RowRole.COLUMN_SUM:
             waiting.setdefault(node, []).append(window)
             continue
         if node not in whole:
             with graph.inserting_before(window):
                 whole[node] = _allocate(graph, node, list(value_of(node).shape))
-        first = ends.get(node, 0)
-        _, _, start, end = window.args  # of the slice that is the window
-        ends[node] = first + cast("int", end) - cast("int", start)
-        place = call_like(node, graph, aten.slice.Tensor, whole[node], 0, first, ends[node])
+        place = call_like(node, graph, aten.slice.Tensor, whole[node], 0, first, last)
         call_like(node, graph, aten.copy_.default, place, window)
     for node, tensors in waiting.items():
         dim = -1 if region.ops[node].role is RowRole.COLUMN_SUM else 0
@@ -184,7 +178,7 @@ class _SecondPass:
         if node not in self.site.recomputed:
             return self.made[node]
         if node not in self.copies:
-            args, kwargs = map_nodes((node.args, dict(node.kwargs)), self.operand)
+            args, kwargs = map_arguments(node, self.operand)
             name = f"{node.name}_again"
             self.copies[node] = self.graph.create_node("call_function", node.target, args, kwargs, name=name)
             self.copies[node].meta = {**origin_of(node), SECOND_PASS: self.site.product.name}

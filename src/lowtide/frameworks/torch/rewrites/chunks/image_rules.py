@@ -1,13 +1,12 @@
 """Rules of ops on batches of images or signals, which treat each image independently."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from torch.fx import Node
 
 from lowtide.frameworks.torch.rewrites.chunks.losses import NONE
-from lowtide.frameworks.torch.rewrites.chunks.rule import ChunkedOp, Rule, RuleCall, along
+from lowtide.frameworks.torch.rewrites.chunks.rule import ChunkedOp, Rule, RuleCall, along, only_if
 
 OF_WEIGHTS = frozenset((1, 2))
 """Gradients of weight and bias among the results of a backward op."""
@@ -23,42 +22,27 @@ def _each(*images: str, sizes: str | None = None, sums: frozenset[int] = frozens
             for shape in map(call.shape, operands)
         )
         found = call.row_wise(*images, sizes=sizes) if is_batch else None
-        return found and replace(found, partial_sums=sums & _requested(call.given))
+        requested = {place for place, wanted in enumerate(call.given.get("output_mask", ())) if wanted}
+        return found and replace(found, partial_sums=sums & requested)
 
     return rule
 
 
-def _requested(given: Mapping[str, Any]) -> frozenset[int]:
-    return frozenset(place for place, is_requested in enumerate(given.get("output_mask", ())) if is_requested)
+def _reads_statistics(call: RuleCall) -> bool:
+    return not call.given.get("training", False)
 
 
-def _only_if(condition: Callable[[Mapping[str, Any]], bool], rule: Rule) -> Rule:
-    return lambda call: rule(call) if condition(call.given) else None
-
-
-def _gives_batch(rule: Rule) -> Rule:
-    return lambda call: rule(call) if call.result[:1] == (call.rows.count,) else None
-
-
-def _reads_statistics(given: Mapping[str, Any]) -> bool:
-    return not given.get("training", False)
-
-
-def _is_unreduced(given: Mapping[str, Any]) -> bool:
-    return given["reduction"] == NONE
-
-
-def _indexes_within_images(given: Mapping[str, Any]) -> bool:
+def _indexes_within_images(call: RuleCall) -> bool:
     """Return whether the same positions of each image are indexed, in adjacent dimensions.
 
     Otherwise the indices would become the first dimension of the result.
     """
-    taken = [dim for dim, index in enumerate(given["indices"]) if index is not None]
+    taken = [dim for dim, index in enumerate(call.given["indices"]) if index is not None]
     return bool(taken) and taken == list(range(max(1, taken[0]), taken[-1] + 1))
 
 
-def _has_no_mask(given: Mapping[str, Any]) -> bool:
-    return given.get("attn_mask") is None
+def _has_no_mask(call: RuleCall) -> bool:
+    return call.given.get("attn_mask") is None
 
 
 _DIMENSIONS = ("1d", "2d", "3d")
@@ -68,10 +52,10 @@ _UPSAMPLED = ("nearest1d", "nearest2d", "nearest3d", "linear1d", "bilinear2d", "
 IMAGE_RULES: Mapping[str, Rule] = {
     "convolution": _each("input"),
     "convolution_backward": _each("grad_output", "input", sums=OF_WEIGHTS),
-    "nll_loss2d_forward": _only_if(_is_unreduced, _each("self", "target")),
+    "nll_loss2d_forward": only_if(lambda call: call.given["reduction"] == NONE, _each("self", "target")),
     "native_group_norm": _each("input", sizes="N"),
     "native_group_norm_backward": _each("grad_out", "input", "mean", "rstd", sizes="N", sums=OF_WEIGHTS),
-    "native_batch_norm": _only_if(_reads_statistics, _each("input")),
+    "native_batch_norm": only_if(_reads_statistics, _each("input")),
     "_native_batch_norm_legit_no_training": _each("input"),
     "max_pool2d_with_indices": _each("self"),
     "max_pool3d_with_indices": _each("self"),
@@ -86,12 +70,12 @@ IMAGE_RULES: Mapping[str, Rule] = {
 
 NETWORK_RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("split", "split_with_sizes"), along("self")),
-    "view": _gives_batch(_each("self", sizes="size")),
-    **dict.fromkeys(("index", "_unsafe_index"), _only_if(_indexes_within_images, _each("self"))),
-    **dict.fromkeys(("index_put", "_unsafe_index_put"), _only_if(_indexes_within_images, _each("self", "values"))),
+    "view": only_if(lambda call: call.result[:1] == (call.rows.count,), _each("self", sizes="size")),
+    **dict.fromkeys(("index", "_unsafe_index"), only_if(_indexes_within_images, _each("self"))),
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), only_if(_indexes_within_images, _each("self", "values"))),
     "native_layer_norm_backward": _each("grad_out", "input", "mean", "rstd", sums=OF_WEIGHTS),
-    "_scaled_dot_product_flash_attention_for_cpu": _only_if(_has_no_mask, _each("query", "key", "value")),
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _only_if(
+    "_scaled_dot_product_flash_attention_for_cpu": only_if(_has_no_mask, _each("query", "key", "value")),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": only_if(
         _has_no_mask, _each("grad_out", "query", "key", "value", "out", "logsumexp")
     ),
 }

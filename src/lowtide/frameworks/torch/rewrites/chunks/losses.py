@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.internals.operators import op_name, overload_of, schema_arguments
+from lowtide.frameworks.torch.internals.operators import op_name, schema_arguments
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
 from lowtide.frameworks.torch.rewrites.chunks.product_region import ChunkDevices, bytes_of
 from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, call_like, copy_module
@@ -18,9 +19,8 @@ from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, call_l
 aten = torch.ops.aten
 NONE, MEAN, SUM = 0, 1, 2
 """PyTorch's numbers of the kinds of reduction."""
-LOSS_GRADIENTS = tuple(
-    f"{loss}_backward" for loss in ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
-)
+_LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
+LOSS_GRADIENTS = tuple(f"{loss}_backward" for loss in _LOSSES)
 """Gradients of losses with one number per element."""
 _IGNORED = -100
 _MIN_BYTES = 1 << 20
@@ -42,28 +42,17 @@ class LossesOfRows(Rewrite[Node]):
     min_bytes: int = _MIN_BYTES
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        losses = module.graph.find_nodes(op="call_function", target=aten.nll_loss_forward.default)
+        losses = module.graph.find_nodes(op="call_function", target=_LOSS)
         large = (node for node in losses if self._is_large(node) and (_is_reduced(node) or _total_weights(node)))
         return [node for node in large if self.devices.has(arguments_by_name(node)["self"])]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> bool:
-            if node in sites and _is_reduced(node):
-                results = _summed_rows(graph, node, made)
-                made |= {item: results[bool(item.args[1])] for item in node.users}
-            elif node in sites:
-                made[node] = graph.node_copy(node, made.__getitem__)
-                dtype = value_of(arguments_by_name(node)["self"]).dtype
-                zero = call_like(node, graph, aten.full.default, [], 0, dtype=dtype)
-                made |= dict.fromkeys(_total_weights(node), zero)
-            return node in sites
-
-        return copy_module(module, append)
+        return copy_module(module, sites, _append_rows)
 
     def _is_large(self, node: Node) -> bool:
-        value = value_of(arguments_by_name(node)["self"])
-        is_matrix = value.dim() == 2 and not is_symbolic(value)
-        return is_matrix and bytes_of(arguments_by_name(node)["self"]) >= self.min_bytes
+        logarithms = arguments_by_name(node)["self"]
+        value = value_of(logarithms)
+        return value.dim() == 2 and not is_symbolic(value) and bytes_of(logarithms) >= self.min_bytes
 
 
 def _is_reduced(node: Node) -> bool:
@@ -74,15 +63,25 @@ def _total_weights(node: Node) -> list[Node]:
     return [item for item in node.users if item.args[1] == 1 and item.users]
 
 
+def _append_rows(graph: Graph, node: Node, made: dict[Node, Node]) -> None:
+    if _is_reduced(node):
+        results = _summed_rows(graph, node, made)
+        made |= {item: results[bool(item.args[1])] for item in node.users}
+    else:
+        made[node] = graph.node_copy(node, made.__getitem__)
+        dtype = value_of(arguments_by_name(node)["self"]).dtype
+        zero = call_like(node, graph, aten.full.default, [], 0, dtype=dtype)
+        made |= dict.fromkeys(_total_weights(node), zero)
+
+
 def _summed_rows(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[Node, Node]:
     """Append the losses of rows and their sum. Return the loss and the total weight."""
 
-    def call(target: Any, *args: Any, **kwargs: Any) -> Node:
-        return call_like(node, graph, target, *args, **kwargs)
+    call = partial(call_like, node, graph)
 
     def reduce(picked: Node, reduction: int, item: int) -> Node:
         column = call(aten.unsqueeze.default, picked, 1)
-        loss = call(aten.nll_loss_forward.default, column, first, None, reduction, _IGNORED)
+        loss = call(_LOSS, column, first, None, reduction, _IGNORED)
         return call(operator.getitem, loss, item)
 
     given = arguments_by_name(node)
@@ -90,7 +89,7 @@ def _summed_rows(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[N
     weights, reduction = given.get("weight"), given.get("reduction", MEAN)
     ignored = given.get("ignore_index", _IGNORED)
     weight = None if weights is None else made[weights]
-    losses = call(aten.nll_loss_forward.default, logarithms, target, weight, NONE, ignored)
+    losses = call(_LOSS, logarithms, target, weight, NONE, ignored)
     picked = call(aten.neg.default, call(operator.getitem, losses, 0))
     is_ignored = call(aten.eq.Scalar, target, ignored)
     first = call(aten.where.Scalar, is_ignored, _IGNORED, 0)
@@ -118,19 +117,11 @@ class LossesOfPixels(Rewrite[Node]):
         return [node for node, each in given if each["reduction"] != NONE and not is_symbolic(value_of(each["self"]))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> bool:
-            if node in sites:
-                results = _summed_pixels(graph, node, made)
-                made |= {item: results[bool(item.args[1])] for item in node.users}
-            return node in sites
-
-        return copy_module(module, append)
+        return copy_module(module, sites, _append_pixels)
 
 
-def _summed_pixels(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[Node, Node]:
-    def call(target: Any, *args: Any, **kwargs: Any) -> Node:
-        return call_like(node, graph, target, *args, **kwargs)
-
+def _append_pixels(graph: Graph, node: Node, made: dict[Node, Node]) -> None:
+    call = partial(call_like, node, graph)
     given = arguments_by_name(node)
     dtype = value_of(given["self"]).dtype
     logarithms, target, ignored = made[given["self"]], made[given["target"]], given["ignore_index"]
@@ -143,7 +134,9 @@ def _summed_pixels(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple
         inside = call(aten.masked_fill.Scalar, target, is_ignored, 0)
         counted = call(aten.masked_fill.Scalar, call(aten.index.Tensor, weight, [inside]), is_ignored, 0)
     loss, total = call(aten.sum.default, losses), call(aten.sum.default, counted)
-    return (call(aten.div.Tensor, loss, total) if given["reduction"] == MEAN else loss), total
+    if given["reduction"] == MEAN:
+        loss = call(aten.div.Tensor, loss, total)
+    made |= {item: total if item.args[1] else loss for item in node.users}
 
 
 @dataclass(frozen=True)
@@ -158,26 +151,22 @@ class MeanLosses(Rewrite[Node]):
         return [node for node in module.graph.nodes if _is_of_mean(node)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> bool:
-            if node in sites:
-                made[node] = copied = graph.node_copy(node, made.__getitem__)
-                with graph.inserting_before(copied):
-                    copied.args, copied.kwargs = _arguments_of_sum(graph, node, copied), {}
-            return node in sites
-
-        return copy_module(module, append)
+        return copy_module(module, sites, _append_gradient_of_sum)
 
 
-def _arguments_of_sum(graph: Graph, node: Node, copied: Node) -> tuple[Any, ...]:
+def _append_gradient_of_sum(graph: Graph, node: Node, made: dict[Node, Node]) -> None:
+    made[node] = copied = graph.node_copy(node, made.__getitem__)
     given = arguments_by_name(copied)
     count = value_of(arguments_by_name(node)["self"]).numel()
-    given["grad_output"] = call_like(node, graph, aten.div.Tensor, given["grad_output"], count)
+    with graph.inserting_before(copied):
+        given["grad_output"] = call_like(node, graph, aten.div.Tensor, given["grad_output"], count)
     given["reduction"] = SUM
-    return tuple(given.get(argument.name, argument.default_value) for argument in schema_arguments(node.target))
+    arguments = schema_arguments(node.target)
+    copied.args, copied.kwargs = tuple(given.get(each.name, each.default_value) for each in arguments), {}
 
 
 def _is_of_mean(node: Node) -> bool:
-    if overload_of(node.target) is None or op_name(node.target) not in LOSS_GRADIENTS:
+    if op_name(node.target) not in LOSS_GRADIENTS:
         return False
     return arguments_by_name(node).get("reduction", MEAN) == MEAN and not is_symbolic(value_of(node))
 
@@ -212,13 +201,12 @@ class LossGradientByRows(Rewrite[LossGradient]):
         site_of = {site.node: site for site in sites}
         left_out = {site.of_loss for site in sites}
 
-        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> bool:
+        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> None:
             if node in site_of:
                 _append_chunks(graph, site_of[node], made)
                 made[node] = made[site_of[node].logarithms]
-            return node in site_of or node in left_out
 
-        return copy_module(module, append)
+        return copy_module(module, left_out | site_of.keys(), append)
 
 
 def _site(node: Node) -> LossGradient | None:

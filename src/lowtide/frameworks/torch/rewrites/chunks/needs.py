@@ -1,12 +1,12 @@
 """Bytes that the ops of regions need, with and without chunks (`RegionNeeds`)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch.fx import Node
 
 from lowtide.core.index_spaces import BufferId
 from lowtide.engine.graph import Lifetime
-from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp
+from lowtide.frameworks.torch.reading.lowering import Lowered
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.rewrites.chunks.product_region import LARGE_SHARE, ProductRegion, bytes_of
 from lowtide.frameworks.torch.rewrites.chunks.rule import RowRole
@@ -40,13 +40,13 @@ class RegionNeeds:
         self.max_outside = 0
         """The most that an op outside of the regions needs."""
         self._operands: dict[Region, set[BufferId]] = {region: set() for region in updates}
-        self._operands |= {region: set(_large_operands(lowered, region)) for region in products}
+        self._operands |= {region: _large_operands(lowered, region) for region in products}
         self._ops: dict[Region, list[tuple[int, int]]] = {region: [] for region in nodes_of}
         inside_of = {region: _buffers_of(lowered, set(nodes) - results) for region, nodes in nodes_of.items()}
         alive = {region: _alive_bytes(lowered, inside_of[region]) for region in networks}
         for op in lowered.ops:
             region = region_of.get(op.node)
-            sizes = _transient(lowered, op)
+            sizes = _transient_sizes(lowered, {*op.reads, *op.writes, *op.mutates})
             if region is None:
                 self.max_outside = max(self.max_outside, sum(sizes.values()) + scratch_bytes(op.node))
                 continue
@@ -72,9 +72,7 @@ class RegionNeeds:
         places = [place for place, op in enumerate(ops) if op.node in inside]
         before = {buffer for op in ops[: places[0]] for buffer in (*op.writes, *op.mutates)}
         after = {buffer for op in ops[places[-1] + 1 :] for buffer in (*op.reads, *op.mutates)}
-        buffers = self._lowered.buffers
-        alive = (buffers[i] for i in before & after | self._operands[region])
-        return sum(buffer.size_bytes for buffer in alive if buffer.lifetime is not Lifetime.PERSISTENT)
+        return sum(_transient_sizes(self._lowered, before & after | self._operands[region]).values())
 
 
 def _alive_bytes(lowered: Lowered, inside: set[BufferId]) -> Mapping[Node, int]:
@@ -93,16 +91,11 @@ def _buffers_of(lowered: Lowered, nodes: Iterable[Node]) -> set[BufferId]:
     return {buffer for node in nodes for buffer in lowered.buffers_of.get(node, ())}
 
 
-def _large_operands(lowered: Lowered, region: ProductRegion) -> Iterator[BufferId]:
-    read = dict.fromkeys(buffer for node in region.sources for buffer in lowered.buffers_of.get(node, ()))
-    for buffer in read:
-        known = lowered.buffers[buffer]
-        is_transient = known.lifetime is not Lifetime.PERSISTENT
-        if is_transient and known.size_bytes * LARGE_SHARE >= bytes_of(region.product):
-            yield buffer
+def _large_operands(lowered: Lowered, region: ProductRegion) -> set[BufferId]:
+    read = _transient_sizes(lowered, _buffers_of(lowered, region.sources))
+    return {buffer for buffer, size in read.items() if size * LARGE_SHARE >= bytes_of(region.product)}
 
 
-def _transient(lowered: Lowered, op: LoweredOp) -> Mapping[BufferId, int]:
-    touched = dict.fromkeys((*op.reads, *op.writes, *op.mutates))
-    buffers = lowered.buffers
-    return {i: buffers[i].size_bytes for i in touched if buffers[i].lifetime is not Lifetime.PERSISTENT}
+def _transient_sizes(lowered: Lowered, buffers: Iterable[BufferId]) -> dict[BufferId, int]:
+    known = {i: lowered.buffers[i] for i in buffers}
+    return {i: buffer.size_bytes for i, buffer in known.items() if buffer.lifetime is not Lifetime.PERSISTENT}

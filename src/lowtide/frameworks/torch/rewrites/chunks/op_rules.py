@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name, is_random, mutated_arguments
 from lowtide.frameworks.torch.rewrites.chunks.image_rules import IMAGE_RULES, NETWORK_RULES
-from lowtide.frameworks.torch.rewrites.chunks.losses import LOSS_GRADIENTS, MEAN
+from lowtide.frameworks.torch.rewrites.chunks.losses import LOSS_GRADIENTS, MEAN, NONE
 from lowtide.frameworks.torch.rewrites.chunks.rule import (
     SUMS,
     ChunkedOp,
@@ -27,6 +27,7 @@ from lowtide.frameworks.torch.rewrites.chunks.rule import (
     SlicedRows,
     along,
     argument_of,
+    only_if,
 )
 
 aten = torch.ops.aten
@@ -96,7 +97,7 @@ def _item(node: Node, ops: ChunkedOps) -> ChunkedOp | None:
 
 
 def _ignores_total_weight(user: Node) -> bool:
-    return user.target is aten.nll_loss_backward.default and arguments_by_name(user)["reduction"] == 0
+    return user.target is aten.nll_loss_backward.default and arguments_by_name(user)["reduction"] == NONE
 
 
 def _pointwise(call: RuleCall) -> ChunkedOp | None:
@@ -165,9 +166,15 @@ def _product_and_bias(call: RuleCall) -> ChunkedOp | None:
     return ChunkedOp(RowRole.ROWS, frozenset([left])) if has_bias and is_by_rows and call.role(right) is None else None
 
 
-def _batched_product(call: RuleCall) -> ChunkedOp | None:
-    by_matrix = all(call.are_inner([1, 2], call.shape(call.given[name])) for name in ("self", "mat2"))
-    return call.row_wise("self", "mat2") if by_matrix else None
+def _along_last(*operands: str, count: Callable[[Mapping[str, Any]], int]) -> Rule:
+    """Return the rule of an op along the last dimensions of its operands, which must not index rows."""
+
+    def rule(call: RuleCall) -> ChunkedOp | None:
+        dims = [*range(-count(call.given), 0)]
+        are_inner = all(call.are_inner(dims, call.shape(call.given[name])) for name in operands)
+        return call.row_wise(*operands) if are_inner else None
+
+    return rule
 
 
 def _sum(call: RuleCall) -> ChunkedOp | None:
@@ -185,7 +192,7 @@ def _sum(call: RuleCall) -> ChunkedOp | None:
 
 
 def _row_losses(call: RuleCall) -> ChunkedOp | None:
-    is_by_rows = call.given.get("reduction") == 0 and len(call.shape(call.given["self"])) == 2
+    is_by_rows = call.given.get("reduction") == NONE and len(call.shape(call.given["self"])) == 2
     return call.row_wise("self", "target") if is_by_rows else None
 
 
@@ -252,21 +259,6 @@ def _concatenation(call: RuleCall) -> ChunkedOp | None:
     return ChunkedOp(RowRole.ROWS, frozenset(tensors)) if have_rows else None
 
 
-def _layer_norm(call: RuleCall) -> ChunkedOp | None:
-    dims = [*range(-len(call.given["normalized_shape"]), 0)]
-    return call.row_wise("input") if call.are_inner(dims, call.shape(call.given["input"])) else None
-
-
-def _pointwise_loss_gradient(call: RuleCall) -> ChunkedOp | None:
-    """A mean divides by the elements of a chunk, so its gradient has no rule."""
-    return None if call.given.get("reduction", MEAN) == MEAN else _pointwise(call)
-
-
-def _pad(call: RuleCall) -> ChunkedOp | None:
-    dims = [*range(-(len(call.given["pad"]) // 2), 0)]
-    return call.row_wise("self") if call.are_inner(dims, call.shape(call.given["self"])) else None
-
-
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(VIEWS, _view),
     **dict.fromkeys(ALIASES, _alias),
@@ -278,21 +270,22 @@ RULES: Mapping[str, Rule] = {
     "expand": _pointwise,
     "mm": _product,
     "addmm": _product_and_bias,
-    "bmm": _batched_product,
+    "bmm": _along_last("self", "mat2", count=lambda _: 2),
     "transpose": along("self", dims=("dim0", "dim1")),
     "permute": _permute,
     "cat": _concatenation,
-    "native_layer_norm": _layer_norm,
+    "native_layer_norm": _along_last("input", count=lambda given: len(given["normalized_shape"])),
     "gather": along("self", "index"),
     "scatter": along("self", "index", "src"),
     "scatter_add": along("self", "index", "src"),
     "nll_loss_forward": _row_losses,
     **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _loss_gradient),
-    **dict.fromkeys(LOSS_GRADIENTS, _pointwise_loss_gradient),
+    # a mean divides by the elements of a chunk
+    **dict.fromkeys(LOSS_GRADIENTS, only_if(lambda call: call.given.get("reduction", MEAN) != MEAN, _pointwise)),
     "slice": _slice,
     "slice_backward": _slice_gradient,
     "unsqueeze": _unsqueeze,
-    "constant_pad_nd": _pad,
+    "constant_pad_nd": _along_last("self", count=lambda given: len(given["pad"]) // 2),
     **IMAGE_RULES,
 }
 """By the name of the op."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
 from lowtide.frameworks.torch.internals.operators import schema_arguments
 from lowtide.frameworks.torch.rewrites.chunks.product_region import ProductRegion
 from lowtide.frameworks.torch.rewrites.chunks.rule import ChunkedOp, ProductRows, RowRole, SlicedRows
@@ -123,7 +123,7 @@ class ProductChunk:
         if op.rows != op.operand_rows:
             self.computed[node] = self._sliced(node, op)
             return
-        args, kwargs = map_nodes((node.args, dict(node.kwargs)), lambda source: self._operand(source, op))
+        args, kwargs = map_arguments(node, lambda source: self._operand(source, op))
         if op.sizes is not None:
             args, kwargs = self._resized(node, op, op.sizes, args, kwargs)
         if op.role is RowRole.SUM and self.first:
@@ -136,14 +136,12 @@ class ProductChunk:
             self.made[node] = done
 
     def add_columns(self, node: Node, into: ColumnSum) -> None:
-        """Append the addition to a column sum."""
         source = _source_of(node)
         op = self.region.ops[node]
         shape = self._shape(op.operand_rows, value_of(source).shape)
         into.add(self._operand(source, op), math.prod(shape[:-1]))
 
     def copy_rows(self, node: Node, into: Node) -> None:
-        """Append the copy of a result into the tensor of all rows."""
         rows = self._rows_of(self.region.ops[node].rows, value_of(node).shape, node, into)
         self._call(node, aten.copy_.default, rows, self.computed[node])
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.rewrites.chunks.rule import ChunkedOp, ProductRows, RowRole
 
 aten = torch.ops.aten
@@ -30,8 +30,8 @@ class ChunkDevices(Enum):
         """Return whether a node and its operands are on these devices."""
         if self is ChunkDevices.ALL:
             return True
-        leaves = pytree.tree_leaves([value_of(each) for each in (node, *node.all_input_nodes)])
-        return all(leaf.device.type == "cpu" for leaf in leaves if isinstance(leaf, torch.Tensor))
+        tensors = tensors_in([value_of(each) for each in (node, *node.all_input_nodes)])
+        return all(tensor.device.type == "cpu" for tensor in tensors)
 
 
 def can_run(device: torch.device) -> bool:
@@ -61,7 +61,6 @@ class ProductRegion:
         return [source for source in read if source not in self.ops]
 
     def with_role(self, *roles: RowRole) -> list[Node]:
-        """Return the nodes with some roles, in program order."""
         return [node for node, op in self.ops.items() if op.role in roles]
 
 
@@ -81,21 +80,18 @@ class TwoPasses:
         return [node.name for node in self.second if not recomputed.isdisjoint(node.all_input_nodes)]
 
 
-OWN_ORDER = "sums over rows in its own order"
-"""The reason for ops with partial sums."""
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A large product that is not in chunks."""
 
     product: Node
     reason: str
+    has_own_order: bool = False
+    """Whether a sum over rows in another order, which rounding would allow, is the reason."""
     two_passes: TwoPasses | None = None
 
 
 def has_image_rows(product: Node) -> bool:
-    """Return whether the rows of a product are images."""
     return product.target is aten.convolution.default
 
 
@@ -111,7 +107,6 @@ def is_large_product(node: Node) -> bool:
 
 
 def row_operand(product: Node) -> Node:
-    """Return the operand with the rows of a product."""
     operand: Any = product.args[1 if product.target is aten.addmm.default else 0]
     return operand
 
@@ -123,8 +118,7 @@ def row_layout(value: torch.Tensor) -> torch.memory_format | None:
 
 
 def elements_of(node: Node) -> int:
-    """Return the elements of all tensors of a node."""
-    return sum(leaf.numel() for leaf in pytree.tree_leaves(value_of(node)) if isinstance(leaf, torch.Tensor))
+    return sum(tensor.numel() for tensor in tensors_in(value_of(node)))
 
 
 def bytes_of(node: Node) -> int:

@@ -6,14 +6,12 @@ from dataclasses import replace
 import torch
 from torch.fx import Graph, Node
 
-from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
-from lowtide.frameworks.torch.reading.effects import keeps_order, mutated_arguments
-from lowtide.frameworks.torch.reading.lowering import nodes_in
+from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.reading.effects import keeps_order, overwritten_storages, touched_storages
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.chunks.op_rules import chunked_op
 from lowtide.frameworks.torch.rewrites.chunks.product_region import (
     LARGE_SHARE,
-    OWN_ORDER,
     SECOND_PASS,
     ChunkDevices,
     ProductRegion,
@@ -171,12 +169,12 @@ class RegionSearch:
         for node in sorted(large, key=self._order.__getitem__):
             for user in node.users:
                 if user not in ops:
-                    return self._refuse(user, self._reason(user))
+                    return self._refuse_op(user)
                 inside.add(user)
         for node in [node for node in inside if not isinstance(value_of(node), torch.Tensor)]:
             inside |= node.users.keys()
         missing = min((node for node in inside if node not in ops), key=self._order.__getitem__, default=None)
-        return inside if missing is None else self._refuse(missing, self._reason(missing))
+        return inside if missing is None else self._refuse_op(missing)
 
     def _reached(self, reached: dict[Node, ChunkedOp], *, second: bool) -> dict[Node, ChunkedOp]:
         """Add all nodes that depend on the given ones by rows, in one of the two passes."""
@@ -198,8 +196,10 @@ class RegionSearch:
         self._in_own_order.add(node)
         return None
 
-    def _reason(self, node: Node) -> str:
-        return OWN_ORDER if node in self._in_own_order else "does not treat rows independently"
+    def _refuse_op(self, node: Node) -> Refusal:
+        if node in self._in_own_order:
+            return replace(self._refuse(node, "sums over rows in its own order"), has_own_order=True)
+        return self._refuse(node, "does not treat rows independently")
 
     def _begins_attention(self, node: Node) -> bool:
         """Return whether a node computes the scores of another attention, which gets its own region."""
@@ -260,8 +260,8 @@ class RegionSearch:
         stays = False
         nodes = list(inside)
         for node in self._nodes[self._order[nodes[0]] : self._order[nodes[-1]] + 1]:
-            overwritten = storages_of(*nodes_in(mutated_arguments(node)))
-            everything = storages_of(node, *node.all_input_nodes)
+            overwritten = overwritten_storages(node)
+            everything = touched_storages(node)
             sources = node.all_input_nodes
             if node in inside:
                 if stays or any(source in moved or source in second for source in sources):

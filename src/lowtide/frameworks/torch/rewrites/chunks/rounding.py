@@ -38,7 +38,6 @@ def in_other_last_digits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def difference_of(one: Any, other: Any) -> LargestDifference:
-    """Return the difference of two results, tensors or not."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return NO_DIFFERENCE if repr(one) == repr(other) else _OTHER_VALUE
     if one.shape != other.shape or one.dtype != other.dtype:
@@ -54,7 +53,6 @@ def difference_of(one: Any, other: Any) -> LargestDifference:
 
 
 def largest_difference(ours: Iterable[Any], theirs: Iterable[Any]) -> LargestDifference:
-    """Return the largest difference of the results of two runs."""
     found = [difference_of(*pair) for pair in zip(ours, theirs, strict=True)]
     return LargestDifference(
         max((each.share for each in found), default=0.0), is_rounding=all(each.is_rounding for each in found)

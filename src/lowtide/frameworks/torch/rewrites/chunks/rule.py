@@ -218,6 +218,10 @@ class RuleCall:
 Rule = Callable[[RuleCall], ChunkedOp | None]
 
 
+def only_if(condition: Callable[[RuleCall], bool], rule: Rule) -> Rule:
+    return lambda call: rule(call) if condition(call) else None
+
+
 def along(*operands: str, dims: tuple[str, ...] = ("dim",)) -> Rule:
     """Return the rule of an op along some dimensions of its operands, which must not index rows."""
     return lambda call: call.row_wise(*operands) if call.keeps_rows(operands[0], *dims) else None

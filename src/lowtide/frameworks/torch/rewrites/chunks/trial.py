@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkSizes, append_chunks
 from lowtide.frameworks.torch.rewrites.chunks.product_region import ChunkDevices, ProductRegion, can_run
 from lowtide.frameworks.torch.rewrites.chunks.rounding import LargestDifference, difference_of, in_other_last_digits
@@ -107,7 +107,6 @@ class Trial:
         return list(map(difference_of, results, changed))
 
     def run(self, sizes: ChunkSizes, *, exact: bool) -> Equal:
-        """Run the region in chunks, and compare the results."""
         try:
             if self._unchunked is None:
                 return _NOTHING_EQUAL
@@ -131,7 +130,7 @@ def _key_of(region: ProductRegion, sources: list[Node]) -> str:
     """Return all properties that equality depends on."""
     names = {node: f"%{place}" for place, node in enumerate([*sources, *region.ops])}
     given = [(value_of(node).shape, value_of(node).stride(), value_of(node).dtype) for node in sources]
-    done = [(node.target, *map_nodes((node.args, dict(node.kwargs)), names.__getitem__)) for node in region.ops]
+    done = [(node.target, *map_arguments(node, names.__getitem__)) for node in region.ops]
     return repr((region.rows, given, done, [names[node] for node in region.results]))
 
 

@@ -8,14 +8,18 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.hints import is_symbolic
-from lowtide.frameworks.torch.internals.nodes import map_nodes, storages_of, value_of
+from lowtide.frameworks.torch.internals.nodes import map_arguments, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
-from lowtide.frameworks.torch.reading.effects import arguments_by_name, mutated_arguments
-from lowtide.frameworks.torch.reading.lowering import nodes_in
+from lowtide.frameworks.torch.internals.pytree import tensors_in
+from lowtide.frameworks.torch.reading.effects import (
+    arguments_by_name,
+    overwritten_nodes,
+    overwritten_storages,
+    touched_storages,
+)
 from lowtide.frameworks.torch.rewrites.chunks.rule import argument_of, normalize_dims
-from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, origin_of
 from lowtide.frameworks.torch.rewrites.split_ops import FUSED_OPTIMIZERS
 
 aten = torch.ops.aten
@@ -70,7 +74,7 @@ def _row_wise_nodes(
         shape = row_wise_shape(node) if node.op == "call_function" else None
         if shape is None or shape.numel() * torch.float32.itemsize < _MIN_BYTES:
             continue
-        overwritten = storages_of(*nodes_in(mutated_arguments(node)))
+        overwritten = overwritten_storages(node)
         temporary = [holders[key] for key in overwritten if holders[key][0].op not in ("placeholder", "get_attr")]
         updates = len(temporary) < len(overwritten)
         users = [] if updates else list(node.users)
@@ -96,7 +100,7 @@ def _components(found: Mapping[Node, torch.Size]) -> list[UpdateRegion]:
         for source in node.all_input_nodes:
             if source in leader:
                 leader[lead(source)] = lead(node)
-        for key in storages_of(*nodes_in(mutated_arguments(node))):
+        for key in overwritten_storages(node):
             leader[lead(writer.setdefault(key, node))] = lead(node)
     regions: dict[Node, UpdateRegion] = {}
     for node in reversed(list(found)):
@@ -109,8 +113,8 @@ def _can_move(region: UpdateRegion, nodes: Sequence[Node], order: Mapping[Node, 
     touched: set[int] = set()
     written: set[int] = set()
     for node in nodes[order[region.nodes[0]] : order[region.nodes[-1]] + 1]:
-        overwritten = storages_of(*nodes_in(mutated_arguments(node)))
-        everything = storages_of(node, *node.all_input_nodes)
+        overwritten = overwritten_storages(node)
+        everything = touched_storages(node)
         if node in inside:
             touched |= everything
             written |= overwritten
@@ -136,8 +140,7 @@ def row_wise_shape(node: Node) -> torch.Size | None:
     plain = name if name in FUSED_OPTIMIZERS else name.removeprefix("_foreach_").removesuffix("_")
     if plain not in ARITHMETIC and plain not in EXACT:
         return None
-    leaves = pytree.tree_leaves([value_of(each) for each in (node, *nodes_in(mutated_arguments(node)))])
-    results = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    results = tensors_in([value_of(each) for each in (node, *overwritten_nodes(node))])
     shapes = {tensor.shape for tensor in results}
     if len(shapes) != 1 or len({tensor.device for tensor in results}) != 1:
         return None
@@ -202,7 +205,7 @@ def _append_chunks(graph: Graph, region: UpdateRegion, count: int, made: dict[No
         for node in region.nodes:
             chunk.add(node)
     for node in region.nodes:  # others read the overwritten tensor
-        overwritten = nodes_in(mutated_arguments(node))
+        overwritten = overwritten_nodes(node)
         if overwritten and overwritten[0] in made:
             made[node] = made[overwritten[0]]
 
@@ -230,7 +233,7 @@ class _UpdateChunk:
         if node.target is EMBEDDING_BACKWARD:
             self.computed[node] = self._embedding(node)
             return
-        args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._operand)
+        args, kwargs = map_arguments(node, self._operand)
         self.computed[node] = self._call(node, node.target, args, kwargs)
 
     def _operand(self, node: Node) -> Node:
@@ -241,13 +244,11 @@ class _UpdateChunk:
             return operand
         if node not in self.slices:
             chunk = _concatenated_chunk(operand, self.first, self.last)
-            self.slices[node] = self._slice(operand, self.first, self.last) if chunk is None else chunk
+            self.slices[node] = chunk or self._slice(operand, self.first, self.last)
         return self.slices[node]
 
     def _slice(self, node: Node, first: int, last: int) -> Node:
-        rows = self.graph.call_function(aten.slice.Tensor, (node, 0, first, last))
-        rows.meta = origin_of(node)
-        return rows
+        return call_like(node, self.graph, aten.slice.Tensor, node, 0, first, last)
 
     def _call(self, like: Node, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Node:
         name = f"{like.name}_from_{self.first}"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
 from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
 from lowtide.frameworks.torch.rewrites.chunks.op_rules import ALIASES, VIEWS
@@ -137,8 +137,8 @@ def _source(node: Any) -> Node:
 
 def append_windows(
     graph: Graph, region: ProductRegion, windows: Windows, made: Mapping[Node, Node], values: RowValues
-) -> Iterator[tuple[Node, Node]]:
-    """Append the sums of a region by windows. Yield each with its next window."""
+) -> Iterator[tuple[Node, int, int, Node]]:
+    """Append the sums of a region by windows. Yield each with the columns of its next window, and the window."""
     classes = value_of(region.product).shape[1]
     losses = [node for node in region.ops if node.target is aten.nll_loss_backward.default]
     ignored = {node: _ignored_targets(graph, node, made) for node in losses}
@@ -146,7 +146,7 @@ def append_windows(
         last = min(first + windows.classes, classes)
         window = _Window(graph, region, made, values, ignored, first, last, windows.rows_at_once)
         for node in region.with_role(*SUMS):
-            yield node, window.sum(node)
+            yield node, first, last, window.sum(node)
 
 
 def _ignored_targets(graph: Graph, node: Node, made: Mapping[Node, Node]) -> Node:
@@ -219,7 +219,7 @@ class _Window:
             return self._call(node, aten.sub.Tensor, centered, self.values.logarithms[node])
         if node in self.ignored:
             return self._gradient_of_loss(node)
-        args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._computed)
+        args, kwargs = map_arguments(node, self._computed)
         if op_name(node.target) in (*VIEWS, "slice_backward"):
             args = (args[0], [*value_of(node).shape[:-1], self.end - self.start], *args[2:])
         return self._call(node, node.target, *args, **kwargs)
