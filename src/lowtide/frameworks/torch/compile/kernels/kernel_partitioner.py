@@ -25,7 +25,7 @@ from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import register
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
-from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
+from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
 from lowtide.frameworks.torch.rewrites.table import RUNS_AGAIN
 
 
@@ -57,7 +57,7 @@ class KernelPartitioner(Partitioner):
         self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
     ) -> tuple[PlannedModule, GraphModule, GraphModule]:
         whole = partition_for_kernels(joint, joint_inputs, given)
-        whole = run_rewrites(whole, [*RUNS_AGAIN, StoreEarlyValues()])
+        whole = run_rewrites(whole, [*RUNS_AGAIN, StoreEarlyValues(), CopyIntoConcatenations()])
         if self._planned is None:
             planned = self._plan(name, whole, joint, static)
         else:
@@ -99,7 +99,18 @@ def plan_kernels(program: KernelProgram, options: Options, target: int) -> Plann
     settings = PlanSettings(
         budget=target, transient=True, techniques=techniques, effort=options.effort, addresses=False
     )
-    return PlannedKernels(program, find_plan(program.graph, settings))
+    return PlannedKernels(program, _without_claims(find_plan(program.graph, settings)))
+
+
+def _without_claims(result: Result) -> Result:
+    """Return a result without bounds: recomputed kernels may fuse otherwise, so that no bound holds for them."""
+    missed = result.shortfall
+    if missed is not None:
+        missed = replace(missed, cause="not found", is_impossible=False, claim=None)
+    plan = replace(result.plan, claims=(), lower_bound_bytes={}, status="feasible")
+    return replace(
+        result, plan=plan, claims=(), lower_bound_bytes={}, status="feasible", extra_cost_bound=None, shortfall=missed
+    )
 
 
 class _RecordPasses:

@@ -101,6 +101,15 @@ def _buffers(graph: Graph) -> list[tuple[str, int, Lifetime]]:
     return list(zip(graph.buffer_names, graph.sizes.tolist(), lifetimes, strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The buffers that a kernel writes as one op, and those of its own that this op reads."""
+
+    writes: Sequence[BufferId]
+    reads: Sequence[BufferId]
+    is_once: bool
+
+
 class _Joining:
     """A graph in which the kernels of both passes get the names of FX values."""
 
@@ -132,41 +141,34 @@ class _Joining:
             written = graph.writes[kernel].tolist()
             once = [buffer for buffer in written if graph.buffer_names[buffer] in one.run_once[kernel]]
             rest = [buffer for buffer in written if buffer not in once]
-            parts = [(once, list[BufferId](), True)] if once else []
+            parts = [_Part(once, (), is_once=True)] if once else []
             if rest or not once:
-                parts.append((rest, once, False))
-            for writes, more, is_once in parts:
-                op = self._add_op(one, kernel, ids, writes, more, last, is_once=is_once)
-                kernels.append(kernel)
-            last.append(op)
+                parts.append(_Part(rest, once, is_once=False))
+            added = [self._add_op(one, kernel, ids, part, last) for part in parts]
+            kernels += [kernel] * len(added)
+            last.append(added[-1])
         return kernels
 
     def _add_op(
-        self,
-        one: RecordedPass,
-        kernel: OpId,
-        ids: Sequence[BufferId],
-        writes: Sequence[BufferId],
-        more: Sequence[BufferId],
-        last: Sequence[OpId],
-        *,
-        is_once: bool,
+        self, one: RecordedPass, kernel: OpId, ids: Sequence[BufferId], part: "_Part", last: Sequence[OpId]
     ) -> OpId:
-        graph = one.graph
-        reads = graph.reads[kernel].tolist()
+        graph, writes = one.graph, part.writes
+        reads: list[BufferId] = graph.reads[kernel].tolist()
+        before: list[OpId] = graph.after[kernel].tolist()
         own = {ids[buffer] for buffer in writes}
         pairs = [(given, made) for given, made in graph.in_place_pairs(kernel) if given in reads and made in writes]
         name = next((graph.buffer_names[buffer] for buffer in writes), graph.op_names[kernel])
+        read = dict.fromkeys(ids[each] for each in [*reads, *part.reads])
         return self.builder.add_op(
             self.unique(one.values.get(name, name), "op"),
             graph.op_kinds[kernel],
-            reads=[buffer for buffer in dict.fromkeys(ids[each] for each in [*reads, *more]) if buffer not in own],
+            reads=[buffer for buffer in read if buffer not in own],
             writes=[ids[buffer] for buffer in writes],
-            after=[last[before] for before in graph.after[kernel].tolist()],
+            after=[last[op] for op in before],
             in_place=[(ids[given], ids[made]) for given, made in pairs if ids[given] != ids[made]],
             scratch_bytes=int(graph.scratch[kernel]),
-            pure=not (is_once or one.is_part[kernel]),
-            ordered=is_once,
+            pure=not (part.is_once or one.is_part[kernel]),
+            ordered=part.is_once,
             cost=one.seconds(kernel, self._machine),
             flops=one.flops[kernel],
             traffic_bytes=one.traffic_bytes[kernel],

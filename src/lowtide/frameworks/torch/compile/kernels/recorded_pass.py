@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch.fx import Node
 
-from lowtide.core.index_spaces import OpId
+from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.costs import Machine
 from lowtide.engine.graph import Graph
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import KnownInputs, graph_of_kernels
@@ -61,7 +61,7 @@ def recorded_pass(nodes: Sequence[KernelNode], given: KnownInputs, peak_bytes: i
     graph = graph_of_kernels(nodes, given)
     names = set(graph.buffer_names)
     value_of = {name: node for name, node in source_values().items() if name in names}
-    stored = {node: name for name, node in value_of.items()}
+    stored = frozenset(value_of.values())
     calls = [pytorch_call(node) for node in nodes]
     origins = [origins_of(node) for node in nodes]
     by_op = zip(nodes, calls, origins, strict=True)
@@ -82,7 +82,8 @@ def recorded_pass(nodes: Sequence[KernelNode], given: KnownInputs, peak_bytes: i
 
 
 def _written(graph: Graph, op: OpId) -> set[str]:
-    return {graph.buffer_names[buffer] for buffer in graph.writes[op].tolist()}
+    buffers: list[BufferId] = graph.writes[op].tolist()
+    return {str(graph.buffer_names[buffer]) for buffer in buffers}
 
 
 def _run_once(

@@ -11,7 +11,7 @@ import torch
 from torch.fx import GraphModule
 
 from lowtide.core.techniques import NEED_BUDGET
-from lowtide.engine.analysis.shortfall import Shortfall  # noqa: TC001
+from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.planning.budget import budget_bytes
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
@@ -46,10 +46,19 @@ from lowtide.frameworks.torch.planning.programs import (
 )
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
+from lowtide.reporting.shortfall import describe
 
 _Run = Callable[..., Any]
-_Way = Callable[[int], Partitioner]
-"""Plans a graph for a target in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way to plan a graph."""
+
+    partitioner: Callable[[int], Partitioner]
+    """Plans for a target in bytes."""
+    describe: Callable[[Shortfall], str] | None
+    """Returns the reason for a missed budget; None if the reason is not about the program that runs."""
 
 
 def compile_with_inductor(
@@ -119,7 +128,8 @@ class _Compiler:
         self._allowed = share.allowed
         self._others = share.others
         self._name = name
-        self._shortfall: Shortfall | None = None
+        self._why: str | None = None
+        """The reason for a missed budget."""
         self._has_products = False
         self._lowest_need = own.peak
 
@@ -155,14 +165,16 @@ class _Compiler:
 
     def _ways(self) -> Iterator[_Way]:
         """Yield the ways to plan the graph: its kernels, its ops before fusion, and these in chunks."""
-        options = self._options
-        if "recompute" in options.techniques and partners(self._module, options.same_on_all_ranks) is None:
+        program, options = None, self._options
+        recomputes = "recompute" in options.techniques and "offload" not in options.techniques
+        if recomputes and partners(self._module, options.same_on_all_ranks) is None:
             program = kernel_program(self._module, self._inputs, options, self._name, self._others)
-            if program is not None:
-                yield partial(self._for_kernels, program)
-        yield self._for_ops
+        if program is not None:
+            yield _Way(partial(self._for_kernels, program), describe)
+        describe_ops = reason_before_fusion if program is None else None
+        yield _Way(self._for_ops, describe_ops)
         if self._has_products:
-            yield partial(self._for_ops, in_chunks=Chunking.for_fusion())
+            yield _Way(partial(self._for_ops, in_chunks=Chunking.for_fusion()), describe_ops)
 
     def _for_kernels(self, program: KernelProgram, target: int) -> Partitioner:
         planned = plan_kernels(program, self._options, target)
@@ -177,8 +189,7 @@ class _Compiler:
 
     def _with_warning(self, run: _Run, peaks: FusedPeaks) -> tuple[_Run, Sequence[PlannedModule]]:
         if peaks.excess_bytes:
-            why = None if self._shortfall is None else reason_before_fusion(self._shortfall)
-            warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, why)
+            warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, self._why)
         return run, peaks.planned
 
     def _attempt(self, way: _Way, target: int) -> Attempt[_Compiled | None]:
@@ -199,14 +210,15 @@ class _Compiler:
         devices = Chunking.for_fusion().trials.devices
         self._has_products |= any(has_chunkable_product(each.source.graph, devices) for each in peaks.planned)
         shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
-        self._shortfall = next(iter(shortfalls), self._shortfall)
+        if shortfalls and self._why is None and way.describe is not None:
+            self._why = way.describe(shortfalls[0])
         results = [each.result for each in peaks.planned]
         is_free = not any(result.reruns or result.transfers.bytes_out for result in results)
         needed = max((next(iter(result.peak_bytes.values())) for result in results), default=target)
         return Attempt(target, compiled, peaks.beyond_bytes, needed, is_least=bool(shortfalls), is_free=is_free)
 
     def _compile(self, module: GraphModule, target: int, peaks: FusedPeaks, way: _Way) -> _Run:
-        return _compile(module, self._inputs, self._within(target), peaks, way(target))
+        return _compile(module, self._inputs, self._within(target), peaks, way.partitioner(target))
 
     def _alone(self) -> tuple[_Run, Sequence[PlannedModule]]:
         """Let Inductor compile the graph, ordering only its kernels; warn if that misses the budget."""
@@ -217,9 +229,8 @@ class _Compiler:
         run = _compile(self._module, self._inputs, options, peaks, alone)
         excess = self._own.peak - self._allowed
         if excess > 0:
-            why = "no plan found needs less than Inductor alone"
-            detail = "" if self._shortfall is None else reason_before_fusion(self._shortfall)
-            warn_of_need(peaks.planned[0], excess, self._own.peak, "; ".join(filter(None, (why, detail))))
+            why = ["no plan found needs less than Inductor alone", *filter(None, [self._why])]
+            warn_of_need(peaks.planned[0], excess, self._own.peak, "; ".join(why))
         return run, peaks.planned
 
 
