@@ -79,28 +79,16 @@ def compile_with_inductor(
     if options.budget is None or not needs_gradients or takes_hooks(example_inputs):
         return _compile(module, example_inputs, options, FusedPeaks())
     limit_to_bucket(example_inputs)
-    if options.plans is not None:
-        saved = _saved_plan(module, example_inputs, options, name)
-        return _compile(module, example_inputs, options, FusedPeaks(), saved)
+    program = None if options.plans is None else kernel_program(module, example_inputs, options, name)
+    if options.plans is not None and (program is None or not has_plan(program.graph, Path(options.plans))):
+        return _compile(module, example_inputs, options, FusedPeaks())
     own = own_need(module, example_inputs, options)
     if own is None:
         return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, share=share, name=name))
     if share is None:
         share = Share(budget_bytes(options.budget, own.peak, own.persistent))
-    return _Compiler(module, example_inputs, options, own, share, name).compiled()
-
-
-def _saved_plan(
-    module: GraphModule, inputs: Sequence[Any], options: Options, name: str | None
-) -> KernelPartitioner | None:
-    """Return a partitioner for the saved plan of the kernels, or None if the folder has none."""
-    folder = Path(str(options.plans))
-    program = kernel_program(module, inputs, options, name)
-    if program is None or not has_plan(program.graph, folder):
-        return None
-    settings = replace(options.settings, costs="given")
-    result = load_plan(GraphModel(program.graph), folder, settings, over_budget=True)
-    return KernelPartitioner(options, name=name, planned=PlannedKernels(program, result))
+    compiler = _Compiler(module, example_inputs, options, own, share, name)
+    return compiler.compiled() if program is None else compiler.followed(program, Path(str(options.plans)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +128,14 @@ class _Compiler:
             set_reported_budget(program, self._allowed)
         return run
 
+    def followed(self, program: KernelProgram, folder: Path) -> _Run:
+        """Return the compilation that follows the saved plan of the kernels."""
+        settings = replace(self._options.settings, budget=self._allowed, transient=True, costs="given")
+        result = load_plan(GraphModel(program.graph), folder, settings, over_budget=True)
+        way = _Way(partial(self._following, PlannedKernels(program, result)), describe)
+        run, _ = self._with_warning(*self._compiled_for(self._allowed, way))
+        return run
+
     def _chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
         best: Attempt[_Compiled | None] | None = None
         chosen: _Way | None = None
@@ -159,16 +155,20 @@ class _Compiler:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
             return self._with_warning(best.compiled.run, best.compiled.peaks)
         if self._allowed + best.excess_bytes < self._own.peak:
-            peaks = FusedPeaks(self._allowed, silent=True)
-            return self._with_warning(self._compile(self._module, best.target, peaks, chosen), peaks)
+            return self._with_warning(*self._compiled_for(best.target, chosen))
         return self._alone()
+
+    def _compiled_for(self, target: int, way: _Way) -> tuple[_Run, FusedPeaks]:
+        """Compile for a target, even if the kernels need more."""
+        peaks = FusedPeaks(self._allowed, silent=True)
+        return self._compile(self._module, target, peaks, way), peaks
 
     def _ways(self) -> Iterator[_Way]:
         """Yield the ways to plan the graph: its kernels, its ops before fusion, and these in chunks."""
         program, options = None, self._options
         recomputes = "recompute" in options.techniques and "offload" not in options.techniques
         if recomputes and partners(self._module, options.same_on_all_ranks) is None:
-            program = kernel_program(self._module, self._inputs, options, self._name, self._others)
+            program = kernel_program(self._module, self._inputs, options, self._name)
         if program is not None:
             yield _Way(partial(self._for_kernels, program), describe)
         describe_ops = reason_before_fusion if program is None else None
@@ -177,7 +177,9 @@ class _Compiler:
             yield _Way(partial(self._for_ops, in_chunks=Chunking.for_fusion()), describe_ops)
 
     def _for_kernels(self, program: KernelProgram, target: int) -> Partitioner:
-        planned = plan_kernels(program, self._options, target)
+        return self._following(plan_kernels(program, self._options, target, self._others), target)
+
+    def _following(self, planned: PlannedKernels, target: int) -> Partitioner:
         return KernelPartitioner(self._within(target), self._own.peak, self._name, planned)
 
     def _for_ops(self, target: int, in_chunks: Chunking | None = None) -> Partitioner:

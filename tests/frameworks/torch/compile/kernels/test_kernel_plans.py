@@ -82,7 +82,7 @@ def test_checkpointed_blocks_fit_and_train_as_without_a_plan() -> None:
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
     measured = measure(lambda: run(batch).backward(), state=[module])
-    assert measured.peak_bytes["cpu"] <= 1.02 * peak
+    assert measured.measured_peak_bytes <= 1.02 * peak
 
 
 def test_logits_in_float32_are_no_floor() -> None:
@@ -99,7 +99,7 @@ def test_a_mask_is_drawn_once() -> None:
     """The gradient of the first block is that of the loss with the mask that the forward pass drew."""
     torch.manual_seed(0)
     module, batch = Blocks(3, dropout=0.5), torch.randn(256, 96, requires_grad=True)
-    run = _compiled(module, budget="75%")
+    run = _compiled(module, budget="85%")
     run(batch).backward()
     assert _only_program().result.reruns
     assert batch.grad is not None

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from torch.fx import GraphModule, Node
 
+from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.plan_file import result_with
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
@@ -75,11 +77,11 @@ class KernelPartitioner(Partitioner):
 
 
 def kernel_program(
-    module: GraphModule, example_inputs: Sequence[Any], options: Options, name: str | None = None, others: int = 0
+    module: GraphModule, example_inputs: Sequence[Any], options: Options, name: str | None = None
 ) -> KernelProgram | None:
     """Return the kernels of a captured graph, lowered once; None if both passes cannot be compiled together.
 
-    `others` are the bytes that other graphs use between the passes. The registry of programs is left unchanged.
+    The registry of programs is left unchanged.
     """
     peaks = FusedPeaks()
     recorder = _RecordPasses(peaks)
@@ -90,27 +92,27 @@ def kernel_program(
     if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
         return None
     forward, backward = recorder.passes
-    return join_passes(planned.name, forward, backward, _held(planned, others), _forward_nodes(planned.source))
+    return join_passes(planned.name, forward, backward, _held(planned), _forward_nodes(planned.source))
 
 
-def plan_kernels(program: KernelProgram, options: Options, target: int) -> PlannedKernels:
-    """Return the cheapest plan found for a target in bytes, without static inputs. The order does not change."""
+def plan_kernels(program: KernelProgram, options: Options, target: int, others: int = 0) -> PlannedKernels:
+    """Return the cheapest plan found for a target in bytes, without static inputs. The order does not change.
+
+    `others` are the bytes that other graphs use between the passes.
+    """
     techniques = frozenset({"share"}) | (options.techniques & {"recompute"})
     settings = PlanSettings(
         budget=target, transient=True, techniques=techniques, effort=options.effort, addresses=False
     )
-    return PlannedKernels(program, _without_claims(find_plan(program.graph, settings)))
-
-
-def _without_claims(result: Result) -> Result:
-    """Return a result without bounds: recomputed kernels may fuse otherwise, so that no bound holds for them."""
-    missed = result.shortfall
+    found = find_plan(program.graph_with(others), settings)
+    plan = replace(found.plan, graph_fingerprint=program.graph.fingerprint, claims=(), lower_bound_bytes={})
+    plan = replace(plan, peak_bytes=simulate(program.graph, plan).peak_bytes, status="feasible")
+    missed = found.shortfall
     if missed is not None:
+        # recomputed kernels may fuse otherwise, so that no bound of the engine holds for them
         missed = replace(missed, cause="not found", is_impossible=False, claim=None)
-    plan = replace(result.plan, claims=(), lower_bound_bytes={}, status="feasible")
-    return replace(
-        result, plan=plan, claims=(), lower_bound_bytes={}, status="feasible", extra_cost_bound=None, shortfall=missed
-    )
+    result = result_with(program.graph, plan, settings, found.scheduler, missed, seconds=found.seconds)
+    return PlannedKernels(program, result)
 
 
 class _RecordPasses:
@@ -149,7 +151,7 @@ def _forward_nodes(source: GraphModule) -> set[str]:
     return names
 
 
-def _held(planned: PlannedModule, others: int) -> HeldBytes:
+def _held(planned: PlannedModule) -> HeldBytes:
     """Return the memory around the kernels of a program that was read before fusion."""
     graph = planned.graph
     (turn,) = (node for node in planned.source.graph.nodes if node.target is TURN_BACK)
@@ -163,7 +165,6 @@ def _held(planned: PlannedModule, others: int) -> HeldBytes:
         results=frozenset(node.name for node in ends),
         turn=turn.name,
         space=graph.spaces[0].name,
-        others=others,
     )
 
 

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lowtide.core.index_spaces import BufferId, OpId, Place
@@ -31,8 +31,6 @@ class HeldBytes:
     """FX name of the op between the passes."""
     space: str = "device"
     """Name of the memory space."""
-    others: int = 0
-    """Bytes that other graphs use between the passes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +47,12 @@ class KernelProgram:
     """For each op after the turn, the backward kernel that it belongs to."""
     forward_nodes: Collection[str]
     """FX names of the calls of the forward pass."""
+
+    def graph_with(self, others: int) -> Graph:
+        """Return the graph with bytes that other graphs use between the passes."""
+        scratch = self.graph.scratch.copy()
+        scratch[self.turn] = others
+        return replace(self.graph, scratch=scratch)
 
     def saved_bytes(self, plan: Plan) -> int:
         """Return the bytes that a plan saves for the backward pass."""
@@ -130,8 +134,7 @@ class _Joining:
     def add_turn(self, held: HeldBytes, results: Sequence[BufferId]) -> OpId:
         """Add the end of the forward pass, which returns the tangents. Autograd holds them until the end."""
         tangents = self.builder.add_buffer(self.unique("tangents"), held.tangents, Lifetime.OUTPUT)
-        name, others = self.unique(held.turn, "op"), held.others
-        return self.builder.add_op(name, "turn", reads=results, writes=[tangents], scratch_bytes=others, pure=False)
+        return self.builder.add_op(self.unique(held.turn, "op"), "turn", reads=results, writes=[tangents], pure=False)
 
     def add_kernels(self, one: RecordedPass, buffers: Mapping[str, BufferId]) -> list[OpId]:
         """Add the kernels of a pass, and return the kernel of each op. A kernel may become two ops."""
