@@ -122,12 +122,12 @@ def equal_with_grappler(name: str) -> bool:
     plans = [minimize(model.graph), minimize(model.graph, budget="70%", allow=("reorder", "share", "recompute"))]
     level = optimize(graph, "recomputation", fetches=fetches).graph
     rewritten = [GraphDef.parse(level.SerializeToString()), *(model.planned_graph(each.plan) for each in plans)]
-    placeholders = {node.name: shape(node.attribute("shape")) for node in model.untouched_graph.nodes if is_fed(node)}
+    placeholders = {node.name: shape(node.attribute("shape")) for node in model.unmodified_graph.nodes if is_fed(node)}
     feeds = {f"{each}:0": np.random.default_rng(0).random(sizes, np.float32) for each, sizes in placeholders.items()}
-    variables = made_up_variables(model.untouched_graph)
+    variables = made_up_variables(model.unmodified_graph)
     expected, *values = (
         run_graph(each, feeds, fetches, variables, with_grappler=True).values
-        for each in (model.untouched_graph, *rewritten)
+        for each in (model.unmodified_graph, *rewritten)
     )
     return all(equal_values(expected, each) for each in values)
 

@@ -75,7 +75,7 @@ def compare(model: MeasuredModel) -> Compared:
     setting, theirs = min(good, key=lambda each: abs(each[1].peak_bytes - untouched.peak_bytes / 2))
     held = sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
     ours = training.with_lowtide(budget=theirs.peak_bytes + held, costs="flops")
-    work = training.untouched_work
+    work = training.unmodified_work
     assert work is not None
     return Compared(model.name, setting, untouched.peak_bytes, work.flops, theirs, ours)
 

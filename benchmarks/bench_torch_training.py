@@ -46,7 +46,7 @@ class Step:
     def line(self, base: Training) -> str:
         """The row of the table."""
         trained, measured = self.trained, self.trained.measured
-        assert base.untouched_work is not None
+        assert base.unmodified_work is not None
         fits = "no" if trained.result.shortfall else "yes" if self.kept else "over"
         bits = "eager" if self.equal[0] else "aot_eager" if self.equal[1] else "neither"
         cells = [
@@ -56,8 +56,8 @@ class Step:
             format_bytes(trained.peak_bytes),
             f"{measured.measured_over_predicted:.4f}",
             fits,
-            f"{trained.again.flops / base.untouched_work.flops:.2%}",
-            f"{trained.again.seconds / base.untouched_work.seconds:.2%}",
+            f"{trained.again.flops / base.unmodified_work.flops:.2%}",
+            f"{trained.again.seconds / base.unmodified_work.seconds:.2%}",
             bits,
             str(trained.result.status),
         ]
@@ -93,7 +93,7 @@ class Against:
 
     def line(self, base: Training) -> str:
         """The row of the table."""
-        work = base.untouched_work
+        work = base.unmodified_work
         assert work is not None
         cells = [self.model, f"{self.activation_budget}"]
         for trained in (self.theirs, *self.ours.values()):

@@ -58,7 +58,7 @@ class Training:
         self.module = module.train()
         self.batch = batch
         self._kept = KeptState([*module.parameters(), *module.buffers()])
-        self.untouched_work: Work | None = None
+        self.unmodified_work: Work | None = None
 
     def plain(self) -> Trained:
         """Run without any compiler."""
@@ -82,7 +82,7 @@ class Training:
             trained = self._run(self._compiled(backend))
         forward, backward = seen
         if activation_budget is None:
-            self.untouched_work = work_of(seen)
+            self.unmodified_work = work_of(seen)
         return Trained(trained.measured, trained.digest, recomputed_work(forward, backward))
 
     def with_backend(self, backend: str) -> Trained:

@@ -70,7 +70,7 @@ def test_an_interrupt_while_ordering_writes_the_best_plan_so_far_marked_interrup
     assert lowtide("verify", out, graph_file).code == 0
 
 
-def test_ctrl_c_before_any_order_writes_the_untouched_program(graph_file: Path, tmp_path: Path) -> None:
+def test_ctrl_c_before_any_order_writes_the_unmodified_program(graph_file: Path, tmp_path: Path) -> None:
     install_scheduler(tmp_path, "endless", FOREVER)
     out = tmp_path / "out.graph.json"
     done = _interrupted(tmp_path, "optimize", graph_file, "-o", out, "--scheduler", "endless")

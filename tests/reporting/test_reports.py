@@ -37,7 +37,7 @@ def _hungry(n_buffers: int) -> Graph:
 
 
 @given(graphs())
-def test_an_inspection_shows_the_untouched_program_and_its_holders(graph: Graph) -> None:
+def test_an_inspection_shows_the_unmodified_program_and_its_holders(graph: Graph) -> None:
     fields = _as_read(Inspection.of(graph, in_place=True).to_json())
     baseline = Plan.baseline(graph)
     assert fields["peak_bytes"] == simulate(graph, baseline).peak_bytes

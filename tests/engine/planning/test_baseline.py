@@ -1,4 +1,4 @@
-"""The first stage: the untouched program with what it is held against."""
+"""The first stage: the unmodified program with what it is held against."""
 
 import pytest
 
@@ -18,15 +18,15 @@ def test_it_is_the_program_as_it_stands_with_its_peak() -> None:
     graph = diamond()
     draft = baseline(graph, PlanSettings())
     assert list(draft.plan.steps()) == list(Plan.baseline(graph).steps())
-    assert draft.plan.peak_bytes == draft.untouched_peak_bytes == simulate(graph, draft.plan).peak_bytes
+    assert draft.plan.peak_bytes == draft.unmodified_peak_bytes == simulate(graph, draft.plan).peak_bytes
     assert (draft.scheduler, draft.extra_cost, draft.is_judged, draft.packing) == ("baseline", 0.0, False, None)
 
 
-def test_percentages_are_of_the_untouched_program_where_one_is_named() -> None:
+def test_percentages_are_of_the_unmodified_program_where_one_is_named() -> None:
     settings = PlanSettings(budget="50%")
     alone, beside = baseline(diamond(), settings), baseline(diamond(), settings, residual_chain(4))
     assert alone.budget.allowed == {"device": 1100}
-    assert beside.budget.allowed == {"device": beside.untouched_peak_bytes["device"] // 2} != alone.budget.allowed
+    assert beside.budget.allowed == {"device": beside.unmodified_peak_bytes["device"] // 2} != alone.budget.allowed
 
 
 def test_a_budget_holds_persistent_buffers_too() -> None:

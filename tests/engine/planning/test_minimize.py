@@ -109,9 +109,9 @@ def test_techniques_that_are_not_allowed_are_not_used(graph: Graph) -> None:
     assert _pairs_taken(minimize(graph, in_place=False).plan) == 0
     assert _pairs_taken(minimize(graph, allow={"reorder"}).plan) == 0
     assert minimize(graph, allow={"share"}).plan.order().tolist() == program
-    untouched = minimize(graph, allow=())
-    assert list(untouched.plan.steps()) == list(Plan.baseline(graph).steps())
-    assert untouched.peak_bytes == untouched.baseline_peak_bytes
+    unmodified = minimize(graph, allow=())
+    assert list(unmodified.plan.steps()) == list(Plan.baseline(graph).steps())
+    assert unmodified.peak_bytes == unmodified.baseline_peak_bytes
 
 
 @examples(50)
@@ -364,7 +364,7 @@ def test_plan_files_are_the_same_byte_for_byte_in_every_process(tmp_path: Path) 
     assert digest("1") == digest("2") != ""
 
 
-def test_percentages_and_the_reported_baseline_are_of_the_untouched_program_where_one_is_named() -> None:
+def test_percentages_and_the_reported_baseline_are_of_the_unmodified_program_where_one_is_named() -> None:
     def chain(name: str, parts: int) -> Graph:
         builder = GraphBuilder(name)
         before: list[int] = []

@@ -37,7 +37,7 @@ def fitted_loss(arguments: Any) -> lowtide.jax.FittedFunction:
 def test_a_training_step_fits_with_equal_values(arguments: Any, budget: str | float) -> None:
     fitted = lowtide.jax.fit(blocks_step, budget, example_args=arguments)
     assert fitted.fits
-    assert fitted.temp_bytes <= fitted.budget_bytes < fitted.untouched_temp_bytes
+    assert fitted.temp_bytes <= fitted.budget_bytes < fitted.unmodified_temp_bytes
     assert close(fitted(*arguments), jax.jit(blocks_step)(*arguments))
 
 
@@ -51,7 +51,7 @@ def test_a_missed_budget_returns_the_best_candidate_with_a_shortfall(arguments: 
     weights, x = arguments
     fitted = lowtide.jax.fit(blocks_step, "1%", example_args=(weights[:3], x))
     assert not fitted.fits
-    assert fitted.temp_bytes == min(each.temp_bytes for each in fitted.tried) < fitted.untouched_temp_bytes
+    assert fitted.temp_bytes == min(each.temp_bytes for each in fitted.tried) < fitted.unmodified_temp_bytes
     assert fitted.shortfall is not None
     assert fitted.floor is not None
     assert fitted.budget_bytes < fitted.floor.at_least <= min(each.predicted_bytes or 1e9 for each in fitted.tried)
@@ -63,7 +63,7 @@ def test_a_function_that_fits_is_unmodified_and_needs_no_arrays() -> None:
     structs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), blocks_arguments())
     fitted = lowtide.jax.fit(blocks_step, "100%", example_args=structs)
     assert [each.name for each in fitted.tried] == ["unmodified"]
-    assert fitted.temp_bytes == fitted.untouched_temp_bytes
+    assert fitted.temp_bytes == fitted.unmodified_temp_bytes
 
 
 def test_a_budget_in_bytes_includes_arguments_and_results_unless_transient(arguments: Any) -> None:
@@ -108,7 +108,7 @@ def test_recomputed_random_numbers_are_the_same() -> None:
 
     arguments = (blocks_arguments()[1], jax.random.key(0))
     fitted = lowtide.jax.fit(step, "60%", example_args=arguments)
-    assert fitted.temp_bytes < fitted.untouched_temp_bytes
+    assert fitted.temp_bytes < fitted.unmodified_temp_bytes
     assert close(fitted(*arguments), jax.jit(step)(*arguments))
 
 
@@ -244,7 +244,7 @@ def test_custom_derivatives_are_kept(through: Any) -> None:
         return jax.value_and_grad(_loss_through)(weights, x, through)
 
     fitted = lowtide.jax.fit(step, "60%", example_args=arguments)
-    assert fitted.temp_bytes < fitted.untouched_temp_bytes
+    assert fitted.temp_bytes < fitted.unmodified_temp_bytes
     assert close(fitted(*arguments), jax.jit(step)(*arguments))
 
 
@@ -259,7 +259,7 @@ def test_effects_happen_once_and_in_order(capfd: pytest.CaptureFixture[str]) -> 
         return loss, gradients
 
     fitted = lowtide.jax.fit(step, "60%", example_args=arguments)
-    assert fitted.temp_bytes < fitted.untouched_temp_bytes
+    assert fitted.temp_bytes < fitted.unmodified_temp_bytes
     fitted(*arguments)
     jax.effects_barrier()
     assert capfd.readouterr().out.split("\n")[:3] == ["first False", "second False", ""]
@@ -278,6 +278,6 @@ def test_a_users_checkpoints_are_one_of_the_candidates() -> None:
         return jax.grad(loss)(weights)
 
     fitted = lowtide.jax.fit(step, "100%", example_args=arguments)
-    assert fitted.untouched_temp_bytes == temp_bytes(step, arguments)
+    assert fitted.unmodified_temp_bytes == temp_bytes(step, arguments)
     least = temp_bytes(step, arguments, {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"})
     assert lowtide.jax.fit(step, least, example_args=arguments, transient=True).fits

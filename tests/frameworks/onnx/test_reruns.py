@@ -72,7 +72,7 @@ def test_predicted_is_measured_with_reruns() -> None:
     """Plans at the least peak that reruns reach take what was predicted; whatever else runs again keeps all bits."""
     reruns: list[Plan] = []
 
-    @examples(80)
+    @examples(200)
     @given(model=models(), seed=st.integers(0, 1000))
     def check(model: ModelProto, seed: int) -> None:
         read = OnnxModel(model)

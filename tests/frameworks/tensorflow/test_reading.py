@@ -60,7 +60,7 @@ def test_only_what_is_asked_for_is_planned() -> None:
     assert fed.graph.op_names == ("n1", "n2")
 
 
-def test_an_untouched_graph_is_written_as_it_was_read(tmp_path: Path) -> None:
+def test_an_unmodified_graph_is_written_as_it_was_read(tmp_path: Path) -> None:
     graph = chain(["Relu", "Tanh"])
     content = graph.SerializeToString() + b"\x9a\x06\x03abc"  # a field that no GraphDef has
     (tmp_path / "a.pb").write_bytes(content)

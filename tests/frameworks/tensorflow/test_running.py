@@ -59,7 +59,7 @@ def test_every_rewrite_gives_the_same_values_and_gradients_bit_for_bit(resource:
         assert equal_values(run_graph(made, feeds, fetches, variables).values, expected)
 
 
-def test_rewritten_graphs_give_the_values_of_the_untouched_one_with_grappler_on_as_well() -> None:
+def test_rewritten_graphs_give_the_values_of_the_unmodified_one_with_grappler_on_as_well() -> None:
     """Grappler may round otherwise than no optimizer does, so that each is compared with its like."""
     graph, fetches = _training_graph(True)
     feeds = {"x:0": np.random.default_rng(0).random((64, 32)).astype(np.float32)}

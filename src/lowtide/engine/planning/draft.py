@@ -32,7 +32,7 @@ class Draft:
     budget: Budget
     """The limits of each memory space, from the budget and the capacities."""
     prices: Prices
-    untouched_peak_bytes: Mapping[str, int]
+    unmodified_peak_bytes: Mapping[str, int]
     """Peak of the unmodified program. Percentages refer to it."""
     in_chunks: bool = False
     """Whether the graph is a form in chunks."""

@@ -79,7 +79,7 @@ def baseline(graph: Graph, settings: PlanSettings, unmodified: Graph | None = No
         settings=settings,
         budget=budget,
         prices=settings.prices(graph),
-        untouched_peak_bytes=peak,
+        unmodified_peak_bytes=peak,
         in_chunks=unmodified is not None,
         plan=plan,
         problem=Problem(graph, plan.callees, in_place=settings.takes_pairs),

@@ -91,7 +91,7 @@ def frontier_from(
     space = least.graph.spaces[0].name
     return Frontier(
         space=space,
-        baseline_peak_bytes=least.untouched_peak_bytes[space],
+        baseline_peak_bytes=least.unmodified_peak_bytes[space],
         base_order=settings.order_name,
         base_cost=float(least.prices.seconds.sum()),
         costs=least.prices.profile,

@@ -75,7 +75,7 @@ def program_frontier(program: Program, settings: PlanSettings, progress: Report 
     points = [min(rows, key=lambda point: point.rank) for rows in zip(*with_chunk_cost, strict=True)]
     return replace(
         found[0],
-        baseline_peak_bytes=own.untouched_peak_bytes[found[0].space],
+        baseline_peak_bytes=own.unmodified_peak_bytes[found[0].space],
         base_cost=base_cost,
         points=tuple(points),
         knee=knee_of(points),

@@ -148,7 +148,7 @@ def result_of(draft: Draft, seconds: float) -> Result:
         status=plan.status,
         scheduler=draft.scheduler,
         moved_ops=_moved(graph, plan),
-        baseline_peak_bytes=draft.untouched_peak_bytes,
+        baseline_peak_bytes=draft.unmodified_peak_bytes,
         peak_bytes=plan.peak_bytes,
         arena_bytes=plan.arena_bytes,
         arena_lower_bound_bytes=plan.peak_bytes if packing is None else packing.lower_bound_bytes,

@@ -83,7 +83,7 @@ class TensorflowModel(Model):
         return self._read.translation
 
     @property
-    def untouched_graph(self) -> GraphDef:
+    def unmodified_graph(self) -> GraphDef:
         """The graph as it was read."""
         return self._loaded.graph
 

@@ -99,7 +99,7 @@ def _planned(model: TensorflowModel, budget: str | int, effort: EffortName, host
     result = plan_best_form(model, PlanSettings(budget=budget, techniques=techniques, effort=effort))
     allowed = result.budget.allowed[model.graph.spaces[0].name]
     reason = model.reason_to_keep(result.plan, allowed)
-    applied = model.planned_graph(result.plan) if reason is None else model.untouched_graph
+    applied = model.planned_graph(result.plan) if reason is None else model.unmodified_graph
     names = (node.name for node in applied.nodes if node.name.startswith(RECOMPUTED))
     return OptimizedGraph(
         graph=model.object_of(applied),

@@ -44,7 +44,7 @@ def test_what_is_held_adds_up_to_the_peak_with_and_without_the_plan() -> None:
     (program,) = explained("90%").programs
     for peaks, figures in (
         (program.planned, program.result.peak_bytes),
-        (program.untouched, program.result.baseline_peak_bytes),
+        (program.unmodified, program.result.baseline_peak_bytes),
     ):
         assert {peak.space: peak.peak_bytes for peak in peaks} == dict(figures)
         for peak in peaks:
@@ -53,7 +53,7 @@ def test_what_is_held_adds_up_to_the_peak_with_and_without_the_plan() -> None:
 
 def test_the_largest_tensor_is_named_with_the_line_that_made_it() -> None:
     (program,) = explained().programs
-    (peak,) = program.untouched
+    (peak,) = program.unmodified
     largest = next(each for each in peak.holders if each.op_kind == "aten.addmm")
     assert largest.holder.size_bytes == 64 * 4096 * 4
     assert largest.source is not None
@@ -65,7 +65,7 @@ def test_the_largest_tensor_is_named_with_the_line_that_made_it() -> None:
 
 def test_gradients_name_the_forward_line_that_they_belong_to() -> None:
     (program,) = explained().programs
-    gradients = [each for peak in program.untouched for each in peak.holders if each.in_backward]
+    gradients = [each for peak in program.unmodified for each in peak.holders if each.in_backward]
     assert gradients
     assert all(each.source is not None and each.source.file == __file__ for each in gradients)
 

@@ -55,9 +55,9 @@ def test_the_measured_peak_of_a_compiled_step_is_the_predicted_one(budget: str |
     measured = lt.measure(step, batch(), state=[model], timed_calls=1)
     assert measured.predicted_peak_bytes is not None
     assert measured.measured_over_predicted == pytest.approx(1, abs=0.02)
-    assert measured.predicted_untouched_peak_bytes is not None
+    assert measured.predicted_unmodified_peak_bytes is not None
     if budget is not None:
-        assert measured.measured_peak_bytes <= 0.7 * measured.predicted_untouched_peak_bytes
+        assert measured.measured_peak_bytes <= 0.7 * measured.predicted_unmodified_peak_bytes
     assert len(measured.planned) == 1
     assert measured.median_seconds > 0
 
@@ -156,7 +156,7 @@ def test_an_applied_plan_predicts_its_own_peak(random_order: bool) -> None:
     measured = lt.measure(lt.apply(plan, captured), *given, timed_calls=1)
     assert measured.predicted_peak_bytes == simulate(graph, plan).peak_bytes["cpu"]
     assert measured.measured_over_predicted == pytest.approx(1, abs=0.02)
-    assert measured.predicted_untouched_peak_bytes == simulate(graph, Plan.baseline(graph)).peak_bytes["cpu"]
+    assert measured.predicted_unmodified_peak_bytes == simulate(graph, Plan.baseline(graph)).peak_bytes["cpu"]
     assert measured.reason is None
 
 

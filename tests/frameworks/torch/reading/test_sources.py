@@ -58,7 +58,7 @@ def test_ops_of_a_compiled_model_have_sources() -> None:
     torch.compile(Net(), backend="lowtide", options={"compiler": "eager"})(torch.randn(16, 8)).sum().backward()
     graph = lt.explain().programs[-1]
     line = f"test_sources.py:{_line('self.act(wide)')}"
-    sources = [str(each.made_at) for each in graph.untouched[0].holders if each.op_kind == "aten.gelu"]
+    sources = [str(each.made_at) for each in graph.unmodified[0].holders if each.op_kind == "aten.gelu"]
     assert sorted(sources) == [f"blocks.{k}.act at {line}" for k in range(len(sources))]
     assert len(sources) > 1
     row = f"gelu x {len(sources)}  (aten.gelu)\n{'':12}blocks.*.act\n{'':12}{__file__}:{_line('self.act(wide)')}"

@@ -34,7 +34,7 @@ def test_convolutions_of_a_compiled_step_take_what_they_do_where_channels_stand_
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     step = lt.training_step(model, None, optimizer, (torch.randn(2, 3, 16, 16),), compiler="inductor")
     assert isinstance(step, lt.PlannedStep)
-    module, graph = step.untouched.graph_module, step.untouched_graph
+    module, graph = step.unmodified.graph_module, step.unmodified_graph
     taken = dict(zip(graph.op_names, graph.scratch.tolist(), strict=True))
     convolutions = [node for node in module.graph.nodes if "convolution" in node.name and node.name in taken]
     laid_out = scratch_under_inductor(module)

@@ -130,7 +130,7 @@ class FittedFunction:
         return self.found.best.figures.temp_bytes
 
     @property
-    def untouched_temp_bytes(self) -> int:
+    def unmodified_temp_bytes(self) -> int:
         """The temp bytes of the unmodified function."""
         return self.found.unmodified.temp_bytes
 

@@ -45,12 +45,12 @@ def read_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Transl
     scope = Scope(context, "", typed, known_forms(model, skeleton))
     scope.add_weights(model.graph)
     scope.add_inputs(fed_inputs(model.graph), "the inputs", Lifetime.INPUT)
-    translator = _Translator(scope, model.graph, typed)
+    translator = _OnnxTranslator(scope, model.graph, typed)
     scope.complete()
     return translator.finish()
 
 
-class _Translator:
+class _OnnxTranslator:
     """Translates the nodes of one graph, in order.
 
     The scope holds weights and inputs. `typed` is the graph after shape inference, `in_caller` holds outputs in storage
@@ -220,12 +220,12 @@ class _Translator:
 
 
 def _translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translation, bool]:
-    """Return a callee's translation and `_Translator.fixed`."""
+    """Return a callee's translation and `_OnnxTranslator.fixed`."""
     known = outer.known if callee.in_file else forms_in(callee.typed)
     scope = Scope(outer.context, name, callee.typed, known, outer)
     scope.add_weights(callee.graph)
     scope.add_inputs(callee.graph.input, "a body", callee.input_lifetime)
-    translator = _Translator(scope, callee.graph, callee.typed, callee.outputs_in_caller)
+    translator = _OnnxTranslator(scope, callee.graph, callee.typed, callee.outputs_in_caller)
     return translator.finish(keep_order=not callee.in_file), translator.fixed
 
 

@@ -128,14 +128,14 @@ class ExplainedProgram:
     result: Result
     planned: tuple[ExplainedPeak, ...]
     """One per memory space."""
-    untouched: tuple[ExplainedPeak, ...]
+    unmodified: tuple[ExplainedPeak, ...]
     persistent_bytes: Mapping[str, int]
     """Parameters and other persistent tensors, which the peaks exclude."""
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {outcome(self.result)}"]
         unit = ByteUnit(self.result.baseline_peak_bytes, self.persistent_bytes)
-        for before, after in zip(self.untouched, self.planned, strict=True):
+        for before, after in zip(self.unmodified, self.planned, strict=True):
             own = "the same" if after == before else after.written(unit)
             lines += ["", f"Peak of the unmodified program: {before.written(unit)}", "", f"Peak with its plan: {own}"]
         lines.append("")
@@ -170,10 +170,10 @@ class Explainable(Protocol):
     def graph(self) -> Graph: ...
 
     @property
-    def untouched(self) -> Captured: ...
+    def unmodified(self) -> Captured: ...
 
     @property
-    def untouched_graph(self) -> Graph: ...
+    def unmodified_graph(self) -> Graph: ...
 
 
 _steps: deque["ref[Explainable]"] = deque(maxlen=_MOST_STEPS)
@@ -207,16 +207,16 @@ def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> 
         name=name,
         result=result,
         planned=_peaks(graph, result.plan, nodes),
-        untouched=_peaks(graph, Plan.baseline(graph), nodes),
+        unmodified=_peaks(graph, Plan.baseline(graph), nodes),
         persistent_bytes=graph.persistent_bytes(),
     )
 
 
 def _explained_step(step: Explainable) -> ExplainedProgram:
-    before = step.untouched_graph
+    before = step.unmodified_graph
     return replace(
         _explained(step.captured.name, step.captured.graph_module, step.graph, step.result),
-        untouched=_peaks(before, Plan.baseline(before), _by_name(step.untouched.graph_module)),
+        unmodified=_peaks(before, Plan.baseline(before), _by_name(step.unmodified.graph_module)),
     )
 
 

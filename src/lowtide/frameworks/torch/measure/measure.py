@@ -49,7 +49,7 @@ class MeasuredStep:
     """Arena size of a step in `in_arena`, results included."""
     predicted_peak_bytes: int | None
     """None unless exactly one plan ran; see `reason`."""
-    predicted_untouched_peak_bytes: int | None
+    predicted_unmodified_peak_bytes: int | None
     """Prediction for the unmodified program."""
     reason: str | None
     """Why there is no prediction."""
@@ -73,7 +73,7 @@ class MeasuredStep:
         rows = [
             ("measured peak", self.measured_peak_bytes, ""),
             ("predicted peak", self.predicted_peak_bytes, of_predicted),
-            ("without a plan", self.predicted_untouched_peak_bytes, "   (predicted)"),
+            ("without a plan", self.predicted_unmodified_peak_bytes, "   (predicted)"),
             ("on the host", self.measured_host_bytes or None, "   (measured)"),
             ("eager peak", eager and eager.measured_peak_bytes, "   (measured)"),
             ("resident", self.resident_growth_bytes, f"   (growth{arena})"),
@@ -164,7 +164,7 @@ def _measured(
         resident_growth_bytes=growth,
         arena_bytes=None if placed is None else placed.reserved_bytes,
         predicted_peak_bytes=_on(device, prediction.peak_bytes),
-        predicted_untouched_peak_bytes=_on(device, prediction.untouched_peak_bytes),
+        predicted_unmodified_peak_bytes=_on(device, prediction.unmodified_peak_bytes),
         reason=prediction.reason,
         median_seconds=median(seconds),
         planned=prediction.planned,
@@ -242,7 +242,7 @@ class Prediction:
     """Peaks per memory space, or why they are unknown."""
 
     peak_bytes: Mapping[str, int] | None = None
-    untouched_peak_bytes: Mapping[str, int] | None = None
+    unmodified_peak_bytes: Mapping[str, int] | None = None
     reason: str | None = None
     planned: tuple[Result, ...] = ()
 

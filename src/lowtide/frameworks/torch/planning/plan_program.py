@@ -147,16 +147,16 @@ def _within(settings: PlanSettings, own: ReadProgram, own_peak: int, share: Shar
 
 
 def _plan(
-    program: ReadProgram, options: Options, settings: PlanSettings, others: int, untouched: Graph | None = None
+    program: ReadProgram, options: Options, settings: PlanSettings, others: int, unmodified: Graph | None = None
 ) -> Result:
-    """Return a new plan that ranks agree on; `untouched` is the unmodified graph if `program` is another form."""
+    """Return a new plan that ranks agree on; `unmodified` is the unmodified graph if `program` is another form."""
     graph = program.graph
     together = partners(program.module, options.same_on_all_ranks)
     if together is not None:
         require_agreement(graph, identity(options), *together)
     if not others:
         is_worth_it = options.compiler == "inductor"  # planning twice is cheap compared with compiling
-        result = _closest_to_budget(graph, settings) if is_worth_it else find_plan(graph, settings, untouched)
+        result = _closest_to_budget(graph, settings) if is_worth_it else find_plan(graph, settings, unmodified)
         require_one_order(program.module, graph, result.plan, options.same_on_all_ranks)
         return result
     started = time.perf_counter()
@@ -164,7 +164,7 @@ def _plan(
     verify(graph, found.plan, check_capacity=False)
     require_one_order(program.module, graph, found.plan, options.same_on_all_ranks)
     seconds = time.perf_counter() - started
-    return result_with(graph, found.plan, settings, found.scheduler, found.shortfall, untouched, seconds)
+    return result_with(graph, found.plan, settings, found.scheduler, found.shortfall, unmodified, seconds)
 
 
 def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:

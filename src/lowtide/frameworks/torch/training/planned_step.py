@@ -74,7 +74,7 @@ class PlannedStep:
 
     @property
     def captured(self) -> Captured:
-        """The program that the plan is for: `untouched`, or its form in chunks."""
+        """The program that the plan is for: `unmodified`, or its form in chunks."""
         return self._programs[0].applied.captured
 
     @property
@@ -83,13 +83,13 @@ class PlannedStep:
         return self._programs[0].model.graph_for(self.plan)
 
     @property
-    def untouched(self) -> Captured:
+    def unmodified(self) -> Captured:
         """The unmodified program of the last call."""
         return self._programs[0].model.captured
 
     @property
-    def untouched_graph(self) -> Graph:
-        """The graph of `untouched`; with "offload", the host is a memory space."""
+    def unmodified_graph(self) -> Graph:
+        """The graph of `unmodified`; with "offload", the host is a memory space."""
         return self._programs[0].model.graph
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:

@@ -133,8 +133,8 @@ class Tied(nn.Module):
 def test_after_fusion_the_budget_still_holds(make: Callable[[], nn.Module], batch: torch.Tensor) -> None:
     """Kernels are fused and ordered within the budget, and the real peak is what is then predicted."""
     model = make().train()
-    untouched = torch.compile(model, backend="lowtide")
-    _gradients(model, untouched, batch)
+    unmodified = torch.compile(model, backend="lowtide")
+    _gradients(model, unmodified, batch)
     (program,) = planned_programs()
     budget = int(0.6 * program.predicted_peak_bytes["cpu"])
     held = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])

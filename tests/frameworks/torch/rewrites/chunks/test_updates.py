@@ -85,7 +85,7 @@ def batch(seed: int) -> tuple[torch.Tensor]:
 
 def is_in_chunks(step: lt.PlannedStep) -> bool:
     """Return whether the plan is for the program in chunks."""
-    return step.captured is not step.untouched
+    return step.captured is not step.unmodified
 
 
 @pytest.mark.parametrize("name", Optimizers)
@@ -106,7 +106,7 @@ def test_parameters_and_state_have_equal_bits(name: str, digest: Callable[[Any],
 def test_the_peak_is_below_the_lower_bound_without_chunks(name: str) -> None:
     model, optimizer = make(name)
     step = lt.training_step(model, predict, optimizer, batch(0))
-    whole = lowtide.minimize(lt.read(step.untouched))
+    whole = lowtide.minimize(lt.read(step.unmodified))
     assert step.result.peak_bytes["cpu"] < 0.65 * whole.lower_bound_bytes["cpu"]
     assert step.result.baseline_peak_bytes == whole.baseline_peak_bytes
     measured = step.measure()
