@@ -1,5 +1,7 @@
 """Compile a captured graph with Inductor within its budget."""
 
+import logging
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +12,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from lowtide.core.errors import one_line
 from lowtide.core.techniques import NEED_BUDGET
-from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.planning.budget import budget_bytes
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
@@ -46,8 +48,8 @@ from lowtide.frameworks.torch.planning.programs import (
 )
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
-from lowtide.reporting.shortfall import describe
 
+_LOG = logging.getLogger("lowtide")
 _Run = Callable[..., Any]
 
 
@@ -57,8 +59,10 @@ class _Way:
 
     partitioner: Callable[[int], Partitioner]
     """Plans for a target in bytes."""
-    describe: Callable[[Shortfall], str] | None
-    """Returns the reason for a missed budget; None if the reason is not about the program that runs."""
+    may_fail: bool = False
+    """Whether an error of Inductor ends only this way."""
+    is_last_resort: bool = False
+    """Whether it is tried only if the budget is missed otherwise."""
 
 
 def compile_with_inductor(
@@ -79,7 +83,7 @@ def compile_with_inductor(
     if options.budget is None or not needs_gradients or takes_hooks(example_inputs):
         return _compile(module, example_inputs, options, FusedPeaks())
     limit_to_bucket(example_inputs)
-    program = None if options.plans is None else kernel_program(module, example_inputs, options, name)
+    program = None if options.plans is None else _kernels_of(module, example_inputs, options, name)
     if options.plans is not None and (program is None or not has_plan(program.graph, Path(options.plans))):
         return _compile(module, example_inputs, options, FusedPeaks())
     own = own_need(module, example_inputs, options)
@@ -97,6 +101,23 @@ class _Compiled:
     peaks: FusedPeaks
     warned: Sequence[warnings.WarningMessage]
     registry_state: RegistryState
+
+
+_LOW_COST = 0.1
+"""Share of the run time below which no other way to meet the budget is tried."""
+
+
+def _cost_of(attempt: Attempt[_Compiled | None]) -> float:
+    """Return the share of the run time that the plans of an attempt add."""
+    if attempt.compiled is None:
+        return math.inf
+    results = [each.result for each in attempt.compiled.peaks.planned]
+    return sum(each.extra_cost for each in results) / max(sum(each.base_cost for each in results), 1e-30)
+
+
+def _rank(attempt: Attempt[_Compiled | None]) -> tuple[int, float]:
+    """Return the key by which ways are compared; less is better."""
+    return max(attempt.excess_bytes, 0), _cost_of(attempt) if attempt.fits else 0.0
 
 
 class _Compiler:
@@ -132,7 +153,7 @@ class _Compiler:
         """Return the compilation that follows the saved plan of the kernels."""
         settings = replace(self._options.settings, budget=self._allowed, transient=True, costs="given")
         result = load_plan(GraphModel(program.graph), folder, settings, over_budget=True)
-        way = _Way(partial(self._following, PlannedKernels(program, result)), describe)
+        way = _Way(partial(self._following, PlannedKernels(program, result)))
         run, _ = self._with_warning(*self._compiled_for(self._allowed, way))
         return run
 
@@ -141,12 +162,12 @@ class _Compiler:
         chosen: _Way | None = None
         before = registry_state()
         for way in self._ways() if self._own.peak > self._allowed or self._others else ():
+            if best is not None and best.fits and (way.is_last_resort or _cost_of(best) <= _LOW_COST):
+                break
             attempt = partial(self._attempt, way)
             found = least_excess(attempt(self._allowed), attempt)
-            if best is None or found.excess_bytes < best.excess_bytes:
+            if best is None or _rank(found) < _rank(best):
                 best, chosen = found, way
-            if best.fits:
-                break
         if best is None or chosen is None:
             return self._alone()
         restore_registry(before if best.compiled is None else best.compiled.registry_state)
@@ -164,17 +185,21 @@ class _Compiler:
         return self._compile(self._module, target, peaks, way), peaks
 
     def _ways(self) -> Iterator[_Way]:
-        """Yield the ways to plan the graph: its kernels, its ops before fusion, and these in chunks."""
-        program, options = None, self._options
-        recomputes = "recompute" in options.techniques and "offload" not in options.techniques
-        if recomputes and partners(self._module, options.same_on_all_ranks) is None:
-            program = kernel_program(self._module, self._inputs, options, self._name)
+        """Yield the ways to plan the graph: its ops before fusion, the kernels that they become, and ops in chunks."""
+        yield _Way(self._for_ops)
+        program = self._kernel_program()
         if program is not None:
-            yield _Way(partial(self._for_kernels, program), describe)
-        describe_ops = reason_before_fusion if program is None else None
-        yield _Way(self._for_ops, describe_ops)
+            yield _Way(partial(self._for_kernels, program), may_fail=True)
         if self._has_products:
-            yield _Way(partial(self._for_ops, in_chunks=Chunking.for_fusion()), describe_ops)
+            yield _Way(partial(self._for_ops, in_chunks=Chunking.for_fusion()), is_last_resort=True)
+
+    def _kernel_program(self) -> KernelProgram | None:
+        """Return the kernels if plans of them are supported."""
+        options = self._options
+        recomputes = "recompute" in options.techniques and "offload" not in options.techniques
+        if self._allowed <= 0 or not recomputes or partners(self._module, options.same_on_all_ranks) is not None:
+            return None
+        return _kernels_of(self._module, self._inputs, options, self._name)
 
     def _for_kernels(self, program: KernelProgram, target: int) -> Partitioner:
         return self._following(plan_kernels(program, self._options, target, self._others), target)
@@ -202,9 +227,12 @@ class _Compiler:
             warnings.simplefilter("always")
             try:
                 run = self._compile(copied(self._module), target, peaks, way)
-            except Exception:
-                if not peaks.excess_bytes:
+            except Exception as error:
+                if not peaks.excess_bytes and not way.may_fail:
                     raise
+                if not peaks.excess_bytes:
+                    _LOG.info("a plan of kernels cannot be compiled: %s", one_line(error))
+                    return Attempt(target, None, self._own.peak, target, is_least=True, is_free=True)
             else:
                 compiled = _Compiled(run, peaks, warned, registry_state())
                 self._lowest_need = min(self._lowest_need, self._allowed + max(peaks.beyond_bytes, 0))
@@ -212,8 +240,8 @@ class _Compiler:
         devices = Chunking.for_fusion().trials.devices
         self._has_products |= any(has_chunkable_product(each.source.graph, devices) for each in peaks.planned)
         shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
-        if shortfalls and self._why is None and way.describe is not None:
-            self._why = way.describe(shortfalls[0])
+        if shortfalls and not way.may_fail:
+            self._why = reason_before_fusion(shortfalls[0])
         results = [each.result for each in peaks.planned]
         is_free = not any(result.reruns or result.transfers.bytes_out for result in results)
         needed = max((next(iter(result.peak_bytes.values())) for result in results), default=target)
@@ -234,6 +262,15 @@ class _Compiler:
             why = ["no plan found needs less than Inductor alone", *filter(None, [self._why])]
             warn_of_need(peaks.planned[0], excess, self._own.peak, "; ".join(why))
         return run, peaks.planned
+
+
+def _kernels_of(module: GraphModule, inputs: Sequence[Any], options: Options, name: str | None) -> KernelProgram | None:
+    """Return the kernels of a graph; None, with the reason in the log, if they cannot be recorded."""
+    try:
+        return kernel_program(module, inputs, options, name)
+    except Exception as error:  # Inductor's own errors have no common class
+        _LOG.info("the kernels of %s are not planned: %s", name or "a graph", one_line(error))
+        return None
 
 
 def _compile(

@@ -25,6 +25,7 @@ from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import register
+from lowtide.frameworks.torch.reading.effects import mutated_arguments
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
@@ -79,7 +80,8 @@ class KernelPartitioner(Partitioner):
 def kernel_program(
     module: GraphModule, example_inputs: Sequence[Any], options: Options, name: str | None = None
 ) -> KernelProgram | None:
-    """Return the kernels of a captured graph, lowered once; None if both passes cannot be compiled together.
+    """Return the kernels of a captured graph, lowered once; None for a program that overwrites inputs, or
+    whose passes cannot be compiled together.
 
     The registry of programs is left unchanged.
     """
@@ -89,7 +91,7 @@ def kernel_program(
     changes = {"reorder_for_peak_memory": False}
     partitioner = KernelPartitioner(as_it_is, name=name)
     planned = schedule_only(module, example_inputs, as_it_is, peaks, recorder, partitioner, changes)
-    if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
+    if planned is None or len(recorder.passes) != len(planned.kernel_peaks) or _overwrites_inputs(planned.source):
         return None
     forward, backward = recorder.passes
     return join_passes(planned.name, forward, backward, _held(planned), _forward_nodes(planned.source))
@@ -139,6 +141,12 @@ class _RecordPasses:
             self.passes.append(recorded_pass(nodes, given, peak))
             self._peaks.check(input_names(), peak)
         return list(nodes)
+
+
+def _overwrites_inputs(source: GraphModule) -> bool:
+    """Return whether a program overwrites inputs; a recomputed kernel would read their new contents."""
+    calls = [node for node in source.graph.nodes if node.op == "call_function"]
+    return any(node.args[1] if node.target is TURN_BACK else mutated_arguments(node) for node in calls)
 
 
 def _forward_nodes(source: GraphModule) -> set[str]:
