@@ -164,6 +164,13 @@ def pytorch_call(node: KernelNode) -> Node | None:
     return origins[0] if len(origins) == 1 else None
 
 
+def called_by(node: KernelNode) -> Node | None:
+    """Return the FX node that a PyTorch kernel was made for, also where Inductor calls another overload of it."""
+    if not node.is_extern():
+        return None
+    return pytorch_call(node) or getattr(node.node, "get_origin_node", lambda: None)()
+
+
 def origins_of(node: KernelNode) -> list[Node]:
     """Return the FX nodes that a kernel computes."""
     parts = [part.node for part in node.get_nodes() if part.node is not None]

@@ -134,7 +134,7 @@ def test_a_mask_is_drawn_once() -> None:
     losses: list[float] = []
     for sign in (1, -1):
         torch.manual_seed(1)
-        losses.append(float(run((batch + sign * step * direction).detach().requires_grad_())))
+        losses.append(run((batch + sign * step * direction).detach().requires_grad_()).item())
     torch.manual_seed(1)
     batch.grad = None
     run(batch).backward()

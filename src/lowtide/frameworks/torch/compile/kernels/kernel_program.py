@@ -43,6 +43,8 @@ class KernelProgram:
     turn: OpId
     forward_buffers: Mapping[str, BufferId]
     """Buffers of the forward pass by Inductor's name."""
+    forward_kernels: Sequence[OpId]
+    """For each op before the turn, its forward kernel."""
     backward_kernels: Sequence[OpId]
     """For each op after the turn, the backward kernel that it belongs to."""
     forward_nodes: Collection[str]
@@ -86,7 +88,7 @@ def join_passes(
     for buffer, size, lifetime in _buffers(forward.graph):
         is_saved = lifetime is Lifetime.OUTPUT and buffer not in results
         own[buffer] = joining.add_buffer(forward, buffer, size, Lifetime.INTERMEDIATE if is_saved else lifetime)
-    joining.add_kernels(forward, own)
+    forward_kernels = joining.add_kernels(forward, own)
     turn = joining.add_turn(held, [own[buffer] for buffer in sorted(results) if buffer in own])
     later: dict[str, BufferId] = {}
     for buffer, size, lifetime in _buffers(backward.graph):
@@ -97,7 +99,9 @@ def join_passes(
         else:
             later[buffer] = joining.add_buffer(backward, buffer, size, lifetime)
     backward_kernels = joining.add_kernels(backward, later)
-    return KernelProgram(builder.build(), forward, backward, turn, own, backward_kernels, forward_nodes)
+    return KernelProgram(
+        builder.build(), forward, backward, turn, own, forward_kernels, backward_kernels, forward_nodes
+    )
 
 
 def _buffers(graph: Graph) -> list[tuple[str, int, Lifetime]]:
@@ -164,7 +168,7 @@ class _Joining:
         read = dict.fromkeys(ids[each] for each in [*reads, *part.reads])
         return self.builder.add_op(
             self.unique(one.values.get(name, name), "op"),
-            graph.op_kinds[kernel],
+            one.kinds[kernel],
             reads=[buffer for buffer in read if buffer not in own],
             writes=[ids[buffer] for buffer in writes],
             after=[last[op] for op in before],
@@ -224,8 +228,10 @@ def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
     buffer_of = {
         value: buffers[name] for value, name in stored.items() if name in buffers and value in program.forward_nodes
     }
-    by_pytorch = {
-        buffer for op in range(turn) if graph.op_kinds[op].startswith(_EXTERN) for buffer in graph.writes[op].tolist()
-    }
+    kernel_kinds = forward.graph.op_kinds
+    by_pytorch: set[BufferId] = set()
+    for op, kernel in enumerate(program.forward_kernels):
+        if kernel_kinds[kernel].startswith(_EXTERN):
+            by_pytorch.update(graph.writes[op].tolist())
     stored_by_loops = {value for value, buffer in buffer_of.items() if buffer not in by_pytorch}
     return KernelChoice(buffer_of, recomputed, place_of, saved, stored_by_loops)

@@ -14,15 +14,16 @@ from lowtide.frameworks.torch.internals.kernels import (
     KernelNode,
     KernelStorage,
     bytes_moved_by,
+    called_by,
     has_effects,
     origins_of,
     output_storages,
-    pytorch_call,
     source_values,
     writes_into_others,
 )
 from lowtide.frameworks.torch.reading.costs import flops_of
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
+from lowtide.frameworks.torch.reading.read import kind_of
 from lowtide.frameworks.torch.rewrites.stored_values import STORED
 
 
@@ -32,6 +33,8 @@ class RecordedPass:
 
     graph: Graph
     """One op per kernel, one buffer per allocation."""
+    kinds: Sequence[str]
+    """Per kernel, the op that PyTorch's own kernel computes, or Inductor's name for the kind of kernel."""
     flops: Sequence[int]
     traffic_bytes: Sequence[int]
     run_once: Sequence[Collection[str]]
@@ -62,11 +65,12 @@ def recorded_pass(nodes: Sequence[KernelNode], given: KnownInputs, peak_bytes: i
     names = set(graph.buffer_names)
     value_of = {name: node for name, node in source_values().items() if name in names}
     stored = frozenset(value_of.values())
-    calls = [pytorch_call(node) for node in nodes]
+    calls = [called_by(node) for node in nodes]
     origins = [origins_of(node) for node in nodes]
     by_op = zip(nodes, calls, origins, strict=True)
     return RecordedPass(
         graph=graph,
+        kinds=[kind if call is None else kind_of(call) for kind, call in zip(graph.op_kinds, calls, strict=True)],
         flops=[0 if call is None else flops_of(call) for call in calls],
         traffic_bytes=[bytes_moved_by(node) for node in nodes],
         run_once=[
