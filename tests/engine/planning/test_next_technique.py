@@ -46,7 +46,7 @@ def test_a_budget_that_no_order_meets_is_offered_with_reruns_and_their_price() -
     assert result.shortfall is not None
     assert offer is not None
     assert offer.fits
-    assert offer.settings == "--budget 90% --costs eager"
+    assert offer.settings == "--budget 90% --allow reorder,share,recompute --costs eager"
     asked = minimize(GRAPH, budget=offer.budget, allow=("reorder", "share", "recompute"), costs="eager")
     assert asked.shortfall is None
     assert asked.extra_cost <= offer.extra_cost

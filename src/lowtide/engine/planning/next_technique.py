@@ -41,8 +41,7 @@ class NextTechnique:
     @property
     def settings(self) -> str:
         """Options of `lowtide plan` and `lowtide optimize` for this plan."""
-        costs = "" if self.costs == PlanSettings.costs else f" --costs {self.costs}"
-        return f"--budget {self.budget}{costs}"
+        return f"--budget {self.budget} --allow reorder,share,recompute --costs {self.costs}"
 
 
 def next_technique(

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.engine.graph import Graph, Lifetime
-from lowtide.engine.graph.execution import counted_sizes, transient_bytes
+from lowtide.engine.graph.execution import transient_bytes
 
 
 def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:
@@ -14,7 +14,7 @@ def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:
     """
     position = [each.name for each in graph.spaces].index(space)
     structure, lifetimes = graph.structure, graph.lifetimes
-    sizes = counted_sizes(graph, position)
+    sizes = _counted_sizes(graph, position)
     at_start = int(sizes[(lifetimes == Lifetime.INPUT) | (lifetimes == Lifetime.DONATED)].sum())
     at_end = int(sizes[(lifetimes == Lifetime.INPUT) | (lifetimes == Lifetime.OUTPUT)].sum())
     comes_and_goes = np.where(lifetimes == Lifetime.INPUT, 0, sizes)
@@ -35,7 +35,7 @@ def needed_to_gather(graph: Graph, space: str, *, in_place: bool) -> int:
     Complexity: O(operands * accesses of their producers).
     """
     position = [each.name for each in graph.spaces].index(space)
-    structure, sizes = graph.structure, counted_sizes(graph, position)
+    structure, sizes = graph.structure, _counted_sizes(graph, position)
     stays = graph.lifetimes == Lifetime.INPUT
     always, sizes = int(sizes[stays].sum()), np.where(stays, 0, sizes)
     scratch = transient_bytes(graph, {})[:, position]
@@ -56,6 +56,10 @@ def needed_to_gather(graph: Graph, space: str, *, in_place: bool) -> int:
         made = [buffer for buffer in operands if structure.producers[buffer] >= 0]
         most = max(most, min((while_made(buffer, operands) for buffer in made), default=0))
     return always + most
+
+
+def _counted_sizes(graph: Graph, position: int) -> NDArray[np.int64]:
+    return np.where((graph.buffer_spaces == position) & ~graph.persistent, graph.sizes, 0)
 
 
 def _usable_pairs(graph: Graph, sizes: NDArray[np.int64]) -> NDArray[np.int32]:

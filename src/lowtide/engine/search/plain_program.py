@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import BufferId, OpId, SpaceId
 from lowtide.engine.graph import Graph, Lifetime
-from lowtide.engine.graph.execution import counted_sizes, usable_pairs
 
 
 class PlainProgram:
@@ -18,7 +17,9 @@ class PlainProgram:
         self.graph = graph
         self.structure = graph.structure
         self.n_ops = graph.n_ops
-        self.bytes_here = counted_sizes(graph, space)
+        self.bytes_here: NDArray[np.int64] = np.where(
+            (graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0
+        )
         """Bytes per buffer; 0 for persistent buffers and those in other spaces."""
         self._transient_here = transient[:, space]
         self._in_place = in_place
@@ -66,8 +67,17 @@ class PlainProgram:
 
     def pairs_of(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
         """Return usable in-place pairs (read, written)."""
-        pairs = usable_pairs(self.graph, op) if self._in_place else []
-        return [pair for pair in pairs if self.bytes_here[pair[1]] > 0]
+        graph, sizes = self.graph, self.bytes_here
+        flat: list[int] = graph.in_place[op].tolist() if self._in_place else []
+        pairs = dict.fromkeys(zip(flat[::2], flat[1::2], strict=True))
+        return [
+            (read, written)
+            for read, written in pairs
+            if graph.freeable[read]
+            and self.structure.producers[written] == op
+            and sizes[read] == sizes[written]
+            and sizes[written] > 0
+        ]
 
     def live_at_start(self, *, unused: bool) -> int:
         """Return the bytes of inputs; `unused` includes donated inputs without users."""

@@ -56,8 +56,12 @@ def folder_for_copies(model: ModelProto, source: Path | None) -> Path:
     """
     is_beside = source is not None and external_locations(model) and os.access(source, os.W_OK)
     folder = Path(mkdtemp(prefix="lowtide.", dir=source if is_beside else None))
-    if source is not None:
-        _link_weights(model, source, folder)
+    try:
+        if source is not None:
+            _link_weights(model, source, folder)
+    except BaseException:
+        rmtree(folder, ignore_errors=True)
+        raise
     return folder
 
 
