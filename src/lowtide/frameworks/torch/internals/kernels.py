@@ -58,17 +58,19 @@ class KernelStorage:
     size: int
 
 
-def output_storages() -> dict[str, KernelStorage]:
-    """Return the storage of each computed output, by its name in the source graph."""
-    (output,) = source_graph().graph.find_nodes(op="output")
+def output_storages(names: Sequence[str]) -> dict[str, KernelStorage]:
+    """Return the storage of each computed output, by its name.
+
+    `names` are the names of all outputs before Inductor's passes, which may replace the nodes of a graph.
+    """
     original, sizes = names_before_overwriting(), sizes_of_buffers()
     found: dict[str, KernelStorage] = {}
     values: list[Any] = V.graph.graph_outputs
-    for node, value in zip(output.args[0], values, strict=True):
-        if isinstance(node, Node) and isinstance(value, IRNode) and value.has_tensor_output():
+    for output, value in zip(names, values, strict=True):
+        if isinstance(value, IRNode) and value.has_tensor_output():
             name: str = original.get(value.get_name(), value.get_name())
             if name in sizes:
-                found[node.name] = KernelStorage(name, max(sizes[name]))
+                found[output] = KernelStorage(name, max(sizes[name]))
     return found
 
 

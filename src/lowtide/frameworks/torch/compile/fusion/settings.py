@@ -87,7 +87,7 @@ class PlannedPartition(CustomPartitionerFn):
         with programs_planned() as planned:
             forward, backward = self._partition(gm, joint_inputs, **kwargs)
         if planned:
-            self._peaks.expect(planned[-1], forward, backward)
+            self._peaks.expect(planned[-1], forward, backward, kwargs["num_fwd_outputs"])
         return forward, backward
 
     def uuid(self) -> str:

@@ -136,9 +136,9 @@ class _RecordPasses:
         """Return the kernels unchanged."""
         if nodes:
             given = self._peaks.known_inputs(input_names())
-            self._peaks.record_outputs(input_names())
+            storages = self._peaks.record_outputs(input_names())
             peak = CpuFunctions.of(nodes, None, given).peak_bytes
-            self.passes.append(recorded_pass(nodes, given, peak))
+            self.passes.append(recorded_pass(nodes, given, storages, peak))
             self._peaks.check(input_names(), peak)
         return list(nodes)
 

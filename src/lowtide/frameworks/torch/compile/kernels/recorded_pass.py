@@ -17,7 +17,6 @@ from lowtide.frameworks.torch.internals.kernels import (
     called_by,
     has_effects,
     origins_of,
-    output_storages,
     source_values,
     writes_into_others,
 )
@@ -46,7 +45,7 @@ class RecordedPass:
     values: Mapping[str, str]
     """The FX value that a buffer was made for, by the name of the buffer."""
     storages: Mapping[str, KernelStorage]
-    """The storage of each result of the pass, by its FX name."""
+    """The storage of each result of the pass, by its FX name before Inductor's passes."""
     peak_bytes: int
     """Exact peak, with the memory of inputs that the pass frees, without memory that the caller holds."""
 
@@ -59,13 +58,15 @@ def runs_once(node: Node) -> bool:
     return node.target is not STORED and (is_random(node) or keeps_order(node) or must_save(node))
 
 
-def recorded_pass(nodes: Sequence[KernelNode], given: KnownInputs, peak_bytes: int) -> RecordedPass:
-    """Return the kernels of the pass that Inductor is compiling."""
+def recorded_pass(
+    nodes: Sequence[KernelNode], given: KnownInputs, storages: Mapping[str, KernelStorage], peak_bytes: int
+) -> RecordedPass:
+    """Return the kernels of the pass that Inductor is compiling; `storages` are those of its results."""
     graph = graph_of_kernels(nodes, given)
     names = set(graph.buffer_names)
     value_of = {name: node for name, node in source_values().items() if name in names}
     stored = frozenset(value_of.values())
-    calls = [called_by(node) for node in nodes]
+    calls = [_computed_by(node) for node in nodes]
     origins = [origins_of(node) for node in nodes]
     by_op = zip(nodes, calls, origins, strict=True)
     return RecordedPass(
@@ -80,9 +81,17 @@ def recorded_pass(nodes: Sequence[KernelNode], given: KnownInputs, peak_bytes: i
         is_part=[writes_into_others(node) for node in nodes],
         origins=[[each.name for each in made_from] for made_from in origins],
         values={name: node.name for name, node in value_of.items()},
-        storages=output_storages(),
+        storages=storages,
         peak_bytes=peak_bytes,
     )
+
+
+def _computed_by(node: KernelNode) -> Node | None:
+    """Return the FX node that a kernel of PyTorch computes, where its result is stored too."""
+    call = called_by(node)
+    while call is not None and call.target is STORED:
+        call = call.all_input_nodes[0]
+    return call
 
 
 def _written(graph: Graph, op: OpId) -> set[str]:
