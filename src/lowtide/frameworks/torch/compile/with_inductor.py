@@ -186,10 +186,10 @@ class _Compiler:
 
     def _ways(self) -> Iterator[_Way]:
         """Yield the ways to plan the graph: its ops before fusion, the kernels that they become, and ops in chunks."""
-        yield _Way(self._for_ops)
         program = self._kernel_program()
         if program is not None:
             yield _Way(partial(self._for_kernels, program), may_fail=True)
+        yield _Way(self._for_ops)
         if self._has_products:
             yield _Way(partial(self._for_ops, in_chunks=Chunking.for_fusion()), is_last_resort=True)
 

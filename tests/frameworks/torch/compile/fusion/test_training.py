@@ -264,7 +264,7 @@ def test_kernels_that_need_more_than_the_budget_after_fusion_are_said_so(model: 
     forward, backward = split(program.module, program.source, 1)
     for allowed_less in (0, program.result.baseline_peak_bytes["cpu"]):
         peaks = FusedPeaks()
-        peaks.expect(program, forward, backward)
+        peaks.expect(program, forward, backward, 1)
         names = [node.name for node in forward.graph.find_nodes(op="placeholder")]
         if allowed_less:
             with pytest.warns(UserWarning, match=r"forward \(.*\) may need .* more than its budget"):

@@ -12,7 +12,8 @@ from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol
 from lowtide.frameworks.torch.internals.operators import store_in_inductor
 from lowtide.frameworks.torch.reading.effects import mutated_arguments
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
-from lowtide.frameworks.torch.rewrites.stored_values import STORED
+from lowtide.frameworks.torch.rewrites.saved_values import is_mask_for_kernels
+from lowtide.frameworks.torch.rewrites.stored_values import STORED, stored, stored_as_bytes
 
 _AT_THE_END = 2**31
 
@@ -93,6 +94,4 @@ class _Copies:
             copy.meta = {**node.meta, "val": compute_fake(copy)}
             if node.name not in self.choice.stored_by_loops or node.target in (STORED, operator.getitem):
                 return copy
-            stored = self.graph.call_function(STORED, (copy,))
-            stored.meta = dict(copy.meta)
-            return stored
+            return stored_as_bytes(copy) if is_mask_for_kernels(node) else stored(copy)
