@@ -125,8 +125,10 @@ class _Player:
         stream = self._stream(f"{self._name(source)} -> {self._name(target)}")
         start = max(self._now, self._free_at[stream], self._ready.get((buffer, source), 0.0))
         end = self._occupy(step, stream, start, self._sizes[buffer] / self._bandwidth(source, target, step))
-        self._ready[buffer, target] = self._in_use[buffer, target] = end
-        self._in_use[buffer, source] = max(end, self._in_use.get((buffer, source), 0.0))
+        # a collective may still use the memory at the target that it has handed over to its result
+        self._ready[buffer, target] = max(end, self._ready.get((buffer, target), 0.0))
+        for space in (source, target):
+            self._in_use[buffer, space] = max(end, self._in_use.get((buffer, space), 0.0))
 
     def _occupy(self, step: StepIndex, stream: int, start: float, seconds: float) -> float:
         """Record a step on a stream; return its end."""
