@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -104,7 +105,7 @@ class FusedPeaks:
             left = None if allowed is None else allowed - bytes_held
             given, made, names = dict[str, KernelStorage](), saved, outputs
             if module is backward:
-                given, made, names = made, given, [node.name if isinstance(node, Node) else "" for node in outputs_of(backward)]
+                given, made, names = made, given, list(map(_name_of, outputs_of(backward)))
             known = _Pass(planned, bytes_held, left, misses, _strides_of(module), given, made, names)
             self._passes[_inputs_of(module)] = known
 
@@ -210,8 +211,12 @@ def _output_names(forward: GraphModule, backward: GraphModule, n_outputs: int) -
     saved = outputs[n_outputs:]
     n_symbols = sum(isinstance(node, Node) and is_symbol(node) for node in saved)
     taken = _inputs_of(backward)[: len(saved)]
-    own = [node.name if isinstance(node, Node) else "" for node in outputs[:n_outputs]]
-    return [*own, *taken[n_symbols:], *taken[:n_symbols]]
+    return [*map(_name_of, outputs[:n_outputs]), *taken[n_symbols:], *taken[:n_symbols]]
+
+
+def _name_of(output: Any) -> str:
+    """Return the name of an output, empty for constants."""
+    return output.name if isinstance(output, Node) else ""
 
 
 class StopAfterScheduling:
