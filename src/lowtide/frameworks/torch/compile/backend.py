@@ -49,7 +49,7 @@ def _compile(
 ) -> Callable[..., Any]:
     with naming_inputs(module):
         if options.compiler == "inductor":
-            from lowtide.frameworks.torch.compile.fusion.compile import compile_with_inductor
+            from lowtide.frameworks.torch.compile.with_inductor import compile_with_inductor
 
             return compile_with_inductor(module, example_inputs, options, share, name)
         compiled = aot_autograd(

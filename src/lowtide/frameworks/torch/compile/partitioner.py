@@ -98,8 +98,7 @@ class Partitioner:
                 return planned, *_with_masks_as_bytes(forward, backward, n_outputs)
             # a first run whose result is only recomputed would never run, but its inputs would be saved
             stored = run_rewrites(planned.module, [DropDeadCode(), StoreEarlyValues(), CopyIntoConcatenations()])
-            forward, backward = _with_flat_inputs(*split(stored, joint, n_outputs), n_outputs)
-            return planned, *_with_masks_as_bytes(forward, backward, n_outputs)
+            return planned, *split_for_inductor(stored, joint, n_outputs)
         whole = self._ready(self._written(joint, n_outputs))
         if "recompute" not in self.options.techniques:
             whole = run_rewrites(whole, CHECKPOINTED)
@@ -151,6 +150,20 @@ class Partitioner:
         )
         register(planned)
         return planned
+
+
+def partition_for_kernels(joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]) -> GraphModule:
+    """Return PyTorch's own partition as one program; only a plan decides about the ops that the user checkpoints."""
+    marked = _copy(joint)
+    drop_recompute_marks(marked.graph)
+    forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given, draws_are_saved=True)
+    return rejoin(forward, backward, given["num_fwd_outputs"])
+
+
+def split_for_inductor(whole: GraphModule, joint: GraphModule, n_outputs: int) -> tuple[GraphModule, GraphModule]:
+    """Return both passes of a planned program, with inputs and masks in the form that kernels read fastest."""
+    forward, backward = _with_flat_inputs(*split(whole, joint, n_outputs), n_outputs)
+    return _with_masks_as_bytes(forward, backward, n_outputs)
 
 
 def _partition_as_pytorch_does(

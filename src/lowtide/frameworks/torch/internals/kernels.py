@@ -58,17 +58,19 @@ class KernelStorage:
     size: int
 
 
-def output_storages() -> dict[str, KernelStorage]:
-    """Return the storage of each computed output, by its name in the source graph."""
-    (output,) = source_graph().graph.find_nodes(op="output")
+def output_storages(names: Sequence[str]) -> dict[str, KernelStorage]:
+    """Return the storage of each computed output, by its name.
+
+    `names` are the names of all outputs before Inductor's passes, which may replace the nodes of a graph.
+    """
     original, sizes = names_before_overwriting(), sizes_of_buffers()
     found: dict[str, KernelStorage] = {}
     values: list[Any] = V.graph.graph_outputs
-    for node, value in zip(output.args[0], values, strict=True):
-        if isinstance(node, Node) and isinstance(value, IRNode) and value.has_tensor_output():
+    for output, value in zip(names, values, strict=True):
+        if isinstance(value, IRNode) and value.has_tensor_output():
             name: str = original.get(value.get_name(), value.get_name())
             if name in sizes:
-                found[node.name] = KernelStorage(name, max(sizes[name]))
+                found[output] = KernelStorage(name, max(sizes[name]))
     return found
 
 
@@ -162,6 +164,38 @@ def pytorch_call(node: KernelNode) -> Node | None:
         return None
     origins = [each for each in node.node.get_origins() if each.target == node.node.op_overload]
     return origins[0] if len(origins) == 1 else None
+
+
+def called_by(node: KernelNode) -> Node | None:
+    """Return the FX node that a PyTorch kernel was made for, also where Inductor calls another overload of it."""
+    if not node.is_extern():
+        return None
+    return pytorch_call(node) or getattr(node.node, "get_origin_node", lambda: None)()
+
+
+def origins_of(node: KernelNode) -> list[Node]:
+    """Return the FX nodes that a kernel computes."""
+    parts = [part.node for part in node.get_nodes() if part.node is not None]
+    return [origin for part in parts for origin in part.get_origins()]
+
+
+def source_values() -> dict[str, Node]:
+    """Return the FX node that a buffer was made for, by the name of the buffer; some buffers have none."""
+    buffers = scheduler().name_to_buf
+    origins = {name: getattr(buffer.node, "get_origin_node", lambda: None)() for name, buffer in buffers.items()}
+    return {name: origin for name, origin in origins.items() if origin is not None}
+
+
+def bytes_moved_by(node: KernelNode) -> int:
+    """Return the bytes that a kernel reads and writes."""
+    return int(node.get_read_write_buffers_sizes())
+
+
+def writes_into_others(node: KernelNode) -> bool:
+    """Return whether a kernel overwrites a buffer, or writes a part of a buffer that another kernel allocates."""
+    return any(
+        buffer.get_mutations() or isinstance(buffer.node.layout, NonOwningLayout) for buffer in node.get_outputs()
+    )
 
 
 def operand_layouts(node: KernelNode) -> list[tuple[Form, torch.dtype, torch.device]]:

@@ -19,6 +19,7 @@ from lowtide.engine.planning.result import Result
 from lowtide.frameworks.torch.planning.programs import planned_programs
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.stack_trace import innermost_frame
+from lowtide.reporting.shortfall import outcome
 
 _MOST_SHOWN = 12
 _MOST_STEPS = 8
@@ -132,7 +133,7 @@ class ExplainedProgram:
     """Parameters and other persistent tensors, which the peaks exclude."""
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self.result.status}"]
+        lines = [f"{self.name}: {outcome(self.result)}"]
         unit = ByteUnit(self.result.baseline_peak_bytes, self.persistent_bytes)
         for before, after in zip(self.unmodified, self.planned, strict=True):
             own = "the same" if after == before else after.written(unit)

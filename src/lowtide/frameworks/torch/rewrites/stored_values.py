@@ -76,18 +76,20 @@ class StoreEarlyValues(Rewrite[Node]):
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
         store_in_inductor(STORED)
         for node in sites:
-            replace_uses(node, node.next, _stored_bytes if is_mask_for_kernels(node) else _stored)
+            replace_uses(node, node.next, stored_as_bytes if is_mask_for_kernels(node) else stored)
         return module
 
 
-def _stored(node: Node) -> Node:
+def stored(node: Node) -> Node:
+    """Return a new node that stores a value."""
     marked = node.graph.call_function(STORED, (node,))
     marked.meta = dict(node.meta)
     return marked
 
 
-def _stored_bytes(node: Node) -> Node:
-    return from_bytes(call_like(node, node.graph, STORED, as_bytes(node)))
+def stored_as_bytes(mask: Node) -> Node:
+    """Return a new node that stores a mask as bytes."""
+    return from_bytes(call_like(mask, mask.graph, STORED, as_bytes(mask)))
 
 
 def _inputs(node: Node) -> dict[int, int]:

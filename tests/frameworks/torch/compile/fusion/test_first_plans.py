@@ -50,7 +50,7 @@ class BothSides(nn.Module):
 
 
 def test_where_two_sides_are_joined_the_first_plan_fits_after_fusion(caplog: pytest.LogCaptureFixture) -> None:
-    """If it fits the budget, only Inductor's own compilation is planned, and its kernels need what it predicts."""
+    """The log shows one plan of ops; Inductor's own compilation and the kernels are read without a budget."""
     forget_programs()
     caplog.set_level(logging.INFO, "lowtide")
     torch.manual_seed(0)
@@ -59,7 +59,7 @@ def test_where_two_sides_are_joined_the_first_plan_fits_after_fusion(caplog: pyt
     (program,) = planned_programs()
     assert program.result.reruns
     assert max(program.kernel_peaks) <= (program.result.budget.allowed["cpu"] or 0)
-    assert sum("baseline" in message for message in caplog.messages) == 2
+    assert sum("ops recomputed" in message and ", 0 ops" not in message for message in caplog.messages) == 1
 
 
 def _backward_of(dtype: torch.dtype) -> tuple[GraphModule, Node]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from lowtide.core.units import format_bytes
 from lowtide.engine.analysis.shortfall import Shortfall
@@ -20,7 +21,7 @@ from lowtide.frameworks.torch.internals.kernels import (
     output_storages,
     output_strides,
 )
-from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.nodes import is_symbol, outputs_of, value_of
 from lowtide.frameworks.torch.planning.missed_budgets import describe_lowest_peak, warn_missed
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
@@ -41,6 +42,8 @@ class _Pass:
     saved: dict[str, KernelStorage]
     """Storages of the forward pass's results, for the backward pass; filled once its kernels are known."""
     results: dict[str, KernelStorage]
+    outputs: Sequence[str]
+    """Names of the outputs; saved values have the names that the backward pass uses."""
     is_known: bool = False
 
 
@@ -81,8 +84,8 @@ class FusedPeaks:
         """An additional cache key."""
         return f"{self._allowed} {self._stops_at}"
 
-    def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule) -> None:
-        """Record the bytes left to both passes."""
+    def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule, n_outputs: int) -> None:
+        """Record the bytes left to both passes; `n_outputs` results of the forward pass are the program's own."""
         graph, result = planned.graph, planned.result
         allowed = goal = result.budget.allowed[graph.spaces[0].name]
         if allowed is not None and self._allowed is not None:
@@ -97,12 +100,13 @@ class FusedPeaks:
         kept = {forward: inputs, backward: inputs + int(graph.sizes[held].sum())}
         self.planned.append(planned)
         saved: dict[str, KernelStorage] = {}
+        outputs = _output_names(forward, backward, n_outputs)
         for module, bytes_held in kept.items():
             left = None if allowed is None else allowed - bytes_held
-            given, made = dict[str, KernelStorage](), saved
+            given, made, names = dict[str, KernelStorage](), saved, outputs
             if module is backward:
-                given, made = made, given
-            known = _Pass(planned, bytes_held, left, misses, _strides_of(module), given, made)
+                given, made, names = made, given, list(map(_name_of, outputs_of(backward)))
+            known = _Pass(planned, bytes_held, left, misses, _strides_of(module), given, made, names)
             self._passes[_inputs_of(module)] = known
 
     def kernel_budget(self, input_names: Sequence[str]) -> int | None:
@@ -123,11 +127,13 @@ class FusedPeaks:
         copies = [name for name, strides in expected.strides.items() if found.get(name, strides) != strides]
         return KnownInputs(copies, expected.saved)
 
-    def record_outputs(self, input_names: Sequence[str]) -> None:
-        """Record the storages of the results of the graph being compiled, for its backward pass."""
+    def record_outputs(self, input_names: Sequence[str]) -> Mapping[str, KernelStorage]:
+        """Record and return the storages of the results of the graph being compiled, for its backward pass."""
         expected = self._passes.get(tuple(input_names))
-        if expected is not None:
-            expected.results.update(output_storages())
+        if expected is None:
+            return {}
+        expected.results.update(output_storages(expected.outputs))
+        return expected.results
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
         """Record the needs of a graph's kernels; warns in one line if they exceed the bytes left.
@@ -194,6 +200,23 @@ def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:
 
 def _inputs_of(module: GraphModule) -> tuple[str, ...]:
     return tuple(node.name for node in module.graph.find_nodes(op="placeholder"))
+
+
+def _output_names(forward: GraphModule, backward: GraphModule, n_outputs: int) -> list[str]:
+    """Return the names of the program's own results, and the backward pass's names of the saved values.
+
+    The forward pass returns symbols after all other saved values; the backward pass takes them first.
+    """
+    outputs = outputs_of(forward)
+    saved = outputs[n_outputs:]
+    n_symbols = sum(isinstance(node, Node) and is_symbol(node) for node in saved)
+    taken = _inputs_of(backward)[: len(saved)]
+    return [*map(_name_of, outputs[:n_outputs]), *taken[n_symbols:], *taken[:n_symbols]]
+
+
+def _name_of(output: Any) -> str:
+    """Return the name of an output, empty for constants."""
+    return output.name if isinstance(output, Node) else ""
 
 
 class StopAfterScheduling:

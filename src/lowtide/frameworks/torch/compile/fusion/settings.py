@@ -1,6 +1,6 @@
 """Inductor's configuration to follow a plan, and Inductor's need without one."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +23,7 @@ from lowtide.frameworks.torch.internals.inductor import (
 )
 from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
 from lowtide.frameworks.torch.planning.options import Options, identity
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import programs_planned, registry_state, restore_registry
 
 NOT_CACHED = {"enable_autograd_cache": False}
@@ -86,7 +87,7 @@ class PlannedPartition(CustomPartitionerFn):
         with programs_planned() as planned:
             forward, backward = self._partition(gm, joint_inputs, **kwargs)
         if planned:
-            self._peaks.expect(planned[-1], forward, backward)
+            self._peaks.expect(planned[-1], forward, backward, kwargs["num_fwd_outputs"])
         return forward, backward
 
     def uuid(self) -> str:
@@ -113,25 +114,44 @@ def own_need(module: GraphModule, example_inputs: Sequence[Any], options: Option
     left unchanged.
     """
     peaks = FusedPeaks()
-    end = StopAfterScheduling(peaks, ends=True)
     as_it_is = replace(options, budget=None, allow=(), plans=None)
-    changes: dict[str, Any] = {
-        "custom_partitioner_fn": PlannedPartition(as_it_is, peaks),
+    planned = schedule_only(module, example_inputs, as_it_is, peaks, _RecordPeaks(peaks))
+    if planned is None:
+        return None
+    space = planned.graph.spaces[0].name
+    return OwnNeed(max(planned.kernel_peaks), planned.graph.persistent_bytes()[space])
+
+
+def schedule_only(
+    module: GraphModule,
+    example_inputs: Sequence[Any],
+    options: Options,
+    peaks: FusedPeaks,
+    record: Any,
+    partitioner: Partitioner | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> PlannedModule | None:
+    """Partition, lower, fuse and order a captured graph without code generation; return it as it was partitioned.
+
+    `record` is a scheduler pass that reports the needs of kernels to `peaks`, and `changes` are added to Inductor's
+    configuration. Returns None if both passes cannot be compiled together. The registry is left unchanged.
+    """
+    end = StopAfterScheduling(peaks, ends=True)
+    configured = {
+        "custom_partitioner_fn": PlannedPartition(options, peaks, partitioner),
         "reorder_for_compute_comm_overlap": True,
-        "reorder_for_compute_comm_overlap_passes": [*overlap_passes(), _RecordPeaks(peaks), end],
+        "reorder_for_compute_comm_overlap_passes": [*overlap_passes(), record, end],
         "fx_graph_cache": False,
+        **(changes or {}),
     }
     before = registry_state()
     try:
-        with patched_autograd({"enable_autograd_cache": False, **BOTH_PASSES}):
-            compile_until_scheduled(copied(module), example_inputs, changes, end.take_strides)
+        with patched_autograd({**NOT_CACHED, **BOTH_PASSES}):
+            compile_until_scheduled(copied(module), example_inputs, configured, end.take_strides)
     finally:
         restore_registry(before)
-    if len(peaks.planned) != 1 or len(peaks.planned[0].kernel_peaks) != 2:
-        return None
-    (planned,) = peaks.planned
-    space = planned.graph.spaces[0].name
-    return OwnNeed(max(planned.kernel_peaks), planned.graph.persistent_bytes()[space])
+    is_whole = len(peaks.planned) == 1 and len(peaks.planned[0].kernel_peaks) == len(("forward", "backward"))
+    return peaks.planned[0] if is_whole else None
 
 
 class _RecordPeaks:

@@ -1,0 +1,180 @@
+"""The partitioner for plans of kernels, and the search for such a plan."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch.fx import GraphModule, Node
+
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.plan_file import result_with
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
+from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions
+from lowtide.frameworks.torch.compile.fusion.settings import schedule_only
+from lowtide.frameworks.torch.compile.kernels.kernel_program import HeldBytes, KernelProgram, choice_of, join_passes
+from lowtide.frameworks.torch.compile.kernels.recompute_kernels import recompute_kernels
+from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass, recorded_pass
+from lowtide.frameworks.torch.compile.partitioner import Partitioner, partition_for_kernels, split_for_inductor
+from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
+from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule
+from lowtide.frameworks.torch.planning.programs import register
+from lowtide.frameworks.torch.reading.effects import mutated_arguments
+from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
+from lowtide.frameworks.torch.rewrites.run import run_rewrites
+from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
+from lowtide.frameworks.torch.rewrites.table import RUNS_AGAIN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedKernels:
+    """The kernels of a program and a plan of them."""
+
+    program: KernelProgram
+    result: Result
+
+
+class KernelPartitioner(Partitioner):
+    """Splits a joint graph as PyTorch does, and lets the backward pass recompute the kernels of a plan.
+
+    Without a plan, the partition is PyTorch's own, with values stored where they are computed.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        own_peak_bytes: int | None = None,
+        name: str | None = None,
+        planned: PlannedKernels | None = None,
+    ) -> None:
+        super().__init__(options, own_peak_bytes, name=name)
+        self._planned = planned
+
+    def _partition(
+        self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
+    ) -> tuple[PlannedModule, GraphModule, GraphModule]:
+        whole = partition_for_kernels(joint, joint_inputs, given)
+        whole = run_rewrites(whole, [*RUNS_AGAIN, StoreEarlyValues(), CopyIntoConcatenations()])
+        if self._planned is None:
+            planned = self._plan(name, whole, joint, static)
+        else:
+            planned = self._follow(name, whole, self._planned)
+            register(planned)
+        forward, backward = split_for_inductor(whole, joint, given["num_fwd_outputs"])
+        return planned, forward, backward
+
+    def _follow(self, name: str, whole: GraphModule, planned: PlannedKernels) -> PlannedModule:
+        program, plan = planned.program, planned.result.plan
+        if planned.result.reruns:
+            recompute_kernels(whole, choice_of(program, plan))
+        fewer = program.saved_bytes(Plan.baseline(program.graph)) - program.saved_bytes(plan)
+        return PlannedModule(name, whole, program.graph, planned.result, whole, self._own_peak_bytes, fewer)
+
+
+def kernel_program(
+    module: GraphModule, example_inputs: Sequence[Any], options: Options, name: str | None = None
+) -> KernelProgram | None:
+    """Return the kernels of a captured graph, lowered once; None for a program that overwrites inputs, or
+    whose passes cannot be compiled together.
+
+    The registry of programs is left unchanged.
+    """
+    peaks = FusedPeaks()
+    recorder = _RecordPasses(peaks)
+    as_it_is = replace(options, budget=None, allow=(), plans=None)
+    changes = {"reorder_for_peak_memory": False}
+    partitioner = KernelPartitioner(as_it_is, name=name)
+    planned = schedule_only(module, example_inputs, as_it_is, peaks, recorder, partitioner, changes)
+    if planned is None or len(recorder.passes) != len(planned.kernel_peaks) or _overwrites_inputs(planned.source):
+        return None
+    forward, backward = recorder.passes
+    return join_passes(planned.name, forward, backward, _held(planned), _forward_nodes(planned.source))
+
+
+def plan_kernels(program: KernelProgram, options: Options, target: int, others: int = 0) -> PlannedKernels:
+    """Return the cheapest plan found for a target in bytes, without static inputs. The order does not change.
+
+    `others` are the bytes that other graphs use between the passes.
+    """
+    techniques = frozenset({"share"}) | (options.techniques & {"recompute"})
+    settings = PlanSettings(
+        budget=target, transient=True, techniques=techniques, effort=options.effort, addresses=False
+    )
+    found = find_plan(program.graph_with(others), settings)
+    plan = replace(found.plan, graph_fingerprint=program.graph.fingerprint, claims=(), lower_bound_bytes={})
+    plan = replace(plan, peak_bytes=simulate(program.graph, plan).peak_bytes, status="feasible")
+    missed = found.shortfall
+    if missed is not None:
+        # recomputed kernels may fuse otherwise, so that no bound of the engine holds for them
+        missed = replace(missed, cause="not found", is_impossible=False, claim=None)
+    result = result_with(program.graph, plan, settings, found.scheduler, missed, seconds=found.seconds)
+    return PlannedKernels(program, result)
+
+
+class _RecordPasses:
+    """A scheduler pass that records the kernels of each pass and leaves them unchanged."""
+
+    def __init__(self, peaks: FusedPeaks) -> None:
+        self._peaks = peaks
+        self.passes: list[RecordedPass] = []
+
+    def __deepcopy__(self, memo: object) -> "_RecordPasses":
+        """Return itself."""
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Pickle as name."""
+        return str, (type(self).__name__,)
+
+    def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
+        """Return the kernels unchanged."""
+        if nodes:
+            given = self._peaks.known_inputs(input_names())
+            storages = self._peaks.record_outputs(input_names())
+            peak = CpuFunctions.of(nodes, None, given).peak_bytes
+            self.passes.append(recorded_pass(nodes, given, storages, peak))
+            self._peaks.check(input_names(), peak)
+        return list(nodes)
+
+
+def _overwrites_inputs(source: GraphModule) -> bool:
+    """Return whether a program overwrites inputs; a recomputed kernel would read their new contents."""
+    calls = [node for node in source.graph.nodes if node.op == "call_function"]
+    return any(node.args[1] if node.target is TURN_BACK else mutated_arguments(node) for node in calls)
+
+
+def _forward_nodes(source: GraphModule) -> set[str]:
+    names = set[str]()
+    for node in source.graph.nodes:
+        if node.target is TURN_BACK:
+            break
+        if node.op == "call_function":
+            names.add(node.name)
+    return names
+
+
+def _held(planned: PlannedModule) -> HeldBytes:
+    """Return the memory around the kernels of a program that was read before fusion."""
+    graph = planned.graph
+    (turn,) = (node for node in planned.source.graph.nodes if node.target is TURN_BACK)
+    ends: list[Node] = turn.args[0]
+    written = graph.writes[graph.op_names.index(turn.name)]
+    new = written[(graph.buffer_spaces[written] == 0) & ~graph.exists_at_start[written]]
+    return HeldBytes(
+        inputs=_bytes_of(graph, Lifetime.INPUT),
+        persistent=_bytes_of(graph, Lifetime.PERSISTENT),
+        tangents=int(graph.sizes[new].sum()),
+        results=frozenset(node.name for node in ends),
+        turn=turn.name,
+        space=graph.spaces[0].name,
+    )
+
+
+def _bytes_of(graph: Graph, lifetime: Lifetime) -> int:
+    return int(graph.sizes[(graph.buffer_spaces == 0) & (graph.lifetimes == lifetime)].sum(dtype=np.int64))

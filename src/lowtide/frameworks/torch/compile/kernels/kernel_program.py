@@ -1,0 +1,237 @@
+"""The kernels of both passes as one graph, and a plan of it in terms of FX nodes."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from lowtide.core.index_spaces import BufferId, OpId, Place
+from lowtide.engine.costs import PLAIN_MACHINE, Machine
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.plan import Plan, Run
+from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass
+
+_EXTERN = "Extern"
+"""Kernels of PyTorch; all others are loops that Inductor generates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBytes:
+    """Memory around the kernels of both passes."""
+
+    inputs: int
+    """Inputs that the caller keeps, without static ones."""
+    persistent: int
+    """Static inputs: parameters and buffers."""
+    tangents: int
+    results: Collection[str]
+    """FX names of the forward pass's own results."""
+    turn: str
+    """FX name of the op between the passes."""
+    space: str = "device"
+    """Name of the memory space."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelProgram:
+    """The kernels of the forward pass, the turn between the passes, and the kernels of the backward pass."""
+
+    graph: Graph
+    forward: RecordedPass
+    backward: RecordedPass
+    turn: OpId
+    forward_buffers: Mapping[str, BufferId]
+    """Buffers of the forward pass by Inductor's name."""
+    forward_kernels: Sequence[OpId]
+    """For each op before the turn, its forward kernel."""
+    backward_kernels: Sequence[OpId]
+    """For each op after the turn, the backward kernel that it belongs to."""
+    forward_nodes: Collection[str]
+    """FX names of the calls of the forward pass."""
+
+    def graph_with(self, others: int) -> Graph:
+        """Return the graph with bytes that other graphs use between the passes."""
+        scratch = self.graph.scratch.copy()
+        scratch[self.turn] = others
+        return replace(self.graph, scratch=scratch)
+
+    def saved_bytes(self, plan: Plan) -> int:
+        """Return the bytes that a plan saves for the backward pass."""
+        graph, recomputed, saved = self.graph, set[BufferId](), set[BufferId]()
+        runs = [step.op for step in plan.steps() if isinstance(step, Run)]
+        for op in runs[runs.index(self.turn) + 1 :]:
+            saved.update(buffer for buffer in graph.reads[op].tolist() if buffer not in recomputed)
+            recomputed.update(graph.writes[op].tolist())
+        return sum(int(graph.sizes[buffer]) for buffer in saved)
+
+
+def join_passes(
+    name: str,
+    forward: RecordedPass,
+    backward: RecordedPass,
+    held: HeldBytes,
+    forward_nodes: Collection[str],
+    machine: Machine = PLAIN_MACHINE,
+) -> KernelProgram:
+    """Return both passes as one graph, priced by a machine."""
+    joining = _Joining(GraphBuilder(name), machine)
+    builder = joining.builder
+    builder.add_space(held.space)
+    if held.inputs:
+        builder.add_buffer("inputs", held.inputs, Lifetime.INPUT)
+    if held.persistent:
+        builder.add_buffer("parameters", held.persistent, Lifetime.PERSISTENT)
+    storages = {value: storage.name for value, storage in forward.storages.items()}
+    results = {storages[value] for value in held.results if value in storages}
+    own: dict[str, BufferId] = {}
+    for buffer, size, lifetime in _buffers(forward.graph):
+        is_saved = lifetime is Lifetime.OUTPUT and buffer not in results
+        own[buffer] = joining.add_buffer(forward, buffer, size, Lifetime.INTERMEDIATE if is_saved else lifetime)
+    forward_kernels = joining.add_kernels(forward, own)
+    turn = joining.add_turn(held, [own[buffer] for buffer in sorted(results) if buffer in own])
+    later: dict[str, BufferId] = {}
+    for buffer, size, lifetime in _buffers(backward.graph):
+        if storages.get(buffer) in own:
+            later[buffer] = own[storages[buffer]]
+        elif lifetime in (Lifetime.DONATED, Lifetime.INPUT):
+            later[buffer] = builder.add_buffer(joining.unique(buffer), 0, Lifetime.PERSISTENT)  # counted above
+        else:
+            later[buffer] = joining.add_buffer(backward, buffer, size, lifetime)
+    backward_kernels = joining.add_kernels(backward, later)
+    return KernelProgram(
+        builder.build(), forward, backward, turn, own, forward_kernels, backward_kernels, forward_nodes
+    )
+
+
+def _buffers(graph: Graph) -> list[tuple[str, int, Lifetime]]:
+    lifetimes = map(Lifetime, graph.lifetimes.tolist())
+    return list(zip(graph.buffer_names, graph.sizes.tolist(), lifetimes, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The buffers that a kernel writes as one op, and those of its own that this op reads."""
+
+    writes: Sequence[BufferId]
+    reads: Sequence[BufferId]
+    is_once: bool
+
+
+class _Joining:
+    """A graph in which the kernels of both passes get the names of FX values."""
+
+    def __init__(self, builder: GraphBuilder, machine: Machine) -> None:
+        self.builder = builder
+        self._machine = machine
+        self._counts: dict[str, Counter[str]] = {"op": Counter(), "buffer": Counter()}
+
+    def unique(self, name: str, of: Literal["op", "buffer"] = "buffer") -> str:
+        """Return the name, with a number if another op or buffer has it."""
+        self._counts[of][name] += 1
+        number = self._counts[of][name]
+        return name if number == 1 else f"{name}#{number}"
+
+    def add_buffer(self, one: RecordedPass, name: str, size: int, lifetime: Lifetime) -> BufferId:
+        return self.builder.add_buffer(self.unique(one.values.get(name, name)), size, lifetime)
+
+    def add_turn(self, held: HeldBytes, results: Sequence[BufferId]) -> OpId:
+        """Add the end of the forward pass, which returns the tangents. Autograd holds them until the end."""
+        tangents = self.builder.add_buffer(self.unique("tangents"), held.tangents, Lifetime.OUTPUT)
+        return self.builder.add_op(self.unique(held.turn, "op"), "turn", reads=results, writes=[tangents], pure=False)
+
+    def add_kernels(self, one: RecordedPass, buffers: Mapping[str, BufferId]) -> list[OpId]:
+        """Add the kernels of a pass, and return the kernel of each op. A kernel may become two ops."""
+        graph, last, kernels = one.graph, list[OpId](), list[OpId]()
+        ids = [buffers[name] for name in graph.buffer_names]
+        for kernel in range(graph.n_ops):
+            written = graph.writes[kernel].tolist()
+            once = [buffer for buffer in written if graph.buffer_names[buffer] in one.run_once[kernel]]
+            rest = [buffer for buffer in written if buffer not in once]
+            parts = [_Part(once, (), is_once=True)] if once else []
+            if rest or not once:
+                parts.append(_Part(rest, once, is_once=False))
+            added = [self._add_op(one, kernel, ids, part, last) for part in parts]
+            kernels += [kernel] * len(added)
+            last.append(added[-1])
+        return kernels
+
+    def _add_op(
+        self, one: RecordedPass, kernel: OpId, ids: Sequence[BufferId], part: "_Part", last: Sequence[OpId]
+    ) -> OpId:
+        graph, writes = one.graph, part.writes
+        reads: list[BufferId] = graph.reads[kernel].tolist()
+        before: list[OpId] = graph.after[kernel].tolist()
+        own = {ids[buffer] for buffer in writes}
+        pairs = [(given, made) for given, made in graph.in_place_pairs(kernel) if given in reads and made in writes]
+        name = next((graph.buffer_names[buffer] for buffer in writes), graph.op_names[kernel])
+        read = dict.fromkeys(ids[each] for each in [*reads, *part.reads])
+        return self.builder.add_op(
+            self.unique(one.values.get(name, name), "op"),
+            one.kinds[kernel],
+            reads=[buffer for buffer in read if buffer not in own],
+            writes=[ids[buffer] for buffer in writes],
+            after=[last[op] for op in before],
+            in_place=[(ids[given], ids[made]) for given, made in pairs if ids[given] != ids[made]],
+            scratch_bytes=int(graph.scratch[kernel]),
+            pure=not (part.is_once or one.is_part[kernel]),
+            ordered=part.is_once,
+            cost=one.seconds(kernel, self._machine),
+            flops=one.flops[kernel],
+            traffic_bytes=one.traffic_bytes[kernel],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelChoice:
+    """A plan of kernels in FX names: the run that makes each value that the backward pass reads."""
+
+    buffer_of: Mapping[str, BufferId]
+    """Buffer of each forward value that a kernel stores. These values bound the kernels."""
+    recomputed_at: Mapping[BufferId, Sequence[Place]]
+    """Places of the recomputed runs that write a buffer."""
+    place_of: Mapping[str, Place]
+    """Place of the first backward kernel that computes a node."""
+    saved: Collection[BufferId]
+    """Buffers that the plan keeps from the forward to the backward pass."""
+    stored_by_loops: Collection[str]
+    """Values that kernels of Inductor's own store."""
+
+    def maker(self, value: str, reader: Place) -> Place | None:
+        """Return the place of the recomputed run that a reader of a stored value uses; None for the forward pass."""
+        buffer = self.buffer_of[value]
+        places = self.recomputed_at.get(buffer, ())
+        later = bisect_left(places, reader)
+        if later:
+            return places[later - 1]
+        return None if buffer in self.saved or not places else places[0]
+
+
+def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
+    """Return a plan in FX names."""
+    graph, turn = program.graph, program.turn
+    runs = [step.op for step in plan.steps() if isinstance(step, Run)]
+    recomputed: dict[BufferId, list[Place]] = {}
+    place_of: dict[str, Place] = {}
+    saved: set[BufferId] = set()
+    for place, op in enumerate(runs[runs.index(turn) + 1 :]):
+        saved.update(buffer for buffer in graph.reads[op].tolist() if buffer not in recomputed)
+        if op < turn:
+            for buffer in graph.writes[op].tolist():
+                recomputed.setdefault(buffer, []).append(place)
+        else:
+            for name in program.backward.origins[program.backward_kernels[op - turn - 1]]:
+                place_of.setdefault(name, place)
+    forward, buffers = program.forward, program.forward_buffers
+    stored = {value: storage.name for value, storage in forward.storages.items()}
+    stored |= {value: name for name, value in forward.values.items()}
+    buffer_of = {
+        value: buffers[name] for value, name in stored.items() if name in buffers and value in program.forward_nodes
+    }
+    kernel_kinds = forward.graph.op_kinds
+    by_pytorch: set[BufferId] = set()
+    for op, kernel in enumerate(program.forward_kernels):
+        if kernel_kinds[kernel].startswith(_EXTERN):
+            by_pytorch.update(graph.writes[op].tolist())
+    stored_by_loops = {value for value, buffer in buffer_of.items() if buffer not in by_pytorch}
+    return KernelChoice(buffer_of, recomputed, place_of, saved, stored_by_loops)

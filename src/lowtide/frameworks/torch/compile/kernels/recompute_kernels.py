@@ -1,0 +1,97 @@
+"""Translate a plan of kernels to FX nodes: recomputed kernels become copies of nodes in the backward pass."""
+
+import operator
+from dataclasses import dataclass, field
+
+from torch.fx import Graph, GraphModule, Node
+
+from lowtide.core.index_spaces import Place
+from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelChoice
+from lowtide.frameworks.torch.compile.kernels.recorded_pass import runs_once
+from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol
+from lowtide.frameworks.torch.internals.operators import store_in_inductor
+from lowtide.frameworks.torch.reading.effects import mutated_arguments
+from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
+from lowtide.frameworks.torch.rewrites.saved_values import is_mask_for_kernels
+from lowtide.frameworks.torch.rewrites.stored_values import STORED, stored, stored_as_bytes
+
+_AT_THE_END = 2**31
+
+
+def recompute_kernels(whole: GraphModule, choice: KernelChoice) -> None:
+    """Change a joined program in place so that its backward pass recomputes the kernels of a plan.
+
+    Values that the plan does not save are computed before the first node that needs them. Values that stay within
+    kernels are copied for each kernel: a shared copy would have to be stored. A node that must run once stays as it is,
+    and its result is saved.
+    """
+    graph = whole.graph
+    nodes = list(graph.nodes)
+    (cut,) = (place for place, node in enumerate(nodes) if node.target is TURN_BACK)
+    first = frozenset(nodes[:cut])
+    second = [node for node in nodes[cut + 1 :] if node not in nodes[cut].users and node.op != "output"]
+    places: dict[Node, Place] = {}
+    for node in reversed(second):
+        later = min((places[user] for user in node.users if user in places), default=_AT_THE_END)
+        places[node] = choice.place_of.get(node.name, later)
+    store_in_inductor(STORED)
+    copies = _Copies(graph, choice, first)
+    for node in second:
+        for source in node.all_input_nodes:
+            made = copies.made(source, places[node], node)
+            if made is not source:
+                node.replace_input_with(source, made)
+    graph.lint()
+    whole.recompile()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Copies:
+    """Copies of forward nodes, one per node and recomputed run."""
+
+    graph: Graph
+    choice: KernelChoice
+    first: frozenset[Node]
+    _known: dict[tuple[Place, Node], Node] = field(default_factory=dict[tuple[Place, Node], Node])
+
+    def made(self, node: Node, reader: Place, before: Node) -> Node:
+        """Return the node that computes a value for a reader, copied before another node if it is recomputed."""
+        key = self._key(node, reader)
+        if key is None:
+            return node
+        waiting = [key]
+        while waiting:
+            place, origin = current = waiting[-1]
+            keys = [self._key(source, place) for source in origin.all_input_nodes]
+            missing = [each for each in keys if each is not None and each not in self._known]
+            if current in self._known or not missing:
+                waiting.pop()
+                if current not in self._known:
+                    self._known[current] = self._copy(origin, place, before)
+            else:
+                waiting.extend(reversed(missing))
+        return self._known[key]
+
+    def _key(self, node: Node, reader: Place) -> tuple[Place, Node] | None:
+        """Return the recomputed run and the node that it copies for a reader; None if the reader uses the first run."""
+        if node not in self.first or node.op != "call_function" or is_symbol(node):
+            return None
+        source = node.all_input_nodes[0] if node.target is operator.getitem else node
+        if runs_once(source) or mutated_arguments(source):
+            return None
+        if node.name not in self.choice.buffer_of:
+            return reader, node
+        maker = self.choice.maker(node.name, reader)
+        return None if maker is None else (maker, node)
+
+    def _copy(self, node: Node, place: Place, before: Node) -> Node:
+        def source(each: Node) -> Node:
+            key = self._key(each, place)
+            return each if key is None else self._known[key]
+
+        with self.graph.inserting_before(before):
+            copy = self.graph.node_copy(node, source)
+            copy.meta = {**node.meta, "val": compute_fake(copy)}
+            if node.name not in self.choice.stored_by_loops or node.target in (STORED, operator.getitem):
+                return copy
+            return stored_as_bytes(copy) if is_mask_for_kernels(node) else stored(copy)

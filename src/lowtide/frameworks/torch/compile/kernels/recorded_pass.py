@@ -1,0 +1,126 @@
+"""The kernels of one pass, recorded after Inductor fused and ordered them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch.fx import Node
+
+from lowtide.core.index_spaces import BufferId, OpId
+from lowtide.engine.costs import Machine
+from lowtide.engine.graph import Graph
+from lowtide.frameworks.torch.compile.fusion.kernel_graph import KnownInputs, graph_of_kernels
+from lowtide.frameworks.torch.internals.aot_autograd import must_save
+from lowtide.frameworks.torch.internals.kernels import (
+    KernelNode,
+    KernelStorage,
+    bytes_moved_by,
+    called_by,
+    has_effects,
+    origins_of,
+    source_values,
+    writes_into_others,
+)
+from lowtide.frameworks.torch.reading.costs import flops_of
+from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
+from lowtide.frameworks.torch.reading.read import kind_of
+from lowtide.frameworks.torch.rewrites.stored_values import STORED
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedPass:
+    """The kernels of one pass in the order in which they run."""
+
+    graph: Graph
+    """One op per kernel, one buffer per allocation."""
+    kinds: Sequence[str]
+    """Per kernel, the op that PyTorch's own kernel computes, or Inductor's name for the kind of kernel."""
+    flops: Sequence[int]
+    traffic_bytes: Sequence[int]
+    run_once: Sequence[Collection[str]]
+    """Per kernel, its buffers that must not be computed again: random draws, effects, values that the user saves."""
+    is_part: Sequence[bool]
+    """Per kernel, whether it writes into a buffer that another kernel allocates, or overwrites one."""
+    origins: Sequence[Sequence[str]]
+    """Per kernel, the FX nodes that it computes."""
+    values: Mapping[str, str]
+    """The FX value that a buffer was made for, by the name of the buffer."""
+    storages: Mapping[str, KernelStorage]
+    """The storage of each result of the pass, by its FX name before Inductor's passes."""
+    peak_bytes: int
+    """Exact peak, with the memory of inputs that the pass frees, without memory that the caller holds."""
+
+    def seconds(self, op: OpId, machine: Machine) -> float:
+        return machine.seconds(self.traffic_bytes[op], self.flops[op])
+
+
+def runs_once(node: Node) -> bool:
+    """Return whether an FX node must not be recomputed."""
+    return node.target is not STORED and (is_random(node) or keeps_order(node) or must_save(node))
+
+
+def recorded_pass(
+    nodes: Sequence[KernelNode], given: KnownInputs, storages: Mapping[str, KernelStorage], peak_bytes: int
+) -> RecordedPass:
+    """Return the kernels of the pass that Inductor is compiling; `storages` are those of its results."""
+    graph = graph_of_kernels(nodes, given)
+    names = set(graph.buffer_names)
+    value_of = {name: node for name, node in source_values().items() if name in names}
+    stored = frozenset(value_of.values())
+    calls = [_computed_by(node) for node in nodes]
+    origins = [origins_of(node) for node in nodes]
+    by_op = zip(nodes, calls, origins, strict=True)
+    return RecordedPass(
+        graph=graph,
+        kinds=[kind if call is None else kind_of(call) for kind, call in zip(graph.op_kinds, calls, strict=True)],
+        flops=[0 if call is None else flops_of(call) for call in calls],
+        traffic_bytes=[bytes_moved_by(node) for node in nodes],
+        run_once=[
+            _run_once(node, call is not None, made_from, _written(graph, op), value_of, stored)
+            for op, (node, call, made_from) in enumerate(by_op)
+        ],
+        is_part=[writes_into_others(node) for node in nodes],
+        origins=[[each.name for each in made_from] for made_from in origins],
+        values={name: node.name for name, node in value_of.items()},
+        storages=storages,
+        peak_bytes=peak_bytes,
+    )
+
+
+def _computed_by(node: KernelNode) -> Node | None:
+    """Return the FX node that a kernel of PyTorch computes, where its result is stored too."""
+    call = called_by(node)
+    while call is not None and call.target is STORED:
+        call = call.all_input_nodes[0]
+    return call
+
+
+def _written(graph: Graph, op: OpId) -> set[str]:
+    buffers: list[BufferId] = graph.writes[op].tolist()
+    return {str(graph.buffer_names[buffer]) for buffer in buffers}
+
+
+def _run_once(
+    node: KernelNode,
+    is_call: bool,
+    origins: Sequence[Node],
+    written: set[str],
+    value_of: Mapping[str, Node],
+    stored: Collection[Node],
+) -> set[str]:
+    """Return the buffers that a kernel writes and that must not be computed again."""
+    if any(each.op == "call_function" and runs_once(each) for each in origins):
+        return {name for name in written if name not in value_of or _needs_single_run(value_of[name], stored)}
+    return written if has_effects(node) and not is_call else set()
+
+
+def _needs_single_run(value: Node, stored: Collection[Node]) -> bool:
+    """Return whether a value is computed from a node that runs once, without another stored value between them."""
+    waiting, seen = [value], set[Node]()
+    while waiting:
+        node = waiting.pop()
+        if node.op == "call_function" and runs_once(node):
+            return True
+        new = [each for each in node.all_input_nodes if each not in seen and each not in stored]
+        seen.update(new)
+        waiting.extend(new)
+    return False

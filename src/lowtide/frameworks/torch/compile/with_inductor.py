@@ -1,0 +1,286 @@
+"""Compile a captured graph with Inductor within its budget."""
+
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from lowtide.core.errors import one_line
+from lowtide.core.techniques import NEED_BUDGET
+from lowtide.engine.planning.budget import budget_bytes
+from lowtide.frameworks.graph_file import GraphModel
+from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
+    FusedPeaks,
+    StopAfterScheduling,
+    reason_before_fusion,
+    warn_of_need,
+)
+from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, OwnNeed, own_need, settings
+from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
+    KernelPartitioner,
+    PlannedKernels,
+    kernel_program,
+    plan_kernels,
+)
+from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram
+from lowtide.frameworks.torch.compile.partitioner import Partitioner
+from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
+from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
+from lowtide.frameworks.torch.internals.inductor import compile_fx
+from lowtide.frameworks.torch.planning.agreement import partners
+from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.plan_folder import has_plan, load_plan
+from lowtide.frameworks.torch.planning.plan_program import Share
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule, limit_to_bucket
+from lowtide.frameworks.torch.planning.programs import (
+    RegistryState,
+    registry_state,
+    restore_registry,
+    set_reported_budget,
+)
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
+from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
+
+_LOG = logging.getLogger("lowtide")
+_Run = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way to plan a graph."""
+
+    partitioner: Callable[[int], Partitioner]
+    """Plans for a target in bytes."""
+    may_fail: bool = False
+    """Whether an error of Inductor ends only this way."""
+    is_last_resort: bool = False
+    """Whether it is tried only if the budget is missed otherwise."""
+
+
+def compile_with_inductor(
+    module: GraphModule,
+    example_inputs: Sequence[Any],
+    options: Options,
+    share: Share | None = None,
+    name: str | None = None,
+) -> _Run:
+    """Compile a captured graph with Inductor, following plans.
+
+    Percentages refer to Inductor's own need. If that fits, or no plan needs less, Inductor compiles alone. `share`
+    replaces the budget of a graph that runs with others; `name` is its earlier name.
+    """
+    needs_gradients = torch.is_grad_enabled() and any(
+        isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
+    )
+    if options.budget is None or not needs_gradients or takes_hooks(example_inputs):
+        return _compile(module, example_inputs, options, FusedPeaks())
+    limit_to_bucket(example_inputs)
+    program = None if options.plans is None else _kernels_of(module, example_inputs, options, name)
+    if options.plans is not None and (program is None or not has_plan(program.graph, Path(options.plans))):
+        return _compile(module, example_inputs, options, FusedPeaks())
+    own = own_need(module, example_inputs, options)
+    if own is None:
+        return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, share=share, name=name))
+    if share is None:
+        share = Share(budget_bytes(options.budget, own.peak, own.persistent))
+    compiler = _Compiler(module, example_inputs, options, own, share, name)
+    return compiler.compiled() if program is None else compiler.followed(program, Path(str(options.plans)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    run: _Run
+    peaks: FusedPeaks
+    warned: Sequence[warnings.WarningMessage]
+    registry_state: RegistryState
+
+
+_LOW_COST = 0.1
+"""Share of the run time below which no other way to meet the budget is tried."""
+
+
+def _cost_of(attempt: Attempt[_Compiled | None]) -> float:
+    """Return the share of the run time that the plans of an attempt add."""
+    if attempt.compiled is None:
+        return math.inf
+    results = [each.result for each in attempt.compiled.peaks.planned]
+    return sum(each.extra_cost for each in results) / max(sum(each.base_cost for each in results), 1e-30)
+
+
+def _rank(attempt: Attempt[_Compiled | None]) -> tuple[int, float]:
+    """Return the key by which ways are compared; less is better."""
+    return max(attempt.excess_bytes, 0), _cost_of(attempt) if attempt.fits else 0.0
+
+
+class _Compiler:
+    def __init__(
+        self,
+        module: GraphModule,
+        example_inputs: Sequence[Any],
+        options: Options,
+        own: OwnNeed,
+        share: Share,
+        name: str | None,
+    ) -> None:
+        self._module = module
+        self._inputs = example_inputs
+        self._options = options
+        self._own = own
+        self._allowed = share.allowed
+        self._others = share.others
+        self._name = name
+        self._why: str | None = None
+        """The reason for a missed budget."""
+        self._has_products = False
+        self._lowest_need = own.peak
+
+    def compiled(self) -> _Run:
+        """Return the best compilation."""
+        run, planned = self._chosen()
+        for program in planned:
+            set_reported_budget(program, self._allowed)
+        return run
+
+    def followed(self, program: KernelProgram, folder: Path) -> _Run:
+        """Return the compilation that follows the saved plan of the kernels."""
+        settings = replace(self._options.settings, budget=self._allowed, transient=True, costs="given")
+        result = load_plan(GraphModel(program.graph), folder, settings, over_budget=True)
+        way = _Way(partial(self._following, PlannedKernels(program, result)))
+        run, _ = self._with_warning(*self._compiled_for(self._allowed, way))
+        return run
+
+    def _chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
+        best: Attempt[_Compiled | None] | None = None
+        chosen: _Way | None = None
+        before = registry_state()
+        for way in self._ways() if self._own.peak > self._allowed or self._others else ():
+            if best is not None and best.fits and (way.is_last_resort or _cost_of(best) <= _LOW_COST):
+                break
+            attempt = partial(self._attempt, way)
+            found = least_excess(attempt(self._allowed), attempt)
+            if best is None or _rank(found) < _rank(best):
+                best, chosen = found, way
+        if best is None or chosen is None:
+            return self._alone()
+        restore_registry(before if best.compiled is None else best.compiled.registry_state)
+        if best.compiled is not None:
+            for each in best.compiled.warned:
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+            return self._with_warning(best.compiled.run, best.compiled.peaks)
+        if self._allowed + best.excess_bytes < self._own.peak:
+            return self._with_warning(*self._compiled_for(best.target, chosen))
+        return self._alone()
+
+    def _compiled_for(self, target: int, way: _Way) -> tuple[_Run, FusedPeaks]:
+        """Compile for a target, even if the kernels need more."""
+        peaks = FusedPeaks(self._allowed, silent=True)
+        return self._compile(self._module, target, peaks, way), peaks
+
+    def _ways(self) -> Iterator[_Way]:
+        """Yield the ways to plan the graph: its ops before fusion, the kernels that they become, and ops in chunks."""
+        program = self._kernel_program()
+        if program is not None:
+            yield _Way(partial(self._for_kernels, program), may_fail=True)
+        yield _Way(self._for_ops)
+        if self._has_products:
+            yield _Way(partial(self._for_ops, in_chunks=Chunking.for_fusion()), is_last_resort=True)
+
+    def _kernel_program(self) -> KernelProgram | None:
+        """Return the kernels if plans of them are supported."""
+        options = self._options
+        recomputes = "recompute" in options.techniques and "offload" not in options.techniques
+        if self._allowed <= 0 or not recomputes or partners(self._module, options.same_on_all_ranks) is not None:
+            return None
+        return _kernels_of(self._module, self._inputs, options, self._name)
+
+    def _for_kernels(self, program: KernelProgram, target: int) -> Partitioner:
+        return self._following(plan_kernels(program, self._options, target, self._others), target)
+
+    def _following(self, planned: PlannedKernels, target: int) -> Partitioner:
+        return KernelPartitioner(self._within(target), self._own.peak, self._name, planned)
+
+    def _for_ops(self, target: int, in_chunks: Chunking | None = None) -> Partitioner:
+        share = Share(target, self._others) if self._others else None
+        return Partitioner(self._within(target), self._own.peak, share, self._name, in_chunks=in_chunks)
+
+    def _within(self, target: int) -> Options:
+        return replace(self._options, budget=target + self._own.persistent)
+
+    def _with_warning(self, run: _Run, peaks: FusedPeaks) -> tuple[_Run, Sequence[PlannedModule]]:
+        if peaks.excess_bytes:
+            warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, self._why)
+        return run, peaks.planned
+
+    def _attempt(self, way: _Way, target: int) -> Attempt[_Compiled | None]:
+        """Plan for a target; compile if the kernels fit, or need less than the lowest known need."""
+        peaks, before = FusedPeaks(self._allowed, stops_at=self._lowest_need, silent=True), registry_state()
+        compiled = None
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                run = self._compile(copied(self._module), target, peaks, way)
+            except Exception as error:
+                if not peaks.excess_bytes and not way.may_fail:
+                    raise
+                if not peaks.excess_bytes:
+                    _LOG.info("a plan of kernels cannot be compiled: %s", one_line(error))
+                    return Attempt(target, None, self._own.peak, target, is_least=True, is_free=True)
+            else:
+                compiled = _Compiled(run, peaks, warned, registry_state())
+                self._lowest_need = min(self._lowest_need, self._allowed + max(peaks.beyond_bytes, 0))
+        restore_registry(before)
+        devices = Chunking.for_fusion().trials.devices
+        self._has_products |= any(has_chunkable_product(each.source.graph, devices) for each in peaks.planned)
+        shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
+        if shortfalls and not way.may_fail:
+            self._why = reason_before_fusion(shortfalls[0])
+        results = [each.result for each in peaks.planned]
+        is_free = not any(result.reruns or result.transfers.bytes_out for result in results)
+        needed = max((next(iter(result.peak_bytes.values())) for result in results), default=target)
+        return Attempt(target, compiled, peaks.beyond_bytes, needed, is_least=bool(shortfalls), is_free=is_free)
+
+    def _compile(self, module: GraphModule, target: int, peaks: FusedPeaks, way: _Way) -> _Run:
+        return _compile(module, self._inputs, self._within(target), peaks, way.partitioner(target))
+
+    def _alone(self) -> tuple[_Run, Sequence[PlannedModule]]:
+        """Let Inductor compile the graph, ordering only its kernels; warn if that misses the budget."""
+        peaks = FusedPeaks()
+        free = tuple(sorted(self._options.techniques - NEED_BUDGET))
+        options = replace(self._options, budget=None, allow=free, host_bandwidth=None, host_capacity=None)
+        alone = Partitioner(options, self._own.peak, name=self._name)
+        run = _compile(self._module, self._inputs, options, peaks, alone)
+        excess = self._own.peak - self._allowed
+        if excess > 0:
+            why = ["no plan found needs less than Inductor alone", *filter(None, [self._why])]
+            warn_of_need(peaks.planned[0], excess, self._own.peak, "; ".join(why))
+        return run, peaks.planned
+
+
+def _kernels_of(module: GraphModule, inputs: Sequence[Any], options: Options, name: str | None) -> KernelProgram | None:
+    """Return the kernels of a graph; None, with the reason in the log, if they cannot be recorded."""
+    try:
+        return kernel_program(module, inputs, options, name)
+    except Exception as error:  # Inductor's own errors have no common class
+        _LOG.info("the kernels of %s are not planned: %s", name or "a graph", one_line(error))
+        return None
+
+
+def _compile(
+    module: GraphModule,
+    inputs: Sequence[Any],
+    options: Options,
+    peaks: FusedPeaks,
+    partitioner: Partitioner | None = None,
+) -> _Run:
+    at_once = {} if options.budget is None or takes_hooks(inputs) else BOTH_PASSES
+    end = StopAfterScheduling(peaks) if at_once and peaks.may_stop else None
+    with patched_autograd({**NOT_CACHED, **at_once}):
+        return compile_fx(module, inputs, settings(options, peaks, partitioner, end), end)
