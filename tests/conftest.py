@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.examples import examples
+from tests.examples import examples, share_of
 
 settings.register_profile(
     "lowtide",
@@ -16,6 +16,20 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("lowtide")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the share of the cases of tests with the mark `share_of_cases`."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("share_of_cases"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {id(item) for some in cases.values() for item in share_of(some)}
+    left = [item for some in cases.values() for item in some if id(item) not in kept]
+    config.hook.pytest_deselected(items=left)
+    gone = set(map(id, left))
+    items[:] = [item for item in items if id(item) not in gone]
 
 
 @pytest.fixture

@@ -1,12 +1,22 @@
-"""The number of examples of property tests: 30 % by default, all with LOWTIDE_SHARE_OF_EXAMPLES=1 (make test-all)."""
+"""The share of examples and cases that run: 30 % by default, all with LOWTIDE_SHARE_OF_EXAMPLES=1 (make test-all)."""
 
+import math
 import os
+from collections.abc import Sequence
+from typing import TypeVar
 
 from hypothesis import settings
 
+T = TypeVar("T")
 SHARE = float(os.environ.get("LOWTIDE_SHARE_OF_EXAMPLES", "0.3"))
 
 
 def examples(most: int) -> settings:
     """Return settings that draw `most` examples, or the share of them that the environment asks for."""
     return settings(max_examples=max(1, round(SHARE * most)))
+
+
+def share_of(cases: Sequence[T]) -> list[T]:
+    """Return the share of the cases that the environment asks for, evenly spread."""
+    n = math.ceil(SHARE * len(cases))
+    return [cases[k * len(cases) // n] for k in range(n)]

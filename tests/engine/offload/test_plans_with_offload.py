@@ -155,6 +155,7 @@ def test_recomputation_does_not_raise_another_space_above_its_capacity() -> None
     assert found == {4: (False, 4), 8: (True, 8)}
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_more_bandwidth_and_more_memory_never_cost_more(seed: int) -> None:
     graph = _priced(random_graph(seed, 20), seed)

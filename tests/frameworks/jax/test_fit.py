@@ -33,6 +33,7 @@ def fitted_loss(arguments: Any) -> lowtide.jax.FittedFunction:
     return lowtide.jax.fit(blocks_loss, "40%", example_args=arguments)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("budget", ["70%", 0.25])
 def test_a_training_step_fits_with_equal_values(arguments: Any, budget: str | float) -> None:
     fitted = lowtide.jax.fit(blocks_step, budget, example_args=arguments)
@@ -112,6 +113,7 @@ def test_recomputed_random_numbers_are_the_same() -> None:
     assert close(fitted(*arguments), jax.jit(step)(*arguments))
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize(
     ("steps", "budget", "how"),
     [(24, "75%", "scans saving"), (23, "75%", "scans saving"), (96, "18%", "scan in chunks")],
@@ -235,6 +237,7 @@ def _loss_through(weights: Any, x: Any, through: Any) -> Any:
     return jnp.mean(x**2)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("through", [clipped, odd], ids=["custom_vjp", "custom_jvp"])
 def test_custom_derivatives_are_kept(through: Any) -> None:
     weights, x = blocks_arguments()

@@ -223,6 +223,7 @@ def _by_binding(session: Session, inputs: dict[str, Any]) -> list[Any]:
     return binding.copy_outputs_to_cpu()
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("seed", range(2))
 def test_anything_at_once_is_right(seed: int, case: Any) -> None:
     """Four threads run sessions of one pool with random shapes and keep random results: every one is right.

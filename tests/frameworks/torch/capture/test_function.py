@@ -92,6 +92,7 @@ def test_any_order_gives_the_bits_of_the_function(function: Callable[..., Any], 
         assert digest([result, inputs, torch.get_rng_state()]) == expected
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_measured_peak_is_the_simulated_one(function: Callable[..., Any], plans_of: Any) -> None:
     big = tuple(tensor.repeat(20, 20) for tensor in example())

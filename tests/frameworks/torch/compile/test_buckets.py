@@ -54,6 +54,7 @@ def _peak(model: nn.Module, run: nn.Module, tokens: int) -> int:
     return peak + batch.nbytes
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.usefixtures("quick_inductor")
 @pytest.mark.parametrize(
     ("kind", "compiler", "allowed", "breaks"),

@@ -29,6 +29,7 @@ def _gradients(run: nn.Module, model: nn.Module, inputs: torch.Tensor) -> list[t
     return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 @pytest.mark.parametrize(("compiler", "allow"), [("eager", None), ("inductor", None), ("inductor", ["reorder"])])
 @pytest.mark.filterwarnings("ignore:lowtide")

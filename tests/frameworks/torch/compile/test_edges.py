@@ -65,6 +65,7 @@ def run(program: Callable[[Compile], Any], compile_it: Compile) -> Any:
     return program(compile_it)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize(
     ("name", "budget"), [*((name, "60%") for name in PROGRAMS), *((name, None) for name in WITHOUT_BUDGET)]
 )
@@ -75,6 +76,7 @@ def test_values_are_bit_equal_to_eager(name: str, budget: str | None, digest: Ca
     assert planned_programs()
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("budget", ["100%", "80%", "70%", "50%"])
 @pytest.mark.parametrize("name", ["dropout", "other_random_draws"])
 def test_random_draws_are_never_made_again(name: str, budget: str, digest: Callable[[Any], str]) -> None:
@@ -116,6 +118,7 @@ def merged_computations(compile_it: Compile) -> Any:
     return result.detach(), image.grad
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize(
     "program",
@@ -153,6 +156,7 @@ class Selecting(nn.Module):
         return value[value.sum(1) > 0]
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize(
     ("model", "batch", "reason"),

@@ -66,6 +66,7 @@ def test_a_backward_hook_in_a_checkpointed_region_is_left_to_pytorch() -> None:
     torch.testing.assert_close(value.grad, expected)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize(
     ("name", "budget"),
     [

@@ -81,6 +81,7 @@ def _peak(model: nn.Module, batch: dict[str, torch.Tensor], backend: Any, **more
     return peak, gradients
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_budget_needs_more_than_pytorch_alone_with_the_same_bits(family: str, digest: Callable[[Any], str]) -> None:
     """Measured, at no budget and at one of 100 %; both predict what PyTorch alone takes.

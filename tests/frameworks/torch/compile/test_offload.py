@@ -90,6 +90,7 @@ def _planned() -> Result:
     return program.result
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("kind", [Layers, Convolutions])
 @pytest.mark.parametrize(("allow", "budget"), [(WITH_OFFLOAD, "75%"), (WITH_BOTH, "60%")])
 def test_training_is_bit_equal_to_eager_within_the_budget(

@@ -97,6 +97,7 @@ def model_fixture(request: pytest.FixtureRequest) -> nn.Module:
     return request.param().train()
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_training_is_bit_equal_to_eager(model: nn.Module, budget: str | None, digest: Callable[[Any], str]) -> None:
     """Losses, parameters, gradients, running statistics and the random state do not depend on the plan."""
@@ -110,6 +111,7 @@ def test_training_is_bit_equal_to_eager(model: nn.Module, budget: str | None, di
         assert program.result.shortfall is None
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("budget", [None, "80%"])
 def test_the_peak_of_a_real_step_is_the_predicted_one(model: nn.Module, budget: str | None) -> None:
     """Live tensor bytes of forward and backward pass, measured, within two percent of what the plan says."""

@@ -124,11 +124,13 @@ def check(step: Step, loss: Any, budget: Any, model: Head, most: float, **more: 
     assert peak < most * LOGITS
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_logits_are_whole_within_a_budget(name: str) -> None:
     check(once, LOSSES[name], "40%", Head(), 1.2)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("step", STEPS)
 def test_no_bit_changes_whatever_the_backward_pass_starts_from(step: Step) -> None:
     check(step, plain, "30%", Head(bias=False, tied=False), 1.2)
@@ -179,6 +181,7 @@ def from_both(outputs: Any, model: Head, tokens: torch.Tensor) -> None:
     (loss + 1e-3 * logits.square().mean()).backward()
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize(
     ("outputs", "step", "most"),
     [(with_known_logits, from_loss, 1.6), (with_logits, from_loss, 2.4), (with_logits, from_both, 5.2)],

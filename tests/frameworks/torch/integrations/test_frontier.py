@@ -33,6 +33,7 @@ def _step(frontier: Any, model: str, policy: str) -> Graph:
     return frontier.captured(half_as_deep, data=4, tensor=2, length=512, policy=policy)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize(
     ("model", "policy"), [("tiny", "full"), ("tiny", "selective"), ("tiny-mixture", "every second")]
 )

@@ -98,6 +98,7 @@ def test_callback_and_configure_model_lower_the_peak_and_change_no_bit(tmp_path:
         assert lower < 0.75 * peak
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize(("kind", "precision"), [(Net, "bf16-mixed"), (Manual, "32-true")])
 def test_where_compiled_code_rounds_as_eager_does_not_the_bits_are_those_of_aot_eager(
     tmp_path: Path, kind: type[Net], precision: str

@@ -81,6 +81,7 @@ def make(build: Callable[[], nn.Module]) -> tuple[nn.Module, torch.optim.Optimiz
     return model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize(
     ("build", "budget"), [(residual_net, "70%"), (residual_net, "50%"), (Shared, "80%"), (mixer, "60%")]
 )

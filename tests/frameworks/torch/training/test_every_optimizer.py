@@ -113,6 +113,7 @@ class Run:
         self.scheduler.load_state_dict(other.scheduler.state_dict())
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize(
     ("name", "schedule"),
     [
@@ -128,6 +129,7 @@ def test_a_schedule_changes_settings_without_capturing_again_and_bits_stay_equal
     assert len(set(planned.graphs)) == (2 if name in BRANCHING else 1)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("name", Optimizers)
 @pytest.mark.parametrize("planned_first", [True, False])
 def test_state_dicts_are_interchangeable_with_the_plain_optimizer(

@@ -37,6 +37,7 @@ def _made() -> tuple[nn.Module, torch.optim.Optimizer, torch.Tensor]:
     return model, torch.optim.AdamW(model.parameters(), lr=0.01), torch.randn(512, 32)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("more", [{}, {"clip_grad_norm": 0.5}, {"accumulate": 2}], ids=lambda more: "".join(more))
 @pytest.mark.parametrize("allow", [ALL, ("offload",)])
 def test_steps_are_bit_equal_to_the_plain_loop(

@@ -181,6 +181,7 @@ def prepared(request: pytest.FixtureRequest) -> Prepared:
     return Prepared(step, start, Models[model][1], lt.capture((step, Models[model][1](0))))
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize(
     "prepared", [(*case, clipped) for case in CASES for clipped in (False, True)], indirect=True, ids=named
 )
@@ -193,6 +194,7 @@ def test_every_order_gives_the_bits_of_the_plain_step(prepared: Prepared, plans_
         assert run_steps(lt.apply(plan, prepared.captured), step, batches, digest) == expected
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("prepared", [(*case, False) for case in CASES], indirect=True, ids=named)
 def test_measured_peak_is_the_simulated_one(prepared: Prepared, plans_of: Any) -> None:
     prepared.restart()

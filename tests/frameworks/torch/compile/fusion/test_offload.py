@@ -53,6 +53,7 @@ def _calls(codes: list[str], op: str) -> int:
     return sum(code.count(f"torch.ops.lowtide.{op}.default(") for code in codes)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_copies_survive_in_the_generated_code_and_gradients_are_those_of_eager(model: nn.Module, dynamic: bool) -> None:
     batch = torch.randn(512, 64)

@@ -123,6 +123,7 @@ class Tied(nn.Module):
         return nn.functional.cross_entropy(scores[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.usefixtures("model")
 @pytest.mark.parametrize(
     ("make", "batch"),

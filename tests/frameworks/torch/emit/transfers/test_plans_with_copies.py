@@ -147,6 +147,7 @@ def model_fixture() -> TorchModel:
     return TorchModel(_training_step(), host=HOST)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("seed", range(3))
 def test_random_trips_change_no_bit(seed: int, model: TorchModel, plans_of: Callable[[Graph, int], list[Plan]]) -> None:
     """Nearly every buffer visits the host, in random orders with all in-place pairs. Bits and peaks match the plan."""
@@ -163,6 +164,7 @@ def test_random_trips_change_no_bit(seed: int, model: TorchModel, plans_of: Call
     assert len(digests) == 1
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("allow", [("offload",), ("reorder", "share", "offload"), ("share", "recompute", "offload")])
 @pytest.mark.parametrize("budget", ["75%", "60%"])
 def test_measured_peaks_are_the_predicted_ones(model: TorchModel, allow: tuple[str, ...], budget: str) -> None:

@@ -88,6 +88,7 @@ def sizes_of(graph: Graph) -> dict[str, int]:
     return {buffer.name: buffer.size_bytes for buffer in buffers}
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_bit_of_a_step_changes_and_no_op_needs_all_logits(name: str) -> None:
     """With a bias. Its gradient sums the rows of every class."""
@@ -130,6 +131,7 @@ def test_counts_of_a_metric_are_computed_chunk_by_chunk() -> None:
     assert opened.measure(Plan.baseline(opened.in_chunks)).outputs_equal
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("cap", [None, 30])
 def test_a_program_that_returns_its_logits_reads_them_chunk_by_chunk(cap: float | None) -> None:
     step, (tokens,) = program(plain)

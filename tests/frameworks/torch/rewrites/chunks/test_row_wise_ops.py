@@ -86,6 +86,7 @@ def test_every_row_wise_op_is_tested_here() -> None:
     assert Exact.keys() == updates.EXACT
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("rows", [1, 3, 7, 100])
 @pytest.mark.parametrize(
     ("name", "kind"),

@@ -103,6 +103,7 @@ def step_of(model: nn.Module, loss: Loss, batch: tuple[torch.Tensor, ...], optim
     return lt.TorchModel((step, batch))
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_step_in_chunks_of_images_is_equal_for_every_loss(name: str) -> None:
     loss, wanted = LOSSES[name]

@@ -88,6 +88,7 @@ def is_in_chunks(step: lt.PlannedStep) -> bool:
     return step.captured is not step.unmodified
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("name", Optimizers)
 def test_parameters_and_state_have_equal_bits(name: str, digest: Callable[[Any], str]) -> None:
     def run(planned: bool) -> list[str]:
@@ -102,6 +103,7 @@ def test_parameters_and_state_have_equal_bits(name: str, digest: Callable[[Any],
     assert run(True) == run(False)
 
 
+@pytest.mark.share_of_cases
 @pytest.mark.parametrize("name", ["adamw", "adam-fused", "adadelta-foreach"])
 def test_the_peak_is_below_the_lower_bound_without_chunks(name: str) -> None:
     model, optimizer = make(name)
