@@ -1,5 +1,6 @@
 """What all tests share: property tests draw the same examples on every run and are never failed by the clock."""
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.examples import examples, share_of
 
+os.environ.setdefault("LOWTIDE_CACHE", "off")  # tests plan; those of the cache name a folder
 settings.register_profile(
     "lowtide",
     examples(100),

@@ -25,6 +25,7 @@ _VERBS = (
     "fits",
     "costs",
     "pack",
+    "cache",
 )
 
 

@@ -1,6 +1,5 @@
 """Why a plan exceeds the limit of a memory space, as facts; `reporting.shortfall` describes them in sentences."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,7 +53,7 @@ class Shortfall:
     """The op of the cause, with its place in the user's program."""
     op_bytes: int | None = None
     """Bytes that the op itself reads, writes and uses as scratch."""
-    holders: Sequence[BoundHolder] = ()
+    holders: tuple[BoundHolder, ...] = ()
     """Tensors that are live at the lower bound, largest first."""
     base_order: str | None = None
     source: str | None = None

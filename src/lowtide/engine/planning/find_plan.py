@@ -20,6 +20,7 @@ from lowtide.engine.planning.budget import parse_budget
 from lowtide.engine.planning.claims import claims_of
 from lowtide.engine.planning.draft import Draft, Keep, stage
 from lowtide.engine.planning.judge import judge
+from lowtide.engine.planning.plan_cache import CachedPlan
 from lowtide.engine.planning.result import Result, result_of
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.planning.tighten import tighten
@@ -41,18 +42,25 @@ def find_plan(
     """Return the plan that the settings ask for; see `lowtide.minimize`. The graph must contain the host already.
 
     `unmodified` is the graph of the unmodified program if `graph` is another form: percentages and the baseline's peak
-    refer to it. `keep` receives the best plan found before each stage that may take long.
+    refer to it. `keep` receives the best plan found before each stage that may take long. A plan that took long is kept
+    in the cache, see `plan_cache`.
     """
     started = time.perf_counter()
     report = progress or silent
     draft = replace(baseline(graph, settings, unmodified), keep=keep)
+    cached = CachedPlan.of(draft, unmodified)
+    if cached is not None and (known := cached.read()) is not None:
+        return replace(known, seconds=time.perf_counter() - started)
     draft = order(draft, report)
     draft = trade(draft, report)
     draft = judge(draft, report)
     draft = overlap(draft, report)
     draft = place(draft, report)
     draft = verified(draft, report)
-    return result_of(draft, time.perf_counter() - started)
+    result = result_of(draft, time.perf_counter() - started)
+    if cached is not None:
+        cached.write(result)
+    return result
 
 
 def baseline(graph: Graph, settings: PlanSettings, unmodified: Graph | None = None) -> Draft:
