@@ -58,6 +58,8 @@ class RecomputeEffort:
     """Accesses and arcs visited for plans of runs: 3 * 10^8 per second.
 
     Spent if plans of drops are far from their bound, and again if the solver leaves a gap."""
+    demand_work: int
+    """Accesses visited for the plan of lowest peak if no plan fits; 16 times as many if single ops fit."""
     solver_work: int
     """As in `recompute.solver.Solved`: 700,000 per second."""
     rounds: int
@@ -67,8 +69,8 @@ class RecomputeEffort:
 
     def part(self, parts: int) -> "RecomputeEffort":
         """Return the limits of one of `parts` searches, with the full solver work."""
-        played, states, runs = (work // parts for work in (self.play_work, self.state_work, self.run_work))
-        return replace(self, play_work=played, state_work=states, run_work=runs)
+        names = ("play_work", "state_work", "run_work", "demand_work")
+        return replace(self, **{name: getattr(self, name) // parts for name in names})
 
     def for_proof(self) -> "RecomputeEffort":
         """Return the limits with enough work for the solver to close most gaps between cost and bound."""
@@ -83,6 +85,7 @@ RECOMPUTE_EFFORTS = _by_effort(
     play_work=(25_000_000, 300_000_000, 20_000_000_000),
     state_work=(100_000, 1_000_000, 10_000_000),
     run_work=(100_000_000, 250_000_000, 60_000_000_000),
+    demand_work=(25_000_000, 150_000_000, 15_000_000_000),
     solver_work=(1_000_000, 1_000_000, 1_000_000_000),
     rounds=(3, 3, 60),
     relative_gap=(0.02, 0.0095, 0.0),

@@ -28,6 +28,8 @@ class BestPlan:
     """Extra cost above the bound that is accepted."""
     may_improve: bool = False
     """Whether other searches may find better plans."""
+    may_be_lower: bool = False
+    """Whether plans for higher targets may lower the peak, if no plan fits."""
     is_far_from_bound: bool = False
     """Whether plans of drops are far from their bound, except those of repeated layers."""
     layers_suffice: bool = False

@@ -34,6 +34,8 @@ _LARGE_PROGRAM_GAPS = 3
 """How near, in gaps at which every search ends."""
 _MAX_OPS_ON_DEMAND = 4_000
 """In larger programs, recomputation on demand exceeds its work limit."""
+_NEAR_FACTOR = 16
+"""Factor on the work for the plan of lowest peak if the budget is above the needs of single ops."""
 _TARGET_MARGIN = 200
 """The lowest target exceeds the lower bound by one part in this number."""
 _TARGETS = 3
@@ -139,7 +141,13 @@ class BudgetSearch:
         return found
 
     def settle(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Offer run sequences, if the plans of drops are far from their bound."""
+        """Offer run sequences, if the plans of drops are far from their bound.
+
+        If no plan fits, offer plans for targets above the budget, which may lower the peak.
+        """
+        if found.may_be_lower:
+            found.may_be_lower = False
+            self._plan_higher_targets(found)
         if found.may_improve and found.is_far_from_bound:
             self._settle(found, effort)
 
@@ -179,17 +187,16 @@ class BudgetSearch:
     def _lower_peak(self, found: BestPlan, effort: RecomputeEffort) -> None:
         """Offer plans of low peak for a budget below the lower bound.
 
-        Plans for higher targets follow. With a negligible cost, as before fusion, they follow only in large programs
-        without a plan on demand.
+        Plans for higher targets may follow. With a negligible cost, as before fusion, they follow only in large
+        programs without a plan on demand.
         """
         lowest = BestPlan(self._least_bytes, found.drops, found.drops_execution)
         repair(self.program, lowest, Drops(), effort.play_work * _WORK_FACTOR_UNTIL_FIT)
         found.offer(lowest.drops_execution, lowest.drops)
         is_near = self.floor.peak_bytes <= found.budget
-        is_lowered = self._lower_on_demand(found, effort.run_work * 4 if is_near else effort.run_work // 4)
+        is_lowered = self._lower_on_demand(found, effort.demand_work * (_NEAR_FACTOR if is_near else 1))
         on_demand_failed = not is_lowered and len(self.program.order) > _MAX_OPS_ON_DEMAND
-        if on_demand_failed or not self._negligible:
-            self._plan_higher_targets(found)
+        found.may_be_lower = on_demand_failed or not self._negligible
 
     def _plan_higher_targets(self, found: BestPlan) -> None:
         """Offer plans for targets between the lower bound and the peak reached, each halfway to it."""

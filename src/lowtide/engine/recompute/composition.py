@@ -25,6 +25,8 @@ from lowtide.engine.search import solve
 _MAX_REORDERINGS = 3
 _SETTLE_COST_RATIO = 1.1
 """Orders within this multiple of the lowest extra cost are searched for run sequences."""
+_PEAK_RATIO = 1.01
+"""Orders that cannot fit are searched for run sequences within this multiple of the lowest peak."""
 _MISSED_COST_RATIO = 0.9
 """Orders whose plans miss the budget are searched for run sequences if they cost at most this share of the best plan.
 """
@@ -222,10 +224,16 @@ class _OrderSearch:
         return OrderedProgram(self.problem, order, self.cost)
 
     def _settle(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
-        """Search the run sequences of the orders whose plans may become the cheapest, the cheapest first."""
+        """Search the run sequences of the orders whose plans may become the cheapest, the cheapest first.
+
+        Of the orders that cannot fit, only those near the lowest peak are searched.
+        """
+        lowest = min(attempt.found.execution.peak_bytes for attempt in attempts)
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
             best = min(other.rank for other in attempts)
-            if attempt.is_near(best, _SETTLE_COST_RATIO) or attempt.may_fit_below(_MISSED_COST_RATIO * best[1]):
+            is_low = attempt.found.may_fit or attempt.found.execution.peak_bytes <= _PEAK_RATIO * lowest
+            may_win = is_low and attempt.is_near(best, _SETTLE_COST_RATIO)
+            if may_win or attempt.may_fit_below(_MISSED_COST_RATIO * best[1]):
                 self.report(f"choosing ops to recompute ({attempt.name}, run by run)")
                 attempt.search.settle(attempt.found, limits)
                 self._keep_if_better(attempt)
@@ -257,7 +265,7 @@ class _OrderSearch:
             as_ordered = turn.search.plan_of_runs(runs, turn.found, limits)
             if as_ordered.rank(as_ordered.execution)[:2] < best.rank[:2]:
                 best = _Attempt(turn.name, turn.search, as_ordered)
-            if turn.is_near(lowest, _SETTLE_COST_RATIO):
+            if turn.is_near(lowest, _SETTLE_COST_RATIO) and (turn.found.may_fit or turn.rank < best.rank):
                 is_close = best.found.is_within(limits.relative_gap)
                 turn.search.settle(turn.found, replace(limits, run_work=limits.run_work // (2 if is_close else 1)))
             if turn.rank >= lowest_rank:
