@@ -25,8 +25,6 @@ from lowtide.engine.search import solve
 _MAX_REORDERINGS = 3
 _SETTLE_COST_RATIO = 1.1
 """Orders within this multiple of the lowest extra cost are searched for run sequences."""
-_PEAK_RATIO = 1.01
-"""Orders that cannot fit are searched for run sequences within this multiple of the lowest peak."""
 _MISSED_COST_RATIO = 0.9
 """Orders whose plans miss the budget are searched for run sequences if they cost at most this share of the best plan.
 """
@@ -226,13 +224,12 @@ class _OrderSearch:
     def _settle(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
         """Search the run sequences of the orders whose plans may become the cheapest, the cheapest first.
 
-        Of the orders that cannot fit, only those near the lowest peak are searched.
+        Of the orders that cannot fit, only the one of lowest peak is searched.
         """
-        lowest = min(attempt.found.execution.peak_bytes for attempt in attempts)
+        lowest = min(attempts, key=_rank)
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
             best = min(other.rank for other in attempts)
-            is_low = attempt.found.may_fit or attempt.found.execution.peak_bytes <= _PEAK_RATIO * lowest
-            may_win = is_low and attempt.is_near(best, _SETTLE_COST_RATIO)
+            may_win = attempt.is_near(best, _SETTLE_COST_RATIO) and (attempt.found.may_fit or attempt is lowest)
             if may_win or attempt.may_fit_below(_MISSED_COST_RATIO * best[1]):
                 self.report(f"choosing ops to recompute ({attempt.name}, run by run)")
                 attempt.search.settle(attempt.found, limits)
