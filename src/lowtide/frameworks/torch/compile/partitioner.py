@@ -54,7 +54,7 @@ class Partitioner:
     ) -> None:
         self.options = options
         self._in_chunks = in_chunks
-        self._own_peak_bytes = own_peak_bytes
+        self.own_peak_bytes = own_peak_bytes
         self._share = share
         self._name = name
 
@@ -89,7 +89,7 @@ class Partitioner:
             marked = _copy(joint)
             (drop_recompute_marks if "recompute" in self.options.techniques else save_random_draws)(marked.graph)
             forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given, draws_are_saved=True)
-            planned = self._plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
+            planned = self.plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
             result = planned.result
             is_its_own = not result.reruns and not result.moved_ops and not result.transfers.bytes_out
             if is_its_own and self._in_chunks is None:
@@ -102,7 +102,7 @@ class Partitioner:
         whole = self._ready(self._written(joint, n_outputs))
         if "recompute" not in self.options.techniques:
             whole = run_rewrites(whole, CHECKPOINTED)
-        planned = self._plan(name, whole, joint, static, self._pytorch_partition(joint, joint_inputs, given))
+        planned = self.plan(name, whole, joint, static, self._pytorch_partition(joint, joint_inputs, given))
         return planned, *split(planned.module, joint, n_outputs)
 
     def _pytorch_partition(
@@ -132,7 +132,7 @@ class Partitioner:
         """Return a program in which no overwritten tensor prevents recomputation."""
         return run_rewrites(whole, RUNS_AGAIN) if self._may_repeat(whole.graph) else whole
 
-    def _plan(
+    def plan(
         self,
         name: str,
         whole: GraphModule,
@@ -146,7 +146,7 @@ class Partitioner:
         if self.options.budget is not None:
             limit_to_bucket(map(value_of, inputs))
         planned = plan_module(
-            name, whole, set(static), self.options, own, self._own_peak_bytes, self._share, in_chunks=self._in_chunks
+            name, whole, set(static), self.options, own, self.own_peak_bytes, self._share, in_chunks=self._in_chunks
         )
         register(planned)
         return planned

@@ -62,7 +62,7 @@ class KernelPartitioner(Partitioner):
         whole = partition_for_kernels(joint, joint_inputs, given)
         whole = run_rewrites(whole, [*RUNS_AGAIN, StoreEarlyValues(), CopyIntoConcatenations()])
         if self._planned is None:
-            planned = self._plan(name, whole, joint, static)
+            planned = self.plan(name, whole, joint, static)
         else:
             planned = self._follow(name, whole, self._planned)
             register(planned)
@@ -74,7 +74,7 @@ class KernelPartitioner(Partitioner):
         if planned.result.reruns:
             recompute_kernels(whole, choice_of(program, plan))
         fewer = program.saved_bytes(Plan.baseline(program.graph)) - program.saved_bytes(plan)
-        return PlannedModule(name, whole, program.graph, planned.result, whole, self._own_peak_bytes, fewer)
+        return PlannedModule(name, whole, program.graph, planned.result, whole, self.own_peak_bytes, fewer)
 
 
 def kernel_program(
