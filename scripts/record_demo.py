@@ -31,7 +31,7 @@ def run() -> str:
     """Run the demo and return its command and output, in 80 columns."""
     (ROOT / "out").mkdir(exist_ok=True)
     arguments = command()
-    environment = {**os.environ, "COLUMNS": "80"}
+    environment = {**os.environ, "COLUMNS": "80", "LOWTIDE_CACHE": "off"}
     done = subprocess.run(arguments, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     return f"$ {shlex.join(arguments)}\n{done.stdout}"
 
