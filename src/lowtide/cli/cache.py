@@ -4,7 +4,7 @@ import click
 
 from lowtide.cli.output import print_page
 from lowtide.core.units import format_bytes
-from lowtide.engine.planning.plan_cache import VARIABLE, cache_files, cache_folder, clear_cache
+from lowtide.engine.planning.plan_cache import VARIABLE, cache_files, cache_folder, clear_cache, size_of
 
 
 @click.command("cache")
@@ -22,5 +22,4 @@ def command(clear: bool) -> None:
         print_page(f"{format_bytes(clear_cache())} deleted in {folder}")
     else:
         files = cache_files()
-        size = sum(path.stat().st_size for path in files)
-        print_page(f"{len(files) // 2} plans, {format_bytes(size)} in {folder}")
+        print_page(f"{len(files) // 2} plans, {format_bytes(sum(map(size_of, files)))} in {folder}")

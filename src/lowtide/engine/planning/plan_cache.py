@@ -58,6 +58,13 @@ def cache_files() -> list[Path]:
     return sorted(found, key=_last_use, reverse=True)
 
 
+def size_of(path: Path) -> int:
+    """Return the size of a file of the cache, 0 if another process has deleted it."""
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
 def clear_cache() -> int:
     """Delete all plans of the cache, and return the number of bytes freed."""
     return sum(map(_removed, cache_files()))
@@ -140,16 +147,15 @@ def _beyond(most: int) -> Iterator[Path]:
     """Yield the files beyond a size, those used last first."""
     total = 0
     for path in cache_files():
-        with suppress(OSError):
-            total += path.stat().st_size
+        total += size_of(path)
         if total > most:
             yield path
 
 
 def _removed(path: Path) -> int:
     """Delete a file that another process may delete as well; return its size."""
+    size = size_of(path)
     with suppress(OSError):
-        size = path.stat().st_size
         path.unlink()
         return size
     return 0

@@ -185,7 +185,7 @@ class _Compiler:
         return self._compile(self._module, target, peaks, way), peaks
 
     def _ways(self) -> Iterator[_Way]:
-        """Yield the ways to plan the graph: its ops before fusion, the kernels that they become, and ops in chunks."""
+        """Yield the ways to plan the graph: its kernels, the ops that they are made from, and ops in chunks."""
         program = self._kernel_program()
         if program is not None:
             yield _Way(partial(self._for_kernels, program), may_fail=True)
