@@ -1,6 +1,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
+#include <limits>
 #include <memory>
 
 #include "bindings/graph_view.hpp"
@@ -123,19 +124,21 @@ void register_recompute(nb::module_& m) {
           "Runs, the place each runs for, live bytes, deaths per access, pairs (run, read, written), extra cost, peak.")
       .def(
           "fit",
-          [](HeldProgram& self, Array<int32_t> moments, Array<int32_t> listed, int64_t budget, int64_t max_work) {
+          [](HeldProgram& self, Array<int32_t> moments, Array<int32_t> listed, int64_t budget, int64_t max_work,
+             double max_cost) {
             Cuts cuts = self.cuts_of(moments, listed);
             bool fits;
             play(*self.evaluator, [&] {
               RecomputeGreedy greedy(*self.evaluator, budget, max_work);
-              fits = greedy.fit(cuts);
+              fits = greedy.fit(cuts, max_cost);
               if (fits) greedy.trim(cuts);
             });
             const auto [new_moments, new_listed] = flat_of(cuts);
             return std::make_tuple(fits, new_moments, new_listed);
           },
           nb::arg("moments"), nb::arg("listed"), nb::arg("budget"), nb::arg("max_work"),
-          "Whether dropping more met the budget, and the cuts it led to.")
+          nb::arg("max_cost") = std::numeric_limits<double>::infinity(),
+          "Whether more drops met the budget at no more than this extra cost, and the cuts then.")
       .def(
           "replay",
           [](HeldProgram& self, Array<int32_t> runs) {

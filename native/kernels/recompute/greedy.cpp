@@ -118,11 +118,11 @@ void RecomputeGreedy::drop(Cuts& cuts, const Candidate& candidate) {
     at->second.erase(candidate.buffer);
 }
 
-bool RecomputeGreedy::fit(Cuts& cuts) {
+bool RecomputeGreedy::fit(Cuts& cuts, double max_cost) {
   Standing now = measure(cuts);
   execution_ = evaluator_.last();
   bool may_batch = true;
-  while (now.peak > budget_ && within_work()) {
+  while (now.peak > budget_ && now.cost <= max_cost && within_work()) {
     const size_t worst = std::max_element(execution_.live.begin(), execution_.live.end()) - execution_.live.begin();
     if (execution_.live.empty() || execution_.live[worst] <= budget_) return false;  // the inputs alone need more
     rerun_.clear();
@@ -168,7 +168,7 @@ bool RecomputeGreedy::fit(Cuts& cuts) {
     now = measure(cuts);
     execution_ = evaluator_.last();
   }
-  return now.peak <= budget_;
+  return now.peak <= budget_ && now.cost <= max_cost;
 }
 
 void RecomputeGreedy::trim(Cuts& cuts) {

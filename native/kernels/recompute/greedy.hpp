@@ -8,8 +8,9 @@ class RecomputeGreedy {
  public:
   RecomputeGreedy(RecomputeEvaluator& evaluator, int64_t budget, int64_t max_work);
 
-  // Drops more until the peak is within the budget; false where nothing helps any more or the work is used up.
-  bool fit(Cuts& cuts);
+  // Drops more until the peak is within the budget. Returns false if no drop helps, the extra cost exceeds `max_cost`, or
+  // the work is used up.
+  bool fit(Cuts& cuts, double max_cost);
   // From cuts that fit: keeps again what need not be dropped, the most expensive first.
   void trim(Cuts& cuts);
 

@@ -37,6 +37,18 @@ def test_dropping_returns_whether_the_budget_is_met(graph: Graph, percent: int) 
     assert fits == (program.execute(drops).peak_bytes <= budget)
 
 
+@examples(100)
+@given(graphs(24), st.integers(0, 100), st.floats(0, 1))
+def test_plans_of_drops_cost_at_most_the_limit(graph: Graph, percent: int, share: float) -> None:
+    problem = problem_of(graph)
+    program = OrderedProgram(problem, problem.given_order(), graph.cost)
+    budget = program.execute(Drops()).peak_bytes * percent // 100
+    limit = share * float(graph.cost.sum())
+    fits, drops = drop_until_it_fits(program, Drops(), budget, 10_000_000, limit)
+    dropped = program.execute(drops)
+    assert not fits or (dropped.peak_bytes <= budget and dropped.extra_cost <= limit)
+
+
 def test_nothing_is_dropped_without_work() -> None:
     problem = problem_of(residual_chain(12))
     program = OrderedProgram(problem, problem.given_order(), problem.graph.cost)

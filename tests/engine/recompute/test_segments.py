@@ -65,7 +65,9 @@ def test_a_plan_of_layers_costs_no_more_than_textbook_checkpoints(monkeypatch: p
     program = _program()
     textbook = [program.execute(drops) for drops in checkpoint_drops(program, _at_peak(program))]
     cheapest = min(plan.extra_cost for plan in textbook if plan.peak_bytes <= budget)
-    found = BudgetSearch(program).begin(budget, RECOMPUTE_EFFORTS["fast"], exact=False)
+    search, effort = BudgetSearch(program), RECOMPUTE_EFFORTS["fast"]
+    found = search.begin(budget, effort, exact=False)
+    search.choose_drops(found, effort)
     assert found.fits
     assert found.execution.extra_cost <= cheapest
     assert found.bound <= found.execution.extra_cost

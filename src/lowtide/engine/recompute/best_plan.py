@@ -26,6 +26,8 @@ class BestPlan:
     peak_bound: int = 0
     negligible: float = 0.0
     """Extra cost above the bound that is accepted."""
+    max_drop_cost: float = float("inf")
+    """Extra cost at which plans of drops are given up, because another base order has a much cheaper plan."""
     may_improve: bool = False
     """Whether other searches may find better plans."""
     may_be_lower: bool = False
@@ -39,6 +41,8 @@ class BestPlan:
     solver_work: int = 0
     play_work: int = 0
     places: list[Place] = field(default_factory=list[int])
+    first_plans: "tuple[BestPlan, BestPlan] | None" = None
+    """Plans from the peak and from repeated layers, until plans of drops follow."""
     place_bounds: Sequence[PlaceBound] | None = None
     """Bounds from single places, the highest first, or None if not computed."""
     execution: Execution = field(init=False)
@@ -51,11 +55,18 @@ class BestPlan:
         return self.execution.peak_bytes <= self.budget
 
     @property
+    def first_rank(self) -> tuple[int, float, int]:
+        """Sort key of the plans found fast: how soon this search may find a cheap plan."""
+        first = self if self.first_plans is None else self.first_plans[1]
+        return first.rank(first.execution)
+
+    @property
     def may_fit(self) -> bool:
         return self.bound < float("inf")
 
     @property
     def max_cost_to_trim(self) -> float:
+        """Extra cost above which a plan is unlikely to become the best one by trimming."""
         return _TRIM_COST_RATIO * self.execution.extra_cost if self.fits else float("inf")
 
     def rank(self, execution: Execution) -> tuple[int, float, int]:
@@ -111,6 +122,7 @@ class BestPlan:
 def repair(program: OrderedProgram, found: BestPlan, drops: Drops, max_work: int) -> None:
     """Add drops until a plan fits, and offer it."""
     before = program.native.work
-    _, drops = drop_until_it_fits(program, drops, found.budget, max_work)
+    most = min(found.max_drop_cost, found.max_cost_to_trim)
+    _, drops = drop_until_it_fits(program, drops, found.budget, max_work, most)
     found.offer(program.execute(drops), drops)
     found.play_work += program.native.work - before

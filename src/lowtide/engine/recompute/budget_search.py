@@ -87,13 +87,19 @@ class BudgetSearch:
 
     def plan(self, budget: int, effort: RecomputeEffort, *, exact: bool) -> RecomputeResult:
         found = self.begin(budget, effort, exact=exact)
+        self.choose_drops(found, effort)
         self.settle(found, effort)
+        self.lower(found, effort)
+        self.refine(found, effort)
         if exact:
             self.close_gap(found, effort)
         return self.result(found, exact=exact)
 
     def begin(self, budget: int, effort: RecomputeEffort, *, exact: bool) -> BestPlan:
-        """Return the best plan of drops and its bound. With `exact`, small graphs are solved exactly."""
+        """Return a plan that is found fast, and its bound: `choose_drops` follows.
+
+        With `exact`, small graphs are solved exactly.
+        """
         if budget < 0:
             raise UsageError(f"the budget is {budget} bytes; persistent buffers may exceed it, so give a larger one")
         found = self._unmodified(budget)
@@ -109,16 +115,25 @@ class BudgetSearch:
             if not at_peak.is_within(_NO_GAP):
                 self._plan_layers(by_layers, effort)
                 found.layers_suffice = self._is_large and by_layers.is_within(_LARGE_PROGRAM_GAPS * effort.relative_gap)
-            if not at_peak.is_within(_NO_GAP) and not found.layers_suffice:
-                repair(self.program, found, Drops(), effort.play_work * _WORK_FACTOR_UNTIL_FIT)
-                self._trade(found, effort)
-                self._checkpoint(found)
-            found.bound = max(found.bound, at_peak.bound)
-            found.offer(at_peak.drops_execution, at_peak.drops)
-            found.is_far_from_bound = not found.layers_suffice and not found.is_within(_WORTH_SETTLING)
-            found.offer(by_layers.drops_execution, by_layers.drops)
-            found.offer(by_layers.execution)
+            found.bound = at_peak.bound
+            found.first_plans = (at_peak, by_layers)
         return found
+
+    def choose_drops(self, found: BestPlan, effort: RecomputeEffort, max_cost: float = float("inf")) -> None:
+        """Offer plans of drops, which are given up at an extra cost of `max_cost`."""
+        if found.first_plans is None:
+            return
+        at_peak, by_layers = found.first_plans
+        found.first_plans = None
+        if not at_peak.is_within(_NO_GAP) and not found.layers_suffice:
+            found.max_drop_cost = max_cost
+            repair(self.program, found, Drops(), effort.play_work * _WORK_FACTOR_UNTIL_FIT)
+            self._trade(found, effort)
+            self._checkpoint(found)
+        found.offer(at_peak.drops_execution, at_peak.drops)
+        found.is_far_from_bound = not found.layers_suffice and not found.is_within(_WORTH_SETTLING)
+        found.offer(by_layers.drops_execution, by_layers.drops)
+        found.offer(by_layers.execution)
 
     def _unmodified(self, budget: int) -> BestPlan:
         return BestPlan(budget, Drops(), self.baseline, negligible=self._negligible)
@@ -141,15 +156,34 @@ class BudgetSearch:
         return found
 
     def settle(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Offer run sequences, if the plans of drops are far from their bound.
+        """Offer run sequences, if the plans of drops are far from their bound."""
+        if not (found.may_improve and found.is_far_from_bound):
+            return
+        settled = settle_from(
+            self.program,
+            [found.execution.runs],
+            found.budget,
+            max_cost=found.execution.extra_cost if found.fits else None,
+            max_work=effort.run_work // 2,
+        )
+        for offered in (settled, on_demand(self.program, found.budget, effort.run_work // 4)):
+            if offered is not None:
+                found.offer(offered)
 
-        If no plan fits, offer plans for targets above the budget, which may lower the peak.
-        """
+    def lower(self, found: BestPlan, effort: RecomputeEffort) -> None:
+        """Lower the peak if no plan fits: by plans for targets above the budget, or by recomputation on demand."""
+        if found.fits:
+            return
         if found.may_be_lower:
             found.may_be_lower = False
             self._plan_higher_targets(found)
         if found.may_improve and found.is_far_from_bound:
-            self._settle(found, effort)
+            self._lower_on_demand(found, effort.run_work)
+
+    def refine(self, found: BestPlan, effort: RecomputeEffort) -> None:
+        """Improve the plan by neighborhoods, if plans of drops are far from their bound."""
+        if found.may_improve and found.is_far_from_bound:
+            self._improve(found, effort.run_work)
 
     def close_gap(self, found: BestPlan, effort: RecomputeEffort) -> None:
         """Improve the bound and the plan with the solver, if it is installed and a gap is left."""
@@ -205,7 +239,10 @@ class BudgetSearch:
             if found.execution.peak_bytes <= target:
                 return
             tried = self.begin(target, _TARGET_EFFORT, exact=False)
+            self.choose_drops(tried, _TARGET_EFFORT)
             self.settle(tried, _TARGET_EFFORT)
+            self.lower(tried, _TARGET_EFFORT)
+            self.refine(tried, _TARGET_EFFORT)
             found.offer(tried.execution)
             if found.execution.peak_bytes > target:
                 missed = target
@@ -229,32 +266,6 @@ class BudgetSearch:
         )
         found.add_exact_result(program, searched)
         return found.is_exact
-
-    def _settle(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        native, most = self.program.native, effort.run_work
-        before = native.work
-        settled = settle_from(
-            self.program,
-            [found.execution.runs],
-            found.budget,
-            max_cost=found.execution.extra_cost if found.fits else None,
-            max_work=most // 2,
-        )
-        if settled is not None:
-            found.offer(settled)
-        self._improve(found, most - (native.work - before))
-        left = most // 2 if not found.fits else most - (native.work - before)
-        if left > 0:
-            self._evict_on_demand(found, left)
-        if not found.fits:
-            self._lower_on_demand(found, most)
-
-    def _evict_on_demand(self, found: BestPlan, max_work: int) -> None:
-        before = self.program.native.work
-        demanded = on_demand(self.program, found.budget, max_work // 2)
-        if demanded is not None:
-            left = max_work - (self.program.native.work - before)
-            found.offer(improve(self.program, demanded, found.budget, left))
 
     def _improve(self, found: BestPlan, max_work: int) -> None:
         if found.fits:
@@ -305,6 +316,7 @@ class BudgetSearch:
         """Offer plans from single places and raise the bound: first at the peak, then where the last plan peaks."""
         place = int(self.baseline.live.argmax())
         places: list[int] = []
+        tried: set[bytes] = set()
         while place not in places and len(places) < _MAX_TRADED:
             places.append(place)
             for reserve in _RESERVES:
@@ -315,7 +327,9 @@ class BudgetSearch:
                     place = self._worst_place(self.program.execute(trade.choices[0]))
                 most = effort.play_work * (1 if found.fits else _WORK_FACTOR_UNTIL_FIT)
                 for drops in trade.choices:
-                    repair(self.program, found, drops, most - found.play_work)
+                    if (key := drops.listed.tobytes() + drops.moments.tobytes()) not in tried:
+                        tried.add(key)
+                        repair(self.program, found, drops, most - found.play_work)
                 if found.is_within(effort.relative_gap) or found.play_work > most:
                     return
 

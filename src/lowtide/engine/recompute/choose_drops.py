@@ -1,5 +1,6 @@
 """Choose drops greedily, or by a minimum cut at one place."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,14 +19,17 @@ _MAX_WEIGHED = 600_000
 """Limit on ops times places, about 1,000,000 per second."""
 
 
-def drop_until_it_fits(program: OrderedProgram, drops: Drops, budget_bytes: int, max_work: int) -> tuple[bool, Drops]:
+def drop_until_it_fits(
+    program: OrderedProgram, drops: Drops, budget_bytes: int, max_work: int, max_cost: float = math.inf
+) -> tuple[bool, Drops]:
     """Add drops until the peak is within the budget, then remove unneeded ones. Return whether it is met, and the
     drops.
 
     Each step drops the idle buffer at the peak with the largest reduction of bytes over budget per extra cost. Stops
-    when drops no longer help, or after `max_work` accesses. O(drops * accesses), native.
+    when drops no longer help, above an extra cost of `max_cost`, or after `max_work` accesses. O(drops * accesses),
+    native.
     """
-    fits, moments, listed = program.native.fit(drops.moments, drops.listed.ravel(), budget_bytes, max_work)
+    fits, moments, listed = program.native.fit(drops.moments, drops.listed.ravel(), budget_bytes, max_work, max_cost)
     return fits, Drops(moments, listed.reshape(-1, 2))
 
 

@@ -28,6 +28,8 @@ _SETTLE_COST_RATIO = 1.1
 _MISSED_COST_RATIO = 0.9
 """Orders whose plans miss the budget are searched for run sequences if they cost at most this share of the best plan.
 """
+_DROP_COST_RATIO = 1.5
+"""Plans of drops of an order are given up at this multiple of the lowest extra cost of the orders before it."""
 _CLOSE_COST_RATIO = 1.25
 """The best order of a family is improved within this multiple of the best plan's cost."""
 
@@ -146,8 +148,9 @@ class _Attempt:
         return best[0] > 0 or self.cost <= factor * best[1]
 
     def may_fit_below(self, cost: float) -> bool:
-        """Return whether the plan misses the budget but costs so little that one that fits may be cheap, too."""
-        return not self.found.fits and self.found.may_fit and self.found.execution.extra_cost <= cost
+        """Return whether the plan misses the budget, but one that fits may cost at most this much."""
+        found = self.found
+        return not found.fits and max(found.execution.extra_cost, found.bound) <= cost
 
     @property
     def is_done(self) -> bool:
@@ -171,8 +174,8 @@ class _OrderSearch:
     def plan(self, orders: Sequence[tuple[str, Order]]) -> Composed:
         """Return the cheapest plan found from the named base orders.
 
-        All base orders get plans of drops, those near the cheapest run sequences. The best order of each family is then
-        improved, and the solver closes the gap of the best plan.
+        All base orders get plans of drops, the most promising first, and those near the cheapest run sequences. The
+        best order of each family is then improved, and the solver closes the gap of the best plan.
         """
         limits = self.settings.limits
         families: list[list[_Attempt]] = []
@@ -181,18 +184,27 @@ class _OrderSearch:
             for name, order in family:
                 self.report(f"choosing ops to recompute ({name})")
                 families[-1].append(attempt := self._attempt(name, order, limits))
-                self._keep_if_better(attempt)
                 if attempt.is_done:
+                    attempt.search.choose_drops(attempt.found, limits)
+                    self._keep_if_better(attempt)
                     return self._composed(attempt)
         attempts = [attempt for family in families for attempt in family]
+        cheapest = float("inf")
+        for attempt in sorted(attempts, key=lambda each: each.found.first_rank):
+            attempt.search.choose_drops(attempt.found, limits, _DROP_COST_RATIO * cheapest)
+            cheapest = min(cheapest, attempt.cost)
+            self._keep_if_better(attempt)
+            if attempt.is_done:
+                return self._composed(attempt)
         if not attempts:
             raise UsageError("there is no base order to plan; give one")
         self._settle(attempts, limits)
-        leaders = sorted((min(family, key=_rank) for family in families if family), key=_rank)
-        best = leaders[0]
-        for leader in leaders:
-            if leader.is_near(best.rank, _CLOSE_COST_RATIO):
-                best = min(best, self._improved(leader, limits), key=_rank)
+        best = self._best_reordered(families, limits)
+        if not best.found.fits:
+            self._lower(attempts, limits)
+            best = min(best, self._best_reordered(families, limits, lowers=True), key=_rank)
+        best.search.refine(best.found, limits)
+        self._keep_if_better(best)
         if self.settings.exact:
             self._close(best, limits)
         return self._composed(best)
@@ -222,18 +234,34 @@ class _OrderSearch:
         return OrderedProgram(self.problem, order, self.cost)
 
     def _settle(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
-        """Search the run sequences of the orders whose plans may become the cheapest, the cheapest first.
-
-        Of the orders that cannot fit, only the one of lowest peak is searched.
-        """
-        lowest = min(attempts, key=_rank)
+        """Search the run sequences of the orders whose plans may become the cheapest, the cheapest first."""
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
             best = min(other.rank for other in attempts)
-            may_win = attempt.is_near(best, _SETTLE_COST_RATIO) and (attempt.found.may_fit or attempt is lowest)
+            may_win = attempt.is_near(best, _SETTLE_COST_RATIO) and attempt.found.may_fit
             if may_win or attempt.may_fit_below(_MISSED_COST_RATIO * best[1]):
                 self.report(f"choosing ops to recompute ({attempt.name}, run by run)")
                 attempt.search.settle(attempt.found, limits)
                 self._keep_if_better(attempt)
+
+    def _lower(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
+        """Lower the peaks of the orders that may fit, or of the lowest order."""
+        lowest = min(attempts, key=_rank)
+        for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
+            if attempt.found.may_fit or attempt is lowest:
+                self.report(f"lowering the peak ({attempt.name})")
+                attempt.search.lower(attempt.found, limits)
+                self._keep_if_better(attempt)
+
+    def _best_reordered(
+        self, families: Sequence[Sequence[_Attempt]], limits: RecomputeEffort, *, lowers: bool = False
+    ) -> _Attempt:
+        """Return the best attempt after the best of each family, if it is near the best one, is reordered."""
+        leaders = sorted((min(family, key=_rank) for family in families if family), key=_rank)
+        best = leaders[0]
+        for leader in leaders:
+            if leader.is_near(best.rank, _CLOSE_COST_RATIO):
+                best = min(best, self._reordered(leader, limits, lowers=lowers), key=_rank)
+        return best
 
     def _attempt(self, name: str, order: Order, limits: RecomputeEffort) -> _Attempt:
         search = BudgetSearch(self._program(order), self.settings.negligible)
@@ -244,7 +272,7 @@ class _OrderSearch:
             self._kept[:] = [attempt.rank]
             self.keep(attempt.search.program.plan(attempt.found.execution))
 
-    def _improved(self, best: _Attempt, limits: RecomputeEffort) -> _Attempt:
+    def _reordered(self, best: _Attempt, limits: RecomputeEffort, *, lowers: bool) -> _Attempt:
         """Return the best attempt after up to three reorderings of its runs."""
         last, lowest, lowest_rank, settings = best, best.rank, best.rank, self.settings
         closes_all = settings.exact and settings.effort == "max"
@@ -254,17 +282,19 @@ class _OrderSearch:
             self._close(best, limits)
         for _ in range(_MAX_REORDERINGS if settings.reorder and not best.is_done else 0):
             self.report("reordering the recomputed program")
-            runs = _reordered(last, later_effort, self.budget)
+            runs = _in_better_order(last, later_effort, self.budget)
             order = first_runs(runs.tolist())
             if np.array_equal(order, last.search.program.order):
                 break
             turn = self._attempt(f"{last.name} + rerun order", order, limits)
+            turn.search.choose_drops(turn.found, limits, _DROP_COST_RATIO * best.cost)
             as_ordered = turn.search.plan_of_runs(runs, turn.found, limits)
             if as_ordered.rank(as_ordered.execution)[:2] < best.rank[:2]:
                 best = _Attempt(turn.name, turn.search, as_ordered)
             if turn.is_near(lowest, _SETTLE_COST_RATIO) and (turn.found.may_fit or turn.rank < best.rank):
-                is_close = best.found.is_within(limits.relative_gap)
-                turn.search.settle(turn.found, replace(limits, run_work=limits.run_work // (2 if is_close else 1)))
+                turn.search.settle(turn.found, limits)
+                if lowers:
+                    turn.search.lower(turn.found, limits)
             if turn.rank >= lowest_rank:
                 break
             lowest_rank = turn.rank
@@ -305,7 +335,7 @@ def _distinct(orders: Iterable[tuple[str, Order]]) -> Iterator[tuple[str, Order]
             yield name, order
 
 
-def _reordered(known: _Attempt, effort: EffortName, budget: int) -> Ints:
+def _in_better_order(known: _Attempt, effort: EffortName, budget: int) -> Ints:
     """Return the plan's runs in the order that the order search finds."""
     program = known.search.program
     problem = program.problem

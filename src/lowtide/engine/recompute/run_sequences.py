@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import product
-from random import Random
 from typing import TypeVar
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from lowtide.engine.recompute.program import Execution, Ints, OrderedProgram
@@ -123,7 +123,7 @@ def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, ma
     Each try removes the recomputed runs of a window, settles the rest with varied costs, and trims. Source: Shaw
     (1998). Deterministic: random draws are seeded, and `max_work` limits accesses and arcs of minimum cuts.
     """
-    random = Random(0)
+    random = RandomState([0])  # draws the same numbers in every version of NumPy
     native = program.native
     started = native.work
     failures, most_failures = 0, _MAX_FAILURES + len(program.order)
@@ -149,7 +149,9 @@ def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, ma
     return execution
 
 
-def _runs_outside_window(program: OrderedProgram, execution: Execution, random: Random) -> NDArray[np.bool_] | None:
+def _runs_outside_window(
+    program: OrderedProgram, execution: Execution, random: RandomState
+) -> NDArray[np.bool_] | None:
     """Return a mask of the runs to keep, or None if no op is recomputed."""
     places = program.places[execution.runs]
     is_again = places != execution.stages
@@ -162,14 +164,15 @@ def _runs_outside_window(program: OrderedProgram, execution: Execution, random: 
     return ~(is_again & (np.abs(along - center) <= width))
 
 
-def _prices(program: OrderedProgram, random: Random) -> NDArray[np.float64]:
-    if random.random() >= _VARY_PROBABILITY:
+def _prices(program: OrderedProgram, random: RandomState) -> NDArray[np.float64]:
+    if random.random_sample() >= _VARY_PROBABILITY:
         return program.cost
-    return program.cost * np.asarray([_draw(_PRICE_FACTORS, random) for _ in range(len(program.cost))])
+    draws = (random.random_sample(len(program.cost)) * len(_PRICE_FACTORS)).astype(np.intp)
+    return program.cost * np.asarray(_PRICE_FACTORS)[draws]
 
 
-def _draw(values: Sequence[T], random: Random) -> T:
-    return values[int(random.random() * len(values))]
+def _draw(values: Sequence[T], random: RandomState) -> T:
+    return values[int(random.random_sample() * len(values))]
 
 
 def on_demand(program: OrderedProgram, budget_bytes: int, max_work: int) -> Execution | None:
