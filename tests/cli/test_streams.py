@@ -31,24 +31,24 @@ def test_anything_over_a_second_is_told_on_stderr_and_nothing_else(
     install_scheduler(tmp_path, "slow", SLOW)
     slow = lowtide_process("plan", graph_file, "--json", PYTHONPATH=module_path(tmp_path))
     quick = lowtide_process("plan", graph_file, "--json")
-    assert slow.stderr == "lowtide: ordering 5 ops (slow) ...\n"
+    assert slow.stderr == "lowtide: ordering the ops ...\n"
     assert quick.stderr == ""
     assert json.loads(slow.stdout)["peak_bytes"] == json.loads(quick.stdout)["peak_bytes"]
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_no_color_is_honored_on_a_terminal(graph_file: Path, tmp_path: Path, no_color: str) -> None:
-    """The spinner is the only thing with color; brackets in a name must not be taken for markup."""
-    install_scheduler(tmp_path, "slow[/b]", SLOW)
+    """The bar is the only thing with color."""
+    install_scheduler(tmp_path, "slow", SLOW.replace("1.3", "2.6"))
     controller, terminal = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": module_path(tmp_path), "TERM": "xterm-256color", "NO_COLOR": no_color}
-    command = [str(Path(sys.executable).with_name("lowtide")), "plan", str(graph_file), "--scheduler", "slow[/b]"]
+    command = [str(Path(sys.executable).with_name("lowtide")), "plan", str(graph_file), "--scheduler", "slow"]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=terminal, text=True, check=False)
     os.close(terminal)
     shown = os.read(controller, 10**5).decode()
     os.close(controller)
     assert done.returncode == 0
-    assert "ordering 5 ops (slow[/b])" in shown
+    assert "ordering the ops" in shown
     assert "Traceback" not in shown
     assert bool(COLOR.search(shown)) == (not no_color)
     assert "\x1b" not in done.stdout

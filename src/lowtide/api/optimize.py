@@ -9,7 +9,7 @@ from typing import Literal
 from lowtide.api.opening import PLAN_FILES, save_applied
 from lowtide.api.outputs import save
 from lowtide.core.errors import UnsupportedError, UsageError, WriteError
-from lowtide.core.progress import Report, silent
+from lowtide.core.progress import Report, current_report
 from lowtide.core.units import format_bytes
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
@@ -105,7 +105,7 @@ def optimize_model(
     cannot be used, UnsupportedError for a program that cannot be measured, WriteError if the output cannot be written,
     and the errors of planning and applying.
     """
-    report = progress or silent
+    report = progress or current_report()
     if job.measure:
         model.check_measurable()
     model = _as_it_runs(model, job, report, warn)

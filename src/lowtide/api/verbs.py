@@ -13,7 +13,7 @@ from lowtide.api.optimize import Job, Optimized, Target, optimize_model
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.files import path_of, write_bytes
-from lowtide.core.progress import Report
+from lowtide.core.progress import Report, Stage, showing
 from lowtide.core.techniques import checked_techniques
 from lowtide.core.units import parse_bytes
 from lowtide.engine.costs import Prices
@@ -57,7 +57,7 @@ class PlanOptions(ReadOptions, total=False):
     costs: str | Prices
     effort: EffortName
     prove: bool
-    progress: Report | None
+    progress: bool | Report
 
 
 def plan(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Result:
@@ -90,7 +90,9 @@ def plan(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Result:
     >>> [step.op for step in result.plan.steps() if hasattr(step, "op")]
     [0, 2, 1, 3]
     """
-    return plan_best_form(_opened(program, inputs, options), _settings(options), options.get("progress"))
+    with showing(options.get("progress")) as report:
+        report(Stage.READ)
+        return plan_best_form(_opened(program, inputs, options), _settings(options), report)
 
 
 minimize = plan
@@ -114,11 +116,13 @@ def optimize(
     UsageError for an output that cannot be used, UnsupportedError if the program cannot be applied or measured.
     """
     path = None if output is None else path_of(output)
-    model = _opened(program, inputs, options, path)
-    if annotate:
-        check_annotated(model, path)
-    job = Job(settings=_settings(options), output=path, measure=measure, level=level, target=target, annotate=annotate)
-    return optimize_model(model, job, options.get("progress"))
+    with showing(options.get("progress")) as report:
+        report(Stage.READ)
+        model, settings = _opened(program, inputs, options, path), _settings(options)
+        if annotate:
+            check_annotated(model, path)
+        job = Job(settings=settings, output=path, measure=measure, level=level, target=target, annotate=annotate)
+        return optimize_model(model, job, report)
 
 
 def inspect(
@@ -126,12 +130,14 @@ def inspect(
     *inputs: Any,
     in_place: bool = True,
     effort: EffortName = DEFAULT_EFFORT,
-    progress: Report | None = None,
+    progress: bool | Report = True,
     **options: Unpack[ReadOptions],
 ) -> Inspection:
     """Return the peak of a program, the tensors alive at it, its lower bound, and all that is not modeled."""
-    graph = _opened(program, inputs, options).graph
-    return Inspection.of(graph, in_place=in_place, effort=effort, progress=progress)
+    with showing(progress) as report:
+        report("reading the program")
+        graph = _opened(program, inputs, options).graph
+        return Inspection.of(graph, in_place=in_place, effort=effort, progress=report)
 
 
 def fits(program: Any, *inputs: Any, device: str | int, **options: Unpack[PlanOptions]) -> DeviceFit:
@@ -139,8 +145,10 @@ def fits(program: Any, *inputs: Any, device: str | int, **options: Unpack[PlanOp
 
     `device` is a size such as "24 GiB". The techniques and the budget are not options here.
     """
-    model, settings = _opened(program, inputs, options), _settings(options)
-    return fit_device(model, parse_bytes(device), settings, options.get("progress"))
+    with showing(options.get("progress")) as report:
+        report(Stage.READ)
+        model, settings = _opened(program, inputs, options), _settings(options)
+        return fit_device(model, parse_bytes(device), settings, report)
 
 
 def compare(
@@ -148,12 +156,14 @@ def compare(
     *inputs: Any,
     in_place: bool = True,
     effort: EffortName = DEFAULT_EFFORT,
-    progress: Report | None = None,
+    progress: bool | Report = True,
     **options: Unpack[ReadOptions],
 ) -> Comparison:
     """Return the peak of a program under every order, with the lower bound of all orders."""
-    model = _opened(program, inputs, options)
-    return compare_orders(model.graph, model.reserved(), in_place=in_place, effort=effort, progress=progress)
+    with showing(progress) as report:
+        report("reading the program")
+        model = _opened(program, inputs, options)
+        return compare_orders(model.graph, model.reserved(), in_place=in_place, effort=effort, progress=report)
 
 
 def frontier(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Frontier:
@@ -164,7 +174,9 @@ def frontier(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Fron
     """
     if options.get("budget") is not None or options.get("scheduler") is not None or options.get("transient"):
         raise UsageError("a frontier has budgets and orders of its own; leave out budget, transient and scheduler")
-    return program_frontier(_opened(program, inputs, options), _settings(options), options.get("progress"))
+    with showing(options.get("progress")) as report:
+        report("reading the program")
+        return program_frontier(_opened(program, inputs, options), _settings(options), report)
 
 
 def report(
@@ -176,10 +188,12 @@ def report(
     """
     path = path_of(output)
     check_page(path)
-    model, settings = _opened(program, inputs, options), _settings(options)
-    if measure:
-        model.check_measurable()
-    result = plan_best_form(model, settings, options.get("progress"))
+    with showing(options.get("progress")) as reporter:
+        reporter(Stage.READ)
+        model, settings = _opened(program, inputs, options), _settings(options)
+        if measure:
+            model.check_measurable()
+        result = plan_best_form(model, settings, reporter)
     measured = model.measure(result.plan) if measure else None
     prices = settings.prices(result.graph)
     facts = Facts.of(result.graph, result.plan, prices=prices, result=result, measured=measured, unmodified=model.graph)

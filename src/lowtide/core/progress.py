@@ -1,11 +1,177 @@
-"""Progress messages of long computations."""
+"""Progress of long computations: stages, the best plan found so far, and a bar that shows both."""
 
-from collections.abc import Callable
-from typing import TypeAlias
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from lowtide.core.units import ByteUnit
 
 Report: TypeAlias = Callable[[str], None]
-"""A callback that gets one line about the stage that starts."""
+"""A callback that gets one line per step of the work. Some lines are a `Stage` or a `Found`."""
+
+_PATIENCE_SECONDS = 2.0
+_LINE_PATIENCE_SECONDS = 1.0
+_BAR_WIDTH = 10
 
 
-def silent(_stage: str) -> None:
-    """Ignore the message."""
+class Stage(StrEnum):
+    """The stages of planning, in order. Other lines between two stages are details."""
+
+    READ = "reading the program"
+    ORDER = "ordering the ops"
+    CHOOSE = "choosing recomputation"
+    IMPROVE = "improving the plan"
+    FINISH = "checking the plan"
+    DONE = "planned"
+
+    @property
+    def number(self) -> int:
+        """The number of stages before this one."""
+        return list(Stage).index(self)
+
+
+class Found(str):
+    """The best plan found so far, in a few words."""
+
+    @classmethod
+    def of(cls, over_bytes: int, extra_share: float) -> "Found":
+        """Describe a plan by the bytes that it exceeds its limits by, and by its extra cost as a share of the time."""
+        if over_bytes > 0:
+            return cls(f"{ByteUnit(over_bytes).write(over_bytes)} over the budget")
+        return cls(f"fits at +{extra_share:.1%} time")
+
+
+def silent(_line: str) -> None:
+    """Ignore the line."""
+
+
+_REPORT: ContextVar[Report] = ContextVar("report", default=silent)
+
+
+def current_report() -> Report:
+    """Return the callback of the innermost `showing`."""
+    return _REPORT.get()
+
+
+@contextmanager
+def showing(progress: bool | Report | None = True) -> Generator[Report]:
+    """Report planning in this context: to a callback, or by a bar on a terminal or in a notebook.
+
+    False reports nothing. True and None keep the callback of an outer context.
+    """
+    outer, bar = _REPORT.get(), None
+    if callable(progress):
+        report = progress
+    elif progress is False:
+        report = silent
+    elif outer is not silent or not _can_show():
+        report = outer
+    else:
+        report = bar = ProgressBar()
+    token = _REPORT.set(report)
+    try:
+        yield report
+    finally:
+        _REPORT.reset(token)
+        if bar is not None:
+            bar.close()
+
+
+def _can_show() -> bool:
+    """Return whether stderr is a terminal, or a notebook with widgets shows it."""
+    if sys.stderr.isatty():
+        return True
+    if "ipykernel" not in sys.modules:
+        return False
+    try:
+        import ipywidgets  # noqa: F401  # pyright: ignore[reportMissingImports, reportUnusedImport]
+    except ImportError:
+        return False
+    return True
+
+
+class ProgressBar:
+    """Shows a line once the work has lasted two seconds: the stage, a bar, the best plan found and the time.
+
+    On a stream that is no terminal, prints each stage that lasts longer than a second, if `prints` is set.
+    """
+
+    def __init__(self, *, prints: bool = False) -> None:
+        self._lock = threading.RLock()
+        self._prints = prints and not sys.stderr.isatty()
+        self._stage: Stage | None = None
+        self._line = ""
+        self._best = ""
+        self._timer: threading.Timer | None = None
+        self._display: Any = None
+        self._task: Any = None
+
+    def __call__(self, line: str) -> None:
+        """Show a line: the next stage, the best plan found, or work outside of planning."""
+        with self._lock:
+            if isinstance(line, Found):
+                self._best = f"{line}, Ctrl-C takes it"
+            elif line == Stage.DONE:
+                self.close()
+            elif isinstance(line, Stage):
+                self._stage = line
+                self._enter(line)
+            elif self._stage is None:
+                self._enter(line)
+            self._update()
+
+    def close(self) -> None:
+        """Remove the line; the next stage starts a new one."""
+        with self._lock:
+            self._stop_timer()
+            self._stage, self._best = None, ""
+            if self._display is not None:
+                self._display.stop()
+                self._display = None
+
+    def _enter(self, line: str) -> None:
+        self._line = line
+        if self._prints:
+            self._stop_timer()
+        if self._timer is None:
+            seconds = _LINE_PATIENCE_SECONDS if self._prints else _PATIENCE_SECONDS
+            self._timer = threading.Timer(seconds, self._print if self._prints else self._show)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _print(self) -> None:
+        print(f"lowtide: {self._line} ...", file=sys.stderr, flush=True)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if self._timer is None:
+                return
+            columns = (
+                SpinnerColumn(),
+                TextColumn("{task.description}", markup=False),
+                BarColumn(_BAR_WIDTH),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[best]}", markup=False),
+            )
+            self._display = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._display.add_task(str(self._line), total=None, best=self._best)
+            self._display.start()
+            self._update()
+
+    def _update(self) -> None:
+        if self._display is not None:
+            total = None if self._stage is None else Stage.DONE.number
+            done = 0 if self._stage is None else self._stage.number
+            self._display.update(self._task, description=str(self._line), total=total, completed=done, best=self._best)

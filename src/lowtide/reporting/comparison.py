@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from lowtide.core.documents import fields_of
 from lowtide.core.effort import EffortName
-from lowtide.core.progress import Report, silent
+from lowtide.core.progress import Report, current_report
 from lowtide.core.units import ByteUnit
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan.claim import Claim, strongest
@@ -98,7 +98,7 @@ def compare_orders(
     progress: Report | None = None,
 ) -> Comparison:
     """Order a graph by every scheduler. `reserved` is the framework's own figure; Ctrl-C ends the comparison."""
-    report, rows = progress or silent, list[Candidate]()
+    report, rows = progress or current_report(), list[Candidate]()
     for name in scheduler_names():
         report(f"ordering {graph.n_ops} ops ({name})")
         rows.append(make_candidate(name, graph, in_place=in_place, effort=effort))

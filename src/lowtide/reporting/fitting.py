@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from lowtide.core.documents import fields_of
-from lowtide.core.progress import Report, silent
+from lowtide.core.progress import Report, current_report
 from lowtide.core.techniques import COST_NOTHING, TECHNIQUES, Techniques, listed
 from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.graph import Graph
@@ -92,7 +92,7 @@ def fit_device(
     Tries in order: the unmodified program, techniques without extra time, recomputation and, if the settings have a
     host, offload. Ignores the budget and the techniques of the settings. Raises what `plan_best_form` raises.
     """
-    report = progress or silent
+    report = progress or current_report()
     ladder: list[Techniques] = [COST_NOTHING, COST_NOTHING | {"recompute"}]
     if settings.host is not None:
         ladder.append(COST_NOTHING | {"recompute", "offload"})

@@ -7,7 +7,7 @@ import numpy as np
 
 from lowtide.core.collection import without_collection
 from lowtide.core.effort import DEFAULT_EFFORT
-from lowtide.core.progress import Report, silent
+from lowtide.core.progress import Report, Stage, current_report
 from lowtide.core.techniques import NEED_BUDGET, refuse_ignored, refuse_without_budget
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.analysis.problem import Problem
@@ -38,18 +38,21 @@ def find_plan(
     unmodified: Graph | None = None,
     progress: Report | None = None,
     keep: Keep | None = None,
+    *,
+    start: Draft | None = None,
 ) -> Result:
     """Return the plan that the settings ask for; see `lowtide.minimize`. The graph must contain the host already.
 
     `unmodified` is the graph of the unmodified program if `graph` is another form: percentages and the baseline's peak
-    refer to it. `keep` receives the best plan found before each stage that may take long. A plan that took long is kept
-    in the cache, see `plan_cache`.
+    refer to it. `start` is the `baseline` of the graph, if it is known. `keep` receives the best plan found before each
+    stage that may take long. A plan that took long is kept in the cache, see `plan_cache`.
     """
     started = time.perf_counter()
-    report = progress or silent
-    draft = replace(baseline(graph, settings, unmodified), keep=keep)
+    report = progress or current_report()
+    draft = replace(start or baseline(graph, settings, unmodified), keep=keep)
     cached = CachedPlan.of(draft, unmodified)
     if cached is not None and (known := cached.read()) is not None:
+        report(Stage.DONE)
         return replace(known, seconds=time.perf_counter() - started)
     draft = order(draft, report)
     draft = trade(draft, report)
@@ -60,6 +63,7 @@ def find_plan(
     result = result_of(draft, time.perf_counter() - started)
     if cached is not None:
         cached.write(result)
+    report(Stage.DONE)
     return result
 
 
@@ -105,6 +109,7 @@ def order(draft: Draft, report: Report) -> Draft:
     """
     if draft.interrupted:
         return draft
+    report(Stage.ORDER)
     graph, settings = draft.graph, draft.settings
     name, in_place, effort = settings.order_name, settings.takes_pairs, settings.effort
     just_fit = settings.budget is not None and settings.chooses_order
@@ -162,6 +167,7 @@ def place(draft: Draft, report: Report) -> Draft:
 
     Recomputed runs may move to make the arena smaller.
     """
+    report(Stage.FINISH)
     if draft.settings.addresses:
         draft = _packed(draft, report)
     packing = draft.packing

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from lowtide.core.collection import without_collection
 from lowtide.core.notebook import html_table
-from lowtide.core.progress import Report, silent
+from lowtide.core.progress import Report, current_report
 from lowtide.core.techniques import NEED_BUDGET, Techniques
 from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.graph import Graph
@@ -62,7 +62,7 @@ def find_frontier(
 def least_peak(graph: Graph, settings: PlanSettings, progress: Report | None = None) -> Draft:
     """Return the draft of a graph in its order of least peak, which is the start of its frontier."""
     free = replace(settings, techniques=settings.techniques - NEED_BUDGET)
-    return order(baseline(graph, free), progress or silent)
+    return order(baseline(graph, free), progress or current_report())
 
 
 def budgets_from(least: Draft) -> list[int]:
@@ -75,7 +75,7 @@ def frontier_from(
     least: Draft, settings: PlanSettings, budgets: Sequence[int], progress: Report | None = None
 ) -> Frontier:
     """Return the frontier of a draft's graph for the given budgets."""
-    report = progress or silent
+    report = progress or current_report()
     asked = settings.techniques | {"recompute"}
     composed: list[Composed] = []
     too_large: Draft | None = None

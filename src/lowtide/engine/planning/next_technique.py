@@ -4,7 +4,7 @@ import math
 import shlex
 from dataclasses import dataclass, replace
 
-from lowtide.core.progress import Report, silent
+from lowtide.core.progress import Report, current_report
 from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.costs import Prices, carries_costs, price
@@ -59,8 +59,8 @@ def next_technique(
         return None
     try:
         if settings.budget is not None:
-            return _within_budget(graph, result, settings, progress or silent)
-        return _look_beyond(graph, result, settings, progress or silent)
+            return _within_budget(graph, result, settings, progress or current_report())
+        return _look_beyond(graph, result, settings, progress or current_report())
     except KeyboardInterrupt:
         return None
 

@@ -1,4 +1,4 @@
-"""The one way from a program to its plan: the unmodified program first, then its forms in chunks if they can help."""
+"""The one way from a program to its plan: the unmodified program and its forms in chunks, as far as they can win."""
 
 import math
 from collections.abc import Iterator
@@ -49,8 +49,8 @@ def plan_best_form(
     if may_chunk and allowed is not None and floor.peak_bytes > allowed:
         if keep is not None:
             keep(program.graph, draft.plan)
-        return _chunks_first(program, settings, progress, keep)
-    result = find_plan(program.graph, settings, progress=progress, keep=keep)
+        return _chunks_first(program, settings, draft, progress, keep)
+    result = find_plan(program.graph, settings, progress=progress, keep=keep, start=draft)
     fits_for_free = settings.budget is not None and result.shortfall is None and result.extra_cost == 0
     is_near_floor = result.peak_bytes[floor.space] <= floor.peak_bytes * _NEAR_ITS_FLOOR
     if not may_chunk or fits_for_free or result.status == "interrupted" or not is_near_floor:
@@ -60,12 +60,14 @@ def plan_best_form(
     return _best_of(program, settings, result.base_cost, [result], progress)
 
 
-def _chunks_first(program: Program, settings: PlanSettings, progress: Report | None, keep: Keep | None) -> Result:
+def _chunks_first(
+    program: Program, settings: PlanSettings, draft: Draft, progress: Report | None, keep: Keep | None
+) -> Result:
     """Return the best plan of a form in chunks or, if none fits, of all forms."""
     in_chunks = plan_in_chunks(program, settings, progress)
     if in_chunks is not None and (in_chunks.shortfall is None or in_chunks.status == "interrupted"):
         return in_chunks
-    result = find_plan(program.graph, settings, progress=progress, keep=keep)
+    result = find_plan(program.graph, settings, progress=progress, keep=keep, start=draft)
     if in_chunks is None or result.status == "interrupted":
         return result
     best = min(result, in_chunks, key=_rank)

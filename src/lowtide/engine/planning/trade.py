@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lowtide.core.progress import Report
+from lowtide.core.progress import Found, Report, Stage
 from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.analysis.lower_bounds import LowerBound
@@ -32,12 +32,15 @@ def trade(draft: Draft, report: Report) -> Draft:
     if not draft.settings.techniques & NEED_BUDGET or draft.interrupted or draft.fits:
         return draft
     graph = draft.graph
+    report(Stage.CHOOSE)
     draft.offer(draft.plan)
     most = draft.budget.allowed[graph.spaces[0].name] or 0
     best: list[Plan] = []
 
     def keep(plan: Plan) -> None:
         best[:] = [replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)]
+        over, extra = draft.budget.excess_bytes(best[0].peak_bytes), _extra_cost(draft, plan)
+        report(Found.of(over, extra / float(draft.prices.seconds.sum() or 1)))
         draft.offer(best[0])
 
     try:
@@ -71,9 +74,13 @@ def trade(draft: Draft, report: Report) -> Draft:
 
 def _interrupted(draft: Draft, plan: Plan) -> Draft:
     """Return the draft with the best plan found before Ctrl-C, without a bound of its cost."""
-    runs = draft.prices.seconds[plan.order()].sum()
     taken = replace(draft.taking(plan), interrupted=True, extra_cost_bound=None)
-    return replace(taken, extra_cost=float(runs - draft.prices.seconds.sum()))
+    return replace(taken, extra_cost=_extra_cost(draft, plan))
+
+
+def _extra_cost(draft: Draft, plan: Plan) -> float:
+    """Return the seconds that a plan's runs take beyond the program."""
+    return float(draft.prices.seconds[plan.order()].sum() - draft.prices.seconds.sum())
 
 
 def bounds_with_reruns(problem: Problem, *, copies: bool) -> tuple[LowerBound, ...]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lowtide.core.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, SEARCH_EFFORTS, EffortName, RecomputeEffort
 from lowtide.core.errors import UsageError
-from lowtide.core.progress import Report, silent
+from lowtide.core.progress import Report, Stage, silent
 from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.plan import Plan
@@ -198,6 +198,7 @@ class _OrderSearch:
                 return self._composed(attempt)
         if not attempts:
             raise UsageError("there is no base order to plan; give one")
+        self.report(Stage.IMPROVE)
         self._settle(attempts, limits)
         best = self._best_reordered(families, limits)
         if not best.found.fits:

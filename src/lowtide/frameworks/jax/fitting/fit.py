@@ -9,6 +9,7 @@ from jax.core import Tracer
 
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import UnsupportedError
+from lowtide.core.progress import Report, Stage, showing
 from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.engine.plan.claim import Claim
@@ -32,6 +33,7 @@ def fit(
     transient: bool = False,
     effort: EffortName = "fast",
     argnums: int | Sequence[int] | None = None,
+    progress: bool | Report = True,
 ) -> "FittedFunction":
     """Return a function with the same signature and values that meets a budget once it is compiled.
 
@@ -48,6 +50,9 @@ def fit(
     arguments `argnums`, by default the first, and `jax.grad` of the returned function follows the plan. `argnums` makes
     any function a loss, `()` none.
 
+    On a terminal or in a notebook, a search that takes longer than two seconds shows its progress. `progress` turns
+    that off, or receives its lines.
+
     Raises UsageError for a bad call or a function that cannot be traced, UnsupportedError for "offload".
 
     >>> import jax.numpy as jnp, lowtide.jax
@@ -63,7 +68,7 @@ def fit(
             "that has a host space"
         )
     chosen = (argnums,) if isinstance(argnums, int) else None if argnums is None else tuple(argnums)
-    return FittedFunction(function, settings, chosen, trace(function, example_args, example_kwargs))
+    return FittedFunction(function, settings, chosen, trace(function, example_args, example_kwargs), progress)
 
 
 class FittedFunction:
@@ -78,12 +83,14 @@ class FittedFunction:
         settings: PlanSettings,
         argnums: tuple[int, ...] | None,
         traced: TracedFunction,
+        progress: bool | Report = True,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self._function = function
         self._settings = settings
         self._argnums = argnums
         self._traced = traced
+        self._progress: bool | Report = progress
         self._fitted: dict[Any, _Fitted] = {}
         self.found = self._fit(_signature(traced.in_tree, traced.structs), traced).found
         """The search result for the example arguments."""
@@ -111,8 +118,10 @@ class FittedFunction:
         return fitted
 
     def _search(self, traced: TracedFunction, wrapper: Wrapper | None = None) -> FitFound:
-        search = FitSearch(traced, self._settings, wrapper)
-        return search.fit(_target_bytes(self._settings, search.unmodified.figures))
+        with showing(self._progress) as report:
+            report(Stage.READ)
+            search = FitSearch(traced, self._settings, wrapper)
+            return search.fit(_target_bytes(self._settings, search.unmodified.figures))
 
     @property
     def fits(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from lowtide.core.progress import current_report
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.plan import Plan
 from lowtide.engine.plan.claim import Claim
@@ -203,6 +204,7 @@ class FitSearch:
         name += ", scheduled for least memory" if options else ""
         key = id(form), order.runs, order.window, scheduler  # forms live as long as this search
         if key not in self._compiled:
+            current_report()(f"compiling a candidate ({name})")
             self._compiled[key] = compile_flat(name, order.of(form), self._traced, options, self._wrapper)
         found = self._compiled[key]
         tried = Tried(name=name, predicted_bytes=order.predicted_bytes, temp_bytes=found.figures.temp_bytes)

@@ -6,6 +6,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from lowtide.core.errors import UsageError
+from lowtide.core.progress import showing
 from lowtide.frameworks.torch.compile.eager import InferenceCompiler, run_boxed, run_boxed_backward
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.internals.aot_autograd import naming_inputs
@@ -34,7 +35,7 @@ def lowtide(
         raise UsageError(f"backend 'lowtide' has no mode {mode!r}; give options instead")
     chosen = Options.parse(options)
     recompile = _recompiler(module, chosen)
-    with programs_planned() as programs, collect_missed_budgets() as missed:
+    with showing(chosen.progress), programs_planned() as programs, collect_missed_budgets() as missed:
         compiled = _compile(module, example_inputs, chosen)
     graph = shared_budget_of(options, chosen).add(programs, compiled, recompile, missed)
     return recording_runs(graph, lambda: graph.planned)

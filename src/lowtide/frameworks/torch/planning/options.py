@@ -85,6 +85,8 @@ class Options:
     same_on_all_ranks: bool | None = None
     """Whether every graph must be the same on all ranks of `torch.distributed`. None: only on the ranks that
     collectives in the graph wait for."""
+    progress: bool = True
+    """Whether to show planning that takes seconds, on a terminal or in a notebook."""
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> "Options":

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.core.files import path_of
+from lowtide.core.progress import Report, Stage, showing
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.budget import GivenBudget
@@ -108,6 +109,11 @@ class PlannedStep:
 
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Capture and plan the step for a call, without running it."""
+        with showing(self._request.progress) as report:
+            report(Stage.READ)
+            self._prepare(args, kwargs)
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         model = self._request.read(self.step, args, kwargs)
         fingerprint = model.graph.fingerprint
         known = next((program for program in self._programs if program.model.graph.fingerprint == fingerprint), None)
@@ -180,6 +186,7 @@ def training_step(
     host_capacity: str | int | None = None,
     plan: str | Path | None = None,
     over_budget: bool = False,
+    progress: bool | Report = True,
 ) -> PlannedStep:
     """Return the whole training step, forward, backward and update, as one planned program, without running it.
 
@@ -202,7 +209,8 @@ def training_step(
     misses its budget needs `over_budget=True`, as in `lowtide.load_plan`.
 
     A missed budget leads to one warning, with the reason and the budgets that are met. The step then runs by the best
-    plan found.
+    plan found. On a terminal or in a notebook, planning that takes longer than two seconds shows a bar; Ctrl-C takes
+    the best plan found. `progress` turns it off, or receives its lines.
 
     Raises FingerprintError for a plan of another step, VerificationError for a wrong plan or one that misses the
     budget, UnsupportedError for a step that cannot be captured, UsageError for wrong arguments.
@@ -227,6 +235,7 @@ def training_step(
         host_capacity=host_capacity,
         saved_plan=None if plan is None else path_of(plan),
         over_budget=over_budget,
+        progress=progress,
     )
     check_callable(before_update=before_update)
     step = TrainingStep(

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError
+from lowtide.core.progress import Report
 from lowtide.core.techniques import NEED_BUDGET, ROUNDING, Techniques
 from lowtide.engine.planning.budget import GivenBudget
 from lowtide.engine.planning.find_plan import find_plan
@@ -41,6 +42,8 @@ class StepRequest:
     """A plan file or a folder of plans to use instead of planning."""
     over_budget: bool = False
     """Whether `saved_plan` may miss the budget."""
+    progress: bool | Report = True
+    """See `lowtide.core.progress.showing`."""
 
     def __post_init__(self) -> None:
         """Check the arguments."""

@@ -1,0 +1,104 @@
+"""Progress: stages for callbacks, a bar on terminals, and Ctrl-C that takes the best plan."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+import lowtide
+from lowtide.core.progress import Found, ProgressBar, Stage, current_report, showing
+from tests.oracles.residual_chain import residual_chain
+
+PLANNED = (Stage.READ, Stage.ORDER, Stage.CHOOSE, Stage.IMPROVE, Stage.FINISH, Stage.DONE)
+WORK = """
+import sys, time
+from lowtide.core.progress import Found, Stage, showing
+with showing({progress}) as report:
+    report(Stage.CHOOSE)
+    report(Found.of(0, 0.14))
+    time.sleep(2.6)
+    report("a detail")
+    report(Stage.DONE)
+"""
+
+
+def test_a_callback_receives_the_stages_in_order_and_the_best_plan() -> None:
+    lines: list[str] = []
+    lowtide.plan(residual_chain(60), budget="50%", progress=lines.append)
+    stages = [line for line in lines if isinstance(line, Stage)]
+    assert stages == sorted(stages, key=PLANNED.index)
+    assert stages[0] == Stage.READ
+    assert stages[-1] == Stage.DONE
+    assert any(isinstance(line, Found) and line.startswith("fits at +") for line in lines)
+
+
+def test_an_interrupt_takes_the_best_plan_found() -> None:
+    def interrupt(line: str) -> None:
+        if isinstance(line, Found) and line.startswith("fits at"):
+            raise KeyboardInterrupt
+
+    result = lowtide.plan(residual_chain(60), budget="50%", progress=interrupt)
+    assert result.status == "interrupted"
+    (peak,), (before,) = result.peak_bytes.values(), result.baseline_peak_bytes.values()
+    assert 2 * peak <= before
+
+
+def test_inner_work_reports_to_the_outer_callback_unless_turned_off() -> None:
+    lines: list[str] = []
+    with showing(lines.append):
+        with showing(True) as inner:
+            inner("kept")
+        with showing(False) as inner:
+            inner("dropped")
+        current_report()("kept, too")
+    current_report()("outside")
+    assert lines == ["kept", "kept, too"]
+
+
+@pytest.mark.parametrize(("progress", "is_shown"), [("True", True), ("False", False)])
+def test_a_terminal_shows_long_work_with_its_best_plan(progress: str, is_shown: bool) -> None:
+    shown = _on_a_terminal(WORK.format(progress=progress))
+    assert ("choosing recomputation" in shown) == is_shown
+    assert ("fits at +14.0% time, Ctrl-C takes it" in shown) == is_shown
+    assert "a detail" not in shown
+
+
+def test_brackets_in_a_line_are_no_markup() -> None:
+    assert "reading a[/b].py" in _on_a_terminal(
+        WORK.format(progress="True").replace("Stage.CHOOSE", "'reading a[/b].py'")
+    )
+
+
+def test_nothing_is_shown_without_a_terminal() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WORK.format(progress="True")], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_line_is_printed_only_if_its_stage_takes_long(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = ProgressBar(prints=True)
+    bar("quick")
+    bar("slow")
+    time.sleep(1.3)
+    bar.close()
+    assert capsys.readouterr().err == "lowtide: slow ...\n"
+
+
+def _on_a_terminal(program: str) -> str:
+    controller, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"}
+    with subprocess.Popen([sys.executable, "-c", program], stderr=terminal, env=environment):
+        os.close(terminal)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(controller, 10**5)
+            except OSError:  # the terminal is closed
+                break
+    os.close(controller)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
