@@ -126,7 +126,7 @@ def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, ma
     random = RandomState([0])  # draws the same numbers in every version of NumPy
     native = program.native
     started = native.work
-    failures, most_failures = 0, _MAX_FAILURES + len(program.order)
+    failures, most_failures = 0, _MAX_FAILURES + len(program.order) // 4
     while failures < most_failures and (left := max_work - (native.work - started)) > 0:
         kept = _runs_outside_window(program, execution, random)
         if kept is None:
