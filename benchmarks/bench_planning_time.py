@@ -112,7 +112,8 @@ def compile_seconds(size: Size) -> float:
     """Return the processor seconds that Inductor takes to compile forward and backward pass."""
     module, tokens = size.make()
     torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
-    step = torch.compile(loss_of, dynamic=False)
+    compiler: Any = torch.compile
+    step: Callable[..., Any] = compiler(loss_of, dynamic=False)
     with caches_off():
         first, again = (timed(lambda: step(module, tokens).backward())[0] for _ in range(2))
     return first - again
