@@ -1,7 +1,9 @@
 """What all tests share: property tests draw the same examples on every run and are never failed by the clock."""
 
+import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from tests.examples import examples, share_of
 
 os.environ.setdefault("LOWTIDE_CACHE", "off")  # tests plan; those of the cache name a folder
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # the same memory, compiled sooner
 settings.register_profile(
     "lowtide",
     examples(100),
@@ -18,6 +21,28 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("lowtide")
+_MANY_MODULES = 100
+"""Modules imported since the last freeze that are worth another one."""
+_frozen_modules = 0
+gc.disable()  # until the tests are collected: imports leave little garbage
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again."""
+    gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Hide imported modules from the garbage collector.
+
+    Every measurement of a peak collects garbage first. To visit the objects of all modules would take most of its time.
+    """
+    global _frozen_modules
+    if len(sys.modules) >= _frozen_modules + _MANY_MODULES:
+        gc.collect()
+        gc.freeze()
+        _frozen_modules = len(sys.modules)
 
 
 @pytest.hookimpl(trylast=True)
