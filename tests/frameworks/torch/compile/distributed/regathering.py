@@ -13,8 +13,8 @@ from lowtide.torch import TorchModel
 
 WIDTH, TOKENS = 256, 512
 TRIES = 12
-"""Most steps measured for the lowest peak: gloo's threads free the tensors of a collective some time after its end, which
-only adds to a peak."""
+"""Most steps measured for the lowest peak: gloo's threads free the tensors of a collective some time after its end,
+which only adds to a peak."""
 CLOSE = 1.02
 """Measured by predicted peak below which no further step is measured."""
 collectives = torch.ops._c10d_functional
