@@ -28,8 +28,14 @@ gc.disable()  # until the tests are collected: imports leave little garbage
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage again."""
+    """Collect garbage again, and more rarely than by default."""
     gc.enable()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter free all modules at its end."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,12 +53,13 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the share of the cases of tests with the mark `share_of_cases`."""
-    cases: dict[str, list[pytest.Item]] = {}
+    """Keep the share of the cases of tests with the mark `share_of_cases`, or the part of it that the mark names."""
+    cases: dict[tuple[str, float], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("share_of_cases"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {id(item) for some in cases.values() for item in share_of(some)}
+        if mark := item.get_closest_marker("share_of_cases"):
+            part = mark.args[0] if mark.args else 1.0
+            cases.setdefault((item.nodeid.partition("[")[0], part), []).append(item)
+    kept = {id(item) for (_, part), some in cases.items() for item in share_of(some, part)}
     left = [item for some in cases.values() for item in some if id(item) not in kept]
     config.hook.pytest_deselected(items=left)
     gone = set(map(id, left))

@@ -16,7 +16,7 @@ def examples(most: int) -> settings:
     return settings(max_examples=max(1, round(SHARE * most)))
 
 
-def share_of(cases: Sequence[T]) -> list[T]:
-    """Return the share of the cases that the environment asks for, evenly spread."""
-    n = math.ceil(SHARE * len(cases))
+def share_of(cases: Sequence[T], part: float = 1.0) -> list[T]:
+    """Return the share of the cases that the environment asks for, or a part of that share, evenly spread."""
+    n = math.ceil(SHARE * (1 if SHARE >= 1 else part) * len(cases))
     return [cases[k * len(cases) // n] for k in range(n)]

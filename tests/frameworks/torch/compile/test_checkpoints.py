@@ -25,7 +25,7 @@ class Checkpointed(nn.Module):
 
     def __init__(self, dropout: float) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Layer(dropout) for _ in range(2))
+        self.layers = nn.ModuleList([Layer(dropout)])
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
