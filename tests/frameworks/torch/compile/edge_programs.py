@@ -27,7 +27,7 @@ def parameter(*shape: int, seed: int = 0) -> torch.Tensor:
 class Layers(nn.Module):
     """Linear layers of one width, each with an activation and dropout."""
 
-    def __init__(self, depth: int = 3, rate: float = 0.0) -> None:
+    def __init__(self, depth: int = 4, rate: float = 0.0) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(depth))
         self.rate = rate
