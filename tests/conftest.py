@@ -1,7 +1,9 @@
 """What all tests share: property tests draw the same examples on every run and are never failed by the clock."""
 
+import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from tests.examples import examples, share_of
 
 os.environ.setdefault("LOWTIDE_CACHE", "off")  # tests plan; those of the cache name a folder
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # the same memory, compiled sooner
 settings.register_profile(
     "lowtide",
     examples(100),
@@ -18,16 +21,45 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("lowtide")
+_MANY_MODULES = 100
+"""Modules imported since the last freeze that are worth another one."""
+_frozen_modules = 0
+gc.disable()  # until the tests are collected: imports leave little garbage
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, and more rarely than by default."""
+    gc.enable()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter free all modules at its end."""
+    gc.unfreeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Hide imported modules from the garbage collector.
+
+    Every measurement of a peak collects garbage first. To visit the objects of all modules would take most of its time.
+    """
+    global _frozen_modules
+    if len(sys.modules) >= _frozen_modules + _MANY_MODULES:
+        gc.collect()
+        gc.freeze()
+        _frozen_modules = len(sys.modules)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the share of the cases of tests with the mark `share_of_cases`."""
-    cases: dict[str, list[pytest.Item]] = {}
+    """Keep the share of the cases of tests with the mark `share_of_cases`, or the part of it that the mark names."""
+    cases: dict[tuple[str, float], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("share_of_cases"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {id(item) for some in cases.values() for item in share_of(some)}
+        if mark := item.get_closest_marker("share_of_cases"):
+            part = mark.args[0] if mark.args else 1.0
+            cases.setdefault((item.nodeid.partition("[")[0], part), []).append(item)
+    kept = {id(item) for (_, part), some in cases.items() for item in share_of(some, part)}
     left = [item for some in cases.values() for item in some if id(item) not in kept]
     config.hook.pytest_deselected(items=left)
     gone = set(map(id, left))

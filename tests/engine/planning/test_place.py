@@ -11,6 +11,7 @@ from lowtide.engine.planning.judge import judge
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.planning import result_to_json, result_to_text
 from tests.engine.planning.graphs import diamond
+from tests.examples import share_of
 from tests.strategies import random_graph
 
 
@@ -56,7 +57,7 @@ def test_ctrl_c_places_the_buffers_quickly_and_marks_the_plan() -> None:
 
 
 def test_without_addresses_a_plan_has_the_same_peak_bound_and_cost_and_nothing_is_packed() -> None:
-    for seed in range(20):
+    for seed in share_of(range(20)):
         graph = random_graph(seed, 25)
         for budget in (None, "70%"):
             asked = {"budget": budget, "allow": ("reorder", "share", "recompute")[: 3 if budget else 2]}

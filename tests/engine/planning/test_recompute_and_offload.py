@@ -1,6 +1,7 @@
 """Budgets that no order fits: ops run again, at a price with a bound, and only where a budget asks for it."""
 
 import math
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from lowtide.engine.costs import price
 from lowtide.engine.graph import Graph, GraphBuilder, read_graph_file
 from lowtide.engine.offload import with_host_space
 from lowtide.engine.plan import Plan, verify
+from lowtide.engine.planning.result import Result
 from lowtide.engine.recompute import compose, least_possible
 from lowtide.engine.recompute.unrolled import first_runs, unroll
 from tests.examples import examples
@@ -25,7 +27,19 @@ from tests.sentences import why
 from tests.strategies import graphs
 
 TECHNIQUES = {"reorder", "share", "recompute"}
-GPT2 = Path(__file__).parents[3] / "benchmarks/graphs/budget_gpt2_12.train.graph.json.gz"
+GRAPHS = Path(__file__).parents[3] / "benchmarks/graphs"
+GPT2, UNET = (GRAPHS / f"{name}.graph.json.gz" for name in ("budget_gpt2_12.train", "unet_plain_b4.joint"))
+
+
+@cache
+def _gpt2() -> Graph:
+    return read_graph_file(GPT2)
+
+
+@cache
+def _below_the_floor() -> Result:
+    """Return the result for a budget that no plan meets."""
+    return minimize(_gpt2(), budget="2%", allow=TECHNIQUES, effort="fast")
 
 
 @examples(40)
@@ -97,7 +111,7 @@ def test_a_run_that_is_repeated_becomes_an_op_with_results_of_its_own() -> None:
 
 
 def test_order_and_choice_together_cost_no_more_than_the_best_base_order_alone() -> None:
-    graph = read_graph_file(GPT2)
+    graph = _gpt2()
     problem = Problem(graph)
     given_order = problem.given_order()
     peak = int(problem.evaluate(given_order).peaks[0])
@@ -109,7 +123,7 @@ def test_order_and_choice_together_cost_no_more_than_the_best_base_order_alone()
 
 
 def test_a_budget_below_what_a_single_op_needs_is_infeasible_by_name() -> None:
-    result = minimize(read_graph_file(GPT2), budget="2%", allow=TECHNIQUES)
+    result = _below_the_floor()
     assert result.status == "infeasible"
     assert "'_log_softmax_backward_data' alone needs" in why(result.shortfall)
     assert result.extra_cost_bound is None
@@ -117,9 +131,8 @@ def test_a_budget_below_what_a_single_op_needs_is_infeasible_by_name() -> None:
 
 def test_below_the_floor_what_runs_again_still_lowers_the_peak() -> None:
     """Nobody is left with the peak of the best order when the budget is a little too small for any plan."""
-    graph = read_graph_file(GPT2)
-    order_alone = minimize(graph).peak_bytes["device"]
-    assert minimize(graph, budget="2%", allow=TECHNIQUES).peak_bytes["device"] < order_alone // 2
+    order_alone = minimize(_gpt2()).peak_bytes["device"]
+    assert _below_the_floor().peak_bytes["device"] < order_alone // 2
 
 
 @examples(30)
@@ -130,7 +143,7 @@ def test_first_runs_keep_their_order_where_reordering_is_not_allowed(graph: Grap
 
 
 def test_the_profile_that_priced_the_plan_is_named_and_changes_the_choice() -> None:
-    graph = read_graph_file(GPT2)
+    graph = _gpt2()
     eager, fused = (minimize(graph, budget="60%", allow=TECHNIQUES, costs=profile) for profile in ("eager", "fused"))
     assert (eager.costs, fused.costs) == ("eager", "fused")
     assert eager.plan.order().tolist() != fused.plan.order().tolist()
@@ -145,7 +158,7 @@ def test_recompute_without_a_budget_is_refused() -> None:
 
 
 def test_the_frontier_falls_in_memory_and_rises_in_time_and_names_a_knee() -> None:
-    found = frontier(read_graph_file(GPT2), effort="fast")
+    found = frontier(read_graph_file(UNET), effort="fast")
     peaks = [point.peak_bytes for point in found.points]
     costs = [point.extra_cost for point in found.points if point.fits]
     bounds = [point.extra_cost_bound for point in found.points if math.isfinite(point.extra_cost_bound)]
@@ -157,7 +170,7 @@ def test_the_frontier_falls_in_memory_and_rises_in_time_and_names_a_knee() -> No
 
 
 def test_copies_to_the_host_and_reruns_together_cost_no_more_than_reruns_alone() -> None:
-    graph = with_host_space(read_graph_file(GPT2), 25e9)
+    graph = with_host_space(_gpt2(), 25e9)
     recompute = minimize(graph, budget="50%", allow=TECHNIQUES, addresses=False)
     both = minimize(graph, budget="50%", allow={*TECHNIQUES, "offload"}, addresses=False)
     assert both.shortfall is None

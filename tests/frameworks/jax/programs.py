@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-BLOCKS, BATCH, WIDTH, HIDDEN = 6, 512, 16, 64
+BLOCKS, BATCH, WIDTH, HIDDEN = 4, 512, 16, 64
 
 
 def blocks_loss(weights: Any, x: Any) -> Any:
@@ -22,14 +22,14 @@ def blocks_step(weights: Any, x: Any) -> Any:
     return jax.tree.map(lambda weight, gradient: weight - 0.1 * gradient, weights, gradients), loss
 
 
-def blocks_arguments(batch: int = BATCH) -> tuple[Any, Any]:
+def blocks_arguments(batch: int = BATCH, blocks: int = BLOCKS) -> tuple[Any, Any]:
     """Return weights and a batch from a fixed seed."""
     drawn = np.random.default_rng(0)
 
     def normal(*shape: int) -> Any:
         return (0.3 * drawn.normal(size=shape)).astype(np.float32)
 
-    return [(normal(WIDTH, HIDDEN), normal(HIDDEN, WIDTH)) for _ in range(BLOCKS)], normal(batch, WIDTH)
+    return [(normal(WIDTH, HIDDEN), normal(HIDDEN, WIDTH)) for _ in range(blocks)], normal(batch, WIDTH)
 
 
 def recurrent_step(weights: Any, x: Any) -> Any:

@@ -162,7 +162,7 @@ def test_effects_in_a_loop_happen_once_per_iteration(capfd: pytest.CaptureFixtur
 
         return jax.lax.scan(add, 0.0, batches)[0]
 
-    weights, x = blocks_arguments()
+    weights, x = blocks_arguments(blocks=6)
     arguments = weights, np.stack([x, 2 * x])
     planned = with_planned_bodies(flat(printing, arguments), temp_bytes(printing, arguments) // 2, None)
     assert planned is not None

@@ -66,7 +66,7 @@ def test_a_backward_hook_in_a_checkpointed_region_is_left_to_pytorch() -> None:
     torch.testing.assert_close(value.grad, expected)
 
 
-@pytest.mark.share_of_cases
+@pytest.mark.share_of_cases(0.5)  # one compilation takes seconds; all run op by op in test_edges
 @pytest.mark.parametrize(
     ("name", "budget"),
     [

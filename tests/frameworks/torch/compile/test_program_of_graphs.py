@@ -24,7 +24,7 @@ class Blocks(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(
-            nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Dropout(0.1))))
+            nn.Sequential(*(part for _ in range(2) for part in (nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Dropout(0.1))))
             for _ in range(4)
         )
 
@@ -79,7 +79,7 @@ def test_graphs_of_scalars_that_miss_a_percentage_are_no_warning() -> None:
 def test_graphs_share_a_budget_after_the_first_step_with_the_bits_of_eager(
     model: nn.Module, digest: Callable[[Any], str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """40 % of what all graphs take alone is met by all together, and one line a step says so without being asked."""
+    """50 % of what all graphs take alone is met by all together, and one line a step says so without being asked."""
     batch = torch.randn(512, WIDTH)
     twin = copy.deepcopy(model)
     alone = torch.compile(model, backend="aot_eager")
@@ -87,7 +87,7 @@ def test_graphs_share_a_budget_after_the_first_step_with_the_bits_of_eager(
     needed = _peak(model, alone, batch)
     torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
 
-    run = torch.compile(twin, backend="lowtide", options={"compiler": "eager", "budget": "40%"}, dynamic=True)
+    run = torch.compile(twin, backend="lowtide", options={"compiler": "eager", "budget": "50%"}, dynamic=True)
     costs: list[float] = []
     for _ in range(3):
         assert digest(_step(twin, run, batch)) == digest(_step(model, model, batch))
@@ -95,10 +95,10 @@ def test_graphs_share_a_budget_after_the_first_step_with_the_bits_of_eager(
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(lines) == 2
     assert len(planned_programs()) == len(twin.blocks)  # type: ignore[arg-type]
-    assert costs[-1] < costs[0]  # alone, each misses 40 % of its own, and had the plan of its least peak
+    assert costs[-1] < costs[0]  # alone, each misses 50 % of its own, and had the plan of its least peak
     assert "4 graphs planned" in lines[0]
     assert "TorchDynamo skipped 0 frames" in lines[0]
-    assert _peak(twin, run, batch) <= 0.4 * needed
+    assert _peak(twin, run, batch) <= 0.5 * needed
 
 
 def test_a_program_that_misses_its_budget_is_one_warning_of_all_its_graphs(model: nn.Module) -> None:

@@ -33,7 +33,7 @@ def _peak_on_cuda(call: Callable[[], Any], device: torch.device) -> tuple[int, A
 
 def _peak_on_cpu(call: Callable[[], Any]) -> tuple[int, Any]:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler prints to stderr
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         result = call()
     recorded: Any = profiler.profiler
     events = [

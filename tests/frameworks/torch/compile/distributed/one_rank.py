@@ -1,5 +1,6 @@
 """What one of two ranks does in the tests beside: `python one_rank.py RANK STORE FOLDER` writes FOLDER/RANK.json."""
 
+import gc
 import hashlib
 import json
 import math
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from regathering import TRIES, regathered
+from regathering import lowest_ratio, regathered
 from torch import nn
 from torch.distributed._functional_collectives import all_reduce
 from torch.distributed.device_mesh import init_device_mesh
@@ -104,10 +105,7 @@ def train(wrap: Wrap, options: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def measured_over_predicted(way: str) -> float:
-    """Return the least measured peak of forward and backward pass over the predicted one; parameters are small.
-
-    Steps are repeated as often as `TRIES` says, for the reason given there.
-    """
+    """Return the lowest measured peak of forward and backward pass over the predicted one; parameters are small."""
     torch._dynamo.reset()
     forget_programs()
     dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 20  # PyTorch's own: one bucket, so one graph
@@ -119,8 +117,12 @@ def measured_over_predicted(way: str) -> float:
     net.forward = torch.compile(net.forward, backend="lowtide", options=OPTIONS)
     step = nn.parallel.DistributedDataParallel(net) if way == "data_parallel" else net
     batch = torch.randn(4096, WIDTH, generator=torch.Generator().manual_seed(0))
-    steps = [lowtide.torch.measure(lambda value: step(value).backward(), batch, state=[net]) for _ in range(TRIES)]
-    return min(each.measured_over_predicted or math.inf for each in steps)
+
+    def measured() -> float:
+        found = lowtide.torch.measure(lambda value: step(value).backward(), batch, state=[net], timed_calls=1)
+        return found.measured_over_predicted or math.inf
+
+    return lowest_ratio(measured)
 
 
 def collectives(graph: torch.fx.Graph) -> list[str]:
@@ -161,6 +163,7 @@ def waiting_alone() -> str:
 
 def main() -> None:
     """Do everything that both ranks do together, and write down what came out."""
+    gc.freeze()  # else collecting garbage before every measurement would take most of the time
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo", init_method=f"file://{STORE}", rank=RANK, world_size=2, timeout=timedelta(minutes=10)

@@ -1,5 +1,7 @@
 """A step on shards of weights: every use gathers them, every gradient is scattered, as fully sharded training does."""
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,8 +13,10 @@ from lowtide.torch import TorchModel
 
 WIDTH, TOKENS = 256, 512
 TRIES = 12
-"""Steps that are measured for the least peak: gloo's threads let go of a collective's tensors some time after it has
-ended, which only ever adds to one."""
+"""Most steps measured for the lowest peak: gloo's threads free the tensors of a collective some time after its end,
+which only adds to a peak."""
+CLOSE = 1.02
+"""Measured by predicted peak below which no further step is measured."""
 collectives = torch.ops._c10d_functional
 
 
@@ -57,6 +61,18 @@ class Loss(nn.Module):
         return self.blocks(value).pow(2).mean()
 
 
+def lowest_ratio(measured: Callable[[], float]) -> float:
+    """Return the lowest of up to `TRIES` ratios. Stops when it is close on all ranks."""
+    lowest = math.inf
+    for _ in range(TRIES):
+        lowest = min(lowest, measured())
+        far = torch.tensor(float(lowest > CLOSE))
+        dist.all_reduce(far)
+        if not far:
+            break
+    return lowest
+
+
 def regathered() -> dict[str, Any]:
     """Run a step within a budget that needs weights to be gathered again; returns what was predicted and measured."""
     torch.manual_seed(dist.get_rank())
@@ -65,11 +81,18 @@ def regathered() -> dict[str, Any]:
     result = lowtide.minimize(graph, budget="55%", allow=["reorder", "share", "recompute"], effort="fast")
     runs = [graph.op_names[op] for op in result.plan.order().tolist() if graph.ranks[op] > 1]
     predicted = sum(result.peak_bytes.values())
-    measured = [model.measure(result.plan) for _ in range(TRIES)]
+    equal: list[bool] = []
+
+    def measured() -> float:
+        found = model.measure(result.plan)
+        equal.append(found.outputs_equal)
+        return found.after_bytes / predicted
+
+    ratio = lowest_ratio(measured)
     return {
         "runs": runs,
         "in the program": [name for name, ranks in zip(graph.op_names, graph.ranks, strict=True) if ranks > 1],
         "fits": result.shortfall is None,
-        "outputs equal": all(each.outputs_equal for each in measured),
-        "measured over predicted": min(each.after_bytes for each in measured) / predicted,
+        "outputs equal": all(equal),
+        "measured over predicted": ratio,
     }

@@ -13,7 +13,7 @@ class Masked(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(6))
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(3))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the sum of what is left of (rows, 64)."""
@@ -26,7 +26,7 @@ def _compiled(module: nn.Module, budget: str | None) -> nn.Module:
     return torch.compile(module, backend="lowtide", options={"compiler": "inductor", "budget": budget})  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("budget", [None, "80%"])
+@pytest.mark.parametrize("budget", [None, "90%"])
 def test_masks_that_are_saved_for_the_backward_pass_are_bytes_in_memory(budget: str | None) -> None:
     torch.manual_seed(0)
     compiled, x = _compiled(Masked(), budget), torch.randn(512, 64)
@@ -35,7 +35,7 @@ def test_masks_that_are_saved_for_the_backward_pass_are_bytes_in_memory(budget: 
     assert "bool*" not in "".join(code)
 
 
-@pytest.mark.parametrize("budget", [None, "80%"])
+@pytest.mark.parametrize("budget", [None, "90%"])
 def test_gradients_through_masks_are_those_of_eager_pytorch(budget: str | None) -> None:
     torch.manual_seed(0)
     module, x = Masked().eval(), torch.randn(512, 64)

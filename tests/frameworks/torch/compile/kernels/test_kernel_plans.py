@@ -38,7 +38,7 @@ def kernels_only(monkeypatch: pytest.MonkeyPatch) -> None:
 class Blocks(nn.Module):
     """Blocks of a product, a normalization, an activation and dropout; the user checkpoints each of them."""
 
-    def __init__(self, n_blocks: int = 4, dropout: float = 0.0) -> None:
+    def __init__(self, n_blocks: int = 3, dropout: float = 0.0) -> None:
         super().__init__()
         parts = (
             nn.Sequential(nn.Linear(96, 96), nn.LayerNorm(96), nn.GELU(), nn.Dropout(dropout)) for _ in range(n_blocks)
@@ -87,7 +87,7 @@ def test_checkpointed_blocks_fit_and_train_as_without_a_plan() -> None:
     torch.manual_seed(0)
     module, batch = Blocks(), torch.randn(768, 96)
     expected = _gradients(module, module, batch)
-    run = _compiled(module, budget="70%")
+    run = _compiled(module, budget="80%")
     found = _gradients(module, run, batch)
     program = _only_program()
     assert program.result.reruns
@@ -114,7 +114,7 @@ def test_a_budget_that_no_plan_of_ops_meets_is_met_by_a_plan_of_kernels() -> Non
 def test_kernels_are_planned_if_a_plan_of_ops_recomputes_much() -> None:
     """Both fit. The plan of ops prices recomputed ops that fusion makes free, and values that fusion does not store."""
     torch.manual_seed(0)
-    module, batch = Blocks(5).to(torch.bfloat16), torch.randn(768, 96, dtype=torch.bfloat16)
+    module, batch = Blocks(4).to(torch.bfloat16), torch.randn(768, 96, dtype=torch.bfloat16)
     _compiled(module, budget="75%")(batch).backward()
     program = _only_program()
     assert program.result.shortfall is None
@@ -145,12 +145,12 @@ def test_a_mask_is_drawn_once() -> None:
 @pytest.mark.usefixtures("kernels_only")
 def test_a_saved_plan_is_followed_without_planning(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    module, batch = Blocks(3), torch.randn(512, 96)
-    _compiled(module, budget="75%")(batch).backward()
+    module, batch = Blocks(2), torch.randn(512, 96)
+    _compiled(module, budget="85%")(batch).backward()
     planned = _only_program()
     lowtide.torch.save_plans(tmp_path)
     torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
-    _compiled(module, budget="75%", plans=str(tmp_path))(batch).backward()
+    _compiled(module, budget="85%", plans=str(tmp_path))(batch).backward()
     followed = _only_program()
     assert list(followed.result.plan.steps()) == list(planned.result.plan.steps())
     assert followed.predicted_peak_bytes == planned.predicted_peak_bytes
