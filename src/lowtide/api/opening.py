@@ -1,13 +1,12 @@
 """Open any program as a model; the framework is chosen before any framework is loaded."""
 
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lowtide.core.errors import FingerprintError, LowtideError, UsageError, one_line
+from lowtide.core.errors import FingerprintError, UsageError
 from lowtide.core.files import check_writable
+from lowtide.core.named_callable import call_named, is_callable_name
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan, checked_plan, write_plan_file
@@ -162,40 +161,13 @@ def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | N
     if framework is not None:
         _check_ending(output, framework.endings_for(name))
         return framework.load(trust=trust)(name, dims)
-    module, colon, attribute = name.partition(":")
-    if not colon or "/" in name or not all(part.isidentifier() for part in f"{module}.{attribute}".split(".")):
+    if not is_callable_name(name):
         raise UsageError(f"cannot read {name!r}: unknown kind; give {_KINDS}")
     _check_ending(output, _WRITTEN)
-    program = _call(module, attribute)
+    program = call_named(name)
     if isinstance(program, str | Path):
         raise UsageError(f"{name} returns a string, {str(program)!r}; return (function or module, example inputs)")
     return open_model(program, dims, output=output)
-
-
-def _call(module: str, attribute: str) -> Any:
-    """Import a module, with the working directory on the path as in `python -m`, and call its attribute."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    target: Any = _run_foreign(f"import of {module!r}", lambda: import_module(module))
-    for part in attribute.split("."):
-        if not hasattr(target, part):
-            raise UsageError(f"module {module!r} has no {attribute!r}")
-        target = getattr(target, part)
-    if not callable(target):
-        raise UsageError(f"{module}:{attribute} is not callable; name a function that returns (function, inputs)")
-    return _run_foreign(f"{module}:{attribute}()", target)
-
-
-def _run_foreign(action: str, code: Callable[[], Any]) -> Any:
-    """Run user code, and turn any exception into a UsageError of one line."""
-    try:
-        return code()
-    except LowtideError:
-        raise
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{action} failed: {error}; run from its folder, or install it") from error
-    except (Exception, SystemExit) as error:
-        raise UsageError(f"{action} failed: {type(error).__name__}: {one_line(error, 1000)}") from error
 
 
 def _without_dims(model: ModelKind, dims: Mapping[str, int]) -> ModelKind:

@@ -15,9 +15,11 @@ _NAMES_SHOWN = 5
 
 def result_to_json(result: Result, offer: NextTechnique | None = None) -> PlanFields:
     """Return the fields of the JSON object."""
+    fused = {} if result.fused_peak_bytes is None else {"fused_peak_bytes": result.fused_peak_bytes}
     return fields_of(
         PlanFields,
         result,
+        **fused,
         fragmentation_bytes=fragmentation(result.arena_bytes, result.peak_bytes),
         offloaded_bytes=result.transfers.bytes_out,
         stall_seconds=result.transfers.stall_seconds,

@@ -1,0 +1,86 @@
+"""The process in which a program is traced and lowered for an absent device.
+
+It reads pickled requests from stdin and writes one pickled answer to each on stdout. It ends with its input.
+"""
+
+import logging
+import os
+import pickle
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from lowtide.core.errors import LowtideError, UnsupportedError, one_line
+from lowtide.frameworks.torch.absent_device.messages import Answer, Lower, Open, Opened
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # the output of user programs goes to stderr
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    server = _Server()
+    while True:
+        try:
+            request = pickle.load(requests)
+        except (EOFError, KeyboardInterrupt):
+            break
+        try:
+            answer = _answer(lambda asked=request: server.handle(asked))
+        except KeyboardInterrupt:
+            break
+        pickle.dump(answer, answers, pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads of the compiler may still wait
+
+
+def _answer(handle: Callable[[], Any]) -> Answer:
+    try:
+        return Answer(value=handle())
+    except LowtideError as error:
+        return Answer(error=type(error).__name__, message=str(error))
+    except Exception as error:
+        message = f"the program cannot be lowered: {type(error).__name__}: {one_line(error, 600)}"
+        return Answer(error=UnsupportedError.__name__, message=message)
+
+
+class _Server:
+    def __init__(self) -> None:
+        self._step: Any = None
+
+    def handle(self, request: Open | Lower) -> Opened | int:
+        if isinstance(request, Open):
+            return self._open(request)
+        return self._step.exact_peak(request.plan, request.allowed_bytes)
+
+    def _open(self, request: Open) -> Opened:
+        from lowtide.frameworks.torch.absent_device.absent import pretend
+
+        mode = pretend(request.device)
+        from lowtide.engine.costs import price
+        from lowtide.frameworks.torch.absent_device.build import named_program, sent_program
+        from lowtide.frameworks.torch.absent_device.lowering import LoweredStep
+        from lowtide.frameworks.torch.model import TorchModel
+
+        if request.name is not None:
+            program = named_program(request.name, mode)
+        else:
+            program = sent_program(request.content, request.main, mode)
+        eager = TorchModel(program).graph
+        self._step = step = LoweredStep(program, mode, sum(eager.persistent_bytes().values()))
+        return Opened(
+            kernels=step.kernels.graph,
+            seconds=step.kernels.seconds_on(request.device),
+            unplanned=step.unplanned.graph,
+            unplanned_peak_bytes=step.unplanned_peak,
+            unplanned_seconds=step.unplanned.seconds_on(request.device),
+            eager=eager,
+            eager_seconds=float(price(eager, "eager", machine=request.device.machine).seconds.sum()),
+        )
+
+
+if __name__ == "__main__":
+    main()

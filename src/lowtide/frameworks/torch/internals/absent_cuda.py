@@ -1,0 +1,101 @@
+"""A CUDA device that is not there: its C++ parts, and the answers of `torch.cuda` and Inductor about it."""
+# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownMemberType=false
+
+import ctypes
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+SOURCE = Path(__file__).with_suffix(".cpp")
+"""The C++ parts: a device guard, hooks, and the choice of an attention kernel."""
+
+
+def include_folders() -> list[Path]:
+    root = Path(torch.__file__).parent / "include"
+    return [root, root / "torch" / "csrc" / "api" / "include"]
+
+
+def library_folder() -> Path:
+    return Path(torch.__file__).parent / "lib"
+
+
+def become_cuda_device(library: Path, capability: tuple[int, int], properties: Mapping[str, Any]) -> None:
+    """Let this process see one CUDA device with the given properties. It can hold fake tensors only.
+
+    This cannot be undone, and PyTorch caches many answers, so call it before anything is compiled.
+    """
+    major, minor = capability
+    ctypes.CDLL(str(library)).lowtide_become_cuda_device(10 * major + minor)
+    device = SimpleNamespace(**properties, major=major, minor=minor)
+    torch.utils.weakref = SimpleNamespace(getweakrefs=lambda _: [])  # lets `Module.to` move fake parameters
+    _answer_for_torch_cuda(device, capability)
+    _answer_for_inductor(device, capability)
+
+
+def _answer_for_torch_cuda(device: SimpleNamespace, capability: tuple[int, int]) -> None:
+    memory: int = device.total_memory
+    answers = {
+        "_exchange_device": 0,
+        "_lazy_init": None,
+        "_maybe_exchange_device": 0,
+        "current_device": 0,
+        "device_count": 1,
+        "empty_cache": None,
+        "get_device_capability": capability,
+        "get_device_name": device.name,
+        "get_device_properties": device,
+        "init": None,
+        "is_available": True,
+        "is_bf16_supported": True,
+        "is_initialized": True,
+        "max_memory_allocated": 0,
+        "max_memory_reserved": 0,
+        "mem_get_info": (memory, memory),
+        "memory_allocated": 0,
+        "memory_reserved": 0,
+        "reset_peak_memory_stats": None,
+        "set_device": None,
+        "set_rng_state": None,
+        "synchronize": None,
+    }
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, _always(answer))
+    for name in ("manual_seed", "manual_seed_all", "seed", "seed_all"):
+        setattr(torch.cuda, name, _always(None))
+    torch.cuda.get_rng_state = lambda *_, **__: torch.zeros(16, dtype=torch.uint8)
+
+
+def _answer_for_inductor(device: SimpleNamespace, capability: tuple[int, int]) -> None:
+    from torch._dynamo.device_interface import CudaInterface
+    from torch._inductor import config, scheduler
+    from torch._inductor.fx_passes import joint_graph, pad_mm
+
+    answers = {
+        "current_device": 0,
+        "device_count": 1,
+        "exchange_device": 0,
+        "get_compute_capability": 10 * capability[0] + capability[1],
+        "get_device_properties": device,
+        "is_available": True,
+        "is_bf16_supported": True,
+        "is_triton_capable": True,
+        "maybe_exchange_device": 0,
+        "raise_if_triton_unavailable": None,
+        "set_device": None,
+        "synchronize": None,
+    }
+    for name, answer in answers.items():
+        setattr(CudaInterface, name, staticmethod(_always(answer)))
+    CudaInterface.Worker.get_device_properties = staticmethod(_always(device))
+    CudaInterface.Worker.current_device = staticmethod(_always(0))
+    joint_graph.lazy_init = _always(None)  # its patterns are traced on real tensors of the device
+    config.joint_graph_constant_folding = False  # it runs ops on the device
+    scheduler.has_triton = _always(True)  # kernels of Triton are scheduled, and never compiled
+    pad_mm.has_triton = _always(False)  # it would measure products on the device
+
+
+def _always(answer: Any) -> Callable[..., Any]:
+    return lambda *_, **__: answer
