@@ -31,6 +31,7 @@ from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.program import Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
+from lowtide.reporting.on_device import OnDevice
 
 
 class Model(Program):
@@ -48,6 +49,11 @@ class Model(Program):
     def planned(self, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None) -> Result:
         """Return the best verified plan of the program; see `plan_best_form`."""
         return plan_best_form(self, settings, progress, keep)
+
+    @property
+    def on_device(self) -> OnDevice | None:
+        """Figures of a program that was lowered for an absent device, or None."""
+        return None
 
     @property
     def as_it_runs(self) -> tuple[Graph, Plan]:

@@ -78,6 +78,7 @@ class CompareFields(ComparedFields):
 class OnDeviceFields(TypedDict):
     """A program without a plan on the device of `--device`; peaks exclude persistent memory."""
 
+    program: str
     device: str
     title: str
     memory_bytes: int

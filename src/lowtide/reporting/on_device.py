@@ -14,6 +14,8 @@ from lowtide.reporting.table import printable
 class OnDevice:
     """Figures of a program without a plan. Peaks exclude persistent memory."""
 
+    program: str
+    """Name of the program."""
     device: str
     """Name of the device."""
     title: str
@@ -44,7 +46,7 @@ class OnDevice:
             return f"  {name:<17}{unit.write(peak)}, {1e3 * time:.1f} ms   ({unit.write(total)} in total: {fits})"
 
         lines = [
-            f"{printable(result.graph.name)} on {self.device} ({self.title}, {unit.write(self.memory_bytes)}): "
+            f"{printable(self.program)} on {self.device} ({self.title}, {unit.write(self.memory_bytes)}): "
             f"{outcome(result)}",
             f"  persistent       {unit.write(self.persistent_bytes)}   (weights, optimizer state; not in the peaks)",
             row("eager", self.eager_peak_bytes, self.eager_seconds),

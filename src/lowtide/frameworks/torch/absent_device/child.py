@@ -60,25 +60,25 @@ class _Server:
         from lowtide.frameworks.torch.absent_device.absent import pretend
 
         mode = pretend(request.device)
-        from lowtide.engine.costs import price
         from lowtide.frameworks.torch.absent_device.build import named_program, sent_program
-        from lowtide.frameworks.torch.absent_device.lowering import LoweredStep
-        from lowtide.frameworks.torch.model import TorchModel
+        from lowtide.frameworks.torch.absent_device.lowering import LoweredStep, eager_seconds
+        from lowtide.frameworks.torch.capture.capture import capture
+        from lowtide.frameworks.torch.reading.read import Reading
 
         if request.name is not None:
             program = named_program(request.name, mode)
         else:
             program = sent_program(request.content, request.main, mode)
-        eager = TorchModel(program).graph
-        self._step = step = LoweredStep(program, mode, sum(eager.persistent_bytes().values()))
+        reading = Reading(capture(program))
+        self._step = step = LoweredStep(program, mode, sum(reading.graph.persistent_bytes().values()))
         return Opened(
             kernels=step.kernels.graph,
             seconds=step.kernels.seconds_on(request.device),
             unplanned=step.unplanned.graph,
             unplanned_peak_bytes=step.unplanned_peak,
             unplanned_seconds=step.unplanned.seconds_on(request.device),
-            eager=eager,
-            eager_seconds=float(price(eager, "eager", machine=request.device.machine).seconds.sum()),
+            eager=reading.graph,
+            eager_seconds=eager_seconds(reading, request.device),
         )
 
 

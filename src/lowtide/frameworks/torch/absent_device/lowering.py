@@ -8,6 +8,7 @@ import torch
 from torch.fx import GraphModule
 
 from lowtide.core.errors import LowtideError, UnsupportedError, one_line
+from lowtide.engine.costs import Device
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.plan_file import result_with
 from lowtide.engine.planning.settings import PlanSettings
@@ -29,6 +30,8 @@ from lowtide.frameworks.torch.internals.fake_tensors import FakeMode
 from lowtide.frameworks.torch.internals.inductor import compile_until_scheduled
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.programs import registry_state, restore_registry
+from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of, traffic_of
+from lowtide.frameworks.torch.reading.read import Reading
 
 
 class LoweredStep:
@@ -88,6 +91,12 @@ class LoweredStep:
         finally:
             restore_registry(before)
         return max(peaks.planned[0].kernel_peaks)
+
+
+def eager_seconds(reading: Reading, device: Device) -> float:
+    """Return the estimated seconds of a program that runs one kernel per op."""
+    nodes = [op.node for op in reading.lowered.ops]
+    return sum(device.seconds(traffic_of(node), flops_of(node), product_dtype_of(node)) for node in nodes)
 
 
 class _CapturedError(Exception):

@@ -62,7 +62,8 @@ class DeviceModel(UnrunnableModel):
         super().__init__(opened.kernels)
         self._unplanned = opened.unplanned
         self._prices = Prices(profile=device_name, seconds=np.array(opened.seconds), device=device.name)
-        self.on_device = OnDevice(
+        self._facts = OnDevice(
+            program=opened.eager.name,
             device=device_name,
             title=device.name,
             memory_bytes=device.memory_bytes,
@@ -72,6 +73,11 @@ class DeviceModel(UnrunnableModel):
             compiled_peak_bytes=opened.unplanned_peak_bytes,
             compiled_seconds=sum(opened.unplanned_seconds),
         )
+
+    @property
+    def on_device(self) -> OnDevice:
+        """Figures of the program without a plan."""
+        return self._facts
 
     @cached_property
     def as_it_runs(self) -> tuple[Graph, Plan]:
@@ -93,14 +99,14 @@ class DeviceModel(UnrunnableModel):
         settings = self._settings_for(settings, allowed)
         best: Result | None = None
         target = allowed
-        for _ in range(_TRIES if self.on_device.compiled_peak_bytes > allowed else 0):
+        for _ in range(_TRIES if self._facts.compiled_peak_bytes > allowed else 0):
             found = self._lowered(settings, target, allowed, report)
             if best is None or _exact(found) < _exact(best) or best.shortfall is not None:
                 best = found
             if _exact(found) <= allowed or found.reruns == 0:
                 break
             target -= _exact(found) - allowed
-        if best is None or _exact(best) >= self.on_device.compiled_peak_bytes > allowed:
+        if best is None or _exact(best) >= self._facts.compiled_peak_bytes > allowed:
             best = self._unchanged(settings, allowed)
         return best
 
@@ -115,7 +121,7 @@ class DeviceModel(UnrunnableModel):
         self.apply(plan)
 
     def _allowed(self, settings: PlanSettings) -> int:
-        facts = self.on_device
+        facts = self._facts
         persistent = 0 if settings.transient else facts.persistent_bytes
         budget = facts.memory_bytes if settings.budget is None else settings.budget
         return budget_bytes(budget, facts.compiled_peak_bytes, persistent)
@@ -144,7 +150,7 @@ class DeviceModel(UnrunnableModel):
         return self._result(settings, plan, exact, found.seconds)
 
     def _unchanged(self, settings: PlanSettings, allowed: int) -> Result:
-        return self._result(settings, Plan.baseline(self.graph), self.on_device.compiled_peak_bytes, 0.0)
+        return self._result(settings, Plan.baseline(self.graph), self._facts.compiled_peak_bytes, 0.0)
 
     def _result(self, settings: PlanSettings, plan: Plan, exact: int, seconds: float) -> Result:
         """Return a result whose peaks are those of the lowered programs with and without the plan."""
@@ -157,9 +163,9 @@ class DeviceModel(UnrunnableModel):
         result = result_with(self.graph, plan, settings, "given", shortfall, seconds=seconds)
         return replace(
             result,
-            baseline_peak_bytes={space: self.on_device.compiled_peak_bytes},
+            baseline_peak_bytes={space: self._facts.compiled_peak_bytes},
             peak_bytes={space: exact},
-            persistent_bytes={space: self.on_device.persistent_bytes},
+            persistent_bytes={space: self._facts.persistent_bytes},
             lower_bound_bytes={space: 0},
             fused_peak_bytes=exact,
         )
