@@ -14,9 +14,7 @@ from lowtide.reporting.table import format_ratio, fragmentation, printable
 _NAMES_SHOWN = 5
 
 
-def result_to_json(
-    result: Result, offer: NextTechnique | None = None, on_device: OnDevice | None = None
-) -> PlanFields:
+def result_to_json(result: Result, offer: NextTechnique | None = None, on_device: OnDevice | None = None) -> PlanFields:
     """Return the fields of the JSON object."""
     some: dict[str, object] = {"fused_peak_bytes": result.fused_peak_bytes}
     some["on_device"] = None if on_device is None else on_device.to_json()

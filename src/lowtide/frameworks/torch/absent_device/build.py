@@ -6,12 +6,13 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import UsageError, one_line
 from lowtide.core.named_callable import named_callable, run_foreign
 from lowtide.frameworks.torch.absent_device.forms import unpickled_forms
 from lowtide.frameworks.torch.capture.module_tensors import modules_of
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.absent_cuda import exchange_contents
 from lowtide.frameworks.torch.internals.fake_tensors import FakeMode
 
 Program = tuple[Any, Any]
@@ -28,8 +29,11 @@ def named_program(name: str, mode: FakeMode) -> Program:
     try:
         with mode:
             made = make()
-    except Exception:
-        made = run_foreign(f"{name}()", make)
+    except Exception as error:
+        try:
+            made = make()
+        except Exception:
+            raise UsageError(f"{name}() failed: {type(error).__name__}: {one_line(error, 1000)}") from error
     return on_device(made, name, mode)
 
 
@@ -45,9 +49,10 @@ def on_device(program: Any, name: str, mode: FakeMode) -> Program:
 
     Raises UsageError for another kind of program.
     """
+    kind = type(cast("object", program)).__name__
     parts = cast("tuple[Any, ...]", program) if isinstance(program, tuple | list) else ()
     if len(parts) != 2 or not callable(parts[0]):
-        raise UsageError(f"{name} is a {type(program).__name__}; with --device give (function or module, inputs)")
+        raise UsageError(f"{name} is a {kind}; with --device give (function or module, inputs)")
     function, inputs = parts
     for module in modules_of(*_roots(function)):
         _move_module(module, mode)
@@ -75,7 +80,7 @@ def _move_module(module: nn.Module, mode: FakeMode) -> None:
     buffers: dict[int, torch.Tensor] = {}
     for parameter in module.parameters():
         if parameter.device.type != "cuda":
-            torch.utils.swap_tensors(parameter, nn.Parameter(_moved(parameter, mode), parameter.requires_grad))
+            exchange_contents(parameter, nn.Parameter(_moved(parameter, mode), parameter.requires_grad))
     for part in module.modules():
         for name, buffer in part.named_buffers(recurse=False):
             setattr(part, name, buffers.setdefault(id(buffer), _moved(buffer, mode)))

@@ -70,7 +70,8 @@ class _Server:
         else:
             program = sent_program(request.content, request.main, mode)
         reading = Reading(capture(program))
-        self._step = step = LoweredStep(program, mode, sum(reading.graph.persistent_bytes().values()))
+        persistent = sum(reading.graph.persistent_bytes().values())
+        self._step = step = LoweredStep(program, mode, reading.captured.name, persistent)
         return Opened(
             kernels=step.kernels.graph,
             seconds=step.kernels.seconds_on(request.device),

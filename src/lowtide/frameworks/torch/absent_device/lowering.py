@@ -1,6 +1,6 @@
 """Lower a training step to the kernels of the present device, without code generation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,9 @@ from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
     kernel_program,
 )
 from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram, join_passes
+from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
+from lowtide.frameworks.torch.internals.compiling import captured_whole
 from lowtide.frameworks.torch.internals.dynamo import CaptureSnapshot, copied, snapshot_capture
 from lowtide.frameworks.torch.internals.fake_tensors import FakeMode
 from lowtide.frameworks.torch.internals.inductor import compile_until_scheduled
@@ -37,19 +39,20 @@ from lowtide.frameworks.torch.reading.read import Reading
 class LoweredStep:
     """The forward and backward pass of a captured program as kernels of the present device."""
 
-    def __init__(self, program: Program, mode: FakeMode, state_bytes: int = 0) -> None:
-        """Capture and lower a program; `state_bytes` is the persistent memory besides that of its kernels.
+    def __init__(self, program: Program, mode: FakeMode, name: str, persistent_bytes: int = 0) -> None:
+        """Capture and lower a program; `persistent_bytes` includes the state of its optimizer.
 
         Raises UnsupportedError if it is no training step in one graph.
         """
         self._snapshot = _captured(program, mode)
         self._options = Options(budget=0)
-        self._state_bytes = state_bytes
+        self._name = name
+        self._persistent_bytes = persistent_bytes
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
             self.unplanned, self.unplanned_peak = self._unplanned(module, inputs)
             """The kernels in the order in which Inductor runs them without a plan, and their exact peak in bytes."""
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
-            kernels = kernel_program(module, inputs, self._options, None)
+            kernels = kernel_program(module, inputs, self._options, name)
         if kernels is None:
             raise UnsupportedError("the program overwrites its inputs; kernels of such programs are not planned")
         self.kernels: KernelProgram = kernels
@@ -58,12 +61,12 @@ class LoweredStep:
         peaks = FusedPeaks()
         recorder = RecordPasses(peaks)
         as_it_is = replace(self._options, budget=None, allow=())
-        planned = schedule_only(module, inputs, as_it_is, peaks, recorder)
+        planned = schedule_only(module, inputs, as_it_is, peaks, recorder, Partitioner(as_it_is, name=self._name))
         if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
             raise UnsupportedError("the program has no backward pass, or one with inputs of its own; return a loss")
         forward, backward = recorder.passes
         held = held_bytes(planned)
-        held = replace(held, persistent=max(held.persistent, self._state_bytes))
+        held = replace(held, persistent=max(held.persistent, self._persistent_bytes))
         program = join_passes(planned.name, forward, backward, held, forward_nodes_of(planned.source))
         return program, max(planned.kernel_peaks)
 
@@ -78,7 +81,7 @@ class LoweredStep:
         options = replace(self._options, budget=allowed + sum(program.graph.persistent_bytes().values()))
         peaks = FusedPeaks(allowed, silent=True)
         end = StopAfterScheduling(peaks, ends=True)
-        changes = settings(options, peaks, KernelPartitioner(options, planned=planned), end)
+        changes = settings(options, peaks, KernelPartitioner(options, name=self._name, planned=planned), end)
         before = registry_state()
         try:
             with (
@@ -114,10 +117,10 @@ def _captured(program: Program, mode: FakeMode) -> CaptureSnapshot:
             found.append(snapshot)
         return _stop
 
-    run = torch.compile(function, backend=keep, dynamic=False, fullgraph=True)
+    run = captured_whole(function, keep)
     try:
         with mode, torch.enable_grad():
-            _call(run, args, kwargs)
+            run(*args, **kwargs)
     except _CapturedError:
         pass
     except LowtideError:
@@ -129,10 +132,6 @@ def _captured(program: Program, mode: FakeMode) -> CaptureSnapshot:
     if not found:
         raise UnsupportedError("the program computes nothing that torch.compile captures; return a loss")
     return found[0]
-
-
-def _call(run: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    run(*args, **kwargs)
 
 
 def _stop(*_: Any) -> None:

@@ -1,7 +1,6 @@
 """A training step on an absent device as a model that can be planned."""
 
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -79,11 +78,11 @@ class DeviceModel(UnrunnableModel):
         """Figures of the program without a plan."""
         return self._facts
 
-    @cached_property
+    @property
     def as_it_runs(self) -> tuple[Graph, Plan]:
         """The kernels in Inductor's own order, with all persistent memory, and their shared storage."""
-        given = PlanSettings(techniques=frozenset({"share"}), scheduler="given", addresses=False)
-        return self._unplanned, find_plan(self._unplanned, given).plan
+        sharing = PlanSettings(techniques=frozenset({"share"}), scheduler="given", addresses=False)
+        return self._unplanned, find_plan(self._unplanned, sharing).plan
 
     def planned(self, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None) -> Result:
         """Return the cheapest plan found that fits the budget, by default the memory of the device.
@@ -92,9 +91,8 @@ class DeviceModel(UnrunnableModel):
         recomputed; Inductor lowers the plan, and `Result.fused_peak_bytes` is its exact peak. If that misses the
         budget, a plan for a smaller target is lowered, up to three times. Raises UsageError for other techniques.
         """
-        refuse_ignored(
-            settings.techniques, {"offload", ROUNDING}, "plans for an absent device recompute kernels only", "allow less"
-        )
+        because = "plans for an absent device recompute kernels only"
+        refuse_ignored(settings.techniques, {"offload", ROUNDING}, because, "allow recompute")
         report, allowed = progress or silent, self._allowed(settings)
         settings = self._settings_for(settings, allowed)
         best: Result | None = None

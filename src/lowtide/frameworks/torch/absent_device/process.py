@@ -5,14 +5,17 @@ import pickle
 import subprocess
 import sys
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lowtide.core import errors
-from lowtide.core.errors import LowtideError, UnsupportedError, UsageError
-from lowtide.frameworks.torch.absent_device.messages import Answer
+from lowtide.core.errors import InputError, MalformedInputError, UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from lowtide.frameworks.torch.absent_device.messages import Answer
 
 _VARIABLE = "LOWTIDE_ABSENT_DEVICE"
 """Set in the child, which starts no process of its own."""
+_ERRORS = {kind.__name__: kind for kind in (UsageError, InputError, MalformedInputError, UnsupportedError)}
+"""The errors of the child that keep their class."""
 
 
 class DeviceProcess:
@@ -48,9 +51,7 @@ class DeviceProcess:
             raise
         if answer.error is None:
             return answer.value
-        kind: Any = getattr(errors, answer.error, UnsupportedError)
-        takes_message = isinstance(kind, type) and issubclass(kind, LowtideError) and kind is not errors.MissingExtraError
-        raise (kind if takes_message else UnsupportedError)(answer.message)
+        raise _ERRORS.get(answer.error, UnsupportedError)(answer.message)
 
 
 def _kill(child: "subprocess.Popen[bytes]") -> None:

@@ -1,5 +1,6 @@
 """A CUDA device that is not there: its C++ parts, and the answers of `torch.cuda` and Inductor about it."""
-# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownMemberType=false
+# pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false, reportPrivateUsage=false
+# pyright: reportUnknownMemberType=false
 
 import ctypes
 from collections.abc import Callable, Mapping
@@ -30,9 +31,14 @@ def become_cuda_device(library: Path, capability: tuple[int, int], properties: M
     major, minor = capability
     ctypes.CDLL(str(library)).lowtide_become_cuda_device(10 * major + minor)
     device = SimpleNamespace(**properties, major=major, minor=minor)
-    torch.utils.weakref = SimpleNamespace(getweakrefs=lambda _: [])  # lets `Module.to` move fake parameters
+    torch.utils.weakref = SimpleNamespace(getweakrefs=_always([]))  # lets `Module.to` move fake parameters
     _answer_for_torch_cuda(device, capability)
     _answer_for_inductor(device, capability)
+
+
+def exchange_contents(one: torch.Tensor, other: torch.Tensor) -> None:
+    """Exchange the contents and classes of two tensors, so that all references to one see the other."""
+    torch.utils.swap_tensors(one, other)
 
 
 def _answer_for_torch_cuda(device: SimpleNamespace, capability: tuple[int, int]) -> None:
@@ -65,7 +71,7 @@ def _answer_for_torch_cuda(device: SimpleNamespace, capability: tuple[int, int])
         setattr(torch.cuda, name, _always(answer))
     for name in ("manual_seed", "manual_seed_all", "seed", "seed_all"):
         setattr(torch.cuda, name, _always(None))
-    torch.cuda.get_rng_state = lambda *_, **__: torch.zeros(16, dtype=torch.uint8)
+    torch.cuda.get_rng_state = _random_state
 
 
 def _answer_for_inductor(device: SimpleNamespace, capability: tuple[int, int]) -> None:
@@ -95,6 +101,10 @@ def _answer_for_inductor(device: SimpleNamespace, capability: tuple[int, int]) -
     config.joint_graph_constant_folding = False  # it runs ops on the device
     scheduler.has_triton = _always(True)  # kernels of Triton are scheduled, and never compiled
     pad_mm.has_triton = _always(False)  # it would measure products on the device
+
+
+def _random_state(*_: Any, **__: Any) -> torch.Tensor:
+    return torch.zeros(16, dtype=torch.uint8)
 
 
 def _always(answer: Any) -> Callable[..., Any]:
