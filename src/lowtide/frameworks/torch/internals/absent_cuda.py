@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensorMode
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 """The C++ parts: a device guard, hooks, and the choice of an attention kernel."""
@@ -31,6 +32,7 @@ def become_cuda_device(library: Path, capability: tuple[int, int], properties: M
     major, minor = capability
     ctypes.CDLL(str(library)).lowtide_become_cuda_device(10 * major + minor)
     device = SimpleNamespace(**properties, major=major, minor=minor)
+    FakeTensorMode.avoid_device_init = True  # values of small tensors are not copied to the device
     torch.utils.weakref = SimpleNamespace(getweakrefs=_always([]))  # lets `Module.to` move fake parameters
     _answer_for_torch_cuda(device, capability)
     _answer_for_inductor(device, capability)
