@@ -51,10 +51,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def machine(self) -> Machine:
         """The roofline model of the device."""
-        speeds = self.flops_per_second
         return Machine(
             bytes_per_second=self.memory_bytes_per_second,
-            flops_per_second=next((speeds[each] for each in _HALF_TYPES if each in speeds), max(speeds.values())),
+            flops_per_second=self.speed_of(""),
             start_seconds=self.launch_seconds,
             link_bytes_per_second=self.link_bytes_per_second,
             network_bytes_per_second=self.network_bytes_per_second,
@@ -63,9 +62,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def seconds(self, traffic_bytes: float, flops: float, dtype: str = "") -> float:
         """Return the time of a kernel whose products have operands of a dtype, by default of half precision."""
-        machine = self.machine
-        speed = self.flops_per_second.get(dtype, machine.flops_per_second)
-        return machine.start_seconds + max(traffic_bytes / machine.bytes_per_second, flops / speed)
+        return self.launch_seconds + max(traffic_bytes / self.memory_bytes_per_second, flops / self.speed_of(dtype))
+
+    def speed_of(self, dtype: str) -> float:
+        """Return the FLOP/s of products of a dtype, by default of half precision."""
+        speeds = self.flops_per_second
+        names = (dtype, *_HALF_TYPES)
+        return next((speeds[each] for each in names if each in speeds), max(speeds.values()))
 
 
 @cache

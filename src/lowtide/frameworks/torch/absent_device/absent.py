@@ -31,5 +31,11 @@ def pretend(device: Device) -> FakeMode:
         "uuid": "absent",
         "pci_bus_id": 0,
     }
-    become_cuda_device(device_library(), device.compute_capability, properties)
+    become_cuda_device(
+        device_library(),
+        device.compute_capability,
+        properties,
+        device.memory_bytes_per_second,
+        lambda dtype: device.speed_of(str(dtype).removeprefix("torch.")),
+    )
     return new_fake_mode()

@@ -72,9 +72,11 @@ class _Server:
         reading = Reading(capture(program))
         persistent = sum(reading.graph.persistent_bytes().values())
         self._step = step = LoweredStep(program, mode, reading.captured.name, persistent)
+        plannable = step.kernels or step.unplanned
         return Opened(
-            kernels=step.kernels.graph,
-            seconds=step.kernels.seconds_on(request.device),
+            kernels=plannable.graph,
+            seconds=plannable.seconds_on(request.device),
+            is_plannable=step.kernels is not None,
             unplanned=step.unplanned.graph,
             unplanned_peak_bytes=step.unplanned_peak,
             unplanned_seconds=step.unplanned.seconds_on(request.device),

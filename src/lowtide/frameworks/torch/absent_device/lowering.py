@@ -53,9 +53,8 @@ class LoweredStep:
             """The kernels in the order in which Inductor runs them without a plan, and their exact peak in bytes."""
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
             kernels = kernel_program(module, inputs, self._options, name)
-        if kernels is None:
-            raise UnsupportedError("the program overwrites its inputs; kernels of such programs are not planned")
-        self.kernels: KernelProgram = kernels
+        self.kernels: KernelProgram | None = kernels
+        """The kernels in the order of the program; None if plans of them are not supported."""
 
     def _unplanned(self, module: GraphModule, inputs: Sequence[Any]) -> tuple[KernelProgram, int]:
         peaks = FusedPeaks()
@@ -76,6 +75,8 @@ class LoweredStep:
         `allowed` limits functions on the CPU that merge kernels. The registry of programs is left unchanged.
         """
         program = self.kernels
+        if program is None:
+            raise UnsupportedError(f"kernels of {self._name} are not planned")
         given = PlanSettings(budget=allowed, transient=True, techniques=frozenset({"share", "recompute"}))
         planned = PlannedKernels(program, result_with(program.graph, plan, given, "given", None))
         options = replace(self._options, budget=allowed + sum(program.graph.persistent_bytes().values()))

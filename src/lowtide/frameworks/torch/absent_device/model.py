@@ -71,6 +71,7 @@ class DeviceModel(UnrunnableModel):
             eager_seconds=opened.eager_seconds,
             compiled_peak_bytes=opened.unplanned_peak_bytes,
             compiled_seconds=sum(opened.unplanned_seconds),
+            is_plannable=opened.is_plannable,
         )
 
     @property
@@ -97,7 +98,8 @@ class DeviceModel(UnrunnableModel):
         settings = self._settings_for(settings, allowed)
         best: Result | None = None
         target = allowed
-        for _ in range(_TRIES if self._facts.compiled_peak_bytes > allowed else 0):
+        is_needed = self._facts.is_plannable and self._facts.compiled_peak_bytes > allowed
+        for _ in range(_TRIES if is_needed else 0):
             found = self._lowered(settings, target, allowed, report)
             if best is None or _exact(found) < _exact(best) or best.shortfall is not None:
                 best = found

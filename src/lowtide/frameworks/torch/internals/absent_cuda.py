@@ -24,7 +24,13 @@ def library_folder() -> Path:
     return Path(torch.__file__).parent / "lib"
 
 
-def become_cuda_device(library: Path, capability: tuple[int, int], properties: Mapping[str, Any]) -> None:
+def become_cuda_device(
+    library: Path,
+    capability: tuple[int, int],
+    properties: Mapping[str, Any],
+    bytes_per_second: float,
+    flops_per_second: Callable[[torch.dtype], float],
+) -> None:
     """Let this process see one CUDA device with the given properties. It can hold fake tensors only.
 
     This cannot be undone, and PyTorch caches many answers, so call it before anything is compiled.
@@ -36,6 +42,7 @@ def become_cuda_device(library: Path, capability: tuple[int, int], properties: M
     torch.utils.weakref = SimpleNamespace(getweakrefs=_always([]))  # lets `Module.to` move fake parameters
     _answer_for_torch_cuda(device, capability)
     _answer_for_inductor(device, capability)
+    _choose_patterns(bytes_per_second, flops_per_second)
 
 
 def exchange_contents(one: torch.Tensor, other: torch.Tensor) -> None:
@@ -79,7 +86,6 @@ def _answer_for_torch_cuda(device: SimpleNamespace, capability: tuple[int, int])
 def _answer_for_inductor(device: SimpleNamespace, capability: tuple[int, int]) -> None:
     from torch._dynamo.device_interface import CudaInterface
     from torch._inductor import config, scheduler
-    from torch._inductor.fx_passes import joint_graph, pad_mm
 
     answers = {
         "current_device": 0,
@@ -99,10 +105,32 @@ def _answer_for_inductor(device: SimpleNamespace, capability: tuple[int, int]) -
         setattr(CudaInterface, name, staticmethod(_always(answer)))
     CudaInterface.Worker.get_device_properties = staticmethod(_always(device))
     CudaInterface.Worker.current_device = staticmethod(_always(0))
-    joint_graph.lazy_init = _always(None)  # its patterns are traced on real tensors of the device
     config.joint_graph_constant_folding = False  # it runs ops on the device
     scheduler.has_triton = _always(True)  # kernels of Triton are scheduled, and never compiled
-    pad_mm.has_triton = _always(False)  # it would measure products on the device
+
+
+def _choose_patterns(bytes_per_second: float, flops_per_second: Callable[[torch.dtype], float]) -> None:
+    """Trace Inductor's patterns on fake tensors, and pad every unaligned product that is bound by arithmetic.
+
+    On a device, Inductor measures whether a product is faster if it is padded to the alignment of tensor cores.
+    """
+    from torch._inductor import utils
+    from torch._inductor.fx_passes import joint_graph, pad_mm
+
+    register = joint_graph.lazy_init
+
+    def register_on_fakes(*given: Any) -> None:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            register(*given)
+
+    def pads(_match: Any, left: torch.Tensor, right: torch.Tensor, *_: Any, **__: Any) -> bool:
+        return pad_mm.is_mm_compute_bound(left.shape[-2], left.shape[-1], right.shape[-1], left.dtype)
+
+    joint_graph.lazy_init = register_on_fakes
+    utils.get_gpu_dram_gbps = _always(bytes_per_second / 1e9)
+    utils.get_device_tflops = lambda dtype: flops_per_second(dtype) / 1e12
+    pad_mm.has_triton = _always(True)
+    pad_mm._should_pad = pads
 
 
 def _random_state(*_: Any, **__: Any) -> torch.Tensor:
