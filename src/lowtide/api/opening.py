@@ -96,7 +96,10 @@ def _on_device(source: Any, device: str, bound: Mapping[str, int], host: Host | 
 
     if host is not None:
         raise UsageError("plans for an absent device do not copy to a host; leave the host out")
-    return _without_dims(source if isinstance(source, DeviceModel) else DeviceModel(source, device), bound)
+    model = source if isinstance(source, DeviceModel) else DeviceModel(source, device)
+    if model.on_device.device != device:
+        raise UsageError(f"the program was lowered for {model.on_device.device}; open it again for {device}")
+    return _without_dims(model, bound)
 
 
 def _open(source: Any, bound: Mapping[str, int], trust: bool, output: Path | None) -> Model:

@@ -84,19 +84,6 @@ class Gate:
         return fields_of(GateFields, self, findings=[fields_of(FindingFields, finding) for finding in self.findings])
 
 
-def check_graph(
-    graph: Graph,
-    limits: Limits,
-    *,
-    base: Graph | None = None,
-    planned: bool = False,
-    effort: EffortName = DEFAULT_EFFORT,
-) -> Gate:
-    """Check the limits of a program in program order; see `check_runs`. `base` is the program to compare with."""
-    runs = [(each, Plan.baseline(each)) for each in (graph, base) if each is not None]
-    return check_runs(runs, limits, planned=planned, effort=effort)
-
-
 def check_runs(
     runs: Sequence[tuple[Graph, Plan]], limits: Limits, *, planned: bool = False, effort: EffortName = DEFAULT_EFFORT
 ) -> Gate:

@@ -70,6 +70,8 @@ class _Server:
         else:
             program = sent_program(request.content, request.main, mode)
         reading = Reading(capture(program))
+        if not reading.captured.with_backward:
+            raise UnsupportedError(f"{reading.captured.name} has no backward pass; return a scalar loss first")
         persistent = sum(reading.graph.persistent_bytes().values())
         self._step = step = LoweredStep(program, mode, reading.captured.name, persistent)
         plannable = step.kernels or step.unplanned

@@ -96,18 +96,20 @@ class DeviceModel(UnrunnableModel):
         refuse_ignored(settings.techniques, {"offload", ROUNDING}, because, "allow recompute")
         report, allowed = progress or silent, self._allowed(settings)
         settings = self._settings_for(settings, allowed)
-        best: Result | None = None
+        best = self._result(settings, allowed, Plan.baseline(self.graph), self._facts.compiled_peak_bytes)
         target = allowed
-        is_needed = self._facts.is_plannable and self._facts.compiled_peak_bytes > allowed
+        is_needed = self._facts.is_plannable and self._facts.compiled_peak_bytes > allowed >= 0
         for _ in range(_TRIES if is_needed else 0):
-            found = self._lowered(settings, target, allowed, report)
-            if best is None or _exact(found) < _exact(best) or best.shortfall is not None:
-                best = found
-            if _exact(found) <= allowed or found.reruns == 0:
+            report("planning the kernels")
+            found = find_plan(self.graph, replace(settings, budget=target), progress=report)
+            report("lowering the plan")
+            plan = replace(found.plan, claims=(), lower_bound_bytes={}, status="feasible")
+            exact: int = self._process.ask(Lower(plan=plan, allowed_bytes=allowed))
+            if exact < best.peak_bytes[self._space]:
+                best = self._result(settings, allowed, plan, exact, found.seconds)
+            if exact <= allowed or found.shortfall is not None or target <= exact - allowed:
                 break
-            target -= _exact(found) - allowed
-        if best is None or _exact(best) >= self._facts.compiled_peak_bytes > allowed:
-            best = self._unchanged(settings, allowed)
+            target -= exact - allowed
         return best
 
     def apply(self, plan: Plan) -> NoReturn:
@@ -131,7 +133,7 @@ class DeviceModel(UnrunnableModel):
         named = settings.prices(self.graph)
         return replace(
             settings,
-            budget=allowed,
+            budget=max(0, allowed),
             transient=True,
             techniques=_TECHNIQUES,
             scheduler=None,
@@ -140,39 +142,28 @@ class DeviceModel(UnrunnableModel):
             costs=self._prices if named.profile == "given" else named,
         )
 
-    def _lowered(self, settings: PlanSettings, target: int, allowed: int, report: Report) -> Result:
-        """Return a plan for a target, with its exact peak."""
-        report("planning the kernels")
-        found = find_plan(self.graph, replace(settings, budget=target), progress=report)
-        plan = replace(found.plan, claims=(), lower_bound_bytes={}, status="feasible")
-        report("lowering the plan")
-        exact: int = self._process.ask(Lower(plan=plan, allowed_bytes=allowed))
-        return self._result(settings, plan, exact, found.seconds)
-
-    def _unchanged(self, settings: PlanSettings, allowed: int) -> Result:
-        return self._result(settings, Plan.baseline(self.graph), self._facts.compiled_peak_bytes, 0.0)
-
-    def _result(self, settings: PlanSettings, plan: Plan, exact: int, seconds: float) -> Result:
+    def _result(
+        self, settings: PlanSettings, allowed: int, plan: Plan, exact_peak: int, seconds: float = 0.0
+    ) -> Result:
         """Return a result whose peaks are those of the lowered programs with and without the plan."""
-        space, allowed = self.graph.spaces[0].name, settings.budget
-        if not isinstance(allowed, int):
-            raise UsageError(f"the budget {allowed!r} is not a number of bytes")
-        shortfall = None
-        if exact > allowed:
-            shortfall = Shortfall(space=space, allowed_bytes=allowed, reached_bytes=exact, cause="not found")
-        result = result_with(self.graph, plan, settings, "given", shortfall, seconds=seconds)
+        space, facts = self._space, self._facts
+        missed = Shortfall(space=space, allowed_bytes=allowed, reached_bytes=exact_peak, cause="not found")
+        if allowed < 0:
+            needed = facts.persistent_bytes
+            missed = replace(missed, cause="persistent buffers", needed_bytes=needed, is_impossible=True)
+        shortfall = missed if exact_peak > allowed else None
         return replace(
-            result,
-            baseline_peak_bytes={space: self._facts.compiled_peak_bytes},
-            peak_bytes={space: exact},
-            persistent_bytes={space: self._facts.persistent_bytes},
+            result_with(self.graph, plan, settings, "given", shortfall, seconds=seconds),
+            baseline_peak_bytes={space: facts.compiled_peak_bytes},
+            peak_bytes={space: exact_peak},
+            persistent_bytes={space: facts.persistent_bytes},
             lower_bound_bytes={space: 0},
-            fused_peak_bytes=exact,
+            fused_peak_bytes=exact_peak,
         )
 
-
-def _exact(result: Result) -> int:
-    return result.fused_peak_bytes or 0
+    @property
+    def _space(self) -> str:
+        return self.graph.spaces[0].name
 
 
 def _baseline_peak(graph: Graph) -> int:

@@ -126,9 +126,12 @@ def _choose_patterns(bytes_per_second: float, flops_per_second: Callable[[torch.
     def pads(_match: Any, left: torch.Tensor, right: torch.Tensor, *_: Any, **__: Any) -> bool:
         return pad_mm.is_mm_compute_bound(left.shape[-2], left.shape[-1], right.shape[-1], left.dtype)
 
+    def teraflops(dtype: torch.dtype) -> float:
+        return flops_per_second(dtype) / 1e12
+
     joint_graph.lazy_init = register_on_fakes
     utils.get_gpu_dram_gbps = _always(bytes_per_second / 1e9)
-    utils.get_device_tflops = lambda dtype: flops_per_second(dtype) / 1e12
+    utils.get_device_tflops = teraflops
     pad_mm.has_triton = _always(True)
     pad_mm._should_pad = pads
 
