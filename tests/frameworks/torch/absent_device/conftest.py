@@ -8,5 +8,5 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOWTIDE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("LOWTIDE_CACHE", str(tmp_path_factory.getbasetemp() / "absent_devices"))
         yield

@@ -8,7 +8,9 @@ import pytest
 
 import lowtide
 from lowtide.core.errors import LowtideError, UnsupportedError, UsageError
+from lowtide.engine.costs import device_named
 from lowtide.engine.plan import verify
+from lowtide.frameworks.torch.absent_device.messages import Open
 from lowtide.frameworks.torch.absent_device.model import DeviceModel
 from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
@@ -99,20 +101,20 @@ def test_a_program_of_this_process_is_the_same_as_one_that_a_function_builds(ste
     assert _facts(model).eager_peak_bytes == _facts(step).eager_peak_bytes
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "message"),
-    [
-        ("without_a_loss", UnsupportedError, "no backward pass"),
-        ("of_another_kind", UsageError, r"give \(function or module, inputs\)"),
-        ("that_fails", UsageError, r"that_fails\(\) failed: RuntimeError: out of ideas"),
-    ],
-)
-def test_programs_that_cannot_be_lowered_are_refused_in_one_line(
-    name: str, kind: type[LowtideError], message: str
-) -> None:
-    with pytest.raises(kind, match=message) as caught:
-        DeviceModel(f"{PROGRAMS}:{name}", "h100")
-    assert "\n" not in str(caught.value)
+REFUSED: list[tuple[str, type[LowtideError], str]] = [
+    ("without_a_loss", UnsupportedError, "has no backward pass"),
+    ("of_another_kind", UsageError, r"give \(function or module, inputs\)"),
+    ("that_fails", UsageError, r"that_fails\(\) failed: RuntimeError: out of ideas"),
+    ("that_is_not_there", UsageError, "has no 'that_is_not_there'"),
+]
+
+
+def test_programs_that_cannot_be_lowered_are_refused_in_one_line_and_their_process_goes_on() -> None:
+    process, device = DeviceProcess(), device_named("t4")
+    for name, kind, message in REFUSED:
+        with pytest.raises(kind, match=message) as caught:
+            process.ask(Open(device=device, name=f"{PROGRAMS}:{name}"))
+        assert "\n" not in str(caught.value)
 
 
 def test_a_program_that_cannot_be_sent_is_refused_before_a_process_starts() -> None:
