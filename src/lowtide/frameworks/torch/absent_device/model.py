@@ -27,7 +27,9 @@ from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
 
 _TRIES = 3
-"""How often a plan is lowered, each time for a smaller target."""
+"""How often a plan is lowered, each time for another target."""
+_MIN_GAIN = 0.05
+"""Smallest share of the budget that, if the lowered plan leaves it, is worth another lowering."""
 _TECHNIQUES = frozenset({"share", "recompute"})
 
 
@@ -90,7 +92,8 @@ class DeviceModel(UnrunnableModel):
 
         Percentages refer to the peak of Inductor's own kernels. If these fit, nothing changes. Otherwise kernels are
         recomputed; Inductor lowers the plan, and `Result.fused_peak_bytes` is its exact peak. If that misses the
-        budget, a plan for a smaller target is lowered, up to three times. Raises UsageError for other techniques.
+        budget, or leaves much of it, a plan for another target is lowered, three plans at most. Raises UsageError for
+        other techniques.
         """
         because = "plans for an absent device recompute kernels only"
         refuse_ignored(settings.techniques, {"offload", ROUNDING}, because, "allow recompute")
@@ -105,11 +108,12 @@ class DeviceModel(UnrunnableModel):
             report("lowering the plan")
             plan = replace(found.plan, claims=(), lower_bound_bytes={}, status="feasible")
             exact: int = self._process.ask(Lower(plan=plan, allowed_bytes=allowed))
-            if exact < best.peak_bytes[self._space]:
-                best = self._result(settings, allowed, plan, exact, found.seconds)
-            if exact <= allowed or found.shortfall is not None or target <= exact - allowed:
+            best = min(best, self._result(settings, allowed, plan, exact, found.seconds), key=_rank)
+            left = allowed - exact
+            is_close = 0 <= left < _MIN_GAIN * allowed
+            if is_close or found.shortfall is not None or not 0 < target + left < self._facts.compiled_peak_bytes:
                 break
-            target -= exact - allowed
+            target += left
         return best
 
     def apply(self, plan: Plan) -> NoReturn:
@@ -164,6 +168,12 @@ class DeviceModel(UnrunnableModel):
     @property
     def _space(self) -> str:
         return self.graph.spaces[0].name
+
+
+def _rank(result: Result) -> tuple[int, float]:
+    """Return the key by which lowered plans are compared, lower is better: missed bytes, then time."""
+    missed = 0 if result.shortfall is None else result.shortfall.missed_bytes
+    return missed, result.extra_cost
 
 
 def _baseline_peak(graph: Graph) -> int:
