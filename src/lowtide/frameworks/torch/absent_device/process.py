@@ -12,6 +12,7 @@ from lowtide.core.errors import InputError, MalformedInputError, UnsupportedErro
 if TYPE_CHECKING:
     from lowtide.frameworks.torch.absent_device.messages import Answer
 
+_CHILD = "lowtide.frameworks.torch.absent_device.child"
 _VARIABLE = "LOWTIDE_ABSENT_DEVICE"
 """Set in the child, which starts no process of its own."""
 _ERRORS = {kind.__name__: kind for kind in (UsageError, InputError, MalformedInputError, UnsupportedError)}
@@ -29,7 +30,7 @@ class DeviceProcess:
             )
         folders = [folder or os.getcwd() for folder in sys.path]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), _VARIABLE: "1"}
-        command = [sys.executable, "-c", f"from {__package__}.child import main; main()"]
+        command = [sys.executable, "-m", _CHILD]
         self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=-1
         )
