@@ -39,6 +39,13 @@ def on_cuda() -> Any:
     return TrainingStep(model, lambda model, *given: model(*given), optimizer), batch("cuda")
 
 
+def that_needs_values() -> Any:
+    """Return a program whose width is read from a tensor, so that it cannot be built on fake tensors."""
+    width = int(torch.full((1,), 64).item())
+    layer = nn.Linear(width, width)
+    return lambda value: layer(value).square().mean(), (torch.ones(8, width),)
+
+
 def without_a_loss() -> Any:
     return nn.Linear(4, 4), (torch.ones(2, 4),)
 

@@ -10,7 +10,7 @@ import lowtide
 from lowtide.core.errors import LowtideError, UnsupportedError, UsageError
 from lowtide.engine.costs import device_named
 from lowtide.engine.plan import verify
-from lowtide.frameworks.torch.absent_device.messages import Open
+from lowtide.frameworks.torch.absent_device.messages import Open, Opened
 from lowtide.frameworks.torch.absent_device.model import DeviceModel
 from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
@@ -109,8 +109,19 @@ REFUSED: list[tuple[str, type[LowtideError], str]] = [
 ]
 
 
-def test_programs_that_cannot_be_lowered_are_refused_in_one_line_and_their_process_goes_on() -> None:
-    process, device = DeviceProcess(), device_named("t4")
+@pytest.fixture(scope="module")
+def process() -> DeviceProcess:
+    return DeviceProcess()
+
+
+def test_a_program_that_needs_the_values_of_tensors_is_built_on_real_ones(process: DeviceProcess) -> None:
+    opened: Opened = process.ask(Open(device=device_named("t4"), name=f"{PROGRAMS}:that_needs_values"))
+    assert sum(opened.unplanned.persistent_bytes().values()) == FLOAT * (64 * 64 + 64)
+    assert opened.unplanned.spaces[0].name == "cuda:0"
+
+
+def test_programs_that_cannot_be_lowered_are_refused_in_one_line(process: DeviceProcess) -> None:
+    device = device_named("t4")
     for name, kind, message in REFUSED:
         with pytest.raises(kind, match=message) as caught:
             process.ask(Open(device=device, name=f"{PROGRAMS}:{name}"))
