@@ -1,13 +1,14 @@
 """Open any program as a model; the framework is chosen before any framework is loaded."""
 
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lowtide.core.errors import FingerprintError, LowtideError, UsageError, one_line
+from lowtide.core.errors import FingerprintError, UsageError
 from lowtide.core.files import check_writable
+from lowtide.core.named_callable import call_named, is_callable_name
+from lowtide.core.units import parse_bytes
+from lowtide.engine.costs import device_named, is_device
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan, checked_plan, write_plan_file
@@ -16,13 +17,13 @@ from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
 from lowtide.frameworks.memory_snapshot import open_snapshot
 from lowtide.frameworks.model import Model, is_model
-from lowtide.frameworks.table import FRAMEWORKS, Framework, framework_of, framework_of_file, way_to_read
+from lowtide.frameworks.table import FRAMEWORKS, Framework, framework_of, framework_of_file, require, way_to_read
 
 ModelKind = TypeVar("ModelKind", bound=Model)
 PLAN_FILES = (".plan.json", ".plan.json.gz")
 _READ = dict.fromkeys(ending for each in FRAMEWORKS for ending in each.file_endings)
 _WRITTEN = dict.fromkeys((".graph.json", ".graph.json.gz", *(ending for each in FRAMEWORKS for ending in each.writes)))
-_KINDS = f"a {', '.join(('.graph.json[.gz]', *_READ))} or .pickle file, or package.module:callable"
+_KINDS = f"a {', '.join(('.graph.json[.gz]', *_READ))} or .pickle file, or package.module:callable or file.py:callable"
 
 
 def open_model(
@@ -32,6 +33,7 @@ def open_model(
     *,
     trust: bool = False,
     output: Path | None = None,
+    device: str | None = None,
 ) -> Model:
     """Read a program as a model that can be planned, applied and measured.
 
@@ -39,11 +41,14 @@ def open_model(
 
     - a path: .graph.json[.gz], .onnx, .pt2, .pb, .pbtxt, .hlo, an Inductor export, a PyTorch memory snapshot, a folder
       with a SavedModel. The content decides where it is unambiguous, otherwise the name
-    - the name of a callable, "package.module:callable", that returns one of the following
+    - the name of a callable, "package.module:callable" or "file.py:callable", that returns one of the following
     - an object: Graph, onnx ModelProto, Caffe2 NetDef, TensorFlow GraphDef, MetaGraphDef, tf.Graph or
       ConcreteFunction, Mesh-TensorFlow GraphInterface, XLA HLO module, JAX ClosedJaxpr, torch ExportedProgram, FX
       GraphModule, captured program, or a tuple (function or module, example inputs)
     - an open model
+
+    With `device`, the program is a PyTorch training step that is lowered to the kernels of an absent CUDA device: the
+    name of a callable, or (function, module or `TrainingStep`, example inputs). See docs/absent_devices.md.
 
     `dims` maps names of dynamic dimensions to sizes. With `host`, plans may offload buffers. A file runs code only with
     `trust`; without it, a .pt2 that needs this is refused. Naming a callable runs its module (docs/trust.md). `output`
@@ -53,12 +58,48 @@ def open_model(
     """
     if output is not None:
         check_writable(output)
-    model = _open(source, dict(dims or {}), trust, output)
+    if device is None:
+        model = _open(source, dict(dims or {}), trust, output)
+    else:
+        model = _on_device(source, device, dict(dims or {}), host)
     if host is not None:
         model = model.with_host(host)
     if output is not None:
         check_output(output, model)
     return model
+
+
+def open_for_device(
+    source: Any,
+    device: str | int,
+    dims: Mapping[str, int] | None = None,
+    host: Host | None = None,
+    *,
+    trust: bool = False,
+) -> tuple[Model, int]:
+    """Open a program for a device, given by its size or its name; return the model and the bytes of the device.
+
+    For a device by name, PyTorch training steps are lowered to its kernels; other programs are read as they are.
+    Raises UsageError for an unknown device, and the errors of `open_model`.
+    """
+    if not isinstance(device, str) or not is_device(device):
+        return open_model(source, dims, host, trust=trust), parse_bytes(device)
+    size = device_named(device).memory_bytes
+    is_lowered = is_callable_name(source) if isinstance(source, str) else isinstance(source, tuple)
+    return open_model(source, dims, host, trust=trust, device=device if is_lowered else None), size
+
+
+def _on_device(source: Any, device: str, bound: Mapping[str, int], host: Host | None) -> Model:
+    """Lower a program for an absent device; an open model of one is returned as it is."""
+    require("torch")
+    from lowtide.frameworks.torch.absent_device.model import DeviceModel
+
+    if host is not None:
+        raise UsageError("plans for an absent device do not copy to a host; leave the host out")
+    model = source if isinstance(source, DeviceModel) else DeviceModel(source, device)
+    if model.on_device.device != device:
+        raise UsageError(f"the program was lowered for {model.on_device.device}; open it again for {device}")
+    return _without_dims(model, bound)
 
 
 def _open(source: Any, bound: Mapping[str, int], trust: bool, output: Path | None) -> Model:
@@ -162,40 +203,13 @@ def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | N
     if framework is not None:
         _check_ending(output, framework.endings_for(name))
         return framework.load(trust=trust)(name, dims)
-    module, colon, attribute = name.partition(":")
-    if not colon or "/" in name or not all(part.isidentifier() for part in f"{module}.{attribute}".split(".")):
+    if not is_callable_name(name):
         raise UsageError(f"cannot read {name!r}: unknown kind; give {_KINDS}")
     _check_ending(output, _WRITTEN)
-    program = _call(module, attribute)
+    program = call_named(name)
     if isinstance(program, str | Path):
         raise UsageError(f"{name} returns a string, {str(program)!r}; return (function or module, example inputs)")
     return open_model(program, dims, output=output)
-
-
-def _call(module: str, attribute: str) -> Any:
-    """Import a module, with the working directory on the path as in `python -m`, and call its attribute."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    target: Any = _run_foreign(f"import of {module!r}", lambda: import_module(module))
-    for part in attribute.split("."):
-        if not hasattr(target, part):
-            raise UsageError(f"module {module!r} has no {attribute!r}")
-        target = getattr(target, part)
-    if not callable(target):
-        raise UsageError(f"{module}:{attribute} is not callable; name a function that returns (function, inputs)")
-    return _run_foreign(f"{module}:{attribute}()", target)
-
-
-def _run_foreign(action: str, code: Callable[[], Any]) -> Any:
-    """Run user code, and turn any exception into a UsageError of one line."""
-    try:
-        return code()
-    except LowtideError:
-        raise
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{action} failed: {error}; run from its folder, or install it") from error
-    except (Exception, SystemExit) as error:
-        raise UsageError(f"{action} failed: {type(error).__name__}: {one_line(error, 1000)}") from error
 
 
 def _without_dims(model: ModelKind, dims: Mapping[str, int]) -> ModelKind:

@@ -17,7 +17,6 @@ from lowtide.engine.plan import Plan, write_plan_file
 from lowtide.engine.planning.draft import Keep
 from lowtide.engine.planning.measured import CompiledMemory, Measurement
 from lowtide.engine.planning.next_technique import NextTechnique, next_technique
-from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import Model
@@ -111,7 +110,7 @@ def optimize_model(
     model = _as_it_runs(model, job, report, warn)
     settings, output = job.settings, job.output
     with plan_kept_beside(output) as keep:
-        result = plan_best_form(model, settings, progress, keep)
+        result = model.planned(settings, progress, keep)
         check_order(model, result, job)
         allowed = result.budget.allowed[result.graph.spaces[0].name]
         measured = None
@@ -129,7 +128,7 @@ def optimize_model(
                     lambda path: save_applied(model, result.plan, path, annotate=job.annotate),
                     lambda folder: _rescued(result, folder),
                 )
-    offer = next_technique(result.graph, result, settings, report)
+    offer = None if model.on_device else next_technique(result.graph, result, settings, report)
     return Optimized(
         model=model,
         result=result,

@@ -8,21 +8,27 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from lowtide.api.opening import PLAN_FILES, check_annotated, check_output, open_model, save_applied
+from lowtide.api.opening import (
+    PLAN_FILES,
+    check_annotated,
+    check_output,
+    open_for_device,
+    open_model,
+    save_applied,
+)
 from lowtide.api.optimize import Job, Optimized, Target, optimize_model
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.files import path_of, write_bytes
 from lowtide.core.progress import Report, Stage, showing
 from lowtide.core.techniques import checked_techniques
-from lowtide.core.units import parse_bytes
 from lowtide.engine.costs import Prices
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan, checked_plan
 from lowtide.engine.plan.summary import read_plan_summary
 from lowtide.engine.planning.budget import GivenBudget
 from lowtide.engine.planning.frontier import Frontier
-from lowtide.engine.planning.plan_best_form import plan_best_form, program_frontier
+from lowtide.engine.planning.plan_best_form import program_frontier
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings, default_techniques
@@ -36,15 +42,19 @@ from lowtide.reporting.page.write import check_page, page
 from lowtide.reporting.plan_difference import PlanDifference
 
 
-class ReadOptions(TypedDict, total=False):
-    """How a program is read; see `open_model`."""
-
+class _SourceOptions(TypedDict, total=False):
     host: Host | None
     dims: Mapping[str, int] | None
     trust: bool
 
 
-class PlanOptions(ReadOptions, total=False):
+class ReadOptions(_SourceOptions, total=False):
+    """How a program is read; see `open_model`."""
+
+    device: str | None
+
+
+class FitOptions(_SourceOptions, total=False):
     """How a program is planned; see `PlanSettings` for the sentence on each option and its default."""
 
     budget: GivenBudget
@@ -58,6 +68,10 @@ class PlanOptions(ReadOptions, total=False):
     effort: EffortName
     prove: bool
     progress: bool | Report
+
+
+class PlanOptions(FitOptions, ReadOptions, total=False):
+    """How a program is read and planned."""
 
 
 def plan(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Result:
@@ -92,7 +106,7 @@ def plan(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Result:
     """
     with showing(options.get("progress")) as report:
         report(Stage.READ)
-        return plan_best_form(_opened(program, inputs, options), _settings(options), report)
+        return _opened(program, inputs, options).planned(_settings(options), report)
 
 
 minimize = plan
@@ -140,15 +154,18 @@ def inspect(
         return Inspection.of(graph, in_place=in_place, effort=effort, progress=report)
 
 
-def fits(program: Any, *inputs: Any, device: str | int, **options: Unpack[PlanOptions]) -> DeviceFit:
-    """Return whether a program fits a device of a size, unmodified or with the cheapest techniques that make it fit.
+def fits(program: Any, *inputs: Any, device: str | int, **options: Unpack[FitOptions]) -> DeviceFit:
+    """Return whether a program fits a device, unmodified or with the cheapest techniques that make it fit.
 
-    `device` is a size such as "24 GiB". The techniques and the budget are not options here.
+    `device` is a size such as "24 GiB", or the name of a device, such as "h100". For a device by name, a PyTorch
+    training step is lowered to the kernels of that device. The techniques and the budget are not options here.
     """
+    source = (program, inputs) if inputs else program
+    dims, host, trust = options.get("dims"), options.get("host"), options.get("trust", False)
     with showing(options.get("progress")) as report:
         report(Stage.READ)
-        model, settings = _opened(program, inputs, options), _settings(options)
-        return fit_device(model, parse_bytes(device), settings, report)
+        model, size = open_for_device(source, device, dims, host, trust=trust)
+        return fit_device(model, size, _settings(options), report, model.planned)
 
 
 def compare(
@@ -193,7 +210,7 @@ def report(
         model, settings = _opened(program, inputs, options), _settings(options)
         if measure:
             model.check_measurable()
-        result = plan_best_form(model, settings, reporter)
+        result = model.planned(settings, reporter)
     measured = model.measure(result.plan) if measure else None
     prices = settings.prices(result.graph)
     facts = Facts.of(result.graph, result.plan, prices=prices, result=result, measured=measured, unmodified=model.graph)
@@ -253,10 +270,10 @@ def _opened(
 ) -> Model:
     source = (program, inputs) if inputs else program
     dims, host, trust = options.get("dims"), options.get("host"), options.get("trust", False)
-    return open_model(source, dims, host, trust=trust, output=output)
+    return open_model(source, dims, host, trust=trust, output=output, device=options.get("device"))
 
 
-def _settings(options: PlanOptions) -> PlanSettings:
+def _settings(options: PlanOptions | FitOptions) -> PlanSettings:
     names = ("budget", "transient", "in_place", "addresses", "scheduler", "costs", "effort", "prove", "host")
     given: dict[str, Any] = {name: value for name, value in options.items() if name in names}
     allow, budget = options.get("allow"), options.get("budget")

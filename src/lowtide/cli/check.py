@@ -7,13 +7,13 @@ from typing import Any
 import click
 import msgspec
 
-from lowtide.api.opening import read
+from lowtide.api.opening import open_model
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import MalformedInputError, UsageError
-from lowtide.reporting.gate import Gate, check_graph, read_limits
+from lowtide.reporting.gate import Gate, check_runs, read_limits
 from lowtide.reporting.gate_formats import FORMATS
 
 _TABLE = "[[tool.lowtide.check]]"
@@ -30,6 +30,7 @@ class _Check(msgspec.Struct, kw_only=True, rename="kebab", forbid_unknown_fields
     max_growth: _Limit = None
     against: str | None = None
     planned: bool = False
+    device: str | None = None
     dim: dict[str, int] = msgspec.field(default_factory=dict[str, int])
 
 
@@ -48,6 +49,7 @@ class _Check(msgspec.Struct, kw_only=True, rename="kebab", forbid_unknown_fields
     show_default=True,
     help="Format of the findings.",
 )
+@options.device
 @options.dims
 @options.trust
 @options.effort
@@ -61,6 +63,7 @@ def command(
     max_growth: str | None,
     planned: bool,
     output_format: str,
+    device: str | None,
     dims: dict[str, int],
     trust: bool,
     effort: EffortName,
@@ -78,6 +81,7 @@ def command(
         max_growth=max_growth,
         against=against,
         planned=planned,
+        device=device,
         dim=dims,
     )
     if model is None and given != _Check(model=""):
@@ -87,9 +91,11 @@ def command(
         for each in _from_project(Path("pyproject.toml")) if model is None else [given]:
             limits = read_limits(msgspec.structs.asdict(each))
             progress(f"checking {each.model}")
-            graph = read(each.model, each.dim, trust=trust)
-            base = None if each.against is None else read(each.against, each.dim, trust=trust)
-            gates.append(check_graph(graph, limits, base=base, planned=each.planned, effort=effort))
+            if each.planned and each.device is not None:
+                raise UsageError("--planned makes plans without a budget, which --device has none of; leave either out")
+            names = [each.model, *filter(None, [each.against])]
+            runs = [open_model(name, each.dim, trust=trust, device=each.device).as_it_runs for name in names]
+            gates.append(check_runs(runs, limits, planned=each.planned, effort=effort))
     if as_json:
         print_json("check", {"ok": all(gate.ok for gate in gates), "checks": [gate.to_json() for gate in gates]})
     else:

@@ -2,7 +2,7 @@
 
 import click
 
-from lowtide.api.opening import open_model
+from lowtide.api.opening import open_for_device
 from lowtide.cli import options
 from lowtide.cli.output import show
 from lowtide.cli.plan import exit_code
@@ -16,7 +16,10 @@ from lowtide.reporting.fitting import fit_device
 @click.command("fits")
 @options.model
 @click.option(
-    "--device", metavar="SIZE", required=True, callback=options.parse_size, help="Memory of the device, like 24GiB."
+    "--device",
+    metavar="SIZE|NAME|FILE",
+    required=True,
+    help="Memory of the device, like 24GiB, or a device by name, like h100; see lowtide plan.",
 )
 @options.dims
 @options.trust
@@ -27,7 +30,7 @@ from lowtide.reporting.fitting import fit_device
 @options.json
 def command(
     model: str,
-    device: int,
+    device: str,
     dims: dict[str, int],
     trust: bool,
     in_place: bool,
@@ -45,6 +48,7 @@ def command(
     settings = PlanSettings(costs=lambda graph: read_costs(costs, graph), effort=effort, in_place=in_place, host=host)
     with Progress() as progress:
         progress(f"reading {model}")
-        fit = fit_device(open_model(model, dims, host, trust=trust), device, settings, progress)
+        opened, size = open_for_device(model, device, dims, host, trust=trust)
+        fit = fit_device(opened, options.checked_size("--device", size), settings, progress, opened.planned)
     show("fits", as_json, fit.to_json, fit.to_text)
     return exit_code(fit.result)

@@ -40,7 +40,11 @@ from lowtide.reporting.planning import level_to_json, level_to_text
     "lowtide's session only.",
 )
 @click.option(
-    "--device", "devices", multiple=True, metavar="NAME=SIZE", help="Memory of a device, for --level; repeatable."
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="NAME=SIZE|NAME",
+    help="Memory of a device, for --level; repeatable. Or the absent device to lower MODEL for, as in lowtide plan.",
 )
 @options.annotate
 @options.planning
@@ -62,18 +66,19 @@ def command(
     OUTPUT has the format of MODEL (.onnx, .pt2, .pb, .pbtxt, .hlo, .graph.json[.gz]; .json[.gz] for an Inductor
     export), or is a plan file (.plan.json[.gz]) for any MODEL.
     """
-    if devices and level is None:
-        raise UsageError("--device needs --level; give a level, or --budget instead")
+    device = next(iter(devices), None) if level is None and len(devices) == 1 else None
+    if devices and level is None and (device is None or "=" in device):
+        raise UsageError("--device NAME=SIZE needs --level; give a level, or --budget instead")
     if output is None and not measure:
         raise UsageError("no use for the plan; give -o OUTPUT, --measure, or both")
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims, settings.host, trust=trust, output=output)
+        opened = open_model(model, dims, settings.host, trust=trust, output=output, device=device)
     if annotate:
         check_annotated(opened, output)
     if level is not None and not opened.is_reordered_by_runtime:
         return rewrite_at_level(opened, output, measure, level, devices, as_json)
-    if devices:
+    if devices and device is None:
         raise UsageError(f"--device is for --level, which {model} does not have; leave it out")
     job = Job(settings=settings, output=output, measure=measure, level=level, target=target, annotate=annotate)
     with Progress() as progress:

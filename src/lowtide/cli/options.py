@@ -13,7 +13,7 @@ from lowtide.core.effort import EFFORT_NAMES, check_effort
 from lowtide.core.errors import UsageError
 from lowtide.core.techniques import Techniques, checked_techniques
 from lowtide.core.units import parse_bandwidth, parse_bytes
-from lowtide.engine.costs import Prices, carries_costs, read_costs
+from lowtide.engine.costs import Prices, carries_costs, devices, read_costs
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.planning.settings import SENTENCES, PlanSettings, default_techniques
@@ -26,10 +26,13 @@ def parse_size(_ctx: click.Context, param: click.Parameter, text: str | None) ->
     """Parse a size such as "8GiB" into bytes; raises UsageError."""
     if text is None:
         return None
-    size = parse_bytes(text)
+    return checked_size(f"--{(param.name or '').replace('_', '-')}", parse_bytes(text))
+
+
+def checked_size(option: str, size: int) -> int:
+    """Return the size of an option; raises UsageError if it is too large."""
     if size > MOST_BYTES:
-        option = (param.name or "").replace("_", "-")
-        raise UsageError(f"--{option} {text} is too large; give at most {MOST_BYTES} bytes")
+        raise UsageError(f"{option} {size} is too large; give at most {MOST_BYTES} bytes")
     return size
 
 
@@ -144,6 +147,11 @@ prove = _setting("prove", "--prove", is_flag=True)
 
 analysis = _together(model, dims, trust, in_place, effort, json)
 """The argument and the options of verbs that analyze MODEL without a plan."""
+device = click.option(
+    "--device",
+    metavar="NAME|FILE",
+    help=f"Lower MODEL, a PyTorch training step, for this absent device ({', '.join(devices())}, or a JSON file).",
+)
 _planning = _together(
     *(host_options, dims, force, trust),
     *(budget, transient, techniques, in_place, addresses, scheduler, costs, effort, prove, json),

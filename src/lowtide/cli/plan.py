@@ -17,7 +17,7 @@ from lowtide.core.progress import Report
 from lowtide.core.techniques import NOT_ON_A_CURVE, refuse_ignored
 from lowtide.engine.plan import write_plan_file
 from lowtide.engine.planning.next_technique import next_technique
-from lowtide.engine.planning.plan_best_form import plan_best_form, program_frontier
+from lowtide.engine.planning.plan_best_form import program_frontier
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.search import write_proof_file
@@ -37,18 +37,22 @@ def exit_code(result: Result) -> int:
 @options.file("-o", "--output", help="Write the plan here (.plan.json[.gz]).")
 @options.file("--proof", "proof_path", help="Write the proof of the lower bound here (.proof.json[.gz]).")
 @click.option("--curve", is_flag=True, help="Show the extra time of several budgets, and the best trade-off, instead.")
+@options.device
 @options.planning
 def command(
     model: str,
     output: Path | None,
     proof_path: Path | None,
     curve: bool,
+    device: str | None,
     dims: dict[str, int],
     trust: bool,
     settings: PlanSettings,
     as_json: bool,
 ) -> int:
     """Find the plan with the lowest peak for MODEL, verify it and write it to a file."""
+    if curve and device is not None:
+        raise UsageError("--curve does not lower programs for a device; leave out --device")
     if curve:
         if output is not None or proof_path is not None:
             raise UsageError("--curve makes several plans; leave out -o and --proof")
@@ -60,9 +64,9 @@ def command(
         if proof_path is not None:
             check_writable(proof_path)
         progress(f"reading {model}")
-        opened = open_model(model, dims, settings.host, trust=trust)
+        opened = open_model(model, dims, settings.host, trust=trust, device=device)
         with plan_kept_beside(output) as keep_best_plan:
-            result = plan_best_form(opened, settings, progress, keep_best_plan)
+            result = opened.planned(settings, progress, keep_best_plan)
             try:
                 if output is not None:
                     progress(f"writing {output}")
@@ -70,8 +74,14 @@ def command(
             finally:
                 if proof_path is not None:
                     _save_proof(result, proof_path, progress)
-        offer = next_technique(result.graph, result, settings, progress)
-    show("plan", as_json, lambda: result_to_json(result, offer), lambda: result_to_text(result, offer=offer))
+        on_device = opened.on_device
+        offer = None if on_device else next_technique(result.graph, result, settings, progress)
+    show(
+        "plan",
+        as_json,
+        lambda: result_to_json(result, offer, on_device),
+        lambda: on_device.to_text(result) if on_device else result_to_text(result, offer=offer),
+    )
     return exit_code(result)
 
 

@@ -9,7 +9,6 @@ from lowtide.core.errors import UsageError
 from lowtide.core.progress import Report
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
@@ -36,12 +35,13 @@ def plan_or_read(
     *,
     trust: bool,
     progress: Report,
+    device: str | None = None,
 ) -> Planned:
     """Open a model and return a plan for it; raises UsageError for settings that a plan from a file would ignore."""
     progress(f"reading {source}")
-    model = open_model(source, dims, settings.host, trust=trust)
+    model = open_model(source, dims, settings.host, trust=trust, device=device)
     if plan_path is None:
-        result = plan_best_form(model, settings, progress)
+        result = model.planned(settings, progress)
         return Planned(model=model, graph=result.graph, plan=result.plan, result=result)
     if settings.budget is not None or settings.scheduler is not None:
         raise UsageError("--plan cannot be combined with --budget or --scheduler; leave either out")

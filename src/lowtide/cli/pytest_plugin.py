@@ -10,7 +10,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the mark."""
     config.addinivalue_line(
         "markers",
-        "lowtide(max_peak, max_total, max_arena, against, max_growth, planned): check the memory limits of the "
+        "lowtide(max_peak, max_total, max_arena, against, max_growth, planned, device): check the memory limits of the "
         "program that the test returns, in any form that lowtide.read accepts",
     )
 
@@ -21,11 +21,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     mark = pyfuncitem.get_closest_marker("lowtide")
     if mark is None:
         return None
-    from lowtide.api.opening import read
-    from lowtide.reporting.gate import check_graph, read_limits
+    from lowtide.api.opening import open_model
+    from lowtide.reporting.gate import check_runs, read_limits
     from lowtide.reporting.gate_formats import as_text
 
-    names = ("max_peak", "max_total", "max_arena", "max_growth", "against", "planned")
+    names = ("max_peak", "max_total", "max_arena", "max_growth", "against", "planned", "device")
     unknown = sorted(mark.kwargs.keys() - set(names))
     if mark.args or unknown:
         pytest.fail(f"the mark lowtide takes {', '.join(names)} by name", pytrace=False)
@@ -37,8 +37,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             pytrace=False,
         )
     against = mark.kwargs.get("against")
-    base = None if against is None else read(against)
-    gate = check_graph(read(program), read_limits(mark.kwargs), base=base, planned=mark.kwargs.get("planned", False))
+    programs = [program] if against is None else [program, against]
+    runs = [open_model(each, device=mark.kwargs.get("device")).as_it_runs for each in programs]
+    gate = check_runs(runs, read_limits(mark.kwargs), planned=mark.kwargs.get("planned", False))
     if not gate.ok:
         pytest.fail(as_text([gate]), pytrace=False)
     return True

@@ -28,6 +28,7 @@ from lowtide.reporting.page.write import check_page, page
 @click.option("--text", "as_text", is_flag=True, help="Print the report as text.")
 @click.option("--measure", is_flag=True, help="Run the program with and without the plan, and show both peaks.")
 @click.option("--curve", is_flag=True, help="Also show the extra time of several budgets, with recomputation.")
+@options.device
 @options.planning
 def command(
     model: str,
@@ -36,6 +37,7 @@ def command(
     as_text: bool,
     measure: bool,
     curve: bool,
+    device: str | None,
     dims: dict[str, int],
     trust: bool,
     settings: PlanSettings,
@@ -50,7 +52,8 @@ def command(
     if output is not None:
         check_page(output)
     with Progress() as progress:
-        found = plan_or_read(model, plan_path, dims, _of_a_plan(settings, curve=curve), trust=trust, progress=progress)
+        asked = _of_a_plan(settings, curve=curve)
+        found = plan_or_read(model, plan_path, dims, asked, trust=trust, progress=progress, device=device)
         facts = _facts(found, settings, measure, curve, progress)
         if output is not None:
             progress(f"writing {output}")

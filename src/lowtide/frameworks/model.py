@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.core.progress import Report
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan, verify
+from lowtide.engine.planning.draft import Keep
 from lowtide.engine.planning.measured import (
     CompiledMemory,
     Measurement,
@@ -25,7 +27,11 @@ from lowtide.engine.planning.measured import (
     RuntimePeaks,
     RuntimeRun,
 )
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.program import Program
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.reporting.on_device import OnDevice
 
 
 class Model(Program):
@@ -39,6 +45,20 @@ class Model(Program):
     @abstractmethod
     def apply(self, plan: Plan) -> Any:
         """Return the framework's own kind of program that follows the plan; raises PlanError or UnsupportedError."""
+
+    def planned(self, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None) -> Result:
+        """Return the best verified plan of the program; see `plan_best_form`."""
+        return plan_best_form(self, settings, progress, keep)
+
+    @property
+    def on_device(self) -> OnDevice | None:
+        """Figures of a program that was lowered for an absent device, or None."""
+        return None
+
+    @property
+    def as_it_runs(self) -> tuple[Graph, Plan]:
+        """The graph of the program as it runs without a plan, and that run in the form of a plan."""
+        return self.graph, Plan.baseline(self.graph)
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the program that follows the plan to a file; raises UnsupportedError if there is no such file."""

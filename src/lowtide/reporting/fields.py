@@ -75,6 +75,21 @@ class CompareFields(ComparedFields):
     compiled: NotRequired[ComparedFields]
 
 
+class OnDeviceFields(TypedDict):
+    """A program without a plan on the device of `--device`; peaks exclude persistent memory."""
+
+    program: str
+    device: str
+    title: str
+    memory_bytes: int
+    persistent_bytes: int
+    eager_peak_bytes: int
+    eager_seconds: float
+    compiled_peak_bytes: int
+    compiled_seconds: float
+    is_plannable: bool
+
+
 class PlanFields(TypedDict):
     """`lowtide plan`; costs are in the unit of the ops' costs."""
 
@@ -106,6 +121,8 @@ class PlanFields(TypedDict):
     left_whole: Sequence[str]
     to_rounding: bool
     next_technique: NextTechnique | None
+    fused_peak_bytes: NotRequired[int]
+    on_device: NotRequired[OnDeviceFields]
 
 
 class RuntimeFields(TypedDict, total=False):

@@ -1,6 +1,8 @@
 """The result of `fits`: whether a program fits a device, and the cheapest techniques that make it fit."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lowtide.core.documents import fields_of
 from lowtide.core.progress import Report, current_report
@@ -85,21 +87,26 @@ class DeviceFit:
 
 
 def fit_device(
-    program: Program, device_bytes: int, settings: PlanSettings, progress: Report | None = None
+    program: Program,
+    device_bytes: int,
+    settings: PlanSettings,
+    progress: Report | None = None,
+    plan: Callable[[PlanSettings, Report | None], Result] | None = None,
 ) -> DeviceFit:
     """Find the cheapest techniques with which a program fits a device, persistent buffers included.
 
     Tries in order: the unmodified program, techniques without extra time, recomputation and, if the settings have a
-    host, offload. Ignores the budget and the techniques of the settings. Raises what `plan_best_form` raises.
+    host, offload. Ignores the budget and the techniques of the settings. `plan` replaces `plan_best_form`, whose errors
+    are raised.
     """
-    report = progress or current_report()
+    report, find = progress or current_report(), plan or partial(plan_best_form, program)
     ladder: list[Techniques] = [COST_NOTHING, COST_NOTHING | {"recompute"}]
     if settings.host is not None:
         ladder.append(COST_NOTHING | {"recompute", "offload"})
 
     def tried_with(techniques: Techniques) -> Result:
         report(f"trying {listed(techniques)}")
-        return plan_best_form(program, replace(settings, budget=device_bytes, techniques=techniques), progress)
+        return find(replace(settings, budget=device_bytes, techniques=techniques), progress)
 
     tried: list[Techniques] = [frozenset()]
     result = tried_with(tried[0])

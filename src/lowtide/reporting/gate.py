@@ -1,6 +1,6 @@
 """The result of `check`: limits on the memory of a program, and the tensors that exceed them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,24 +84,20 @@ class Gate:
         return fields_of(GateFields, self, findings=[fields_of(FindingFields, finding) for finding in self.findings])
 
 
-def check_graph(
-    graph: Graph,
-    limits: Limits,
-    *,
-    base: Graph | None = None,
-    planned: bool = False,
-    effort: EffortName = DEFAULT_EFFORT,
+def check_runs(
+    runs: Sequence[tuple[Graph, Plan]], limits: Limits, *, planned: bool = False, effort: EffortName = DEFAULT_EFFORT
 ) -> Gate:
     """Check the limits of a program: unmodified or, with `planned`, as planned without a budget.
 
-    `base` is the program that `max_growth` compares with, planned the same way. Raises UsageError without any
-    limit, and for only one of growth and base.
+    `runs` are the program and its run without a plan, then those that `max_growth` compares with, if any; both are
+    planned the same way. Raises UsageError without any limit, and for only one of growth and base.
     """
+    (graph, unplanned), (base, base_unplanned) = runs[0], runs[1] if len(runs) > 1 else (None, None)
     if limits == Limits():
         raise UsageError("there is no limit to check; give --max-peak, --max-total, --max-arena or --max-growth")
     if (limits.max_growth is None) != (base is None):
         raise UsageError("--max-growth needs the program to compare with; give --against, too, or neither")
-    plan = _plan(graph, planned, effort, packs=limits.max_arena is not None)
+    plan = _plan(graph, planned, effort, unplanned, packs=limits.max_arena is not None)
     space = graph.spaces[0].name
     peak, persistent = simulate(graph, plan).peak_bytes[space], graph.persistent_bytes()[space]
     findings: list[Finding] = []
@@ -113,16 +109,16 @@ def check_graph(
         if limit is not None:
             found = Finding(rule=rule, space=space, bytes=figure, limit_bytes=limit)
             findings.append(found if found.ok else replace(found, why=_largest(graph, plan, space)))
-    if base is not None and limits.max_growth is not None:
-        findings.append(_growth(graph, plan, base, _plan(base, planned, effort, packs=False), limits.max_growth))
+    if base is not None and base_unplanned is not None and limits.max_growth is not None:
+        base_plan = _plan(base, planned, effort, base_unplanned, packs=False)
+        findings.append(_growth(graph, plan, base, base_plan, limits.max_growth))
     return Gate(name=graph.name, findings=tuple(findings))
 
 
-def _plan(graph: Graph, planned: bool, effort: EffortName, *, packs: bool) -> Plan:
+def _plan(graph: Graph, planned: bool, effort: EffortName, unplanned: Plan, *, packs: bool) -> Plan:
     if planned:
         return find_plan(graph, PlanSettings(effort=effort, addresses=packs)).plan
-    plan = Plan.baseline(graph)
-    return with_addresses(graph, plan, effort) if packs else plan
+    return with_addresses(graph, unplanned, effort) if packs else unplanned
 
 
 def _largest(graph: Graph, plan: Plan, space: str) -> tuple[str, ...]:

@@ -7,17 +7,21 @@ from lowtide.engine.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.engine.planning.result import Result
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import LevelFields, MeasuredFields, PlanFields
+from lowtide.reporting.on_device import OnDevice
 from lowtide.reporting.shortfall import describe_missed, offer_verdict, outcome
 from lowtide.reporting.table import format_ratio, fragmentation, printable
 
 _NAMES_SHOWN = 5
 
 
-def result_to_json(result: Result, offer: NextTechnique | None = None) -> PlanFields:
+def result_to_json(result: Result, offer: NextTechnique | None = None, on_device: OnDevice | None = None) -> PlanFields:
     """Return the fields of the JSON object."""
+    some: dict[str, object] = {"fused_peak_bytes": result.fused_peak_bytes}
+    some["on_device"] = None if on_device is None else on_device.to_json()
     return fields_of(
         PlanFields,
         result,
+        **{name: value for name, value in some.items() if value is not None},
         fragmentation_bytes=fragmentation(result.arena_bytes, result.peak_bytes),
         offloaded_bytes=result.transfers.bytes_out,
         stall_seconds=result.transfers.stall_seconds,

@@ -4,9 +4,11 @@ Prices are separate from the graph, since its costs are part of its fingerprint 
 profile priced it.
 """
 
+from lowtide.engine.costs.devices import Device, device_named, devices, is_device
 from lowtide.engine.costs.estimates import sent_bytes
 from lowtide.engine.costs.file_format import costs_schema, read_costs_file, write_costs_file
-from lowtide.engine.costs.machine import MACHINES, PLAIN_MACHINE, Machine
+from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine
+from lowtide.engine.costs.machines import MACHINES
 from lowtide.engine.costs.prices import Prices, carries_costs, given_prices
 from lowtide.engine.costs.profiles import PROFILES, ProfileName, check_profile, price, read_costs
 
@@ -14,13 +16,17 @@ __all__ = [
     "MACHINES",
     "PLAIN_MACHINE",
     "PROFILES",
+    "Device",
     "Machine",
     "Prices",
     "ProfileName",
     "carries_costs",
     "check_profile",
     "costs_schema",
+    "device_named",
+    "devices",
     "given_prices",
+    "is_device",
     "price",
     "read_costs",
     "read_costs_file",

@@ -1,9 +1,8 @@
-"""Machines for cost estimates."""
+"""A roofline model of a machine, for cost estimates."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from lowtide.core.errors import UsageError, unknown
+from lowtide.core.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,34 +37,3 @@ class Machine:
 
 PLAIN_MACHINE = Machine(bytes_per_second=1e10, flops_per_second=1e11, start_seconds=2e-6)
 """100 GFLOP/s, 10 GB/s and a network of 10 Gbit/s. Plans depend only on ratios."""
-
-
-def _accelerator(teraflops: float, terabytes: float, link_gigabytes: float, network_gigabytes: float) -> Machine:
-    return Machine(
-        bytes_per_second=terabytes * 1e12,
-        flops_per_second=teraflops * 1e12,
-        start_seconds=3e-6,
-        link_bytes_per_second=link_gigabytes * 1e9,
-        network_bytes_per_second=network_gigabytes * 1e9,
-        devices_per_node=8,
-    )
-
-
-MACHINES: Mapping[str, Machine] = {
-    "plain": PLAIN_MACHINE,
-    "laptop-cpu": Machine(bytes_per_second=8e10, flops_per_second=1e12, start_seconds=2e-6),
-    "a100": _accelerator(312, 2.039, 300, 25),
-    "h100": _accelerator(989.4, 3.35, 450, 50),
-    "h200": _accelerator(989.4, 4.8, 450, 50),
-    "b200": _accelerator(2250, 8, 900, 50),
-    "mi300x": _accelerator(1307.4, 5.3, 448, 50),
-}
-"""Published peak figures: accelerators on boards of eight with dense bfloat16 FLOPs and network adapters of 200 (a100)
-or 400 Gbit/s; a laptop with eight cores and two channels of DDR5."""
-
-
-def machine_named(name: str) -> Machine:
-    """Return a machine by name; raises UsageError for an unknown name."""
-    if name not in MACHINES:
-        raise UsageError(unknown("machine", name, MACHINES))
-    return MACHINES[name]

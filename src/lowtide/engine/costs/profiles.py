@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from lowtide.core.errors import UsageError, unknown
 from lowtide.engine.costs.estimates import arithmetic_seconds, eager_seconds, fused_seconds
 from lowtide.engine.costs.file_format import read_costs_file
-from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine, machine_named
+from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine
+from lowtide.engine.costs.machines import machine_named
 from lowtide.engine.costs.prices import Prices, given_prices
 from lowtide.engine.graph import Graph
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -36,6 +36,7 @@ from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
     chunk_module,
     chunk_module_in_two_passes,
 )
+from lowtide.frameworks.torch.rewrites.chunks.optional import found_or_none
 from lowtide.frameworks.torch.rewrites.chunks.rounding import largest_difference
 
 
@@ -105,7 +106,7 @@ class TorchModel(Model):
             return None
         chunking = self._chunking if exact else self._chunking.to_rounding()
         rewrite = chunk_module if name == "in chunks" else chunk_module_in_two_passes
-        chunked = rewrite(self.captured.graph_module, self.captured.inputs, chunking)
+        chunked = found_or_none(partial(rewrite, self.captured.graph_module, self.captured.inputs, chunking))
         if chunked is None:
             return None
         self._skipped[exact] = chunked.left_whole

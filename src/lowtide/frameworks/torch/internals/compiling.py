@@ -5,6 +5,7 @@ TorchDynamo skips frames in PyTorch's own files, so `nn.Sequential(...).compile(
 """
 # pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownMemberType=false
 
+import logging
 from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import Any
@@ -17,6 +18,19 @@ _backends: set[str] = set()
 
 def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
     return torch.compile(function, backend="lowtide", options=dict(options))
+
+
+def captured_whole(function: Callable[..., Any], receive: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a compiled function whose backend is `receive`; it raises an error if one graph cannot hold it.
+
+    Calls that log are left out of the graph.
+    """
+    from torch._dynamo import config
+
+    names = ("debug", "info", "warning", "warning_once", "warning_advice", "error")
+    found = [getattr(logging.Logger, name, None) for name in names]
+    config.ignore_logging_functions = {*config.ignore_logging_functions, *filter(None, found)}
+    return torch.compile(function, backend=receive, dynamic=False, fullgraph=True)
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:

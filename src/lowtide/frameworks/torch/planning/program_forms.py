@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch.fx import GraphModule
@@ -29,6 +29,7 @@ from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
     chunk_module,
     chunk_module_in_two_passes,
 )
+from lowtide.frameworks.torch.rewrites.chunks.optional import found_or_none
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
@@ -118,7 +119,7 @@ class ProgramForms(Program):
         if any(not isinstance(value, torch.Tensor) or is_symbolic(value) for value in values):
             return None
         with outside_of_fake_modes():
-            return split(module, inputs, chunking)
+            return found_or_none(partial(split, module, inputs, chunking))
 
 
 _SETTINGS = PlanSettings(effort="fast", addresses=False)

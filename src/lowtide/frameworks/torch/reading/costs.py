@@ -51,6 +51,20 @@ def traffic_of(node: Node) -> int:
     return sum(map(bytes_of, pytree.tensors_in(values)))
 
 
+def product_dtype_of(node: Node) -> str:
+    """Return the dtype of an op's first floating-point operand, "" if it has none.
+
+    "tfloat32" is float32 with rounded operands: in convolutions and, if the user allows it, in matrix products.
+    """
+    values = pytree.tensors_in([hinted_value_of(each) for each in node.all_input_nodes])
+    dtype = next((each.dtype for each in values if each.dtype.is_floating_point), None)
+    if dtype is None:
+        return ""
+    rounds = op_name(node.target).startswith("convolution") or torch.get_float32_matmul_precision() != "highest"
+    name = str(dtype).removeprefix("torch.")
+    return "tfloat32" if dtype == torch.float32 and rounds else name.partition("_")[0]
+
+
 def flops_of(node: Node) -> int:
     """Return an op's floating-point operations, one per element of its result for an unknown op."""
     outlined = outlined_by(node)

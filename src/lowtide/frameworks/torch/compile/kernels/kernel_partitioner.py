@@ -86,7 +86,7 @@ def kernel_program(
     The registry of programs is left unchanged.
     """
     peaks = FusedPeaks()
-    recorder = _RecordPasses(peaks)
+    recorder = RecordPasses(peaks)
     as_it_is = replace(options, budget=None, allow=(), plans=None)
     changes = {"reorder_for_peak_memory": False}
     partitioner = KernelPartitioner(as_it_is, name=name)
@@ -94,7 +94,7 @@ def kernel_program(
     if planned is None or len(recorder.passes) != len(planned.kernel_peaks) or _overwrites_inputs(planned.source):
         return None
     forward, backward = recorder.passes
-    return join_passes(planned.name, forward, backward, _held(planned), _forward_nodes(planned.source))
+    return join_passes(planned.name, forward, backward, held_bytes(planned), forward_nodes_of(planned.source))
 
 
 def plan_kernels(program: KernelProgram, options: Options, target: int, others: int = 0) -> PlannedKernels:
@@ -117,14 +117,14 @@ def plan_kernels(program: KernelProgram, options: Options, target: int, others: 
     return PlannedKernels(program, result)
 
 
-class _RecordPasses:
+class RecordPasses:
     """A scheduler pass that records the kernels of each pass and leaves them unchanged."""
 
     def __init__(self, peaks: FusedPeaks) -> None:
         self._peaks = peaks
         self.passes: list[RecordedPass] = []
 
-    def __deepcopy__(self, memo: object) -> "_RecordPasses":
+    def __deepcopy__(self, memo: object) -> "RecordPasses":
         """Return itself."""
         return self
 
@@ -149,7 +149,8 @@ def _overwrites_inputs(source: GraphModule) -> bool:
     return any(node.args[1] if node.target is TURN_BACK else mutated_arguments(node) for node in calls)
 
 
-def _forward_nodes(source: GraphModule) -> set[str]:
+def forward_nodes_of(source: GraphModule) -> set[str]:
+    """Return the names of the calls of the forward pass of a joined program."""
     names = set[str]()
     for node in source.graph.nodes:
         if node.target is TURN_BACK:
@@ -159,7 +160,7 @@ def _forward_nodes(source: GraphModule) -> set[str]:
     return names
 
 
-def _held(planned: PlannedModule) -> HeldBytes:
+def held_bytes(planned: PlannedModule) -> HeldBytes:
     """Return the memory around the kernels of a program that was read before fusion."""
     graph = planned.graph
     (turn,) = (node for node in planned.source.graph.nodes if node.target is TURN_BACK)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lowtide.core.index_spaces import BufferId, OpId, Place
-from lowtide.engine.costs import PLAIN_MACHINE, Machine
+from lowtide.engine.costs import PLAIN_MACHINE, Device, Machine
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import Plan, Run
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass
@@ -55,6 +55,12 @@ class KernelProgram:
         scratch = self.graph.scratch.copy()
         scratch[self.turn] = others
         return replace(self.graph, scratch=scratch)
+
+    def seconds_on(self, device: Device) -> list[float]:
+        """Return the estimated seconds of every op on a device."""
+        first = [self.forward.seconds_on(kernel, device) for kernel in self.forward_kernels]
+        later = [self.backward.seconds_on(kernel, device) for kernel in self.backward_kernels]
+        return [*first, 0.0, *later]  # between them the turn, which runs nothing
 
     def saved_bytes(self, plan: Plan) -> int:
         """Return the bytes that a plan saves for the backward pass."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch.fx import Node
 
 from lowtide.core.index_spaces import BufferId, OpId
-from lowtide.engine.costs import Machine
+from lowtide.engine.costs import Device, Machine
 from lowtide.engine.graph import Graph
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import KnownInputs, graph_of_kernels
 from lowtide.frameworks.torch.internals.aot_autograd import must_save
@@ -20,7 +20,7 @@ from lowtide.frameworks.torch.internals.kernels import (
     source_values,
     writes_into_others,
 )
-from lowtide.frameworks.torch.reading.costs import flops_of
+from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
 from lowtide.frameworks.torch.reading.read import kind_of
 from lowtide.frameworks.torch.rewrites.stored_values import STORED
@@ -35,6 +35,8 @@ class RecordedPass:
     kinds: Sequence[str]
     """Per kernel, the op that PyTorch's own kernel computes, or Inductor's name for the kind of kernel."""
     flops: Sequence[int]
+    dtypes: Sequence[str]
+    """Per kernel, the dtype of the operands that it multiplies, "" for loops."""
     traffic_bytes: Sequence[int]
     run_once: Sequence[Collection[str]]
     """Per kernel, its buffers that must not be computed again: random draws, effects, values that the user saves."""
@@ -51,6 +53,9 @@ class RecordedPass:
 
     def seconds(self, op: OpId, machine: Machine) -> float:
         return machine.seconds(self.traffic_bytes[op], self.flops[op])
+
+    def seconds_on(self, op: OpId, device: Device) -> float:
+        return device.seconds(self.traffic_bytes[op], self.flops[op], self.dtypes[op])
 
 
 def runs_once(node: Node) -> bool:
@@ -73,6 +78,7 @@ def recorded_pass(
         graph=graph,
         kinds=[kind if call is None else kind_of(call) for kind, call in zip(graph.op_kinds, calls, strict=True)],
         flops=[0 if call is None else flops_of(call) for call in calls],
+        dtypes=["" if call is None else product_dtype_of(call) for call in calls],
         traffic_bytes=[bytes_moved_by(node) for node in nodes],
         run_once=[
             _run_once(node, call is not None, made_from, _written(graph, op), value_of, stored)

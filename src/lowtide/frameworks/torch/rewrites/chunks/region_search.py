@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch.fx import Graph, Node
@@ -10,6 +11,7 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.effects import keeps_order, overwritten_storages, touched_storages
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.chunks.op_rules import chunked_op
+from lowtide.frameworks.torch.rewrites.chunks.optional import found_or_none
 from lowtide.frameworks.torch.rewrites.chunks.product_region import (
     LARGE_SHARE,
     SECOND_PASS,
@@ -61,7 +63,7 @@ def find_product_regions(graph: Graph, *, any_order: bool = False) -> tuple[list
 
 def has_chunkable_product(graph: Graph, devices: ChunkDevices) -> bool:
     """Return whether a large product can be computed in chunks, in one pass or two."""
-    found, refused = find_product_regions(graph)
+    found, refused = found_or_none(partial(find_product_regions, graph)) or ([], [])
     products = [*(each.product for each in found), *(each.product for each in refused if each.two_passes is not None)]
     return any(map(devices.has, products))
 

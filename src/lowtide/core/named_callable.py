@@ -1,0 +1,88 @@
+"""Programs named on the command line: "package.module:callable", or "path/to/file.py:callable"."""
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from lowtide.core.errors import LowtideError, UsageError, one_line
+
+
+def is_callable_name(name: str) -> bool:
+    """Return whether a text names a callable of a module or of a Python file."""
+    module, colon, attribute = name.rpartition(":")
+    if not colon or not _are_identifiers(attribute):
+        return False
+    return module.endswith(".py") or ("/" not in module and _are_identifiers(module))
+
+
+def call_named(name: str) -> Any:
+    """Import a module, with its folder on the path as in `python -m`, and return the result of its callable.
+
+    Raises UsageError if the module cannot be imported, lacks the callable, or raises an exception.
+    """
+    return run_foreign(f"{name}()", named_callable(name))
+
+
+def named_callable(name: str) -> Callable[[], Any]:
+    """Import a module and return the callable; raises UsageError as `call_named` does."""
+    module, _, attribute = name.rpartition(":")
+    target: Any = run_foreign(f"import of {module!r}", lambda: _imported(module))
+    for part in attribute.split("."):
+        if not hasattr(target, part):
+            raise UsageError(f"module {module!r} has no {attribute!r}")
+        target = getattr(target, part)
+    if not callable(target):
+        raise UsageError(f"{name} is not callable; name a function that returns (function, inputs)")
+    return target
+
+
+def run_foreign(action: str, code: Callable[[], Any]) -> Any:
+    """Run user code, and turn any exception into a UsageError of one line."""
+    try:
+        return code()
+    except LowtideError:
+        raise
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{action} failed: {error}; run from its folder, or install it") from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{action} failed: {type(error).__name__}: {one_line(error, 1000)}") from error
+
+
+def _imported(module: str) -> ModuleType:
+    if not module.endswith(".py"):
+        _put_on_path("")
+        return import_module(module)
+    path = Path(module).resolve()
+    if not path.is_file():
+        raise UsageError(f"cannot read {module!r}: no such file; check the path")
+    _put_on_path(str(path.parent))
+    return import_file(path, path.stem)
+
+
+def import_file(path: Path, name: str) -> ModuleType:
+    """Import a Python file as a module of this name, once. Raises UsageError for a file that is not Python."""
+    if getattr(sys.modules.get(name), "__file__", None) == str(path):
+        return sys.modules[name]
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"cannot import {str(path)!r}; give a Python file")
+    made = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(made)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return made
+
+
+def _put_on_path(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def _are_identifiers(dotted: str) -> bool:
+    return all(part.isidentifier() for part in dotted.split("."))

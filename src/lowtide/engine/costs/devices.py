@@ -1,0 +1,95 @@
+"""Devices by name: memory, kernel limits and speeds, as data."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from lowtide.core.documents import read_document
+from lowtide.core.errors import UsageError, unknown
+from lowtide.engine.costs.machine import Machine
+
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+_Speed = Annotated[float, msgspec.Meta(gt=0)]
+_TABLE = Path(__file__).with_name("devices.json")
+_HALF_TYPES = ("bfloat16", "float16")
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An accelerator: published peak speeds, and the limits that a compiler of kernels asks for."""
+
+    name: str
+    """Name that the driver reports."""
+    memory_bytes: _Count
+    """Memory that programs can use."""
+    memory_bytes_per_second: _Speed
+    flops_per_second: Annotated[dict[str, _Speed], msgspec.Meta(min_length=1)]
+    """FLOP/s of dense matrix products by dtype: bfloat16, float16, tfloat32, float32, float64, float8, int8."""
+    launch_seconds: _Speed
+    """Time to start a kernel."""
+    host_bytes_per_second: _Speed
+    """Bandwidth to the host, in each direction."""
+    link_bytes_per_second: _Speed
+    """Bandwidth to other devices of the node."""
+    network_bytes_per_second: _Speed
+    """Bandwidth to other nodes."""
+    devices_per_node: _Count = 1
+    compute_capability: tuple[int, int]
+    """Major and minor number of the CUDA architecture."""
+    multiprocessors: _Count
+    threads_per_multiprocessor: _Count
+    registers_per_multiprocessor: _Count = 65536
+    shared_bytes_per_block: _Count = 49152
+    shared_bytes_per_block_optin: _Count
+    """Shared memory of a block that asks for more than the default."""
+    shared_bytes_per_multiprocessor: _Count
+    l2_bytes: _Count
+    clock_khz: _Count
+
+    @property
+    def machine(self) -> Machine:
+        """The roofline model of the device."""
+        return Machine(
+            bytes_per_second=self.memory_bytes_per_second,
+            flops_per_second=self.speed_of(""),
+            start_seconds=self.launch_seconds,
+            link_bytes_per_second=self.link_bytes_per_second,
+            network_bytes_per_second=self.network_bytes_per_second,
+            devices_per_node=self.devices_per_node,
+        )
+
+    def seconds(self, traffic_bytes: float, flops: float, dtype: str = "") -> float:
+        """Return the time of a kernel whose products have operands of a dtype, by default of half precision."""
+        return self.launch_seconds + max(traffic_bytes / self.memory_bytes_per_second, flops / self.speed_of(dtype))
+
+    def speed_of(self, dtype: str) -> float:
+        """Return the FLOP/s of products of a dtype, by default of half precision."""
+        speeds = self.flops_per_second
+        names = (dtype, *_HALF_TYPES)
+        return next((speeds[each] for each in names if each in speeds), max(speeds.values()))
+
+
+@cache
+def devices() -> Mapping[str, Device]:
+    """Return the known devices by name."""
+    return msgspec.json.decode(_TABLE.read_bytes(), type=dict[str, Device])
+
+
+def is_device(name: str) -> bool:
+    """Return whether a text names a known device or a JSON file."""
+    return name in devices() or name.endswith(".json")
+
+
+def device_named(name: str) -> Device:
+    """Return a known device, or the one that a JSON file describes with the fields of `Device`.
+
+    Raises UsageError for an unknown name, MalformedInputError for a file with other fields, InputError for a file that
+    cannot be read.
+    """
+    if name in devices():
+        return devices()[name]
+    if name.endswith(".json"):
+        return read_document(Path(name), Device, "not a description of a device")
+    raise UsageError(f"{unknown('device', name, devices())}, or give a JSON file with its properties")

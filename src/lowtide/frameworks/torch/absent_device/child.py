@@ -1,0 +1,91 @@
+"""The process in which a program is traced and lowered for an absent device.
+
+It reads pickled requests from stdin and writes one pickled answer to each on stdout. It ends with its input.
+"""
+
+import logging
+import os
+import pickle
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from lowtide.core.errors import LowtideError, UnsupportedError, one_line
+from lowtide.frameworks.torch.absent_device.messages import Answer, Lower, Open, Opened
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # the output of user programs goes to stderr
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    server = _Server()
+    while True:
+        try:
+            request = pickle.load(requests)
+        except (EOFError, KeyboardInterrupt):
+            break
+        try:
+            answer = _answer(lambda asked=request: server.handle(asked))
+        except KeyboardInterrupt:
+            break
+        pickle.dump(answer, answers, pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads of the compiler may still wait
+
+
+def _answer(handle: Callable[[], Any]) -> Answer:
+    try:
+        return Answer(value=handle())
+    except LowtideError as error:
+        return Answer(error=type(error).__name__, message=str(error))
+    except Exception as error:
+        message = f"the program cannot be lowered: {type(error).__name__}: {one_line(error, 600)}"
+        return Answer(error=UnsupportedError.__name__, message=message)
+
+
+class _Server:
+    def __init__(self) -> None:
+        self._step: Any = None
+
+    def handle(self, request: Open | Lower) -> Opened | int:
+        if isinstance(request, Open):
+            return self._open(request)
+        return self._step.exact_peak(request.plan, request.allowed_bytes)
+
+    def _open(self, request: Open) -> Opened:
+        from lowtide.frameworks.torch.absent_device.absent import pretend
+
+        mode = pretend(request.device)
+        from lowtide.frameworks.torch.absent_device.build import named_program, sent_program
+        from lowtide.frameworks.torch.absent_device.lowering import LoweredStep, eager_seconds
+        from lowtide.frameworks.torch.capture.capture import capture
+        from lowtide.frameworks.torch.reading.read import Reading
+
+        if request.name is not None:
+            program = named_program(request.name, mode)
+        else:
+            program = sent_program(request.content, request.main, mode)
+        reading = Reading(capture(program))
+        if not reading.captured.with_backward:
+            raise UnsupportedError(f"{reading.captured.name} has no backward pass; return a scalar loss first")
+        persistent = sum(reading.graph.persistent_bytes().values())
+        self._step = step = LoweredStep(program, mode, reading.captured.name, persistent)
+        plannable = step.kernels or step.unplanned
+        return Opened(
+            kernels=plannable.graph,
+            seconds=plannable.seconds_on(request.device),
+            is_plannable=step.kernels is not None,
+            unplanned=step.unplanned.graph,
+            unplanned_peak_bytes=step.unplanned_peak,
+            unplanned_seconds=step.unplanned.seconds_on(request.device),
+            eager=reading.graph,
+            eager_seconds=eager_seconds(reading, request.device),
+        )
+
+
+if __name__ == "__main__":
+    main()

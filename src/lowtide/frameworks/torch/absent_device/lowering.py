@@ -1,0 +1,139 @@
+"""Lower a training step to the kernels of the present device, without code generation."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from lowtide.core.errors import LowtideError, UnsupportedError, one_line
+from lowtide.engine.costs import Device
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.plan_file import result_with
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.frameworks.torch.absent_device.build import Program, loss_of
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, StopAfterScheduling
+from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, schedule_only, settings
+from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
+    KernelPartitioner,
+    PlannedKernels,
+    RecordPasses,
+    forward_nodes_of,
+    held_bytes,
+    kernel_program,
+)
+from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram, join_passes
+from lowtide.frameworks.torch.compile.partitioner import Partitioner
+from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
+from lowtide.frameworks.torch.internals.compiling import captured_whole
+from lowtide.frameworks.torch.internals.dynamo import CaptureSnapshot, copied, snapshot_capture
+from lowtide.frameworks.torch.internals.fake_tensors import FakeMode
+from lowtide.frameworks.torch.internals.inductor import compile_until_scheduled
+from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.programs import registry_state, restore_registry
+from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of, traffic_of
+from lowtide.frameworks.torch.reading.read import Reading
+
+
+class LoweredStep:
+    """The forward and backward pass of a captured program as kernels of the present device."""
+
+    def __init__(self, program: Program, mode: FakeMode, name: str, persistent_bytes: int = 0) -> None:
+        """Capture and lower a program; `persistent_bytes` includes the state of its optimizer.
+
+        Raises UnsupportedError if it is no training step in one graph.
+        """
+        self._snapshot = _captured(program, mode)
+        self._options = Options(budget=0)
+        self._name = name
+        self._persistent_bytes = persistent_bytes
+        with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
+            self.unplanned, self.unplanned_peak = self._unplanned(module, inputs)
+            """The kernels in the order in which Inductor runs them without a plan, and their exact peak in bytes."""
+        with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
+            kernels = kernel_program(module, inputs, self._options, name)
+        self.kernels: KernelProgram | None = kernels
+        """The kernels in the order of the program; None if plans of them are not supported."""
+
+    def _unplanned(self, module: GraphModule, inputs: Sequence[Any]) -> tuple[KernelProgram, int]:
+        peaks = FusedPeaks()
+        recorder = RecordPasses(peaks)
+        as_it_is = replace(self._options, budget=None, allow=())
+        planned = schedule_only(module, inputs, as_it_is, peaks, recorder, Partitioner(as_it_is, name=self._name))
+        if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
+            raise UnsupportedError("the program has no backward pass, or one with inputs of its own; return a loss")
+        forward, backward = recorder.passes
+        held = held_bytes(planned)
+        held = replace(held, persistent=max(held.persistent, self._persistent_bytes))
+        program = join_passes(planned.name, forward, backward, held, forward_nodes_of(planned.source))
+        return program, max(planned.kernel_peaks)
+
+    def exact_peak(self, plan: Plan, allowed: int) -> int:
+        """Return the peak in bytes once Inductor has lowered the program with a plan of its kernels.
+
+        `allowed` limits functions on the CPU that merge kernels. The registry of programs is left unchanged.
+        """
+        program = self.kernels
+        if program is None:
+            raise UnsupportedError(f"kernels of {self._name} are not planned")
+        given = PlanSettings(budget=allowed, transient=True, techniques=frozenset({"share", "recompute"}))
+        planned = PlannedKernels(program, result_with(program.graph, plan, given, "given", None))
+        options = replace(self._options, budget=allowed + sum(program.graph.persistent_bytes().values()))
+        peaks = FusedPeaks(allowed, silent=True)
+        end = StopAfterScheduling(peaks, ends=True)
+        changes = settings(options, peaks, KernelPartitioner(options, name=self._name, planned=planned), end)
+        before = registry_state()
+        try:
+            with (
+                self._snapshot.compiling() as (module, inputs),
+                torch.enable_grad(),
+                patched_autograd({**NOT_CACHED, **BOTH_PASSES}),
+            ):
+                configured = {**changes, "fx_graph_cache": False}
+                compile_until_scheduled(copied(module), inputs, configured, end.take_strides)
+        finally:
+            restore_registry(before)
+        return max(peaks.planned[0].kernel_peaks)
+
+
+def eager_seconds(reading: Reading, device: Device) -> float:
+    """Return the estimated seconds of a program that runs one kernel per op."""
+    nodes = [op.node for op in reading.lowered.ops]
+    return sum(device.seconds(traffic_of(node), flops_of(node), product_dtype_of(node)) for node in nodes)
+
+
+class _CapturedError(Exception):
+    """Raised instead of running a captured program."""
+
+
+def _captured(program: Program, mode: FakeMode) -> CaptureSnapshot:
+    """Capture the loss of a program with TorchDynamo, as `torch.compile` does."""
+    function, args, kwargs = loss_of(program)
+    found: list[CaptureSnapshot] = []
+
+    def keep(module: GraphModule, _inputs: Sequence[Any]) -> Any:
+        snapshot = snapshot_capture(module)
+        if snapshot is not None:
+            found.append(snapshot)
+        return _stop
+
+    run = captured_whole(function, keep)
+    try:
+        with mode, torch.enable_grad():
+            run(*args, **kwargs)
+    except _CapturedError:
+        pass
+    except LowtideError:
+        raise
+    except Exception as error:
+        raise UnsupportedError(
+            f"the program cannot be captured as one graph: {type(error).__name__}: {one_line(error, 400)}"
+        ) from error
+    if not found:
+        raise UnsupportedError("the program computes nothing that torch.compile captures; return a loss")
+    return found[0]
+
+
+def _stop(*_: Any) -> None:
+    raise _CapturedError

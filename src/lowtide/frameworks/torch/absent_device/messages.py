@@ -1,0 +1,58 @@
+"""Messages between a model and the process that lowers its program."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.engine.costs import Device
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """Build, capture and lower a program for a device; answered by `Opened`."""
+
+    device: Device
+    name: str | None = None
+    """A callable that builds the program, or None if `content` is the program."""
+    content: bytes = b""
+    """The program, pickled by `pickled_forms`."""
+    main: str | None = None
+    """Path of the script that started this process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Opened:
+    """A program on a device: its kernels, and the ops that an eager run calls."""
+
+    kernels: Graph
+    """The kernels of both passes in the order of the program, which is the one that plans keep."""
+    seconds: Sequence[float]
+    """Estimated run time of each kernel on the device."""
+    is_plannable: bool
+    """Whether kernels may be recomputed, which needs a program that does not overwrite its inputs."""
+    unplanned: Graph
+    """The kernels in the order in which Inductor runs them without a plan, with all persistent memory."""
+    unplanned_peak_bytes: int
+    """Their exact peak, without persistent memory."""
+    unplanned_seconds: Sequence[float]
+    eager: Graph
+    eager_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lower:
+    """Lower the opened program with a plan of its kernels; answered by its exact peak in bytes."""
+
+    plan: Plan
+    allowed_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """The value of a request, or the class and message of its error."""
+
+    value: Any = None
+    error: str | None = None
+    message: str = ""

@@ -1,0 +1,184 @@
+"""A training step on an absent device as a model that can be planned."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.core.named_callable import is_callable_name
+from lowtide.core.progress import Report, silent
+from lowtide.core.techniques import ROUNDING, refuse_ignored
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.analysis.shortfall import Shortfall
+from lowtide.engine.costs import Prices, device_named
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.budget import budget_bytes
+from lowtide.engine.planning.draft import Keep
+from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.plan_file import result_with
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.frameworks.model import UnrunnableModel
+from lowtide.frameworks.torch.absent_device.messages import Lower, Open, Opened
+from lowtide.frameworks.torch.absent_device.process import DeviceProcess
+from lowtide.reporting.on_device import OnDevice
+
+_TRIES = 3
+"""How often a plan is lowered, each time for another target."""
+_MIN_GAIN = 0.05
+"""Smallest share of the budget that, if the lowered plan leaves it, is worth another lowering."""
+_TECHNIQUES = frozenset({"share", "recompute"})
+
+
+class DeviceModel(UnrunnableModel):
+    """The kernels of a training step on a device that is not there.
+
+    Its graph is the one that plans are for: both passes, one op per kernel, in the order of the program.
+    """
+
+    KIND = "a program for an absent device"
+
+    def __init__(self, source: Any, device_name: str) -> None:
+        """Lower a program for a device, in a new process.
+
+        `source` is "package.module:callable", "file.py:callable", or (function, module or `TrainingStep`, inputs).
+        Raises UsageError for another source, UnsupportedError for a program that is no training step in one graph, or
+        without a C++ compiler.
+        """
+        device = device_named(device_name)
+        if isinstance(source, str):
+            if not is_callable_name(source):
+                raise UsageError(f"cannot lower {source!r} for {device_name}; give package.module:callable")
+            request = Open(device=device, name=source)
+        else:
+            from lowtide.frameworks.torch.absent_device.forms import pickled_forms
+
+            content, main = pickled_forms(source)
+            request = Open(device=device, content=content, main=main)
+        self._process = DeviceProcess()
+        opened: Opened = self._process.ask(request)
+        super().__init__(opened.kernels)
+        self._unplanned = opened.unplanned
+        self._prices = Prices(profile=device_name, seconds=np.array(opened.seconds), device=device.name)
+        self._facts = OnDevice(
+            program=opened.eager.name,
+            device=device_name,
+            title=device.name,
+            memory_bytes=device.memory_bytes,
+            persistent_bytes=_first(self._unplanned, self._unplanned.persistent_bytes()),
+            eager_peak_bytes=_baseline_peak(opened.eager),
+            eager_seconds=opened.eager_seconds,
+            compiled_peak_bytes=opened.unplanned_peak_bytes,
+            compiled_seconds=sum(opened.unplanned_seconds),
+            is_plannable=opened.is_plannable,
+        )
+
+    @property
+    def on_device(self) -> OnDevice:
+        """Figures of the program without a plan."""
+        return self._facts
+
+    @property
+    def as_it_runs(self) -> tuple[Graph, Plan]:
+        """The kernels in Inductor's own order, with all persistent memory, and their shared storage."""
+        sharing = PlanSettings(techniques=frozenset({"share"}), scheduler="given", addresses=False)
+        return self._unplanned, find_plan(self._unplanned, sharing).plan
+
+    def planned(self, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None) -> Result:
+        """Return the cheapest plan found that fits the budget, by default the memory of the device.
+
+        Percentages refer to the peak of Inductor's own kernels. If these fit, nothing changes. Otherwise kernels are
+        recomputed; Inductor lowers the plan, and `Result.fused_peak_bytes` is its exact peak. If that misses the
+        budget, or leaves much of it, a plan for another target is lowered, three plans at most. Raises UsageError for
+        other techniques.
+        """
+        because = "plans for an absent device recompute kernels only"
+        refuse_ignored(settings.techniques, {"offload", ROUNDING}, because, "allow recompute")
+        report, allowed = progress or silent, self._allowed(settings)
+        settings = self._settings_for(settings, allowed)
+        best = self._result(settings, allowed, Plan.baseline(self.graph), self._facts.compiled_peak_bytes)
+        target = allowed
+        is_needed = self._facts.is_plannable and self._facts.compiled_peak_bytes > allowed >= 0
+        for _ in range(_TRIES if is_needed else 0):
+            report("planning the kernels")
+            found = find_plan(self.graph, replace(settings, budget=target), progress=report)
+            report("lowering the plan")
+            plan = replace(found.plan, claims=(), lower_bound_bytes={}, status="feasible")
+            exact: int = self._process.ask(Lower(plan=plan, allowed_bytes=allowed))
+            best = min(best, self._result(settings, allowed, plan, exact, found.seconds), key=_rank)
+            left = allowed - exact
+            is_close = 0 <= left < _MIN_GAIN * allowed
+            if is_close or found.shortfall is not None or not 0 < target + left < self._facts.compiled_peak_bytes:
+                break
+            target += left
+        return best
+
+    def apply(self, plan: Plan) -> NoReturn:
+        """Raise UnsupportedError: kernels run on the device only."""
+        raise UnsupportedError(
+            'this program runs on its device only; compile it there with backend="lowtide" and the same budget'
+        )
+
+    def save(self, plan: Plan, path: Path) -> NoReturn:
+        """Raise UnsupportedError, as `apply` does; plans have files of their own."""
+        self.apply(plan)
+
+    def _allowed(self, settings: PlanSettings) -> int:
+        facts = self._facts
+        persistent = 0 if settings.transient else facts.persistent_bytes
+        budget = facts.memory_bytes if settings.budget is None else settings.budget
+        return budget_bytes(budget, facts.compiled_peak_bytes, persistent)
+
+    def _settings_for(self, settings: PlanSettings, allowed: int) -> PlanSettings:
+        """Return the settings for the graph of kernels. Prices are those of the device unless others are named."""
+        named = settings.prices(self.graph)
+        return replace(
+            settings,
+            budget=max(0, allowed),
+            transient=True,
+            techniques=_TECHNIQUES,
+            scheduler=None,
+            host=None,
+            addresses=False,
+            costs=self._prices if named.profile == "given" else named,
+        )
+
+    def _result(
+        self, settings: PlanSettings, allowed: int, plan: Plan, exact_peak: int, seconds: float = 0.0
+    ) -> Result:
+        """Return a result whose peaks are those of the lowered programs with and without the plan."""
+        space, facts = self._space, self._facts
+        missed = Shortfall(space=space, allowed_bytes=allowed, reached_bytes=exact_peak, cause="not found")
+        if allowed < 0:
+            needed = facts.persistent_bytes
+            missed = replace(missed, cause="persistent buffers", needed_bytes=needed, is_impossible=True)
+        shortfall = missed if exact_peak > allowed else None
+        return replace(
+            result_with(self.graph, plan, settings, "given", shortfall, seconds=seconds),
+            baseline_peak_bytes={space: facts.compiled_peak_bytes},
+            peak_bytes={space: exact_peak},
+            persistent_bytes={space: facts.persistent_bytes},
+            lower_bound_bytes={space: 0},
+            fused_peak_bytes=exact_peak,
+        )
+
+    @property
+    def _space(self) -> str:
+        return self.graph.spaces[0].name
+
+
+def _rank(result: Result) -> tuple[int, float]:
+    """Return the key by which lowered plans are compared, lower is better: missed bytes, then time."""
+    missed = 0 if result.shortfall is None else result.shortfall.missed_bytes
+    return missed, result.extra_cost
+
+
+def _baseline_peak(graph: Graph) -> int:
+    return _first(graph, simulate(graph, Plan.baseline(graph)).peak_bytes)
+
+
+def _first(graph: Graph, figures: Any) -> int:
+    return int(figures[graph.spaces[0].name])

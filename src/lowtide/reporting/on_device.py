@@ -1,0 +1,70 @@
+"""A training step on a device that is not there: its eager, compiled and planned peak, and whether they fit."""
+
+from dataclasses import dataclass
+
+from lowtide.core.documents import fields_of
+from lowtide.core.units import ByteUnit, percent
+from lowtide.engine.planning.result import Result
+from lowtide.reporting.fields import OnDeviceFields
+from lowtide.reporting.shortfall import describe_missed, outcome
+from lowtide.reporting.table import printable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnDevice:
+    """Figures of a program without a plan. Peaks exclude persistent memory."""
+
+    program: str
+    """Name of the program."""
+    device: str
+    """Name of the device."""
+    title: str
+    """Name that the driver of the device reports."""
+    memory_bytes: int
+    persistent_bytes: int
+    """Parameters, buffers and optimizer state."""
+    eager_peak_bytes: int
+    eager_seconds: float
+    compiled_peak_bytes: int
+    """Peak of Inductor's kernels in its own order."""
+    compiled_seconds: float
+    is_plannable: bool = True
+    """Whether kernels may be recomputed."""
+
+    def to_json(self) -> OnDeviceFields:
+        """Return the fields of the JSON object."""
+        return fields_of(OnDeviceFields, self)
+
+    def to_text(self, result: Result) -> str:
+        """Return the figures with those of a plan as text."""
+        space = result.graph.spaces[0].name
+        allowed, planned = result.budget.allowed[space], result.fused_peak_bytes or result.peak_bytes[space]
+        unit = ByteUnit(self.memory_bytes, self.compiled_peak_bytes)
+        seconds = result.base_cost + result.extra_cost if result.reruns else self.compiled_seconds
+
+        def row(name: str, peak: int, time: float) -> str:
+            total = self.persistent_bytes + peak
+            fits = "fits" if total <= self.memory_bytes else "does not fit"
+            return f"  {name:<17}{unit.write(peak)}, {1e3 * time:.1f} ms   ({unit.write(total)} in total: {fits})"
+
+        lines = [
+            f"{printable(self.program)} on {self.device} ({self.title}, {unit.write(self.memory_bytes)}): "
+            f"{outcome(result)}",
+            f"  persistent       {unit.write(self.persistent_bytes)}   (weights, optimizer state; not in the peaks)",
+            row("eager", self.eager_peak_bytes, self.eager_seconds),
+            row("compiled", self.compiled_peak_bytes, self.compiled_seconds),
+            row("planned", planned, seconds),
+        ]
+        if allowed is not None:
+            lines.append(f"  budget           {unit.write(max(allowed, 0))}   (without persistent)")
+        if result.reruns:
+            base = result.base_cost or 1.0
+            cost = percent(result.extra_cost / base, signed=True)
+            lines.append(f"  extra cost       {cost} time ({result.reruns} recomputed kernels, {result.costs} prices)")
+        else:
+            lines.append("  extra cost       none: Inductor's kernels run unchanged")
+        if not self.is_plannable:
+            lines.append("  not planned      the program overwrites its inputs, so no kernel is recomputed")
+        if result.shortfall is not None:
+            lines.append(f"  misses budget    {describe_missed(result)}")
+        return "\n".join(lines)

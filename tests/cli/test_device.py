@@ -1,0 +1,45 @@
+"""`--device`: a program on a device by name."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lowtide.engine.costs import device_named
+from tests.cli.conftest import Command
+
+PROGRAM = "tests/frameworks/torch/absent_device/programs.py:on_cuda"
+
+
+def test_a_graph_file_is_compared_with_the_memory_of_a_device(lowtide: Command, graph_file: Path) -> None:
+    done = lowtide("fits", graph_file, "--device", "t4", "--json")
+    assert done.code == 0
+    assert json.loads(done.stdout)["device_bytes"] == device_named("t4").memory_bytes
+
+
+@pytest.mark.parametrize("verb", ["plan", "check", "report"])
+def test_only_training_steps_are_lowered(verb: str, lowtide: Command, graph_file: Path) -> None:
+    needed = {"plan": [], "check": ["--max-peak", "1GiB"], "report": ["--text"]}
+    done = lowtide(verb, graph_file, "--device", "h100", *needed[verb])
+    assert done.code == 2
+    assert "for h100; give package.module:callable" in done.stderr
+
+
+def test_an_unknown_device_is_refused_before_anything_runs(lowtide: Command) -> None:
+    done = lowtide("plan", PROGRAM, "--device", "h101")
+    assert done.code == 2
+    assert "did you mean 'h100'" in done.stderr
+
+
+def test_a_plan_on_a_device_shows_the_eager_the_compiled_and_the_planned_peak(
+    lowtide: Command, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path_factory.getbasetemp() / "absent_devices"))
+    done = lowtide("plan", PROGRAM, "--device", "a100-40", "--budget", "70%", "--json")
+    assert done.code == 0
+    found = json.loads(done.stdout)
+    facts = found["on_device"]
+    assert facts["memory_bytes"] == device_named("a100-40").memory_bytes
+    assert facts["eager_peak_bytes"] > facts["compiled_peak_bytes"] > found["fused_peak_bytes"] / 0.71
+    assert found["costs"] == "a100-40"
+    assert found["reruns"] > 0

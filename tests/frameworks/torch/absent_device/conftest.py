@@ -1,0 +1,12 @@
+"""One cache for the C++ parts of absent devices, which are compiled once."""
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOWTIDE_CACHE", str(tmp_path_factory.getbasetemp() / "absent_devices"))
+        yield

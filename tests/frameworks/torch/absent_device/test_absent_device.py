@@ -1,0 +1,174 @@
+"""Training steps on a CUDA device that is not there: peaks, plans, and errors in one line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lowtide
+from lowtide.core.errors import LowtideError, UnsupportedError, UsageError
+from lowtide.engine.costs import device_named
+from lowtide.engine.plan import verify
+from lowtide.frameworks.torch.absent_device.messages import Open, Opened
+from lowtide.frameworks.torch.absent_device.model import DeviceModel
+from lowtide.frameworks.torch.absent_device.process import DeviceProcess
+from lowtide.reporting.on_device import OnDevice
+from tests.examples import SHARE
+from tests.frameworks.torch.absent_device import recorded
+from tests.frameworks.torch.absent_device.programs import CLASSES, N_BLOCKS, N_ROWS, WIDTH, Blocks, batch
+
+PROGRAMS = Path(__file__).with_name("programs.py")
+FLOAT = 4
+
+
+@pytest.fixture(scope="module")
+def step() -> DeviceModel:
+    return DeviceModel(f"{PROGRAMS}:on_cuda", "h100")
+
+
+def _facts(model: DeviceModel) -> OnDevice:
+    return model.on_device
+
+
+def test_persistent_memory_is_that_of_the_parameters_and_of_adams_two_moments(step: DeviceModel) -> None:
+    parameters = sum(each.numel() for each in Blocks().parameters())
+    n_counters = sum(1 for _ in Blocks().parameters())
+    assert _facts(step).persistent_bytes == FLOAT * (3 * parameters + n_counters)
+
+
+def test_the_compiled_peak_holds_the_wide_activations_and_less_than_the_eager_one(step: DeviceModel) -> None:
+    """Each block saves the results of its first product; gradients of all parameters are live at the end."""
+    wide = FLOAT * N_BLOCKS * N_ROWS * 4 * WIDTH
+    logits = FLOAT * N_ROWS * CLASSES
+    facts = _facts(step)
+    assert wide + logits <= facts.compiled_peak_bytes < facts.eager_peak_bytes
+
+
+def test_kernels_are_faster_than_single_ops(step: DeviceModel) -> None:
+    assert 0 < _facts(step).compiled_seconds < _facts(step).eager_seconds
+
+
+def test_nothing_changes_on_a_device_that_holds_the_program(step: DeviceModel) -> None:
+    result = lowtide.plan(step, device="h100")
+    assert result.shortfall is None
+    assert result.reruns == 0
+    assert result.extra_cost == 0
+    assert result.fused_peak_bytes == _facts(step).compiled_peak_bytes
+
+
+def test_a_plan_within_a_budget_is_verified_priced_by_the_device_and_exact_after_lowering(step: DeviceModel) -> None:
+    result = lowtide.plan(step, device="h100", budget="60%")
+    verify(result.graph, result.plan)
+    assert result.shortfall is None
+    assert result.reruns > 0
+    assert result.costs == "h100"
+    assert result.fused_peak_bytes is not None
+    assert result.fused_peak_bytes <= 0.6 * _facts(step).compiled_peak_bytes
+    assert 0 < result.extra_cost < result.base_cost
+
+
+def test_a_budget_below_every_plan_is_missed_by_the_exact_peak(step: DeviceModel) -> None:
+    result = lowtide.plan(step, device="h100", budget="1%")
+    assert result.shortfall is not None
+    assert result.shortfall.reached_bytes == result.fused_peak_bytes
+    assert not result.shortfall.is_impossible
+
+
+def test_a_device_without_room_for_the_parameters_is_refused_by_their_size(step: DeviceModel) -> None:
+    result = lowtide.plan(step, device="h100", budget=1024)
+    assert result.shortfall is not None
+    assert result.shortfall.cause == "persistent buffers"
+    assert result.shortfall.needed_bytes == _facts(step).persistent_bytes
+
+
+def test_an_open_model_stays_on_its_device(step: DeviceModel) -> None:
+    with pytest.raises(UsageError, match="was lowered for h100"):
+        lowtide.plan(step, device="t4")
+
+
+def test_a_program_as_it_runs_needs_what_its_lowering_measured(step: DeviceModel) -> None:
+    graph, run = step.as_it_runs
+    verify(graph, run)
+    assert run.peak_bytes[graph.spaces[0].name] == _facts(step).compiled_peak_bytes
+
+
+def test_a_program_of_this_process_is_the_same_as_one_that_a_function_builds(step: DeviceModel) -> None:
+    """The model is on the CPU; only the forms of its tensors are sent."""
+    model = lowtide.open_model((Blocks(), batch()), device="h100")
+    assert isinstance(model, DeviceModel)
+    assert _facts(model).compiled_peak_bytes == _facts(step).compiled_peak_bytes
+    assert _facts(model).eager_peak_bytes == _facts(step).eager_peak_bytes
+
+
+REFUSED: list[tuple[str, type[LowtideError], str]] = [
+    ("without_a_loss", UnsupportedError, "has no backward pass"),
+    ("of_another_kind", UsageError, r"give \(function or module, inputs\)"),
+    ("that_fails", UsageError, r"that_fails\(\) failed: RuntimeError: out of ideas"),
+    ("that_is_not_there", UsageError, "has no 'that_is_not_there'"),
+]
+
+
+@pytest.fixture(scope="module")
+def process() -> DeviceProcess:
+    return DeviceProcess()
+
+
+def test_a_program_that_needs_the_values_of_tensors_is_built_on_real_ones(process: DeviceProcess) -> None:
+    opened: Opened = process.ask(Open(device=device_named("t4"), name=f"{PROGRAMS}:that_needs_values"))
+    assert sum(opened.unplanned.persistent_bytes().values()) == FLOAT * (64 * 64 + 64)
+    assert opened.unplanned.spaces[0].name == "cuda:0"
+
+
+def test_programs_that_cannot_be_lowered_are_refused_in_one_line(process: DeviceProcess) -> None:
+    device = device_named("t4")
+    for name, kind, message in REFUSED:
+        with pytest.raises(kind, match=message) as caught:
+            process.ask(Open(device=device, name=f"{PROGRAMS}:{name}"))
+        assert "\n" not in str(caught.value)
+
+
+def test_a_program_that_cannot_be_sent_is_refused_before_a_process_starts() -> None:
+    with pytest.raises(UsageError, match="cannot be sent to another process"):
+        lowtide.open_model((lambda: 0, ()), device="h100")
+
+
+def test_without_a_compiler_the_error_names_the_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(UnsupportedError, match="needs a C\\+\\+ compiler once"):
+        DeviceModel(f"{PROGRAMS}:on_cuda", "h100")
+
+
+def test_a_process_that_ends_is_an_error_and_no_endless_wait() -> None:
+    process = DeviceProcess()
+    with pytest.raises(UnsupportedError, match="ended with code"):
+        process.ask(_Exits())
+
+
+class _Exits:
+    """Ends the process that unpickles it."""
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        import os
+
+        return os._exit, (3,)
+
+
+def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import lowtide\nfrom torch import nn, ones\n"
+        "class Net(nn.Linear):\n    pass\n"
+        "lowtide.plan(Net(2, 2), ones(1, 2), device='h100')\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert "put its calls under if __name__ == '__main__'" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(SHARE < 1, reason="minutes of one core; make test-all")
+@pytest.mark.parametrize("name", list(recorded.MEASURED_MIB))
+def test_compiled_peaks_are_within_two_percent_of_those_that_an_h100_measured(name: str) -> None:
+    model = DeviceModel(f"{recorded.__file__}:{name}", "h100")
+    predicted = _facts(model).compiled_peak_bytes / recorded.MIB
+    assert predicted == pytest.approx(recorded.MEASURED_MIB[name], rel=0.02)
