@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from lowtide.frameworks.torch.internals.provenance import recording_sources, share_sources
+from lowtide.frameworks.torch.internals.runtime import autocast_cache
 
 DEPENDS_ON_VALUES: tuple[type[Exception], ...] = (
     GuardOnDataDependentSymNode,
@@ -84,9 +85,15 @@ def forgetting_scalars(mode: FakeMode) -> Generator[None]:
 
 
 def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]) -> GraphModule:
-    """Trace a function of one flat list on fake tensors, with checkpoint policies as in an eager run."""
+    """Trace a function of one flat list on fake tensors, with checkpoint policies and autocast's cache as if eager."""
+    caches_casts = torch.is_autocast_cache_enabled()
+
+    def run(given: list[Any]) -> list[Any]:
+        with autocast_cache(caches_casts):
+            return function(given)
+
     with recording_sources(), torch.compiler._non_strict_tracing_context():
-        traced = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
+        traced = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
     share_sources(traced.graph)
     return traced
 
