@@ -12,6 +12,7 @@ from lowtide.frameworks.torch.internals.aot_autograd import naming_inputs, patch
 from lowtide.frameworks.torch.internals.autocast import with_shared_casts
 from lowtide.frameworks.torch.internals.compiling import capture_own_modules
 from lowtide.frameworks.torch.internals.dynamo import aot_autograd, snapshot_capture, watch_skipped_frames
+from lowtide.frameworks.torch.internals.fake_strides import strides_as_in_eager
 from lowtide.frameworks.torch.planning.missed_budgets import collect_missed_budgets
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_program import Share
@@ -60,7 +61,8 @@ def _compile(
             partition_fn=Partitioner(options, share=share, name=name),
             keep_inference_input_mutations=True,
         )
-        with patched_autograd({"backward_pass_autocast": "off"}):  # as eager PyTorch, if called outside of autocast
+        off = {"backward_pass_autocast": "off"}  # as eager PyTorch, if called outside of autocast
+        with patched_autograd(off), strides_as_in_eager():
             return compiled(with_shared_casts(module), example_inputs)
 
 

@@ -14,6 +14,7 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
+from lowtide.frameworks.torch.internals.fake_strides import strides_as_in_eager
 from lowtide.frameworks.torch.internals.provenance import recording_sources, share_sources
 from lowtide.frameworks.torch.internals.runtime import autocast_cache
 
@@ -80,7 +81,7 @@ def failures_unlogged() -> AbstractContextManager[None]:
 def forgetting_scalars(mode: FakeMode) -> Generator[None]:
     """Run on fake tensors, and discard symbols of scalars read from them."""
     shapes = mode.shape_env
-    with mode, shapes.ignore_fresh_unbacked_symbols() if shapes else nullcontext():
+    with strides_as_in_eager(), mode, shapes.ignore_fresh_unbacked_symbols() if shapes else nullcontext():
         yield
 
 
@@ -92,7 +93,7 @@ def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]
         with autocast_cache(caches_casts):
             return function(given)
 
-    with recording_sources(), torch.compiler._non_strict_tracing_context():
+    with recording_sources(), strides_as_in_eager(), torch.compiler._non_strict_tracing_context():
         traced = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
     share_sources(traced.graph)
     return traced
