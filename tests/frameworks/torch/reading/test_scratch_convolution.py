@@ -147,9 +147,9 @@ def test_videos_are_unfolded(name: str, bias: bool) -> None:
     settings_of = ([stride] * 3, [0] * 3, [dilation] * 3, transposed, [0] * 3, 1)
     forward = (video, weight, torch.randn(8, dtype=dtype) if bias else None, *settings_of)
     gradient = torch.randn_like(aten.convolution.default(*forward))
-    calls: list[tuple[Any, tuple[Any, ...]]] = [(aten.convolution.default, forward)]
-    for wanted in ([True, True, bias], [True, False, False], [False, True, False]):
-        calls.append((aten.convolution_backward.default, (gradient, video, weight, [8], *settings_of, wanted)))
-    for function, arguments in calls:
+    backward = (gradient, video, weight, [8], *settings_of)
+    wanted = [True, True, bias], [True, False, False], [False, True, False]
+    calls = [(aten.convolution_backward.default, (*backward, mask)) for mask in wanted]
+    for function, arguments in [(aten.convolution.default, forward), *calls]:
         measured = measured_scratch(lambda function=function, arguments=arguments: function(*arguments))
         assert measured == pytest.approx(modeled_scratch(function, *arguments), abs=weight.nbytes + SCALARS)

@@ -96,7 +96,7 @@ def _may_differ(func: Any, result: FakeTensor, args: Any) -> bool:
 
 
 def _is_fixed(tensor: torch.Tensor) -> bool:
-    return all(isinstance(each, int) for each in (*tensor.shape, *tensor.stride()))
+    return not any(isinstance(each, torch.SymInt) for each in (*tensor.shape, *tensor.stride()))
 
 
 def _is_unusual(tensor: torch.Tensor) -> bool:
@@ -120,7 +120,7 @@ def _strides_of_pointwise(operands: Sequence[torch.Tensor], shape: torch.Size) -
         if all(operand.is_contiguous() for operand in operands):
             return make_contiguous_strides_for(shape)
         if len(shape) == _IMAGES and all(_is_channels_last(operand) for operand in operands):
-            return make_channels_last_strides_for(shape)
+            return make_channels_last_strides_for(tuple(shape))
         if all(is_dense(operand) and operand.stride() == operands[0].stride() for operand in operands):
             return operands[0].stride()
     strides = [0] * len(shape)
