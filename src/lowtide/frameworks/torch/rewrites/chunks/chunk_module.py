@@ -114,7 +114,11 @@ def _in_one_pass(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _Ch
     products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
     losses = LossesOfRows(chunking.trials.devices)
     all_losses = [replace(losses, min_bytes=0), LossesOfPixels(), MeanLosses()]
-    before = [DropDeadCode(), *map(WriteOutOfPlace, products[-1:]), *(all_losses if chunking.trials.any_order else [losses])]
+    before = [
+        DropDeadCode(),
+        *map(WriteOutOfPlace, products[-1:]),
+        *(all_losses if chunking.trials.any_order else [losses]),
+    ]
     return _choose(module, before, inputs, replace(chunking, budget_bytes=0))
 
 
