@@ -14,7 +14,7 @@ import torch
 from torch._C import DispatchKey
 from torch._dispatch.python import no_python_dispatcher
 from torch._ops import OpOverload
-from torch._prims_common import make_channels_last_strides_for, make_contiguous_strides_for
+from torch._prims_common import make_contiguous_strides_for
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -120,7 +120,8 @@ def _strides_of_pointwise(operands: Sequence[torch.Tensor], shape: torch.Size) -
         if all(operand.is_contiguous() for operand in operands):
             return make_contiguous_strides_for(shape)
         if len(shape) == _IMAGES and all(_is_channels_last(operand) for operand in operands):
-            return make_channels_last_strides_for(tuple(shape))
+            _, channels, height, width = shape
+            return height * width * channels, 1, width * channels, channels
         if all(is_dense(operand) and operand.stride() == operands[0].stride() for operand in operands):
             return operands[0].stride()
     strides = [0] * len(shape)
