@@ -76,6 +76,23 @@ def test_a_budget_in_bytes_includes_arguments_and_results_unless_transient(argum
     assert 2**30 - total.budget_bytes == pytest.approx(held, rel=0.01)
 
 
+@pytest.mark.parametrize("temporaries", [True, False])
+def test_a_budget_below_arguments_and_results_names_the_least_budget(temporaries: bool) -> None:
+    given = (jax.ShapeDtypeStruct((64, 64), "float32"),)
+
+    def function(x: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.tanh(x @ x) ** 2) if temporaries else x * 2
+
+    fitted = lowtide.jax.fit(function, "1 KiB", example_args=given, argnums=())
+    assert not fitted.fits
+    assert fitted.budget_bytes == 0
+    shortfall = str(fitted.shortfall)
+    assert "arguments and results alone take" in shortfall
+    least = int(shortfall.split()[-2])
+    assert lowtide.jax.fit(function, least, example_args=given, argnums=()).fits
+    assert not lowtide.jax.fit(function, least - 1, example_args=given, argnums=()).fits
+
+
 def test_without_recompute_only_schedulers_and_held_orders_are_tried(arguments: Any) -> None:
     fitted = lowtide.jax.fit(blocks_step, "10%", example_args=arguments, allow=["reorder"])
     names = {each.name.removesuffix(", scheduled for least memory") for each in fitted.tried}

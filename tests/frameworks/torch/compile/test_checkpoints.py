@@ -1,11 +1,13 @@
 """Modules under `torch.utils.checkpoint` train with eager's gradients, with dropout and with attention without it."""
 
 import copy
+import functools
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 
 class Layer(nn.Module):
@@ -55,3 +57,37 @@ def test_gradients_are_those_of_eager(compiler: str, allow: list[str] | None, dr
     with torch._inductor.config.patch(fallback_random=True):
         found = _gradients(torch.compile(compiled_model, backend="lowtide", options=options), compiled_model, inputs)
     torch.testing.assert_close(found, _gradients(model, model, inputs))
+
+
+def _save_products(_context: Any, op: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_SAVE if "addmm" in str(op) else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+@pytest.mark.parametrize("is_selective", [True, False])
+@pytest.mark.parametrize("budget", [None, "90%"])
+def test_a_checkpoint_around_a_compiled_function_recomputes_in_its_backward_pass(
+    budget: str | None, is_selective: bool
+) -> None:
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    layer, given = nn.Linear(16, 16), torch.randn(8, 16)
+    calls: list[bool] = []
+
+    def run(rows: torch.Tensor) -> torch.Tensor:
+        calls.append(torch.is_grad_enabled())
+        return compiled(rows)
+
+    def gradient(function: Any, **settings: Any) -> torch.Tensor:
+        rows = given.clone().requires_grad_()
+        found = checkpoint(function, rows, use_reentrant=False, **settings).sum()
+        assert len(calls) == (function is run)
+        found.backward()
+        assert rows.grad is not None
+        return rows.grad
+
+    compiled = torch.compile(
+        lambda rows: torch.tanh(layer(rows)), backend="lowtide", options={"compiler": "eager", "budget": budget}
+    )
+    plain = gradient(lambda rows: torch.tanh(layer(rows)))
+    contexts = functools.partial(create_selective_checkpoint_contexts, _save_products)
+    assert torch.equal(gradient(run, **({"context_fn": contexts} if is_selective else {})), plain)

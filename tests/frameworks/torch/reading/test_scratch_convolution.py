@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,3 +122,34 @@ def test_a_kernel_with_more_rows_than_the_image_is_unfolded_for_its_gradient() -
         arguments = (torch.randn_like(image), image, weight, [64], *settings_of, [True, True, False])
         measured = measured_scratch(lambda arguments=arguments: aten.convolution_backward.default(*arguments))
         assert weight.nbytes <= measured <= modeled_scratch(aten.convolution_backward.default, *arguments) + SCALARS
+
+
+VIDEOS = {
+    "short": ((1, 16, 3, 12, 40), {}),
+    "short and wide": ((1, 16, 4, 16, 64), {}),
+    "one position": ((1, 16, 4, 16, 64), {"kernel": 1}),
+    "strided": ((1, 16, 4, 16, 64), {"stride": 2}),
+    "dilated": ((1, 8, 5, 16, 16), {"dilation": 2}),
+    "transposed": ((1, 8, 4, 8, 16), {"kernel": 2, "stride": 2, "transposed": True}),
+    "two in double precision": ((2, 8, 4, 8, 8), {"dtype": torch.float64}),
+}
+"""Videos for PyTorch's own kernels, which unfold them."""
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", VIDEOS)
+def test_videos_are_unfolded(name: str, bias: bool) -> None:
+    shape, chosen = VIDEOS[name]
+    kernel, dtype, transposed = chosen.get("kernel", 3), chosen.get("dtype"), chosen.get("transposed", False)
+    video, weight = torch.randn(shape, dtype=dtype), torch.randn(shape[1], 8, *[kernel] * 3, dtype=dtype)
+    weight = weight if transposed else weight.transpose(0, 1).contiguous()
+    stride, dilation = chosen.get("stride", 1), chosen.get("dilation", 1)
+    settings_of = ([stride] * 3, [0] * 3, [dilation] * 3, transposed, [0] * 3, 1)
+    forward = (video, weight, torch.randn(8, dtype=dtype) if bias else None, *settings_of)
+    gradient = torch.randn_like(aten.convolution.default(*forward))
+    backward = (gradient, video, weight, [8], *settings_of)
+    wanted = [True, True, bias], [True, False, False], [False, True, False]
+    calls = [(aten.convolution_backward.default, (*backward, mask)) for mask in wanted]
+    for function, arguments in [(aten.convolution.default, forward), *calls]:
+        measured = measured_scratch(lambda function=function, arguments=arguments: function(*arguments))
+        assert measured == pytest.approx(modeled_scratch(function, *arguments), abs=weight.nbytes + SCALARS)

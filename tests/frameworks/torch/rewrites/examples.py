@@ -88,6 +88,7 @@ def _canonicalize() -> Example:
             torch.ones_like(x.t()),
             x.new_full((2,), 7),
             torch.full_like(x, 3).mul(torch.empty_like(x).zero_()),
+            aten.copy(x[1:3], torch.ones(1, dtype=torch.float64)),
         )
 
     return _plain("canonicalize", make, torch.randn(4, 3))

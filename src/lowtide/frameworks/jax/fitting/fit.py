@@ -130,8 +130,8 @@ class FittedFunction:
 
     @property
     def budget_bytes(self) -> int:
-        """The temp bytes that the budget allows."""
-        return self.found.target_bytes
+        """The temp bytes that the budget allows; 0 if arguments and results alone exceed it."""
+        return max(0, self.found.target_bytes)
 
     @property
     def temp_bytes(self) -> int:
@@ -171,7 +171,16 @@ class FittedFunction:
         lowest = (
             f"{len(self.tried)} compiled candidates need at least {self._unit.write(self.temp_bytes)} of temporaries"
         )
+        if self.found.target_bytes < 0:
+            return f"{lowest}, and {self._held}"
         return f"{lowest}, and the budget allows {self._unit.write(self.budget_bytes)}; {self._proof}"
+
+    @property
+    def _held(self) -> str:
+        """The bytes of arguments and results, which exceed the budget, and the least budget that was found to fit."""
+        held = self.found.unmodified.total_bytes - self.found.unmodified.temp_bytes
+        taken = f"arguments and results alone take {self._unit.write(held)}, more than the budget"
+        return f"{taken}; give at least {held + self.temp_bytes} bytes"
 
     @property
     def floor(self) -> Claim | None:
@@ -180,7 +189,7 @@ class FittedFunction:
 
     @property
     def _unit(self) -> ByteUnit:
-        return ByteUnit(self.found.target_bytes, self.found.unmodified.temp_bytes)
+        return ByteUnit(self.budget_bytes, self.found.unmodified.temp_bytes)
 
     @property
     def _proof(self) -> str:
@@ -194,7 +203,7 @@ class FittedFunction:
         found, unit = self.found, self._unit
         lines = [
             f"{self._traced.name}: {'fits' if self.fits else 'misses the budget'}, {found.best.name}",
-            f"  budget           {unit.write(found.target_bytes)} of temporaries",
+            f"  budget           {unit.write(self.budget_bytes)} of temporaries",
             f"  unmodified       {unit.write(found.unmodified.temp_bytes)} (XLA's temp bytes)",
             f"  now              {unit.write(self.temp_bytes)} (XLA's temp bytes)",
         ]

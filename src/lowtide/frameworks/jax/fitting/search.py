@@ -64,6 +64,7 @@ class FitFound:
     target_bytes: int
     tried: tuple[Tried, ...]
     floor: Claim | None
+    """A bound for all plans in the model; None if XLA needs less than the model."""
 
     @property
     def fits(self) -> bool:
@@ -100,12 +101,14 @@ class FitSearch:
     def fit(self, target: int) -> FitFound:
         """Return the first candidate within `target` temp bytes, or else the lowest one.
 
+        A target below 0 is one that arguments and results alone exceed.
+
         The order is: the unmodified function; plans, left to XLA and held; scans that save less; planned bodies; scans
         in chunks; plans by segments; the best candidate with other windows.
         """
         self._tried = self._tried[:1]
         self._best = _Best(self._forms[0], RunOrder(), self.unmodified)
-        for form, order in self._candidates(target):
+        for form, order in self._candidates(max(0, target)):
             for scheduler in reversed(range(len(schedulers()))):
                 if self._best.temp_bytes <= target:
                     break
@@ -115,6 +118,7 @@ class FitSearch:
             if self._best.temp_bytes <= target:
                 break
         best = self._best
+        floor = _floor((*self._forms, *self._known.values()))
         return FitFound(
             traced=self._traced,
             form=best.form,
@@ -124,7 +128,7 @@ class FitSearch:
             unmodified=self.unmodified.figures,
             target_bytes=target,
             tried=tuple(self._tried),
-            floor=_floor((*self._forms, *self._known.values())),
+            floor=floor if floor is not None and floor.at_least <= best.temp_bytes else None,
         )
 
     def _candidates(self, target: int) -> Iterator[tuple[FunctionForm, RunOrder]]:

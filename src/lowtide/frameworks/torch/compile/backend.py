@@ -9,9 +9,11 @@ from lowtide.core.errors import UsageError
 from lowtide.core.progress import showing
 from lowtide.frameworks.torch.compile.eager import InferenceCompiler, run_boxed, run_boxed_backward
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
-from lowtide.frameworks.torch.internals.aot_autograd import naming_inputs
+from lowtide.frameworks.torch.internals.aot_autograd import naming_inputs, patched_autograd
+from lowtide.frameworks.torch.internals.autocast import with_shared_casts
 from lowtide.frameworks.torch.internals.compiling import capture_own_modules
 from lowtide.frameworks.torch.internals.dynamo import aot_autograd, snapshot_capture, watch_skipped_frames
+from lowtide.frameworks.torch.internals.fake_strides import strides_as_in_eager
 from lowtide.frameworks.torch.planning.missed_budgets import collect_missed_budgets
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_program import Share
@@ -60,7 +62,9 @@ def _compile(
             partition_fn=Partitioner(options, share=share, name=name),
             keep_inference_input_mutations=True,
         )
-        return compiled(module, example_inputs)
+        off = {"backward_pass_autocast": "off"}  # as eager PyTorch, if called outside of autocast
+        with patched_autograd(off), strides_as_in_eager():
+            return compiled(with_shared_casts(module), example_inputs)
 
 
 def _recompiler(module: GraphModule, options: Options) -> Recompile | None:

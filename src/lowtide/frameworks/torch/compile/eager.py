@@ -8,6 +8,7 @@ from torch.fx import GraphModule
 
 from lowtide.core.errors import InputError
 from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, static_inputs
+from lowtide.frameworks.torch.internals.autocast import autocast_nesting
 from lowtide.frameworks.torch.internals.nodes import nodes_in, storages_of, value_of
 from lowtide.frameworks.torch.internals.runtime import box_inputs, marked_boxed
 from lowtide.frameworks.torch.planning.options import Options
@@ -16,6 +17,10 @@ from lowtide.frameworks.torch.planning.programs import new_name, register
 from lowtide.frameworks.torch.reading.effects import mutated_arguments
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import INFERENCE
+
+_UNDER_AUTOCAST = (
+    "lowtide: backward() runs under autocast, so gradients may differ from eager PyTorch; call it outside of autocast"
+)
 
 
 def run_boxed(module: GraphModule, _example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
@@ -31,12 +36,14 @@ def run_boxed_backward(module: GraphModule, example_inputs: Sequence[Any]) -> Ca
     run = run_boxed(module, example_inputs)
 
     def run_keeping(inputs: list[Any]) -> Any:
+        if autocast_nesting():
+            warnings.warn(_UNDER_AUTOCAST, stacklevel=2)
         if is_graph_retained():
             for place in overwritten:
                 inputs[place] = inputs[place].clone()
         return run(inputs)
 
-    return marked_boxed(run_keeping) if overwritten else run
+    return marked_boxed(run_keeping)
 
 
 def _overwritten_inputs(module: GraphModule) -> list[int]:

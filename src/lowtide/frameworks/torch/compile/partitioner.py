@@ -26,7 +26,7 @@ from lowtide.frameworks.torch.planning.programs import new_name, register
 from lowtide.frameworks.torch.reading.effects import is_random
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
-from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode
+from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode, FollowViews
 from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.saved_values import (
@@ -129,8 +129,8 @@ class Partitioner:
         return bool(self.options.techniques & {"recompute", "offload"}) or has_checkpoints(graph)
 
     def _ready(self, whole: GraphModule) -> GraphModule:
-        """Return a program in which no overwritten tensor prevents recomputation."""
-        return run_rewrites(whole, RUNS_AGAIN) if self._may_repeat(whole.graph) else whole
+        """Return a program in which views share the right storage, and no overwritten tensor prevents recomputation."""
+        return run_rewrites(whole, RUNS_AGAIN if self._may_repeat(whole.graph) else [FollowViews()])
 
     def plan(
         self,

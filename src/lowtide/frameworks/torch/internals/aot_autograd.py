@@ -209,8 +209,9 @@ def backward_of(results: Any) -> Any | None:
 
 
 def saved_by(node: Any) -> list[torch.Tensor]:
+    """Return the tensors that a compiled node saves, without unpack hooks: a checkpoint would recompute its region."""
     unchecked = getattr(node, "_tensors_no_vc_check", None) or []
-    return pytree.tensors_in([*node.saved_tensors, *unchecked])
+    return pytree.tensors_in([*_saved_by_eager(node), *unchecked])
 
 
 def saved_outside(inputs: Sequence[Any]) -> list[torch.Tensor]:

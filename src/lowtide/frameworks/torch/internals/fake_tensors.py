@@ -14,7 +14,9 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
+from lowtide.frameworks.torch.internals.fake_strides import strides_as_in_eager
 from lowtide.frameworks.torch.internals.provenance import recording_sources, share_sources
+from lowtide.frameworks.torch.internals.runtime import autocast_cache
 
 DEPENDS_ON_VALUES: tuple[type[Exception], ...] = (
     GuardOnDataDependentSymNode,
@@ -79,14 +81,20 @@ def failures_unlogged() -> AbstractContextManager[None]:
 def forgetting_scalars(mode: FakeMode) -> Generator[None]:
     """Run on fake tensors, and discard symbols of scalars read from them."""
     shapes = mode.shape_env
-    with mode, shapes.ignore_fresh_unbacked_symbols() if shapes else nullcontext():
+    with strides_as_in_eager(), mode, shapes.ignore_fresh_unbacked_symbols() if shapes else nullcontext():
         yield
 
 
 def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]) -> GraphModule:
-    """Trace a function of one flat list on fake tensors, with checkpoint policies as in an eager run."""
-    with recording_sources(), torch.compiler._non_strict_tracing_context():
-        traced = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
+    """Trace a function of one flat list on fake tensors, with checkpoint policies and autocast's cache as if eager."""
+    caches_casts = torch.is_autocast_cache_enabled()
+
+    def run(given: list[Any]) -> list[Any]:
+        with autocast_cache(caches_casts):
+            return function(given)
+
+    with recording_sources(), strides_as_in_eager(), torch.compiler._non_strict_tracing_context():
+        traced = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
     share_sources(traced.graph)
     return traced
 

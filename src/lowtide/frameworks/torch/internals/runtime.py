@@ -43,6 +43,17 @@ def without_autocast() -> AbstractContextManager[None]:
     return torch._C._DisableAutocast()
 
 
+@contextmanager
+def autocast_cache(enabled: bool) -> Generator[None]:
+    """Set whether autocast casts a leaf once for all its uses; PyTorch's tracers switch that off."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(enabled)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
+
+
 def without_modes() -> AbstractContextManager[Any]:
     return _disable_current_modes()
 

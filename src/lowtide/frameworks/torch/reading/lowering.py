@@ -12,7 +12,7 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.core.index_spaces import BufferId
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.hints import depends_on_values, is_limited
+from lowtide.frameworks.torch.internals.hints import depends_on_values, is_limited, is_symbolic
 from lowtide.frameworks.torch.internals.nodes import nodes_in, value_of
 from lowtide.frameworks.torch.internals.operators import is_view, op_name, overload_of, returns_anything
 from lowtide.frameworks.torch.internals.symbolic_scalars import SYMBOLIC
@@ -35,6 +35,8 @@ HELD_ELSEWHERE = "lowtide_held_elsewhere"
 """Marks a node with a result that may have other owners, so that its storage is never reused."""
 
 _REPLACES_STORAGE = {"resize_", "resize_as_", "set_", "set_data", "_resize_output_"}
+_COPIES_STORAGE = {"copy", "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter"}
+"""Ops whose result has the strides of their first operand, and a storage as large as that operand's."""
 _READS_FORM_ONLY = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_assert_tensor_metadata"}
 
 
@@ -189,13 +191,22 @@ class _Lowering:
         writes = sorted({buffer for buffer in owned if buffer >= known})
         reads = self._buffers([node.args, node.kwargs])
         if owned:
-            result.buffers[owned[0]].size_bytes = max(result.buffers[owned[0]].size_bytes, kept_bytes(node))
+            kept = max(kept_bytes(node), self._copied_bytes(node) if name in _COPIES_STORAGE else 0)
+            result.buffers[owned[0]].size_bytes = max(result.buffers[owned[0]].size_bytes, kept)
         if leaves and not writes and not mutates and not is_random(node) and not is_opaque(node):
             self._shaped_by[node] = tuple(buffer for buffer in reads if result.buffers[buffer].device is None)
             return
         if name in _READS_FORM_ONLY:
             reads = [buffer for buffer in reads if result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE]
         result.ops.append(LoweredOp(node, reads, writes, mutates))
+
+    def _copied_bytes(self, node: Node) -> int:
+        """Return the bytes of the storage that a call copies with its first operand."""
+        operand: Any = node.args[0] if node.args else None
+        form = value_of(operand) if isinstance(operand, Node) else None
+        if not isinstance(form, torch.Tensor) or (not is_symbolic(form) and 0 in form.stride()):
+            return 0  # overlapping elements are copied alone
+        return max(self.result.buffers[buffer].size_bytes for buffer in self.result.buffers_of[operand])
 
     def mark_outputs(self, node: Node) -> None:
         for buffer in self._buffers(node.args):

@@ -14,8 +14,10 @@ _FEWEST_BLOCKED_CHANNELS = 4
 """Images with fewer channels are not blocked."""
 _WIDEST_DIRECT_KERNEL, _WIDEST_DIRECT_DEPTHWISE = 13, 6
 """Wider kernels, in general and depthwise, unfold images for the weight gradient."""
-_SMALL_IMAGES = 20480
-"""Maximum of elements in a batch of one for PyTorch's own kernels."""
+_SMALL_IMAGES, _COUNTED_SIZES = 20480, 4
+"""Maximum of elements in a batch of one for PyTorch's own kernels, which leave out the width of videos."""
+_VIDEO = 5
+"""Dimensions of a batch of videos."""
 _OWN_KERNEL_WIDTH, _OWN_KERNEL_BATCH = 1, 16
 """On one thread, PyTorch's own kernels compute this width in smaller batches."""
 _FORWARD_BUFFERS, _BACKWARD_BUFFERS = 26 * 2**10, 32 * 2**10
@@ -57,7 +59,8 @@ def _is_small(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> bo
     skips = any(step > 1 for step in (*given["stride"], *given["dilation"]))
     if is_narrow and not skips and torch.get_num_threads() == 1:
         return True
-    is_large = given["groups"] > 1 or min(widths) > 3 or image.shape[0] > 1 or image.numel() > _SMALL_IMAGES
+    counted = math.prod(image.shape[:_COUNTED_SIZES])
+    is_large = given["groups"] > 1 or min(widths) > 3 or image.shape[0] > 1 or counted > _SMALL_IMAGES
     return not is_large
 
 
@@ -199,17 +202,29 @@ def _unfolded(given: Arguments, image: torch.Tensor, weight: torch.Tensor, resul
         return math.prod((image.shape[0], *weight.shape[1:], *image.shape[2:])) * image.element_size()
     if is_plain and all(step == 1 for step in given["stride"]):
         return 0
-    return math.prod((result.shape[0], *weight.shape[1:], *result.shape[2:])) * image.element_size()
+    return _columns(weight, result)
+
+
+def _columns(weight: torch.Tensor, result: torch.Tensor) -> int:
+    return math.prod((result.shape[0], *weight.shape[1:], *result.shape[2:])) * weight.element_size()
+
+
+def _columns_of_transposed_video(given: Arguments, unfolded: int, result: torch.Tensor) -> int:
+    """Return the bytes of one unfolded video, and of the ones by which the bias is added."""
+    ones = 0 if given["bias"] is None else math.prod(result.shape[2:]) * result.element_size()
+    return unfolded // result.shape[0] + ones
 
 
 def _native(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
     last = is_channels_last(image) or is_channels_last(weight)
     copies = _copy(image, last) + _copy(weight, last)
-    groups = given["groups"]
+    groups, unfolded = given["groups"], _unfolded(given, image, weight, result)
+    if given["transposed"] and image.dim() == _VIDEO:
+        unfolded = _columns_of_transposed_video(given, unfolded, result)
     if groups == 1:
-        return copies + _unfolded(given, image, weight, result)
+        return copies + unfolded
     # each group is a slice, and the results are concatenated at the end
-    return copies + max(_unfolded(given, image, weight, result) + bytes_of(image) // groups, bytes_of(result))
+    return copies + max(unfolded + bytes_of(image) // groups, bytes_of(result))
 
 
 def _native_backward(given: Arguments, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor) -> int:
@@ -219,6 +234,8 @@ def _native_backward(given: Arguments, gradient: torch.Tensor, image: torch.Tens
     unfolded = _unfolded(given, image, weight, gradient) if wants_weight or given["transposed"] else 0
     if given["transposed"]:
         unfolded //= image.shape[0]  # image after image
+    elif wants_image and (image.dim() == _VIDEO or any(step > 1 for step in given["dilation"])):
+        unfolded = _columns(weight, gradient)  # the image's gradient is unfolded, too
     if groups == 1:
         return copies + unfolded
     slices = (bytes_of(image) + bytes_of(gradient)) // groups

@@ -1,4 +1,4 @@
-"""Constructors like another tensor as constructors of a given shape (`Canonicalize`)."""
+"""Results like another tensor as results of a given shape (`Canonicalize`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,22 +24,28 @@ _FILLED: dict[Any, float | None] = {
 }
 _EMPTY = {aten.empty_like.default, aten.new_empty.default, aten.new_empty_strided.default}
 _CONSTRUCTORS = _FILLED.keys() | _EMPTY
+_COPY = aten.copy.default
 
 
 @dataclass(frozen=True)
 class Canonicalize(Rewrite[Node]):
-    """Replace `*_like` and `new_*` constructors by constructors that keep no other tensor alive."""
+    """Replace `*_like` and `new_*` constructors, and `copy`, by ops that keep no other tensor alive.
+
+    `copy` of a slice would also allocate the whole storage that the slice is in.
+    """
 
     name = "canonicalize"
-    source = "ATen's `*_like` and `new_*` constructors do not read the contents of their operand."
+    source = "ATen's `*_like` and `new_*` constructors, and `copy`, do not read the contents of their first operand."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        return [node for node in module.graph.nodes if node.target in _CONSTRUCTORS and _is_plain(value_of(node))]
+        calls = [node for node in module.graph.nodes if _is_plain(value_of(node))]
+        return [node for node in calls if node.target in _CONSTRUCTORS or (node.target is _COPY and _is_cast(node))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
         for node in sites:
+            replace = _cast if node.target is _COPY else _constructor
             with module.graph.inserting_before(node):
-                replacement = _constructor(module.graph, node, value_of(node))
+                replacement = replace(module.graph, node, value_of(node))
             node.replace_all_uses_with(replacement)
             module.graph.erase_node(node)
         return module
@@ -49,6 +55,23 @@ def _is_plain(value: object) -> bool:
     if not isinstance(value, torch.Tensor):
         return False
     return value.layout == torch.strided and not value.is_quantized and not is_symbolic(value)
+
+
+def _is_cast(copy: Node) -> bool:
+    """Return whether `_to_copy` gives the result of `copy`, with its strides."""
+    form, source = (value_of(node) for node in copy.all_input_nodes) if len(copy.all_input_nodes) == 2 else (None, None)
+    if not isinstance(form, torch.Tensor) or not isinstance(source, torch.Tensor) or is_symbolic(source):
+        return False
+    is_plain = form.device == source.device and not source.is_complex() and not form.is_complex()
+    return is_plain and form.is_contiguous() and value_of(copy).is_contiguous()
+
+
+def _cast(graph: Graph, node: Node, value: torch.Tensor) -> Node:
+    source: Any = node.args[1]
+    if value_of(source).shape != value.shape:
+        source = call_like(node, graph, aten.expand.default, source, list(value.shape))
+    form = {"dtype": value.dtype, "memory_format": torch.contiguous_format}
+    return call_like(node, graph, aten._to_copy.default, source, **form)
 
 
 def _constructor(graph: Graph, node: Node, value: torch.Tensor) -> Node:

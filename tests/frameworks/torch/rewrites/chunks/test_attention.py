@@ -19,8 +19,9 @@ SCORES = SEQUENCES * HEADS * LENGTH * LENGTH * 4
 class Attention(nn.Module):
     """Attention with masked scores, quadratic in the length of a sequence."""
 
-    def __init__(self, mask: torch.Tensor) -> None:
+    def __init__(self, mask: torch.Tensor, *, reports_mean: bool = False) -> None:
         super().__init__()
+        self.reports_mean = reports_mean
         self.mixed, self.joined = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
         self.mask = nn.Buffer(mask)
 
@@ -29,6 +30,8 @@ class Attention(nn.Module):
         query, key, value = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in parts)
         scores = query @ key.transpose(-2, -1) / math.sqrt(WIDTH / HEADS)
         weights = scores.masked_fill(self.mask, float("-inf")).softmax(-1)
+        if self.reports_mean:
+            weights.mean(1)  # nobody reads it
         return x + self.joined((weights @ value).transpose(1, 2).flatten(2))
 
 
@@ -55,6 +58,14 @@ def test_forward_and_backward_pass_compute_the_scores_of_one_chunk_at_a_time(mas
     measured = opened.measure(Plan.baseline(opened.in_finer_chunks))
     assert measured.outputs_equal
     assert measured.after_bytes < 0.7 * measured.before_bytes
+
+
+def test_an_op_without_readers_does_not_keep_the_scores_whole() -> None:
+    model = Attention(MASKS["causal"], reports_mean=True)
+    opened = lt.TorchModel((lambda x: model(x).square().mean(), (torch.randn(SEQUENCES, LENGTH, WIDTH),)))
+    assert opened.in_finer_chunks is not None
+    buffers = (opened.in_finer_chunks.buffer(index) for index in range(opened.in_finer_chunks.n_buffers))
+    assert max(buffer.size_bytes for buffer in buffers) <= SCORES / SEQUENCES
 
 
 def test_without_a_backward_pass_nothing_is_computed_twice() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
@@ -115,3 +116,32 @@ def test_batch_statistics_are_not_in_chunks() -> None:
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Conv2d(3, CHANNELS, 3, padding=1), nn.BatchNorm2d(CHANNELS)).train().requires_grad_(False)
     assert chunked(lt.capture((layers, (torch.randn(IMAGES, 3, SIZE, SIZE),)))).module is None
+
+
+class Decoder(nn.Module):
+    """A decoder whose images are enlarged by an op without weights."""
+
+    def __init__(self, larger: nn.Module) -> None:
+        super().__init__()
+        layers = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1), nn.SiLU(), nn.Conv2d(CHANNELS, 3, 3, padding=1)
+        self.layers = nn.Sequential(larger, *layers).requires_grad_(False)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.layers(images)
+
+
+@pytest.mark.parametrize(
+    "larger",
+    [
+        nn.Upsample(scale_factor=4),
+        nn.Upsample(scale_factor=4, mode="bilinear"),
+        nn.Sequential(nn.Upsample(scale_factor=4), nn.SiLU(), nn.ReflectionPad2d(1)),
+    ],
+    ids=["nearest", "bilinear", "padded"],
+)
+def test_images_that_an_upsampling_enlarges_go_in_chunks(larger: nn.Module) -> None:
+    model = lt.TorchModel((Decoder(larger), (torch.randn(IMAGES, CHANNELS, 24, 24),)))
+    assert model.in_chunks is not None
+    measured = model.measure(Plan.baseline(model.in_chunks))
+    assert measured.outputs_equal
+    assert measured.after_bytes < 0.5 * measured.before_bytes

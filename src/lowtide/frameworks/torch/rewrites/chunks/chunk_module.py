@@ -22,6 +22,7 @@ from lowtide.frameworks.torch.rewrites.chunks.product_region import (
 )
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates
+from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
@@ -107,12 +108,17 @@ def chunk_module_in_two_passes(module: GraphModule, inputs: Inputs, chunking: Ch
 def _in_one_pass(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _ChosenProducts:
     """Choose product regions of a program that computes each row once, with as little memory as possible.
 
-    First replaces in-place ops up to the last product, and losses that need all rows.
+    First drops ops without readers, which need not treat rows independently. Then replaces in-place ops up to the last
+    product, and losses that need all rows.
     """
     products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
     losses = LossesOfRows(chunking.trials.devices)
     all_losses = [replace(losses, min_bytes=0), LossesOfPixels(), MeanLosses()]
-    before = [*map(WriteOutOfPlace, products[-1:]), *(all_losses if chunking.trials.any_order else [losses])]
+    before = [
+        DropDeadCode(),
+        *map(WriteOutOfPlace, products[-1:]),
+        *(all_losses if chunking.trials.any_order else [losses]),
+    ]
     return _choose(module, before, inputs, replace(chunking, budget_bytes=0))
 
 

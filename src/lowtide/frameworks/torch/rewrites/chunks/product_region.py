@@ -96,14 +96,23 @@ def has_image_rows(product: Node) -> bool:
 
 
 def is_large_product(node: Node) -> bool:
-    """Return whether a node is a large product, larger than its row operand."""
-    value = value_of(node)
-    return (
-        node.target in PRODUCTS
-        and value.shape[0] > 1
-        and value.numel() > elements_of(row_operand(node))
-        and bytes_of(node) >= _MIN_BYTES
-    )
+    """Return whether a node is a large product, larger than its row operand or than the operand's own source."""
+    if node.target not in PRODUCTS or value_of(node).shape[0] == 1 or bytes_of(node) < _MIN_BYTES:
+        return False
+    return elements_of(node) > elements_of(row_operand(node)) or (has_image_rows(node) and _is_of_enlarged(node))
+
+
+def _is_of_enlarged(product: Node) -> bool:
+    """Return whether other ops than products, such as an upsampling, enlarge the images that a product reads."""
+    node = row_operand(product)
+    while node.op == "call_function" and node.target not in PRODUCTS:
+        source = max(node.all_input_nodes, key=elements_of, default=None)
+        if source is None:
+            return False
+        if elements_of(source) * LARGE_SHARE <= elements_of(node):
+            return True
+        node = source
+    return False
 
 
 def row_operand(product: Node) -> Node:

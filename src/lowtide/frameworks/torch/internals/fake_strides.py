@@ -1,0 +1,172 @@
+"""Strides of dimensions of size 1, which differ between fake tensors and a run.
+
+Such strides decide whether eager PyTorch takes an image for channels-last, and so which copies a program makes.
+"""
+# pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+from torch._dispatch.python import no_python_dispatcher
+from torch._ops import OpOverload
+from torch._prims_common import make_contiguous_strides_for
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.tensors import is_dense
+
+_ATEN = torch.ops.aten
+_VIEWS = {_ATEN.view.default, _ATEN._unsafe_view.default}
+_COPIES = {_ATEN.clone.default, _ATEN._to_copy.default, _ATEN.native_dropout.default}
+"""Pointwise ops that keep the strides of their operand."""
+_WITH_NUMBERS = ("Tensor", "Scalar")
+"""Overloads that treat a number as a tensor without dimensions."""
+_IMAGES = 4
+"""Dimensions of a batch of images."""
+_active: list[Any] = []
+"""PyTorch's own dispatch, while it is replaced."""
+
+
+@contextmanager
+def strides_as_in_eager() -> Generator[None]:
+    """Give results of views and pointwise ops on fake tensors of fixed sizes the strides of a run."""
+    if _active:
+        yield
+        return
+    dispatch = FakeTensorMode.__torch_dispatch__
+
+    def corrected(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = dispatch(self, func, types, args, kwargs)
+        if not isinstance(result, FakeTensor) or not _may_differ(func, result, args):
+            return result
+        if func in _VIEWS:
+            strides = _strides_of_view(args[0], result.shape)
+        else:
+            strides = _strides_of_pointwise(_operands(func, args, kwargs), result.shape)
+        if strides == result.stride():
+            return result
+        return result.as_strided(result.shape, strides, result.storage_offset())
+
+    _active.append(dispatch)
+    FakeTensorMode.__torch_dispatch__ = corrected
+    try:
+        with _views_on_meta():
+            yield
+    finally:
+        FakeTensorMode.__torch_dispatch__ = _active.pop()
+
+
+@contextmanager
+def _views_on_meta() -> Generator[None]:
+    """Correct views on the meta device, too, by which functionalization finds the strides of its views."""
+    kernels = {op: op.py_kernels[DispatchKey.Meta] for op in _VIEWS if DispatchKey.Meta in op.py_kernels}
+
+    def set_kernel(op: OpOverload, kernel: Any) -> None:
+        op.py_kernels[DispatchKey.Meta] = kernel
+        op._dispatch_cache.clear()
+
+    def corrected(kernel: Any, source: torch.Tensor, *shape: Any) -> torch.Tensor:
+        result = kernel(source, *shape)
+        if not _is_unusual(source) or not _is_fixed(result):
+            return result
+        return result.as_strided(result.shape, _strides_of_view(source, result.shape), result.storage_offset())
+
+    for op, kernel in kernels.items():
+        set_kernel(op, partial(corrected, kernel))
+    try:
+        yield
+    finally:
+        for op, kernel in kernels.items():
+            set_kernel(op, kernel)
+
+
+def _may_differ(func: Any, result: FakeTensor, args: Any) -> bool:
+    """Return whether an operand's dimension of size 1 may have another stride than if it was contiguous."""
+    if not isinstance(func, OpOverload) or func._schema.is_mutable or result.dim() < 2:
+        return False
+    if func in _COPIES or (func not in _VIEWS and torch.Tag.pointwise not in func.tags):
+        return False
+    return any(isinstance(each, torch.Tensor) and _is_unusual(each) for each in args) and _is_fixed(result)
+
+
+def _is_fixed(tensor: torch.Tensor) -> bool:
+    return not any(isinstance(each, torch.SymInt) for each in (*tensor.shape, *tensor.stride()))
+
+
+def _is_unusual(tensor: torch.Tensor) -> bool:
+    return _is_fixed(tensor) and 1 in tensor.shape and tensor.stride() != make_contiguous_strides_for(tensor.shape)
+
+
+def _strides_of_view(source: torch.Tensor, shape: Sequence[int]) -> tuple[int, ...]:
+    with unset_fake_temporarily(), no_python_dispatcher():
+        return torch.empty_strided(source.shape, source.stride(), device="meta").view(shape).stride()
+
+
+def _operands(func: OpOverload, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    operands = pytree.tensors_in([args, kwargs])
+    has_number = func._overloadname in _WITH_NUMBERS and any(isinstance(each, int | float) for each in args[:2])
+    return [*operands, operands[0].new_empty(())] if has_number else operands
+
+
+def _strides_of_pointwise(operands: Sequence[torch.Tensor], shape: torch.Size) -> tuple[int, ...]:
+    """Return the strides of a result of TensorIterator (aten/src/ATen/TensorIterator.cpp)."""
+    if all(operand.shape == shape for operand in operands):
+        if all(operand.is_contiguous() for operand in operands):
+            return make_contiguous_strides_for(shape)
+        if len(shape) == _IMAGES and all(_is_channels_last(operand) for operand in operands):
+            _, channels, height, width = shape
+            return height * width * channels, 1, width * channels, channels
+        if all(is_dense(operand) and operand.stride() == operands[0].stride() for operand in operands):
+            return operands[0].stride()
+    strides = [0] * len(shape)
+    order = _innermost_first([_broadcast(operand, shape) for operand in operands], shape)
+    if order == list(reversed(range(len(shape)))):
+        return make_contiguous_strides_for(shape)
+    step = 1
+    for dim in order:
+        strides[dim] = step
+        step *= shape[dim]
+    return tuple(strides)
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def _broadcast(operand: torch.Tensor, shape: torch.Size) -> list[int]:
+    """Return an operand's stride in each dimension of the result; 0 where it is broadcast."""
+    lacking = len(shape) - operand.dim()
+    sizes = zip(operand.shape, operand.stride(), shape[lacking:], strict=True)
+    return [0] * lacking + [0 if size == 1 and wanted != 1 else stride for size, stride, wanted in sizes]
+
+
+def _innermost_first(strides: Sequence[Sequence[int]], shape: torch.Size) -> list[int]:
+    """Return the dimensions in the order of their strides, by an insertion sort as ambiguous as PyTorch's."""
+    order = list(reversed(range(len(shape))))
+    for last in range(1, len(order)):
+        place = last
+        for before in range(last - 1, -1, -1):
+            comparison = _compare(strides, shape, order[before], order[place])
+            if comparison > 0:
+                order[before], order[place] = order[place], order[before]
+                place = before
+            elif comparison < 0:
+                break
+    return order
+
+
+def _compare(strides: Sequence[Sequence[int]], shape: torch.Size, first: int, second: int) -> int:
+    for each in strides:
+        if 0 in (each[first], each[second]):
+            continue
+        if each[first] != each[second]:
+            return 1 if each[first] > each[second] else -1
+        if shape[first] > shape[second]:
+            return 1
+    return 0
