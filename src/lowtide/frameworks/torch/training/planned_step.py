@@ -20,6 +20,7 @@ from lowtide.engine.planning.budget import GivenBudget
 from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import allowed_techniques
+from lowtide.frameworks.torch.capture.state.rehearsal import PythonChangedError
 from lowtide.frameworks.torch.capture.step.training_step import (
     GradientHook,
     LossFunction,
@@ -59,6 +60,8 @@ class PlannedStep:
         self.step = step
         self._request = request
         self._is_prepared = False
+        self._named = frozenset[str]()
+        """Python values that a warning named."""
         self._programs: list[_Program] = []
         """The captured forms, the last used one first."""
 
@@ -96,15 +99,30 @@ class PlannedStep:
         """Run one step; raises UnsupportedError if a call of a new form cannot be captured."""
         if self.step.part.first:
             self.step.optimizer.zero_grad(set_to_none=True)
-        for program in list(self._programs):
-            try:
-                loss = program.applied(*args, **kwargs)
-            except CaptureMismatchError:
-                continue
-            self._put_first(program)
-            return loss
-        self.prepare(args, kwargs)
-        return self._programs[0].applied(*args, **kwargs)
+        changes = ""
+        with self.step.python.one_call():
+            for program in list(self._programs):
+                try:
+                    loss = program.applied(*args, **kwargs)
+                except PythonChangedError as error:
+                    changes = error.changes
+                    continue
+                except CaptureMismatchError:
+                    continue
+                self._put_first(program)
+                return loss
+            if changes:
+                self._warn_of(changes)
+            self.prepare(args, kwargs)
+            return self._programs[0].applied(*args, **kwargs)
+
+    def _warn_of(self, changes: str) -> None:
+        """Warn, once per name, of Python values that made another program of the step."""
+        names = frozenset(part.partition(" (")[0] for part in changes.split(", "))
+        if not names <= self._named:
+            self._named |= names
+            message = f"{changes} changed, so the step is captured and planned again; both programs are kept"
+            warnings.warn(f"lowtide: {message}", stacklevel=3)
 
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Capture and plan the step for a call, without running it."""
@@ -132,7 +150,8 @@ class PlannedStep:
         last = self.step.accumulate - 1
         with collect_missed_budgets() as missed:
             for self.step.done in sorted({0, min(1, last), last}):
-                self.prepare(args, kwargs)
+                with self.step.python.one_call():
+                    self.prepare(args, kwargs)
         self.step.done = 0
         self._is_prepared = True
         for message in missed[:1]:

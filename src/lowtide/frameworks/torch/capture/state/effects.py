@@ -1,0 +1,153 @@
+"""Effects of a rehearsal on Python state, made for real once the planned step has run."""
+
+import builtins
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lowtide.core.errors import UnsupportedError
+from lowtide.frameworks.torch.capture.state.names import is_followed_file, is_in_pytorch
+from lowtide.frameworks.torch.capture.state.places import Flags, Place, Structure
+from lowtide.frameworks.torch.capture.state.python_state import Change
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.fake_tensors import is_fake
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The position of a tensor among the tensors that a step stores."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Nested:
+    """A container with stored tensors."""
+
+    spec: pytree.TreeSpec
+    leaves: list[Any]
+
+
+@dataclass(slots=True)
+class Effects:
+    """New contents of places, with the tensors that the step computes for them, and printed lines."""
+
+    changes: list[Change] = field(default_factory=list[Change])
+    writes: list[tuple[Place, list[Any]]] = field(default_factory=list[tuple[Place, list[Any]]])
+    stored: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    printed: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(
+        default_factory=list[tuple[tuple[Any, ...], dict[str, Any]]]
+    )
+
+    def add(self, change: Change, given: Mapping[int, torch.Tensor]) -> None:
+        """Add a change. `given` has the live tensors of the run's inputs, by `id`.
+
+        Raises UnsupportedError for a change that cannot be made again.
+        """
+        self.changes.append(change)
+        before = set(map(id, change.before))
+        self.writes.append(
+            (change.place, [value if id(value) in before else self._template(value, given) for value in change.now])
+        )
+
+    def are_like(self, others: "Effects") -> bool:
+        """Return whether another run has the same effects, apart from tensors."""
+        if len(self.changes) != len(others.changes) or len(self.printed) != len(others.printed):
+            return False
+        return all(one.is_like(other) for one, other in zip(self.changes, others.changes, strict=True))
+
+    def _template(self, value: Any, given: Mapping[int, torch.Tensor]) -> Any:
+        leaves, spec = pytree.tree_flatten(value)
+        marked = [self._marked(leaf, given) for leaf in leaves]
+        if all(one is other for one, other in zip(marked, leaves, strict=True)):
+            return value
+        return marked[0] if marked[0] is not leaves[0] and leaves[0] is value else _Nested(spec, marked)
+
+    def _marked(self, leaf: Any, given: Mapping[int, torch.Tensor]) -> Any:
+        if id(leaf) in given:
+            return given[id(leaf)]
+        if is_fake(leaf):
+            self.stored.append(leaf)
+            return _Stored(len(self.stored) - 1)
+        held = vars(leaf).values() if hasattr(leaf, "__dict__") and not isinstance(leaf, type) else ()
+        if any(map(is_fake, held)):
+            raise CannotReplayError(f"keeps tensors in an object of the class {type(leaf).__name__}")
+        return leaf
+
+    def make(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Write the new contents, with the tensors that were computed, and print."""
+
+        def real(value: Any) -> Any:
+            if isinstance(value, _Nested):
+                return pytree.tree_unflatten(list(map(real, value.leaves)), value.spec)
+            return tensors[value.position] if isinstance(value, _Stored) else value
+
+        for place, values in self.writes:
+            place.write(list(map(real, values)))
+        for args, kwargs in self.printed:
+            print(*args, **kwargs)
+
+
+class CannotReplayError(Exception):
+    """A change that a planned step cannot make."""
+
+
+def reason_against(change: Change) -> str | None:
+    """Return why a change cannot be made again in each call, or None."""
+    if not change.place.is_restorable:
+        return "cannot be put back"
+    if isinstance(change.place, Flags | Structure):
+        return "changes the parameters or modules of the model"
+    return None
+
+
+@contextmanager
+def recorded_prints(record: list[tuple[tuple[Any, ...], dict[str, Any]]] | None) -> Generator[None]:
+    """Record the calls of `print` in this context, or drop them. Raises UnsupportedError for printed tensors."""
+    plain = builtins.print
+
+    def note(*args: Any, **kwargs: Any) -> None:
+        if any(is_fake(each) or (isinstance(each, str) and "FakeTensor(" in each) for each in args):
+            frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+            raise UnsupportedError(
+                f"the step prints a tensor ({Path(frame.f_code.co_filename).name}:{frame.f_lineno}), which a planned "
+                "step does not compute at that time; print the returned loss instead"
+            )
+        if record is not None:
+            record.append((args, kwargs))
+
+    builtins.print = note
+    try:
+        yield
+    finally:
+        builtins.print = plain
+
+
+def line_that_changes(place: Place, run: Callable[[], object]) -> str:
+    """Run again, and return the file and line that first changes a place, such as " (model.py:41)"."""
+    before, line, found = place.read(), "", ""
+
+    def local(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal line, found
+        now = place.read()
+        if not found and (len(now) != len(before) or any(a is not b and a != b for a, b in zip(now, before))):  # noqa: B905
+            found = line
+        line = f" ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
+        return local
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        path = frame.f_code.co_filename
+        return local if is_followed_file(path) and not is_in_pytorch(path) else None
+
+    earlier = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(earlier)
+    return found

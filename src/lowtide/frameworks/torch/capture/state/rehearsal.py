@@ -1,0 +1,186 @@
+"""Rehearsals: runs of a step's Python code on fake tensors, before each call if the code has effects.
+
+A rehearsal finds the program of a call, since programs with equal signatures are one, and the effects of the call on
+Python state. The state is put back at once. The effects are made once the planned step has run.
+"""
+
+import weakref
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lowtide.core.errors import UnsupportedError
+from lowtide.frameworks.torch.capture.state.effects import (
+    CannotReplayError,
+    Effects,
+    line_that_changes,
+    reason_against,
+    recorded_prints,
+)
+from lowtide.frameworks.torch.capture.state.python_state import Change, PythonState
+from lowtide.frameworks.torch.capture.state.signature import Signature
+from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
+
+_MOST_NAMES = 3
+"""Number of changed values that a message names."""
+
+
+class PythonChangedError(CaptureMismatchError):
+    """Python values changed, and the step became another program."""
+
+    def __init__(self, changes: str) -> None:
+        super().__init__(f"{changes} changed since the step was captured; capture again")
+        self.changes = changes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rehearsal:
+    """The program of a call, and the effects of its Python code."""
+
+    signature: tuple[Any, ...]
+    effects: Effects
+    state: PythonState
+    """The state before the run."""
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the code changes nothing and prints nothing."""
+        return not self.effects.writes and not self.effects.printed
+
+
+RunOnFakes = Callable[[Signature], tuple[Mapping[int, torch.Tensor], tuple[Any, ...]]]
+"""Runs a step on fake tensors. Returns the live tensors of its inputs by `id`, and facts for the signature."""
+
+
+def rehearse(state: PythonState, run: RunOnFakes) -> Rehearsal:
+    """Run the code of a step on fake tensors and return its program and effects; the state is put back.
+
+    Raises UnsupportedError for effects that a planned step cannot make, with their source line.
+    """
+    effects, recorder = Effects(), Signature()
+    try:
+        with recorded_prints(effects.printed):
+            given, facts = run(recorder)
+        for change in state.changes():
+            _add(effects, change, given, state, run)
+        stored = tuple(map(recorder.number, effects.stored))
+    finally:
+        state.restore()
+    return Rehearsal(recorder.finish(stored, *facts), effects, state)
+
+
+def _add(
+    effects: Effects, change: Change, given: Mapping[int, torch.Tensor], state: PythonState, run: RunOnFakes
+) -> None:
+    reason = reason_against(change)
+    try:
+        if reason is None:
+            effects.add(change, given)
+            return
+    except CannotReplayError as error:
+        reason = str(error)
+    state.restore()
+    with recorded_prints(None):
+        line = line_that_changes(change.place, lambda: run(Signature()))
+    name = change.describe().partition(" (")[0]
+    raise UnsupportedError(f"the step changes {name}{line}, which {reason}; a planned step cannot replay that")
+
+
+def stored_tensors(state: PythonState, given: Mapping[int, torch.Tensor]) -> list[torch.Tensor]:
+    """Return the traced tensors that a run stored in Python state, and put the state back."""
+    effects = Effects()
+    for change in state.changes():
+        if reason_against(change) is None:
+            effects.add(change, given)
+    state.restore()
+    return effects.stored
+
+
+@dataclass(slots=True, eq=False)
+class StepPython:
+    """The Python state of a training step, shared by its captured programs."""
+
+    state: PythonState | None = None
+    """The state of the last rehearsal."""
+    pending: Rehearsal | None = None
+    """The rehearsal of the present call."""
+    is_repeated: bool = False
+    """Whether calls run from one state, without effects, to be measured."""
+    _is_called: bool = False
+    _changes: str = field(default="")
+    _labels: set[str] = field(default_factory=set[str])
+
+    @contextmanager
+    def one_call(self) -> Generator[None]:
+        """Let all programs that are tried in this context share one rehearsal."""
+        self._is_called, self.pending = True, None
+        try:
+            yield
+        finally:
+            self._is_called, self.pending = False, None
+
+    def rehearse(self, roots: Mapping[str, object], run: RunOnFakes) -> Rehearsal:
+        """Return a new rehearsal of the present call."""
+        self._note_changes()
+        is_same = self.state is not None and set(roots) == self._labels and self.state.holds()
+        self.state = self.state.renewed() if self.state is not None and is_same else PythonState.of(roots)
+        self._labels = set(roots)
+        self.pending = rehearse(self.state, run)
+        return self.pending
+
+    def _note_changes(self) -> None:
+        changes = [] if self.state is None else self.state.changes()
+        changes = [each for each in changes if each.place.is_guarded] or changes
+        described = list(dict.fromkeys(each.describe() for each in changes))
+        more = f" and {len(described) - _MOST_NAMES} more" if len(described) > _MOST_NAMES else ""
+        modes = {name for name in described if name.partition(" (")[0].endswith(".training")}
+        self._changes = ", ".join([name for name in described if name not in modes][:_MOST_NAMES]) + more
+
+    def check(self, rehearsed: "Rehearsed", rehearse_now: Callable[[], Rehearsal]) -> None:
+        """Check that a captured program is that of the present call.
+
+        Raises PythonChangedError if named values changed, and CaptureMismatchError for other reasons.
+        """
+        if self.is_repeated:
+            return
+        if not self._is_called:
+            self.pending = None
+        if self.pending is None and rehearsed.still_holds(self.state):
+            return
+        rehearsal = self.pending or rehearse_now()
+        if rehearsal.signature != rehearsed.signature:
+            if not self._is_called:
+                self.pending = None
+            if self._changes:
+                raise PythonChangedError(self._changes)
+            raise CaptureMismatchError("the Python code of the step took another path; capture again")
+        rehearsed.note(rehearsal)
+
+    def finish(self, tensors: list[torch.Tensor]) -> None:
+        """Make the effects of the present call."""
+        if self.pending is not None and not self.is_repeated:
+            self.pending.effects.make(tensors)
+        self.pending = None
+
+
+class Rehearsed:
+    """The rehearsal that a program was captured by, and the state in which it needs no other one."""
+
+    def __init__(self, rehearsal: Rehearsal) -> None:
+        self.signature = rehearsal.signature
+        self.stored = len(rehearsal.effects.stored)
+        self.start = rehearsal.state if not rehearsal.is_pure else None
+        """The state at capture, if the code changes it."""
+        self._guards = weakref.ref(rehearsal.state.guards)
+        self._is_pure = rehearsal.is_pure
+
+    def note(self, rehearsal: Rehearsal) -> None:
+        """Note another rehearsal with the same signature."""
+        self._guards, self._is_pure = weakref.ref(rehearsal.state.guards), rehearsal.is_pure
+
+    def still_holds(self, present: PythonState | None) -> bool:
+        """Return whether the code is free of effects and its state unchanged."""
+        return self._is_pure and present is not None and self._guards() is present.guards and present.holds()

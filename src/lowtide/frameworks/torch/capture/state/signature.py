@@ -1,0 +1,89 @@
+"""Signatures of runs on fake tensors: two runs with equal signatures are one program."""
+
+import hashlib
+from typing import Any
+
+import torch
+
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.fake_tensors import is_fake
+from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
+
+_MOST_BYTES = 1 << 16
+"""Larger constants are compared by identity."""
+
+
+class Signature(DispatchMode):
+    """Records the ops of a run: operators, constants, and where their tensors come from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, ...]] = []
+        self.is_paused = False
+        self._numbers: dict[int, int] = {}
+        self._kept: list[Any] = []
+        """References, so that each `id` stays unique."""
+
+    def number(self, tensor: torch.Tensor) -> int:
+        """Return the number of a tensor, which is new for a tensor that no op has made."""
+        if id(tensor) not in self._numbers:
+            self._numbers[id(tensor)] = len(self._kept)
+            self._kept.append(tensor)
+        return self._numbers[id(tensor)]
+
+    def finish(self, *facts: Any) -> tuple[Any, ...]:
+        """Return the calls so far and other facts as a value to compare; constants stay alive with it."""
+        constants = [each for each in self._kept if isinstance(each, torch.Tensor) and not is_fake(each)]
+        self._numbers.clear()
+        self._kept.clear()
+        return (*facts, tuple(self.calls), _Alive(constants))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given: dict[str, Any] = kwargs or {}
+        if self.is_paused:
+            return self.run(func, args, given)
+        call = (func, self._token(args), self._token(tuple(given.items())))
+        result = self.run(func, args, given)
+        for tensor in pytree.tensors_in(result):
+            self.number(tensor)
+        self.calls.append(call)
+        return result
+
+    def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an op. Numbers read from tensors are invented."""
+        if func is torch.ops.aten._local_scalar_dense.default:
+            dtype: torch.dtype = args[0].dtype
+            return True if dtype is torch.bool else 0.625 if dtype.is_floating_point else 3
+        return func(*args, **kwargs)
+
+    def _token(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.number(value) if is_fake(value) else self._constant(value)
+        if isinstance(value, list | tuple):
+            return tuple(map(self._token, value))
+        if isinstance(value, float | int | complex | bool | str | type(None)):
+            return type(value).__name__, repr(value)
+        if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format):
+            return value
+        self._kept.append(value)
+        return "object", id(value)
+
+    def _constant(self, tensor: torch.Tensor) -> Any:
+        if tensor.device.type != "cpu" or tensor.numel() * tensor.element_size() > _MOST_BYTES:
+            return "constant", id(tensor), self.number(tensor)
+        with without_modes():
+            content = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        digest = hashlib.sha256(content).digest()
+        return "constant", tensor.dtype, tuple(tensor.shape), digest
+
+
+class _Alive:
+    """Objects that stay alive with a signature, and do not count when it is compared."""
+
+    def __init__(self, objects: list[Any]) -> None:
+        self._objects = objects
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Alive)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
