@@ -21,6 +21,7 @@ from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import allowed_techniques
 from lowtide.frameworks.torch.capture.state.rehearsal import PythonChangedError
+from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.capture.step.training_step import (
     GradientHook,
     LossFunction,
@@ -37,8 +38,8 @@ from lowtide.frameworks.torch.planning.plan_folder import save_plans
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.training.step_request import CompilerName, StepRequest
 
-_MAX_FORMS = 8
-"""Number of captured forms of a step that are kept: shapes of batches, modes, branches."""
+_MAX_FORMS = 32
+"""Number of captured forms of a step that are kept: shapes of batches, modes, branches, Python values."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +139,7 @@ class PlannedStep:
         else:
             applied = model.apply(result.plan, verified=True)
         program = _Program(model, result, applied)
-        if known is not None:
+        if known is not None and _code_of(known.model) == _code_of(model):
             self._programs.remove(known)
         self._put_first(program)
 
@@ -177,6 +178,12 @@ class PlannedStep:
     def _put_first(self, program: _Program) -> None:
         others = [other for other in self._programs if other is not program]
         self._programs = [program, *others][: _MAX_FORMS * min(self.step.accumulate, 3)]
+
+
+def _code_of(model: TorchModel) -> object:
+    """Return the signature of the Python code that a program was captured from."""
+    binding = model.captured.binding
+    return binding.rehearsed.signature if isinstance(binding, TrainingStepBinding) else None
 
 
 def training_step(

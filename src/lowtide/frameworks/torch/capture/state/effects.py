@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from lowtide.core.errors import UnsupportedError
-from lowtide.frameworks.torch.capture.state.names import is_followed_file, is_in_pytorch
+from lowtide.frameworks.torch.capture.state.names import calling_line, is_user_file
 from lowtide.frameworks.torch.capture.state.places import Flags, Place, Structure
 from lowtide.frameworks.torch.capture.state.python_state import Change
 from lowtide.frameworks.torch.internals import pytree
@@ -99,11 +99,9 @@ class CannotReplayError(Exception):
 
 def reason_against(change: Change) -> str | None:
     """Return why a change cannot be made again in each call, or None."""
-    if not change.place.is_restorable:
-        return "cannot be put back"
     if isinstance(change.place, Flags | Structure):
         return "changes the parameters or modules of the model"
-    return None
+    return None if change.place.is_restorable else "cannot be put back"
 
 
 @contextmanager
@@ -113,10 +111,9 @@ def recorded_prints(record: list[tuple[tuple[Any, ...], dict[str, Any]]] | None)
 
     def note(*args: Any, **kwargs: Any) -> None:
         if any(is_fake(each) or (isinstance(each, str) and "FakeTensor(" in each) for each in args):
-            frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
             raise UnsupportedError(
-                f"the step prints a tensor ({Path(frame.f_code.co_filename).name}:{frame.f_lineno}), which a planned "
-                "step does not compute at that time; print the returned loss instead"
+                f"the step prints a tensor{calling_line()}, but its values are not known when the code runs; "
+                "print the returned loss instead"
             )
         if record is not None:
             record.append((args, kwargs))
@@ -141,8 +138,7 @@ def line_that_changes(place: Place, run: Callable[[], object]) -> str:
         return local
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
-        path = frame.f_code.co_filename
-        return local if is_followed_file(path) and not is_in_pytorch(path) else None
+        return local if is_user_file(frame.f_code.co_filename) else None
 
     earlier = sys.gettrace()
     sys.settrace(trace)

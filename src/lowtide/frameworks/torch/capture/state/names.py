@@ -76,3 +76,16 @@ def global_names(function: types.FunctionType) -> list[str]:
     table = function.__globals__
     found = dict.fromkeys(name for part in _with_inner(function.__code__) for name in part.co_names if name in table)
     return list(found)
+
+
+def calling_line() -> str:
+    """Return file and line of the innermost running code outside of libraries, such as " (model.py:41)"."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return "" if frame is None else f" ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
+
+
+def is_user_file(path: str) -> bool:
+    """Return whether messages may point to a file."""
+    return is_followed_file(path) and not is_in_pytorch(path) and path != "<string>"

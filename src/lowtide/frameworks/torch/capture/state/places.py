@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lowtide.frameworks.torch.internals.optimizers import has_gradient_hooks
 from lowtide.frameworks.torch.internals.tensors import version_of
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "absent"})()
@@ -187,18 +188,16 @@ class Cell(Place):
 
 
 class Flags(Place):
-    """The flag of a tensor that asks for its gradient."""
+    """The flag of a tensor that asks for its gradient, and whether it has hooks."""
 
     __slots__ = ()
+    is_restorable = False
 
     def read(self) -> list[Any]:
-        return [self.owner.requires_grad]
-
-    def write(self, values: list[Any]) -> None:
-        self.owner.requires_grad_(values[0])
+        return [self.owner.requires_grad, has_gradient_hooks(self.owner)]
 
     def name(self, values: list[Any], position: int) -> str:
-        return f"{self.label}.requires_grad"
+        return f"{self.label}.requires_grad" if position == 0 else f"hooks of {self.label}"
 
 
 class TensorContents(Place):

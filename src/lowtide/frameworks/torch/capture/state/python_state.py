@@ -23,6 +23,11 @@ class Change:
     before: list[Any]
     now: list[Any]
 
+    @property
+    def is_change(self) -> bool:
+        """Whether a value differs."""
+        return not _all_same(self.before, self.now)
+
     def is_like(self, other: "Change") -> bool:
         """Return whether another run made the same change, apart from tensors."""
         if self.place.label != other.place.label or len(self.now) != len(other.now):

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.optim import Optimizer
 
 from lowtide.frameworks.torch.capture.state.names import (
     computes_names,
@@ -197,8 +196,10 @@ class _Search:
         elif isinstance(value, property | staticmethod | classmethod | functools.cached_property):
             for part in _functions_of(value):
                 self.add(label, part)
-        elif is_followed_class(kind) and not isinstance(value, Optimizer):
+        elif is_followed_class(kind):
             self.add(kind.__name__, kind)
+            self._attributes(label, value)
+        elif kind.__module__.partition(".")[0] not in ("torch", "numpy"):
             self._attributes(label, value)
 
     def _attributes(self, label: str, value: Any) -> None:

@@ -111,6 +111,8 @@ class StepPython:
     """Whether calls run from one state, without effects, to be measured."""
     _is_called: bool = False
     _changes: str = field(default="")
+    _made: dict[int, list[Any]] = field(default_factory=dict[int, list[Any]])
+    """Values that the last call wrote, by the `id` of their place."""
     _labels: set[str] = field(default_factory=set[str])
 
     @contextmanager
@@ -133,11 +135,17 @@ class StepPython:
 
     def _note_changes(self) -> None:
         changes = [] if self.state is None else self.state.changes()
-        changes = [each for each in changes if each.place.is_guarded] or changes
-        described = list(dict.fromkeys(each.describe() for each in changes))
-        more = f" and {len(described) - _MOST_NAMES} more" if len(described) > _MOST_NAMES else ""
-        modes = {name for name in described if name.partition(" (")[0].endswith(".training")}
-        self._changes = ", ".join([name for name in described if name not in modes][:_MOST_NAMES]) + more
+        outside = [each for each in changes if each.place.is_guarded and not self._is_own(each)]
+        changes = outside or [each for each in changes if id(each.place) in self._made]
+        described = dict.fromkeys(each.describe() for each in changes)
+        names = [name for name in described if not name.partition(" (")[0].endswith(".training")]
+        more = [f"{len(names) - _MOST_NAMES} more values"] if len(names) > _MOST_NAMES else []
+        self._changes = ", ".join([*names[:_MOST_NAMES], *more])
+
+    def _is_own(self, change: Change) -> bool:
+        """Return whether the last call made a change."""
+        made = self._made.get(id(change.place))
+        return made is not None and not Change(change.place, made, change.now).is_change
 
     def check(self, rehearsed: "Rehearsed", rehearse_now: Callable[[], Rehearsal]) -> None:
         """Check that a captured program is that of the present call.
@@ -163,6 +171,7 @@ class StepPython:
         """Make the effects of the present call."""
         if self.pending is not None and not self.is_repeated:
             self.pending.effects.make(tensors)
+            self._made = {id(place): place.read() for place, _ in self.pending.effects.writes}
         self.pending = None
 
 

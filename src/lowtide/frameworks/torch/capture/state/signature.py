@@ -1,10 +1,13 @@
 """Signatures of runs on fake tensors: two runs with equal signatures are one program."""
 
 import hashlib
+from functools import cache
 from typing import Any
 
 import torch
 
+from lowtide.core.errors import UnsupportedError
+from lowtide.frameworks.torch.capture.state.names import calling_line
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
@@ -42,6 +45,11 @@ class Signature(DispatchMode):
         given: dict[str, Any] = kwargs or {}
         if self.is_paused:
             return self.run(func, args, given)
+        if _writes(func) and not any(map(is_fake, pytree.tensors_in((args, given)))):
+            raise UnsupportedError(
+                f"the step writes into a tensor{calling_line()} that is neither parameter, buffer nor argument; "
+                "make it a buffer of the module or pass it as an argument"
+            )
         call = (func, self._token(args), self._token(tuple(given.items())))
         result = self.run(func, args, given)
         for tensor in pytree.tensors_in(result):
@@ -75,6 +83,12 @@ class Signature(DispatchMode):
             content = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         digest = hashlib.sha256(content).digest()
         return "constant", tensor.dtype, tuple(tensor.shape), digest
+
+
+@cache
+def _writes(operator: Any) -> bool:
+    schema: Any = getattr(operator, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
 
 
 class _Alive:

@@ -1,11 +1,13 @@
 """Capture a whole training step as one graph."""
 
+import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.fx import Graph, GraphModule, Node
 
@@ -51,7 +53,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         refuse_unless_fused(step.optimizer)
     discovered: list[_Discovered] = []
     rehearsal = rehearse_step(step, args, kwargs, discovered)
-    modules = ModuleTensors.of(modules_of(*step.traced_functions().values()))
+    modules = _modules_of(step)
     call = CallInputs.of(args, kwargs)
     program = _StepProgram(step, modules, call)
     parts = modules.local()
@@ -139,6 +141,22 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     )
 
 
+class _Removed(nn.ParameterList):
+    """Parameters of the optimizer whose module was removed from the model. They get no gradients."""
+
+
+def _modules_of(step: TrainingStep) -> ModuleTensors:
+    """Return the tensors of all modules of a step, and those of removed modules."""
+    roots = modules_of(*step.traced_functions().values())
+    inner = [each for root in roots for each in root.modules()]
+    updated = {id(each): each for each in step.parameters()}
+    present = {id(each): module for module in inner for each in module.parameters(recurse=False)}
+    step.owners.update((key, weakref.ref(present[key])) for key in updated.keys() & present.keys())
+    known = set(map(id, inner))
+    removed = [each for key, each in updated.items() if key in step.owners and id(step.owners[key]()) not in known]
+    return ModuleTensors.of([*roots, _Removed(removed)] if removed else roots)
+
+
 class _Discovered(NamedTuple):
     state: OptimizerState
     receiving: list[int]
@@ -161,12 +179,13 @@ def rehearse_step(
     refuse_hooks(step.optimizer)
 
     def run(recorder: Signature) -> tuple[Mapping[int, torch.Tensor], tuple[Any, ...]]:
-        modules = ModuleTensors.of(modules_of(*step.traced_functions().values()))
+        modules = _modules_of(step)
         call = CallInputs.of(args, kwargs)
         program = _StepProgram(step, modules, call)
         is_new = discovered is not None and step.part.last
         program.run_on_fakes(FakeInputs([*modules.local(), *call.tensors]), recorder, discovered if is_new else None)
-        return program.given(), (modules.names, modules.trainable, step.keeps_after_update)
+        roots = [each for each in modules.modules if not isinstance(each, _Removed)]
+        return program.given(), (modules.names, modules.trainable, roots, step.keeps_after_update)
 
     def attempt() -> Rehearsal:
         return python.rehearse(step.traced_functions(), run)
@@ -267,6 +286,7 @@ class _StepProgram:
             found: Any = torch.autograd.grad(scaled, [sources[index] for index in order], allow_unused=True)
             given = [(index, gradient) for index, gradient in zip(order, found, strict=True) if gradient is not None]
             self.receiving = [index for index, _ in given]
+            self._keep_assigned(sources[:own])
             gradients = [gradient for _, gradient in given]
             if accumulated:
                 with torch.no_grad():
@@ -279,6 +299,20 @@ class _StepProgram:
             self._update([sources[index] for index in self.updated], update, scaler)
         flags = [] if scaler is None else [found_infinities(scaler, self.step.optimizer)]
         return [loss.detach(), *flags]
+
+    def _keep_assigned(self, sources: Sequence[torch.Tensor]) -> None:
+        """Copy new tensors that the program assigned to buffers into the old ones.
+
+        Raises UnsupportedError for a buffer of another form.
+        """
+        for source, now, (_, name) in zip(sources, self.modules.live(), self.modules.names, strict=True):
+            new = local_part(now)
+            if new is source or source.requires_grad:
+                continue
+            if form_of(new) != form_of(source):
+                raise UnsupportedError(f"the step assigns a tensor of another form to the buffer {name}; keep its form")
+            with torch.no_grad():
+                source.copy_(new)
 
     def _update(
         self, parameters: list[torch.Tensor], update: Callable[[list[torch.Tensor]], None], scaler: GradScaler | None

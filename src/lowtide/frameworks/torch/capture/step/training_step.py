@@ -1,5 +1,6 @@
 """A training step that runs plainly or is captured."""
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -77,6 +78,8 @@ class TrainingStep:
         self.done = 0
         """Finished calls of the present step."""
         self.python = StepPython()
+        self.owners: dict[int, weakref.ref[nn.Module]] = {}
+        """The modules of the optimizer's parameters, by `id` of the parameter."""
         self.keeps_after_update = False
         """Whether `after_update` changes Python state, so that it runs as it is after the planned step."""
 
