@@ -84,7 +84,7 @@ def train(
     """Train for some steps and return losses, parameters and random states, and the step."""
     torch.manual_seed(1)
     random.seed(1)
-    np.random.seed(1)  # noqa: NPY002
+    np.random.seed(1)
     model = make()
     optimizer = torch.optim.AdamW([*model.parameters(), *more(model)], lr=0.02)
     data = batches()
@@ -95,7 +95,7 @@ def train(
     for number, batch in enumerate(data):
         change(number, model)
         losses.append(step(*batch))
-    draws = [random.random(), np.random.rand(), torch.rand(1)]  # noqa: NPY002
+    draws = [random.random(), np.random.rand(), torch.rand(1)]
     return [losses, [each.detach() for each in model.parameters()], draws], step
 
 
@@ -323,7 +323,7 @@ class OtherDraws(LayerDrop):
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
-            if np.random.rand() < 0.5 or RANDOM.choice([True, False]):  # noqa: NPY002
+            if np.random.rand() < 0.5 or RANDOM.choice([True, False]):
                 rows = torch.tanh(layer(rows))
         return self.last(rows)
 

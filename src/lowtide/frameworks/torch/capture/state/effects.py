@@ -2,7 +2,7 @@
 
 import builtins
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,20 +40,30 @@ class Effects:
     changes: list[Change] = field(default_factory=list[Change])
     writes: list[tuple[Place, list[Any]]] = field(default_factory=list[tuple[Place, list[Any]]])
     stored: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    counts: list[tuple[Place, list[tuple[int, int]]]] = field(default_factory=list[tuple[Place, list[tuple[int, int]]]])
+    """Increments of counters, by place and position."""
     printed: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(
         default_factory=list[tuple[tuple[Any, ...], dict[str, Any]]]
     )
 
-    def add(self, change: Change, given: Mapping[int, torch.Tensor]) -> None:
+    def add(self, change: Change, given: Mapping[int, torch.Tensor], counters: Set[str]) -> None:
         """Add a change. `given` has the live tensors of the run's inputs, by `id`.
 
         Raises UnsupportedError for a change that cannot be made again.
         """
         self.changes.append(change)
+        counts = change.counts(counters)
+        if counts:
+            self.counts.append((change.place, counts))
         before = set(map(id, change.before))
         self.writes.append(
             (change.place, [value if id(value) in before else self._template(value, given) for value in change.now])
         )
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether the only effects are increments of counters."""
+        return len(self.counts) == len(self.writes) and not self.printed
 
     def are_like(self, others: "Effects") -> bool:
         """Return whether another run has the same effects, apart from tensors."""
@@ -74,10 +84,18 @@ class Effects:
         if is_fake(leaf):
             self.stored.append(leaf)
             return _Stored(len(self.stored) - 1)
-        held = vars(leaf).values() if hasattr(leaf, "__dict__") and not isinstance(leaf, type) else ()
-        if any(map(is_fake, held)):
+        held: dict[str, Any] = getattr(leaf, "__dict__", {})
+        if any(map(is_fake, held.values())):
             raise CannotReplayError(f"keeps tensors in an object of the class {type(leaf).__name__}")
         return leaf
+
+    def count(self) -> None:
+        """Increment the counters."""
+        for place, counts in self.counts:
+            values = place.read()
+            for position, difference in counts:
+                values[position] += difference
+            place.write(values)
 
     def make(self, tensors: Sequence[torch.Tensor]) -> None:
         """Write the new contents, with the tensors that were computed, and print."""

@@ -46,20 +46,20 @@ def is_followed_class(kind: type) -> bool:
 
 def names_in(code: types.CodeType) -> set[str]:
     """Return the names that code and its inner functions mention, also as text."""
-    return {name for part in _with_inner(code) for name in (*part.co_names, *_identifiers(part))}
+    return {name for part in with_inner(code) for name in (*part.co_names, *mentioned_as_text(part))}
 
 
-def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
+def with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield code and the code of its inner functions."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _with_inner(constant)
+            yield from with_inner(constant)
 
 
-def _identifiers(code: types.CodeType) -> Iterator[str]:
-    for constant in code.co_consts:
-        if isinstance(constant, str) and constant.isidentifier():
-            yield constant
+def mentioned_as_text(code: types.CodeType) -> list[str]:
+    """Return the text in code that may be the name of an attribute."""
+    return [each for each in code.co_consts if isinstance(each, str) and each.isidentifier()]
 
 
 def computes_names(code: types.CodeType) -> bool:
@@ -74,7 +74,7 @@ def is_in_pytorch(path: str) -> bool:
 def global_names(function: types.FunctionType) -> list[str]:
     """Return the globals that a function and its inner functions name, in order."""
     table = function.__globals__
-    found = dict.fromkeys(name for part in _with_inner(function.__code__) for name in part.co_names if name in table)
+    found = dict.fromkeys(name for part in with_inner(function.__code__) for name in part.co_names if name in table)
     return list(found)
 
 

@@ -6,7 +6,7 @@ import random
 import types
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, MutableSequence
+from collections.abc import Iterator, MutableSequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,13 @@ import torch
 from lowtide.frameworks.torch.internals.optimizers import has_gradient_hooks
 from lowtide.frameworks.torch.internals.tensors import version_of
 
-ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "absent"})()
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT: Any = _Absent()
 
 
 @dataclass(slots=True, eq=False)
@@ -41,6 +47,10 @@ class Place(ABC):
     def name(self, values: list[Any], position: int) -> str:
         """Return the label of one of these values."""
         return self.label
+
+    def variables(self, values: list[Any]) -> list[Any]:
+        """Return the names of variables that hold these values, None for other values."""
+        return [None] * len(values)
 
 
 class Table(Place):
@@ -74,6 +84,10 @@ class Table(Place):
     def name(self, values: list[Any], position: int) -> str:
         key = values[position % (len(values) // 2)]
         return f"{self.label}.{key}" if self.is_attributes else f"{self.label}[{key!r}]"
+
+    def variables(self, values: list[Any]) -> list[Any]:
+        half = len(values) // 2
+        return [*[None] * half, *(values[:half] if self.is_attributes else [None] * half)]
 
 
 class Structure(Table):
@@ -109,6 +123,9 @@ class Named(Place):
     def name(self, values: list[Any], position: int) -> str:
         return f"{self.label}.{self.keys[position]}"
 
+    def variables(self, values: list[Any]) -> list[Any]:
+        return list(self.keys)
+
 
 class Globals(Place):
     """The globals that some functions name."""
@@ -132,6 +149,9 @@ class Globals(Place):
 
     def name(self, values: list[Any], position: int) -> str:
         return f"{self.label}{self.keys[position]}"
+
+    def variables(self, values: list[Any]) -> list[Any]:
+        return list(self.keys)
 
 
 class Items(Place):
@@ -171,7 +191,11 @@ class Members(Place):
 class Cell(Place):
     """A variable of an outer function."""
 
-    __slots__ = ()
+    __slots__ = ("variable",)
+
+    def __init__(self, label: str, owner: Any, variable: str):
+        super().__init__(label, owner)
+        self.variable = variable
 
     def read(self) -> list[Any]:
         cell: types.CellType = self.owner
@@ -185,6 +209,9 @@ class Cell(Place):
             del self.owner.cell_contents
         else:
             self.owner.cell_contents = values[0]
+
+    def variables(self, values: list[Any]) -> list[Any]:
+        return [self.variable]
 
 
 class Flags(Place):
@@ -270,6 +297,27 @@ class Position(Place):
         if hasattr(owner, "tell"):
             return [ABSENT if owner.closed or not owner.seekable() else owner.tell()]
         return [repr(owner), operator.length_hint(owner, -1)]
+
+
+class WithoutCounters(Place):
+    """A place in which the values of counters do not matter."""
+
+    __slots__ = ("counters",)
+
+    def __init__(self, place: Place, counters: Set[str]):
+        super().__init__(place.label, place)
+        self.counters = counters
+
+    def read(self) -> list[Any]:
+        place: Place = self.owner
+        values = place.read()
+        return [
+            int if name in self.counters and type(value) is int else value
+            for name, value in zip(place.variables(values), values, strict=True)
+        ]
+
+    def name(self, values: list[Any], position: int) -> str:
+        return self.owner.name(values, position)
 
 
 class DefaultState(Place):

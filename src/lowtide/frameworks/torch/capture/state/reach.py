@@ -9,14 +9,15 @@ import io
 import random
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
 
+from lowtide.frameworks.torch.capture.state.counters import counter_names
 from lowtide.frameworks.torch.capture.state.names import (
     computes_names,
     global_names,
@@ -47,9 +48,23 @@ from lowtide.frameworks.torch.capture.state.places import (
 
 _VALUES = (int, float, complex, str, bytes, bool, type(None), Enum, torch.dtype, torch.device, torch.Size, range)
 _POSITIONED = (types.GeneratorType, io.IOBase)
-_ITERATORS = ("itertools", "list_iterator", "tuple_iterator", "dict_keyiterator", "dict_valueiterator", "range_iterator")
-_UNREAD = {"_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"}
-_UNREAD |= {"_non_persistent_buffers_set"}
+_ITERATORS = (
+    "itertools",
+    "list_iterator",
+    "tuple_iterator",
+    "dict_keyiterator",
+    "dict_valueiterator",
+    "range_iterator",
+)
+_UNREAD = frozenset(
+    {
+        "_state_dict_hooks",
+        "_state_dict_pre_hooks",
+        "_load_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks",
+        "_non_persistent_buffers_set",
+    }
+)
 """Attributes of modules that no step reads."""
 _MODULE_TABLES = {"_parameters", "_buffers", "_modules"}
 _MOST_ITEMS = 100_000
@@ -59,8 +74,11 @@ _CALLED = {"__call__", "__getattr__", "__setattr__"}
 _ANY_INSTANCE = {"__init__", "__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__annotations__"}
 
 
-def find_places(roots: Mapping[str, object]) -> list[Place]:
-    """Return the places that code reachable from labelled roots may use, and the global random states."""
+def find_places(roots: Mapping[str, object]) -> tuple[list[Place], frozenset[str]]:
+    """Return the places that code reachable from labelled roots may use, and the names of counters.
+
+    The global random states are among the places.
+    """
     names: set[str] = set()
     follows_all = False
     while True:
@@ -69,7 +87,7 @@ def find_places(roots: Mapping[str, object]) -> list[Place]:
             search.add(label, root)
         search.run()
         if search.names <= names and search.computes_names == follows_all:
-            return [*search.places, DefaultState("", None), *random_places()]
+            return [*search.places, DefaultState("", None), *random_places()], counter_names(tuple(search.codes))
         names |= search.names
         follows_all = search.computes_names
 
@@ -81,6 +99,7 @@ class _Search:
         self._known = names
         self._followed_names = None if follows_all else names
         self.places: list[Place] = []
+        self.codes: list[types.CodeType] = []
         self._seen: dict[int, Any] = {}
         self._waiting: deque[tuple[str, Any]] = deque()
         self._globals: dict[int, Globals] = {}
@@ -136,12 +155,13 @@ class _Search:
 
     def _function(self, label: str, function: types.FunctionType) -> None:
         for cell, name in zip(function.__closure__ or (), function.__code__.co_freevars, strict=True):
-            place = Cell(f"{name} in {function.__name__}", cell)
+            place = Cell(f"{name} in {function.__name__}", cell, name)
             self.places.append(place)
             self._values(place, place.read())
         if not is_followed_file(function.__code__.co_filename):
             self.add(label, getattr(function, "__wrapped__", None))
             return
+        self.codes.append(function.__code__)
         self.names |= names_in(function.__code__)
         self.computes_names = self.computes_names or computes_names(function.__code__)
         self.add(f"defaults of {function.__name__}", function.__defaults__)
@@ -177,7 +197,7 @@ class _Search:
         return is_special and (key in _CALLED or is_followed_module(kind.__module__))
 
     def _object(self, label: str, value: Any) -> None:
-        kind = type(value)
+        kind = cast("type[Any]", type(value))
         if isinstance(value, types.MethodType):
             self.add(label, value.__func__)
             self.add(label.rpartition(".")[0] or label, value.__self__)
@@ -189,8 +209,9 @@ class _Search:
         elif isinstance(value, np.random.Generator | np.random.RandomState):
             self.places.append(NumpyRandom(label, value))
         elif isinstance(value, np.ndarray):
-            if value.nbytes <= _MOST_ARRAY_BYTES and value.dtype != object:
-                self.places.append(ArrayContents(label, value))
+            array = cast("Any", value)
+            if array.nbytes <= _MOST_ARRAY_BYTES and not array.dtype.hasobject:
+                self.places.append(ArrayContents(label, array))
         elif isinstance(value, _POSITIONED) or kind.__module__ == "itertools" or kind.__name__ in _ITERATORS:
             self.places.append(Position(label, value))
         elif isinstance(value, property | staticmethod | classmethod | functools.cached_property):
@@ -230,7 +251,7 @@ class _Search:
             self.places.append(Items(label, value))
         elif isinstance(value, set):
             self.places.append(Members(label, value))
-        for position, item in enumerate(value):
+        for position, item in enumerate(cast("Iterable[Any]", value)):
             self._named_value(f"{label}[{position}]", item)
 
     def _values(self, place: Place, values: list[Any]) -> None:
@@ -248,7 +269,7 @@ def _functions_of(value: Any) -> Iterator[Any]:
     if isinstance(value, property):
         yield from (each for each in (value.fget, value.fset) if each is not None)
     elif isinstance(value, staticmethod | classmethod):
-        yield value.__func__
+        yield cast("Any", value).__func__
     elif isinstance(value, functools.cached_property):
         yield value.func
     else:

@@ -78,7 +78,7 @@ def _add(
     reason = reason_against(change)
     try:
         if reason is None:
-            effects.add(change, given)
+            effects.add(change, given, state.counters)
             return
     except CannotReplayError as error:
         reason = str(error)
@@ -94,7 +94,7 @@ def stored_tensors(state: PythonState, given: Mapping[int, torch.Tensor]) -> lis
     effects = Effects()
     for change in state.changes():
         if reason_against(change) is None:
-            effects.add(change, given)
+            effects.add(change, given, state.counters)
     state.restore()
     return effects.stored
 
@@ -111,8 +111,10 @@ class StepPython:
     """Whether calls run from one state, without effects, to be measured."""
     _is_called: bool = False
     _changes: str = field(default="")
-    _made: dict[int, list[Any]] = field(default_factory=dict[int, list[Any]])
-    """Values that the last call wrote, by the `id` of their place."""
+    _after: list[list[Any]] | None = None
+    """Values of the guards after the last rehearsed call."""
+    _drawn: list[Change] = field(default_factory=list[Change])
+    """Changes that the last rehearsed call made."""
     _labels: set[str] = field(default_factory=set[str])
 
     @contextmanager
@@ -129,23 +131,18 @@ class StepPython:
         self._note_changes()
         is_same = self.state is not None and set(roots) == self._labels and self.state.holds()
         self.state = self.state.renewed() if self.state is not None and is_same else PythonState.of(roots)
-        self._labels = set(roots)
+        self._labels, self._after, self._drawn = set(roots), None, []
         self.pending = rehearse(self.state, run)
         return self.pending
 
     def _note_changes(self) -> None:
-        changes = [] if self.state is None else self.state.changes()
-        outside = [each for each in changes if each.place.is_guarded and not self._is_own(each)]
-        changes = outside or [each for each in changes if id(each.place) in self._made]
+        changes: list[Change] = []
+        if self.state is not None:
+            changes = self.state.changes_since(self._after) or [*self._drawn]
         described = dict.fromkeys(each.describe() for each in changes)
         names = [name for name in described if not name.partition(" (")[0].endswith(".training")]
         more = [f"{len(names) - _MOST_NAMES} more values"] if len(names) > _MOST_NAMES else []
         self._changes = ", ".join([*names[:_MOST_NAMES], *more])
-
-    def _is_own(self, change: Change) -> bool:
-        """Return whether the last call made a change."""
-        made = self._made.get(id(change.place))
-        return made is not None and not Change(change.place, made, change.now).is_change
 
     def check(self, rehearsed: "Rehearsed", rehearse_now: Callable[[], Rehearsal]) -> None:
         """Check that a captured program is that of the present call.
@@ -167,12 +164,16 @@ class StepPython:
             raise CaptureMismatchError("the Python code of the step took another path; capture again")
         rehearsed.note(rehearsal)
 
-    def finish(self, tensors: list[torch.Tensor]) -> None:
-        """Make the effects of the present call."""
-        if self.pending is not None and not self.is_repeated:
-            self.pending.effects.make(tensors)
-            self._made = {id(place): place.read() for place, _ in self.pending.effects.writes}
-        self.pending = None
+    def finish(self, rehearsed: "Rehearsed", tensors: list[torch.Tensor]) -> None:
+        """Make the effects of the present call of a program, with the tensors that it stored."""
+        pending, self.pending = self.pending, None
+        if self.is_repeated:
+            return
+        if pending is None:
+            rehearsed.effects.count()
+        elif self.state is not None:
+            pending.effects.make(tensors)
+            self._after, self._drawn = self.state.guarded_values(), pending.effects.changes
 
 
 class Rehearsed:
@@ -180,16 +181,15 @@ class Rehearsed:
 
     def __init__(self, rehearsal: Rehearsal) -> None:
         self.signature = rehearsal.signature
-        self.stored = len(rehearsal.effects.stored)
+        self.effects = rehearsal.effects
         self.start = rehearsal.state if not rehearsal.is_pure else None
         """The state at capture, if the code changes it."""
         self._guards = weakref.ref(rehearsal.state.guards)
-        self._is_pure = rehearsal.is_pure
 
     def note(self, rehearsal: Rehearsal) -> None:
         """Note another rehearsal with the same signature."""
-        self._guards, self._is_pure = weakref.ref(rehearsal.state.guards), rehearsal.is_pure
+        self._guards, self.effects = weakref.ref(rehearsal.state.guards), rehearsal.effects
 
     def still_holds(self, present: PythonState | None) -> bool:
-        """Return whether the code is free of effects and its state unchanged."""
-        return self._is_pure and present is not None and self._guards() is present.guards and present.holds()
+        """Return whether the code has no effects but increments of counters, and its state is unchanged."""
+        return self.effects.is_counting and present is not None and self._guards() is present.guards and present.holds()

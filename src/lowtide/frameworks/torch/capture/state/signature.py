@@ -2,14 +2,13 @@
 
 import hashlib
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.state.names import calling_line
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
 
 _MOST_BYTES = 1 << 16
@@ -36,7 +35,7 @@ class Signature(DispatchMode):
 
     def finish(self, *facts: Any) -> tuple[Any, ...]:
         """Return the calls so far and other facts as a value to compare; constants stay alive with it."""
-        constants = [each for each in self._kept if isinstance(each, torch.Tensor) and not is_fake(each)]
+        constants = [each for each in self._kept if isinstance(each, torch.Tensor) and not _is_traced(each)]
         self._numbers.clear()
         self._kept.clear()
         return (*facts, tuple(self.calls), _Alive(constants))
@@ -45,7 +44,7 @@ class Signature(DispatchMode):
         given: dict[str, Any] = kwargs or {}
         if self.is_paused:
             return self.run(func, args, given)
-        if _writes(func) and not any(map(is_fake, pytree.tensors_in((args, given)))):
+        if _writes(func) and not any(map(_is_traced, pytree.tensors_in((args, given)))):
             raise UnsupportedError(
                 f"the step writes into a tensor{calling_line()} that is neither parameter, buffer nor argument; "
                 "make it a buffer of the module or pass it as an argument"
@@ -66,9 +65,9 @@ class Signature(DispatchMode):
 
     def _token(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return self.number(value) if is_fake(value) else self._constant(value)
+            return self.number(value) if _is_traced(value) else self._constant(value)
         if isinstance(value, list | tuple):
-            return tuple(map(self._token, value))
+            return tuple(map(self._token, cast("list[Any]", value)))
         if isinstance(value, float | int | complex | bool | str | type(None)):
             return type(value).__name__, repr(value)
         if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format):
@@ -83,6 +82,11 @@ class Signature(DispatchMode):
             content = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         digest = hashlib.sha256(content).digest()
         return "constant", tensor.dtype, tuple(tensor.shape), digest
+
+
+def _is_traced(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is fake, or a subclass that may consist of fake ones."""
+    return type(tensor) not in (torch.Tensor, torch.nn.Parameter)
 
 
 @cache

@@ -98,7 +98,7 @@ class TrainingStepBinding(Binding):
         The effects of the step's Python code are made, with the tensors that it stores.
         """
         parameters = self.state.parameters()
-        stored = [outputs.pop() for _ in range(self.rehearsed.stored)][::-1]
+        stored = [outputs.pop() for _ in self.rehearsed.effects.stored][::-1]
         if self.part.first and not self.part.last:
             for position, gradient in zip(self.received, outputs[1:], strict=True):
                 parameters[position].grad = distributed_as(gradient, parameters[position])
@@ -106,7 +106,7 @@ class TrainingStepBinding(Binding):
             note_step(self.step.optimizer)
             if self.step.grad_scaler is not None:
                 update_scale(self.step.grad_scaler, self.step.optimizer, outputs[1])
-        self.step.python.finish(stored)
+        self.step.python.finish(self.rehearsed, stored)
         if self.part.last and self.keeps_after_update and not self.step.python.is_repeated:
             self.step.run_after_update()
         self.step.advance()
