@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import lowtide
+from lowtide.frameworks.torch.internals.interpreter import running_frames
 
 _PYTORCH, _LOWTIDE, _NUMPY = (str(Path(str(package.__file__)).parent) for package in (torch, lowtide, np))
 _FOLLOWED = (f"{_PYTORCH}/nn/modules/", f"{_PYTORCH}/nn/utils/", f"{_PYTORCH}/optim/swa_utils")
@@ -80,9 +81,8 @@ def global_names(function: types.FunctionType) -> list[str]:
 
 def calling_line() -> str:
     """Return file and line of the innermost running code outside of libraries, such as " (model.py:41)"."""
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and not is_user_file(frame.f_code.co_filename):
-        frame = frame.f_back
+    frames = (frame for frame in running_frames() if is_user_file(frame.f_code.co_filename))
+    frame = next(frames, None)
     return "" if frame is None else f" ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
 
 

@@ -2,7 +2,6 @@
 
 import operator
 import pickle
-import random
 import types
 from abc import ABC, abstractmethod
 from collections import deque
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lowtide.frameworks.torch.internals.interpreter import bits_of, global_generators
 from lowtide.frameworks.torch.internals.optimizers import has_gradient_hooks
 from lowtide.frameworks.torch.internals.tensors import version_of
 
@@ -234,7 +234,7 @@ class TensorContents(Place):
     is_restorable = False
 
     def read(self) -> list[Any]:
-        return [version_of(self.owner)]
+        return [(version_of(self.owner),)]
 
 
 class ArrayContents(Place):
@@ -271,15 +271,10 @@ class NumpyRandom(Place):
     is_guarded = False
 
     def read(self) -> list[Any]:
-        return [pickle.dumps(self._bits.state)]
+        return [pickle.dumps(bits_of(self.owner).state)]
 
     def write(self, values: list[Any]) -> None:
-        self._bits.state = pickle.loads(values[0])
-
-    @property
-    def _bits(self) -> Any:
-        owner = self.owner
-        return owner._bit_generator if isinstance(owner, np.random.RandomState) else owner.bit_generator
+        bits_of(self.owner).state = pickle.loads(values[0])
 
 
 class Position(Place):
@@ -337,6 +332,6 @@ class DefaultState(Place):
 
 def random_places() -> Iterator[Place]:
     """Yield the global generators of Python and NumPy."""
-    instance: Any = random.random.__self__  # pyright: ignore[reportFunctionMemberAccess]
-    yield PythonRandom("numbers drawn by random", instance)
-    yield NumpyRandom("numbers drawn by numpy.random", np.random.random.__self__)  # pyright: ignore[reportFunctionMemberAccess]
+    python, numpy = global_generators()
+    yield PythonRandom("numbers drawn by random", python)
+    yield NumpyRandom("numbers drawn by numpy.random", numpy)

@@ -1,8 +1,9 @@
 """The Python state of a step at one time: compared, restored, and searched for changes."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, cast
 
 import numpy as np
@@ -65,7 +66,7 @@ class PythonState:
         self.counters = counters
         """Names of variables that the code only increments."""
         self._values = [place.read() for place in places]
-        self.guards = _Guards(
+        self.guards = Guards(
             (guard, values, list(map(id, values)))
             for guard in map(self._guard, places, self._values)
             if guard.is_guarded
@@ -77,9 +78,12 @@ class PythonState:
         return WithoutCounters(place, self.counters) if has_counter else place
 
     @classmethod
-    def of(cls, roots: Mapping[str, object]) -> "PythonState":
-        """Return the present state of a step with these functions and modules, by label."""
-        return cls(*find_places(roots))
+    def of(cls, roots: Mapping[str, object], executed: Container[CodeType] | None = None) -> "PythonState":
+        """Return the present state of a step with these functions and modules, by label.
+
+        It includes values that any of their code may use, or only those that `executed` code may use.
+        """
+        return cls(*find_places(roots, executed))
 
     def renewed(self) -> "PythonState":
         """Return the present state, with the same guards, if the state holds."""
@@ -122,7 +126,7 @@ class PythonState:
                 change.place.write(change.before)
 
 
-class _Guards(list[tuple[Place, list[Any], list[int]]]):
+class Guards(list[tuple[Place, list[Any], list[int]]]):
     """Places with their values and the identities of these."""
 
 

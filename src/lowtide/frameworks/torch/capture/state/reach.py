@@ -4,12 +4,13 @@ A worklist goes from the roots to attributes, items, closures and globals. It fo
 found names it. Each class, function and object adds names, so the search repeats until there are no new ones.
 """
 
+import argparse
 import functools
 import io
 import random
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, cast
 
@@ -74,15 +75,17 @@ _CALLED = {"__call__", "__getattr__", "__setattr__"}
 _ANY_INSTANCE = {"__init__", "__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__annotations__"}
 
 
-def find_places(roots: Mapping[str, object]) -> tuple[list[Place], frozenset[str]]:
+def find_places(
+    roots: Mapping[str, object], executed: Container[types.CodeType] | None = None
+) -> tuple[list[Place], frozenset[str]]:
     """Return the places that code reachable from labelled roots may use, and the names of counters.
 
-    The global random states are among the places.
+    The global random states are among the places. If `executed` is given, other code is not followed.
     """
     names: set[str] = set()
     follows_all = False
     while True:
-        search = _Search(frozenset(names), follows_all)
+        search = _Search(frozenset(names), follows_all, executed)
         for label, root in roots.items():
             search.add(label, root)
         search.run()
@@ -93,10 +96,11 @@ def find_places(roots: Mapping[str, object]) -> tuple[list[Place], frozenset[str
 
 
 class _Search:
-    def __init__(self, names: frozenset[str], follows_all: bool) -> None:
+    def __init__(self, names: frozenset[str], follows_all: bool, executed: Container[types.CodeType] | None) -> None:
         self.names = set(names)
         self.computes_names = follows_all
         self._known = names
+        self._executed = executed
         self._followed_names = None if follows_all else names
         self.places: list[Place] = []
         self.codes: list[types.CodeType] = []
@@ -161,6 +165,8 @@ class _Search:
         if not is_followed_file(function.__code__.co_filename):
             self.add(label, getattr(function, "__wrapped__", None))
             return
+        if self._executed is not None and function.__code__ not in self._executed:
+            return
         self.codes.append(function.__code__)
         self.names |= names_in(function.__code__)
         self.computes_names = self.computes_names or computes_names(function.__code__)
@@ -168,6 +174,7 @@ class _Search:
         self.add(f"defaults of {function.__name__}", function.__kwdefaults__)
         if not is_in_pytorch(function.__code__.co_filename):
             self._table(function.__name__, vars(function), None, attributes=True)
+            self.places.append(Named(function.__name__, function, ["__code__", "__defaults__", "__kwdefaults__"]))
         table = function.__globals__
         if id(table) not in self._globals:
             self._seen[id(table)] = table
@@ -220,7 +227,7 @@ class _Search:
         elif is_followed_class(kind):
             self.add(kind.__name__, kind)
             self._attributes(label, value)
-        elif kind.__module__.partition(".")[0] not in ("torch", "numpy"):
+        elif isinstance(value, types.SimpleNamespace | argparse.Namespace):
             self._attributes(label, value)
 
     def _attributes(self, label: str, value: Any) -> None:

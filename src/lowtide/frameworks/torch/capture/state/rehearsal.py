@@ -6,8 +6,8 @@ Python state. The state is put back at once. The effects are made once the plann
 
 import weakref
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,7 +20,8 @@ from lowtide.frameworks.torch.capture.state.effects import (
     reason_against,
     recorded_prints,
 )
-from lowtide.frameworks.torch.capture.state.python_state import Change, PythonState
+from lowtide.frameworks.torch.capture.state.executed import ExecutedCode, NewCodeError
+from lowtide.frameworks.torch.capture.state.python_state import Change, Guards, PythonState
 from lowtide.frameworks.torch.capture.state.signature import Signature
 from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
@@ -44,6 +45,8 @@ class Rehearsal:
     effects: Effects
     state: PythonState
     """The state before the run."""
+    guards: Guards
+    """The values that decide what the step does."""
 
     @property
     def is_pure(self) -> bool:
@@ -69,7 +72,7 @@ def rehearse(state: PythonState, run: RunOnFakes) -> Rehearsal:
         stored = tuple(map(recorder.number, effects.stored))
     finally:
         state.restore()
-    return Rehearsal(recorder.finish(stored, *facts), effects, state)
+    return Rehearsal(recorder.finish(stored, *facts), effects, state, state.guards)
 
 
 def _add(
@@ -115,6 +118,7 @@ class StepPython:
     """Values of the guards after the last rehearsed call."""
     _drawn: list[Change] = field(default_factory=list[Change])
     """Changes that the last rehearsed call made."""
+    _executed: ExecutedCode = field(default_factory=ExecutedCode)
     _labels: set[str] = field(default_factory=set[str])
 
     @contextmanager
@@ -130,9 +134,19 @@ class StepPython:
         """Return a new rehearsal of the present call."""
         self._note_changes()
         is_same = self.state is not None and set(roots) == self._labels and self.state.holds()
-        self.state = self.state.renewed() if self.state is not None and is_same else PythonState.of(roots)
         self._labels, self._after, self._drawn = set(roots), None, []
-        self.pending = rehearse(self.state, run)
+        if self._executed:
+            state = (
+                self.state.renewed() if self.state is not None and is_same else PythonState.of(roots, self._executed)
+            )
+            with suppress(NewCodeError), self._executed.recorded(refuses_new=True):
+                self.pending, self.state = rehearse(state, run), state
+                return self.pending
+        state = PythonState.of(roots)
+        with self._executed.recorded(refuses_new=False):
+            self.pending = rehearse(state, run)
+        self.state = PythonState.of(roots, self._executed)
+        self.pending = replace(self.pending, guards=self.state.guards)
         return self.pending
 
     def _note_changes(self) -> None:
@@ -184,11 +198,11 @@ class Rehearsed:
         self.effects = rehearsal.effects
         self.start = rehearsal.state if not rehearsal.is_pure else None
         """The state at capture, if the code changes it."""
-        self._guards = weakref.ref(rehearsal.state.guards)
+        self._guards = weakref.ref(rehearsal.guards)
 
     def note(self, rehearsal: Rehearsal) -> None:
         """Note another rehearsal with the same signature."""
-        self._guards, self.effects = weakref.ref(rehearsal.state.guards), rehearsal.effects
+        self._guards, self.effects = weakref.ref(rehearsal.guards), rehearsal.effects
 
     def still_holds(self, present: PythonState | None) -> bool:
         """Return whether the code has no effects but increments of counters, and its state is unchanged."""

@@ -1,7 +1,6 @@
 """Signatures of runs on fake tensors: two runs with equal signatures are one program."""
 
 import hashlib
-from functools import cache
 from typing import Any, cast
 
 import torch
@@ -9,6 +8,7 @@ import torch
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.state.names import calling_line
 from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.operators import is_mutable
 from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
 
 _MOST_BYTES = 1 << 16
@@ -44,7 +44,7 @@ class Signature(DispatchMode):
         given: dict[str, Any] = kwargs or {}
         if self.is_paused:
             return self.run(func, args, given)
-        if _writes(func) and not any(map(_is_traced, pytree.tensors_in((args, given)))):
+        if is_mutable(func) and not any(map(_is_traced, pytree.tensors_in((args, given)))):
             raise UnsupportedError(
                 f"the step writes into a tensor{calling_line()} that is neither parameter, buffer nor argument; "
                 "make it a buffer of the module or pass it as an argument"
@@ -89,12 +89,6 @@ def _is_traced(tensor: torch.Tensor) -> bool:
     return type(tensor) not in (torch.Tensor, torch.nn.Parameter)
 
 
-@cache
-def _writes(operator: Any) -> bool:
-    schema: Any = getattr(operator, "_schema", None)
-    return schema is not None and bool(schema.is_mutable)
-
-
 class _Alive:
     """Objects that stay alive with a signature, and do not count when it is compared."""
 
@@ -103,5 +97,3 @@ class _Alive:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Alive)
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
