@@ -33,7 +33,7 @@ class ExecutedCode:
         """Record the code that runs in this context, or raise NewCodeError before new code runs."""
         seen, earlier = self._seen, sys.gettrace()
 
-        def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        def trace(frame: FrameType, event: Any, argument: Any) -> Any:
             code = frame.f_code
             if id(code) not in seen:
                 path = code.co_filename
