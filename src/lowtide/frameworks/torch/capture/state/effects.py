@@ -12,7 +12,8 @@ import torch
 
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.state.names import calling_line, is_user_file
-from lowtide.frameworks.torch.capture.state.places import Flags, Place, Structure
+from lowtide.frameworks.torch.capture.state.observed_places import Flags
+from lowtide.frameworks.torch.capture.state.places import Place, Structure
 from lowtide.frameworks.torch.capture.state.python_state import Change
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake

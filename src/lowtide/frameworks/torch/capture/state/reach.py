@@ -28,23 +28,25 @@ from lowtide.frameworks.torch.capture.state.names import (
     is_in_pytorch,
     names_in,
 )
-from lowtide.frameworks.torch.capture.state.places import (
+from lowtide.frameworks.torch.capture.state.observed_places import (
     ArrayContents,
-    Cell,
     DefaultState,
     Flags,
+    NumpyRandom,
+    Position,
+    PythonRandom,
+    TensorContents,
+    random_places,
+)
+from lowtide.frameworks.torch.capture.state.places import (
+    Cell,
     Globals,
     Items,
     Members,
     Named,
-    NumpyRandom,
     Place,
-    Position,
-    PythonRandom,
     Structure,
     Table,
-    TensorContents,
-    random_places,
 )
 
 _VALUES = (int, float, complex, str, bytes, bool, type(None), Enum, torch.dtype, torch.device, torch.Size, range)

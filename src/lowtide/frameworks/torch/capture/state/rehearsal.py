@@ -69,6 +69,11 @@ def rehearse(state: PythonState, run: RunOnFakes) -> Rehearsal:
             given, facts = run(recorder)
         for change in state.changes():
             _add(effects, change, given, state, run)
+            if recorder.invents_numbers:
+                name = change.describe().partition(" (")[0]
+                raise UnsupportedError(
+                    f"the step reads a number from a tensor and changes {name}, which may depend on it; use a buffer"
+                )
         stored = tuple(map(recorder.number, effects.stored))
     finally:
         state.restore()

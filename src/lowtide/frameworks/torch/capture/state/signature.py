@@ -22,6 +22,8 @@ class Signature(DispatchMode):
         super().__init__()
         self.calls: list[tuple[Any, ...]] = []
         self.is_paused = False
+        self.invents_numbers = False
+        """Whether the run read a number from a tensor."""
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []
         """References, so that each `id` stays unique."""
@@ -59,6 +61,7 @@ class Signature(DispatchMode):
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an op. Numbers read from tensors are invented."""
         if func is torch.ops.aten._local_scalar_dense.default:
+            self.invents_numbers = self.invents_numbers or not self.is_paused
             dtype: torch.dtype = args[0].dtype
             return True if dtype is torch.bool else 0.625 if dtype.is_floating_point else 3
         return func(*args, **kwargs)
