@@ -4,7 +4,7 @@ import copy
 import itertools
 import random
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from lowtide.engine.plan import Plan
 
 N_STEPS = 20
 SCALE = 1.0
-SETTINGS = {"scale": 1.0, "nested": [1.0]}
+SETTINGS: dict[str, Any] = {"scale": 1.0, "nested": [1.0]}
 CONFIG = types.SimpleNamespace(scale=1.0)
 COUNTS = {"calls": 0}
 RANDOM = random.Random(3)
@@ -51,14 +51,14 @@ class Net(nn.Module):
         self.adapter = nn.Linear(6, 6).requires_grad_(False)
         self.last = nn.Linear(6, 3)
 
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        return self.last(self.adapter(self.body(self.scaled(self.dropout(self.first(rows))))))
+    def forward(self, rows: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        return scale * self.last(self.adapter(self.body(self.scaled(self.dropout(self.first(rows))))))
 
 
 def classify(model: nn.Module, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return the cross entropy, times values of the module and of containers."""
     loss = nn.functional.cross_entropy(model(rows), labels)
-    return loss * SCALE * SETTINGS["scale"] * SETTINGS["nested"][0] * CONFIG.scale  # pyright: ignore[reportIndexIssue]
+    return loss * SCALE * SETTINGS["scale"] * SETTINGS["nested"][0] * CONFIG.scale
 
 
 def batches(count: int = N_STEPS) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -107,13 +107,18 @@ def compare(digest: Callable[[Any], str], **given: Any) -> Any:
     return step
 
 
+def reset_values() -> None:
+    """Put the values outside of models back."""
+    globals()["SCALE"] = SETTINGS["scale"] = CONFIG.scale = Scaled.factor = 1.0
+    SETTINGS["nested"] = [1.0]
+    Net.forward.__defaults__ = (1.0,)
+
+
 @pytest.fixture(autouse=True)
-def _state_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "SCALE", 1.0)
-    monkeypatch.setitem(SETTINGS, "scale", 1.0)
-    monkeypatch.setitem(SETTINGS, "nested", [1.0])
-    monkeypatch.setattr(CONFIG, "scale", 1.0)
-    monkeypatch.setattr(Scaled, "factor", 1.0)
+def _values_put_back() -> Iterator[None]:
+    reset_values()
+    yield
+    reset_values()
 
 
 def unfreeze(number: int, model: Net) -> None:
@@ -144,8 +149,12 @@ def set_global_item(number: int, model: Net) -> None:
     SETTINGS["scale"] = 1.0 if number < 10 else 0.5
 
 
+def set_default(number: int, model: Net) -> None:
+    Net.forward.__defaults__ = (1.0 if number < 10 else 0.5,)
+
+
 def set_nested_item(number: int, model: Net) -> None:
-    SETTINGS["nested"][0] = 1.0 if number < 10 else 0.5  # pyright: ignore[reportIndexIssue]
+    SETTINGS["nested"][0] = 1.0 if number < 10 else 0.5
 
 
 def set_namespace(number: int, model: Net) -> None:
@@ -188,6 +197,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "global item": (set_global_item, r"SETTINGS\['scale'\]"),
     "nested item": (set_nested_item, r"SETTINGS\['nested'\]\[0\]"),
     "namespace": (set_namespace, r"CONFIG.scale"),
+    "default": (set_default, r"forward.__defaults__"),
     "hook": (add_hook, r"model.first._forward_hooks"),
     "backward hook": (add_backward_hook, r"model.last"),
     "activation": (swap_activation, r"model.body"),
@@ -202,7 +212,7 @@ def test_a_changed_value_leads_to_a_new_program_and_one_warning_that_names_it(
 ) -> None:
     change, named = CHANGES[name]
     expected, _ = train(False, change=change)
-    Scaled.factor = globals()["SCALE"] = SETTINGS["scale"] = 1.0
+    reset_values()
     with pytest.warns(UserWarning, match=named) as said:
         found, _ = train(True, change=change)
     assert len(said) == 1
@@ -445,7 +455,33 @@ class Growing(Net):
         return self.late(super().forward(rows))
 
 
-@pytest.mark.parametrize("kind", [Advancing, PrintingTensors, Growing])
+class Reading(Net):
+    """A network that counts if a tensor has a value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+        self.n = 0
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        if self.calls.item() > 3:
+            self.n += 1
+        return super().forward(rows)
+
+
+class Writing(Net):
+    """A network that writes into a tensor that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = [torch.zeros(6)]
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        self.mean[0].mul_(0.9)
+        return super().forward(rows)
+
+
+@pytest.mark.parametrize("kind", [Advancing, PrintingTensors, Growing, Reading, Writing])
 def test_an_effect_that_cannot_be_replayed_is_refused_with_its_line(kind: Any) -> None:
     model = kind()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -67,13 +67,9 @@ def rehearse(state: PythonState, run: RunOnFakes) -> Rehearsal:
     try:
         with recorded_prints(effects.printed):
             given, facts = run(recorder)
+        reason = "may depend on a number that it reads from a tensor" if recorder.invents_numbers else None
         for change in state.changes():
-            _add(effects, change, given, state, run)
-            if recorder.invents_numbers:
-                name = change.describe().partition(" (")[0]
-                raise UnsupportedError(
-                    f"the step reads a number from a tensor and changes {name}, which may depend on it; use a buffer"
-                )
+            _add(effects, change, reason or reason_against(change), given, state, run)
         stored = tuple(map(recorder.number, effects.stored))
     finally:
         state.restore()
@@ -81,9 +77,14 @@ def rehearse(state: PythonState, run: RunOnFakes) -> Rehearsal:
 
 
 def _add(
-    effects: Effects, change: Change, given: Mapping[int, torch.Tensor], state: PythonState, run: RunOnFakes
+    effects: Effects,
+    change: Change,
+    reason: str | None,
+    given: Mapping[int, torch.Tensor],
+    state: PythonState,
+    run: RunOnFakes,
 ) -> None:
-    reason = reason_against(change)
+    """Add a change to the effects of a run. Raises UnsupportedError if there is a reason against it."""
     try:
         if reason is None:
             effects.add(change, given, state.counters)
