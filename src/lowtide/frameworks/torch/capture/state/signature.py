@@ -8,7 +8,7 @@ import torch
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.state.names import calling_line
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.operators import is_mutable
+from lowtide.frameworks.torch.internals.operators import is_mutable, written_arguments
 from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
 
 _MOST_BYTES = 1 << 16
@@ -24,6 +24,8 @@ class Signature(DispatchMode):
         self.is_paused = False
         self.invents_numbers = False
         """Whether the run read a number from a tensor."""
+        self._real: dict[int, torch.Tensor] = {}
+        """Real values of followed tensors with one element, by `id`."""
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []
         """References, so that each `id` stays unique."""
@@ -53,14 +55,44 @@ class Signature(DispatchMode):
             )
         call = (func, self._token(args), self._token(tuple(given.items())))
         result = self.run(func, args, given)
+        self._follow_results(func, args, given, result)
         for tensor in pytree.tensors_in(result):
             self.number(tensor)
         self.calls.append(call)
         return result
 
+    def follow(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
+        """Compute with a real value wherever a tensor with one element is used alone."""
+        self.number(tensor)
+        with without_modes():
+            self._real[id(tensor)] = value.detach().clone()
+
+    def _follow_results(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        tensors = pytree.tensors_in((args, kwargs))
+        if not any(id(tensor) in self._real for tensor in tensors):
+            return
+        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        if is_random or any(map(_is_traced, map(self._value_of, tensors))):
+            for written in written_arguments(func, args, kwargs):
+                self._real.pop(id(written), None)
+            return
+        with without_modes():
+            real = pytree.tree_map_only(torch.Tensor, self._value_of, (args, kwargs))
+            found = pytree.tree_leaves(func(*real[0], **real[1]))
+        for tensor, value in zip(pytree.tree_leaves(result), found, strict=True):
+            if isinstance(tensor, torch.Tensor):
+                self._real[id(tensor)] = value
+
+    def _value_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self._real.get(id(tensor), tensor)
+
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Run an op. Numbers read from tensors are invented."""
+        """Run an op. Numbers read from tensors that are not followed are invented."""
         if func is torch.ops.aten._local_scalar_dense.default:
+            known = self._real.get(id(args[0]))
+            if known is not None:
+                with without_modes():
+                    return known.item()
             self.invents_numbers = self.invents_numbers or not self.is_paused
             dtype: torch.dtype = args[0].dtype
             return True if dtype is torch.bool else 0.625 if dtype.is_floating_point else 3

@@ -250,8 +250,10 @@ class _StepProgram:
 
         with fakes.rehearsal(), torch.enable_grad(), recorder:
             tensors = [fakes.empty(tensor) for tensor in fakes.tensors]
-            for tensor in tensors:
+            for tensor, live in zip(tensors, [*self.modules.local(), *self.call.tensors], strict=True):
                 recorder.number(tensor)
+                if live.numel() == 1 and not is_fake(live) and not live.requires_grad:
+                    recorder.follow(tensor, live)
             self.run(tensors, [], update if step.part.last or discovered is not None else None, None)
 
     def given(self) -> dict[int, torch.Tensor]:
