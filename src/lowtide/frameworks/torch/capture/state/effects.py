@@ -13,7 +13,7 @@ import torch
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.state.names import calling_line, is_user_file
 from lowtide.frameworks.torch.capture.state.observed_places import Flags
-from lowtide.frameworks.torch.capture.state.places import Place, Structure
+from lowtide.frameworks.torch.capture.state.places import ModuleStructure, Place
 from lowtide.frameworks.torch.capture.state.python_state import Change
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
@@ -35,7 +35,7 @@ class _Nested:
 
 
 @dataclass(slots=True)
-class Effects:
+class CodeEffects:
     """New contents of places, with the tensors that the step computes for them, and printed lines."""
 
     changes: list[Change] = field(default_factory=list[Change])
@@ -66,7 +66,7 @@ class Effects:
         """Whether the only effects are increments of counters."""
         return len(self.counts) == len(self.writes) and not self.printed
 
-    def are_like(self, others: "Effects") -> bool:
+    def are_like(self, others: "CodeEffects") -> bool:
         """Return whether another run has the same effects, apart from tensors."""
         if len(self.changes) != len(others.changes) or len(self.printed) != len(others.printed):
             return False
@@ -118,7 +118,7 @@ class CannotReplayError(Exception):
 
 def reason_against(change: Change) -> str | None:
     """Return why a change cannot be made again in each call, or None."""
-    if isinstance(change.place, Flags | Structure):
+    if isinstance(change.place, Flags | ModuleStructure):
         return "changes the parameters or modules of the model"
     return None if change.place.is_restorable else "cannot be put back"
 

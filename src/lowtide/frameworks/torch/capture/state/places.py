@@ -80,7 +80,7 @@ class Table(Place):
         return [*[None] * half, *(values[:half] if self.is_attributes else [None] * half)]
 
 
-class Structure(Table):
+class ModuleStructure(Table):
     """The parameters or inner modules of a module."""
 
     __slots__ = ()
@@ -144,7 +144,7 @@ class Globals(Place):
         return list(self.keys)
 
 
-class Items(Place):
+class ListItems(Place):
     """The items of a list or deque."""
 
     __slots__ = ()

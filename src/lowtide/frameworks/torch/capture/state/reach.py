@@ -41,11 +41,11 @@ from lowtide.frameworks.torch.capture.state.observed_places import (
 from lowtide.frameworks.torch.capture.state.places import (
     Cell,
     Globals,
-    Items,
+    ListItems,
     Members,
+    ModuleStructure,
     Named,
     Place,
-    Structure,
     Table,
 )
 
@@ -87,7 +87,7 @@ def find_places(
     names: set[str] = set()
     follows_all = False
     while True:
-        search = _Search(frozenset(names), follows_all, executed)
+        search = _PlaceSearch(frozenset(names), follows_all, executed)
         for label, root in roots.items():
             search.add(label, root)
         search.run()
@@ -97,7 +97,7 @@ def find_places(
         follows_all = search.computes_names
 
 
-class _Search:
+class _PlaceSearch:
     def __init__(self, names: frozenset[str], follows_all: bool, executed: Container[types.CodeType] | None) -> None:
         self.names = set(names)
         self.computes_names = follows_all
@@ -146,7 +146,7 @@ class _Search:
             if name in _UNREAD:
                 continue
             if name in _MODULE_TABLES:
-                kind = Table if name == "_buffers" else Structure
+                kind = Table if name == "_buffers" else ModuleStructure
                 self.places.append(kind(label, value, attributes=True))
                 for inner, held in value.items():
                     self.add(f"{label}[{inner}]" if inner.isdigit() else f"{label}.{inner}", held)
@@ -257,7 +257,7 @@ class _Search:
         if len(value) > _MOST_ITEMS:
             return
         if isinstance(value, list | deque):
-            self.places.append(Items(label, value))
+            self.places.append(ListItems(label, value))
         elif isinstance(value, set):
             self.places.append(Members(label, value))
         for position, item in enumerate(cast("Iterable[Any]", value)):

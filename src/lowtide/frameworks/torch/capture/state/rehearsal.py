@@ -15,14 +15,14 @@ import torch
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.state.effects import (
     CannotReplayError,
-    Effects,
+    CodeEffects,
     line_that_changes,
     reason_against,
     recorded_prints,
 )
 from lowtide.frameworks.torch.capture.state.executed import ExecutedCode, NewCodeError
 from lowtide.frameworks.torch.capture.state.python_state import Change, Guards, PythonState
-from lowtide.frameworks.torch.capture.state.signature import Signature
+from lowtide.frameworks.torch.capture.state.signature import SignatureRecorder
 from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
 _MOST_NAMES = 3
@@ -42,7 +42,7 @@ class Rehearsal:
     """The program of a call, and the effects of its Python code."""
 
     signature: tuple[Any, ...]
-    effects: Effects
+    effects: CodeEffects
     state: PythonState
     """The state before the run."""
     guards: Guards
@@ -54,7 +54,7 @@ class Rehearsal:
         return not self.effects.writes and not self.effects.printed
 
 
-RunOnFakes = Callable[[Signature], tuple[Mapping[int, torch.Tensor], tuple[Any, ...]]]
+RunOnFakes = Callable[[SignatureRecorder], tuple[Mapping[int, torch.Tensor], tuple[Any, ...]]]
 """Runs a step on fake tensors. Returns the live tensors of its inputs by `id`, and facts for the signature."""
 
 
@@ -63,7 +63,7 @@ def rehearse(state: PythonState, run: RunOnFakes) -> Rehearsal:
 
     Raises UnsupportedError for effects that a planned step cannot make, with their source line.
     """
-    effects, recorder = Effects(), Signature()
+    effects, recorder = CodeEffects(), SignatureRecorder()
     try:
         with recorded_prints(effects.printed):
             given, facts = run(recorder)
@@ -77,7 +77,7 @@ def rehearse(state: PythonState, run: RunOnFakes) -> Rehearsal:
 
 
 def _add(
-    effects: Effects,
+    effects: CodeEffects,
     change: Change,
     reason: str | None,
     given: Mapping[int, torch.Tensor],
@@ -93,14 +93,14 @@ def _add(
         reason = str(error)
     state.restore()
     with recorded_prints(None):
-        line = line_that_changes(change.place, lambda: run(Signature()))
+        line = line_that_changes(change.place, lambda: run(SignatureRecorder()))
     name = change.describe().partition(" (")[0]
     raise UnsupportedError(f"the step changes {name}{line}, which {reason}; a planned step cannot replay that")
 
 
 def stored_tensors(state: PythonState, given: Mapping[int, torch.Tensor]) -> list[torch.Tensor]:
     """Return the traced tensors that a run stored in Python state, and put the state back."""
-    effects = Effects()
+    effects = CodeEffects()
     for change in state.changes():
         if reason_against(change) is None:
             effects.add(change, given, state.counters)

@@ -15,7 +15,7 @@ _MOST_BYTES = 1 << 16
 """Larger constants are compared by identity."""
 
 
-class Signature(DispatchMode):
+class SignatureRecorder(DispatchMode):
     """Records the ops of a run: operators, constants, and where their tensors come from."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, modes
 from lowtide.frameworks.torch.capture.state.effects import recorded_prints
 from lowtide.frameworks.torch.capture.state.python_state import PythonState
 from lowtide.frameworks.torch.capture.state.rehearsal import Rehearsal, Rehearsed, stored_tensors
-from lowtide.frameworks.torch.capture.state.signature import Signature
+from lowtide.frameworks.torch.capture.state.signature import SignatureRecorder
 from lowtide.frameworks.torch.capture.step.decisions import ScalarValues
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState, discover_state, initial_values
 from lowtide.frameworks.torch.capture.step.optimizer_update import (
@@ -60,7 +60,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     fakes = FakeInputs([*parts, *call.tensors])
     if not discovered:
         with recorded_prints(None), _undone(rehearsal.state):
-            program.run_on_fakes(fakes, Signature(), discovered)
+            program.run_on_fakes(fakes, SignatureRecorder(), discovered)
     state, receiving = discovered[-1]
     received = [] if part.first else receiving
     state_forms = [entry.form for entry in state.entries]
@@ -178,7 +178,7 @@ def rehearse_step(
         return python.pending
     refuse_hooks(step.optimizer)
 
-    def run(recorder: Signature) -> tuple[Mapping[int, torch.Tensor], tuple[Any, ...]]:
+    def run(recorder: SignatureRecorder) -> tuple[Mapping[int, torch.Tensor], tuple[Any, ...]]:
         modules = _modules_of(step)
         call = CallInputs.of(args, kwargs)
         program = _StepProgram(step, modules, call)
@@ -237,7 +237,9 @@ class _StepProgram:
         """The inputs of the last run."""
         self._clipping_order = step.model_order()
 
-    def run_on_fakes(self, fakes: FakeInputs, recorder: Signature, discovered: list[_Discovered] | None) -> None:
+    def run_on_fakes(
+        self, fakes: FakeInputs, recorder: SignatureRecorder, discovered: list[_Discovered] | None
+    ) -> None:
         """Run the step without its update, and find the state of the optimizer if `discovered` is given."""
         step = self.step
 
