@@ -8,7 +8,7 @@ import numpy as np
 
 from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.core.named_callable import is_callable_name
-from lowtide.core.progress import Report, silent
+from lowtide.core.progress import Report, current_report
 from lowtide.core.techniques import ROUNDING, refuse_ignored
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.analysis.shortfall import Shortfall
@@ -97,7 +97,7 @@ class DeviceModel(UnrunnableModel):
         """
         because = "plans for an absent device recompute kernels only"
         refuse_ignored(settings.techniques, {"offload", ROUNDING}, because, "allow recompute")
-        report, allowed = progress or silent, self._allowed(settings)
+        report, allowed = progress or current_report(), self._allowed(settings)
         settings = self._settings_for(settings, allowed)
         best = self._result(settings, allowed, Plan.baseline(self.graph), self._facts.compiled_peak_bytes)
         target = allowed

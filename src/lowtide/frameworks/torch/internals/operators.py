@@ -75,6 +75,13 @@ def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
     return [leaf for name in written for leaf in pytree.tree_leaves(given.get(name))]
 
 
+@cache
+def is_mutable(overload: Any) -> bool:
+    """Return whether an operator mutates an argument."""
+    schema = getattr(overload, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
+
+
 def define_operator(
     schema: str,
     function: Callable[..., Any] | None = None,

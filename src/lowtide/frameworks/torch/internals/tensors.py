@@ -37,6 +37,11 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((last + 1 if tensor.numel() else 0,), (1,))
 
 
+def version_of(tensor: torch.Tensor) -> int:
+    """Return the number of in-place changes, or 0 if a tensor does not count them."""
+    return 0 if tensor.is_inference() else tensor._version  # pyright: ignore[reportPrivateUsage]
+
+
 def bytes_of(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 

@@ -21,6 +21,8 @@ from lowtide.engine.planning.budget import GivenBudget
 from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import allowed_techniques
+from lowtide.frameworks.torch.capture.state.rehearsal import PythonChangedError
+from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.capture.step.training_step import (
     GradientHook,
     LossFunction,
@@ -37,8 +39,8 @@ from lowtide.frameworks.torch.planning.plan_folder import save_plans
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.training.step_request import CompilerName, StepRequest
 
-_MAX_FORMS = 8
-"""Number of captured forms of a step that are kept: shapes of batches, modes, branches."""
+_MAX_FORMS = 32
+"""Number of captured forms of a step that are kept: shapes of batches, modes, branches, Python values."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +62,8 @@ class PlannedStep:
         self.step = step
         self._request = request
         self._is_prepared = False
+        self._named = frozenset[str]()
+        """Python values that a warning named."""
         self._programs: list[_Program] = []
         """The captured forms, the last used one first."""
 
@@ -97,15 +101,30 @@ class PlannedStep:
         """Run one step; raises UnsupportedError if a call of a new form cannot be captured."""
         if self.step.part.first:
             self.step.optimizer.zero_grad(set_to_none=True)
-        for program in list(self._programs):
-            try:
-                loss = program.applied(*args, **kwargs)
-            except CaptureMismatchError:
-                continue
-            self._put_first(program)
-            return loss
-        self.prepare(args, kwargs)
-        return self._programs[0].applied(*args, **kwargs)
+        changes = ""
+        with self.step.python.one_call():
+            for program in list(self._programs):
+                try:
+                    loss = program.applied(*args, **kwargs)
+                except PythonChangedError as error:
+                    changes = error.changes
+                    continue
+                except CaptureMismatchError:
+                    continue
+                self._put_first(program)
+                return loss
+            if changes:
+                self._warn_of(changes)
+            self.prepare(args, kwargs)
+            return self._programs[0].applied(*args, **kwargs)
+
+    def _warn_of(self, changes: str) -> None:
+        """Warn, once per name, of Python values that made another program of the step."""
+        names = frozenset(part.partition(" (")[0] for part in changes.split(", "))
+        if not names <= self._named:
+            self._named |= names
+            message = f"{changes} changed, so the step is captured and planned again; both programs are kept"
+            warnings.warn(f"lowtide: {message}", stacklevel=3)
 
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Capture and plan the step for a call, without running it."""
@@ -126,7 +145,7 @@ class PlannedStep:
         else:
             applied = model.apply(result.plan, verified=True)
         program = _Program(model, result, applied)
-        if known is not None:
+        if known is not None and _code_of(known.model) == _code_of(model):
             self._programs.remove(known)
         self._put_first(program)
 
@@ -138,7 +157,8 @@ class PlannedStep:
         last = self.step.accumulate - 1
         with collect_missed_budgets() as missed:
             for self.step.done in sorted({0, min(1, last), last}):
-                self.prepare(args, kwargs)
+                with self.step.python.one_call():
+                    self.prepare(args, kwargs)
         self.step.done = 0
         self._is_prepared = True
         for message in missed[:1]:
@@ -164,6 +184,12 @@ class PlannedStep:
     def _put_first(self, program: _Program) -> None:
         others = [other for other in self._programs if other is not program]
         self._programs = [program, *others][: _MAX_FORMS * min(self.step.accumulate, 3)]
+
+
+def _code_of(model: TorchModel) -> object:
+    """Return the signature of the Python code that a program was captured from."""
+    binding = model.captured.binding
+    return binding.rehearsed.signature if isinstance(binding, TrainingStepBinding) else None
 
 
 def training_step(

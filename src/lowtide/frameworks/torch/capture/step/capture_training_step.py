@@ -1,10 +1,13 @@
 """Capture a whole training step as one graph."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from typing import Any
+import weakref
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.fx import Graph, GraphModule, Node
 
@@ -12,7 +15,11 @@ from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, modes_of, modules_of
-from lowtide.frameworks.torch.capture.step.decisions import AnyScalar, ScalarValues
+from lowtide.frameworks.torch.capture.state.effects import recorded_prints
+from lowtide.frameworks.torch.capture.state.python_state import PythonState
+from lowtide.frameworks.torch.capture.state.rehearsal import Rehearsal, Rehearsed, stored_tensors
+from lowtide.frameworks.torch.capture.state.signature import SignatureRecorder
+from lowtide.frameworks.torch.capture.step.decisions import ScalarValues
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState, discover_state, initial_values
 from lowtide.frameworks.torch.capture.step.optimizer_update import (
     UpdateCalls,
@@ -41,17 +48,21 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
 
     Raises UnsupportedError for an optimizer without a fixed update, UsageError for a loss that is not a scalar.
     """
-    refuse_hooks(step.optimizer)
     scaler, part = step.grad_scaler, step.part
     if scaler is not None and not step.spells_out_fused:
         refuse_unless_fused(step.optimizer)
-    modules = ModuleTensors.of(modules_of(step.model, step.loss_function, step.before_update, step.after_update))
+    discovered: list[_Discovered] = []
+    rehearsal = rehearse_step(step, args, kwargs, discovered)
+    modules = _modules_of(step)
     call = CallInputs.of(args, kwargs)
     program = _StepProgram(step, modules, call)
     parts = modules.local()
     fakes = FakeInputs([*parts, *call.tensors])
-    state = program.discover_state(fakes)
-    received = [] if part.first else list(program.receiving)
+    if not discovered:
+        with recorded_prints(None), _undone(rehearsal.state):
+            program.run_on_fakes(fakes, SignatureRecorder(), discovered)
+    state, receiving = discovered[-1]
+    received = [] if part.first else receiving
     state_forms = [entry.form for entry in state.entries]
     state_forms += [fakes.mode.from_tensor(step.optimizer.param_groups[group][key]) for group, key in state.settings]
     shape_env: Any = fakes.mode.shape_env
@@ -81,13 +92,16 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
 
         sources = [*tensors[:own], *tensors[scale_place + len(scale_forms) :]]
         with nullcontext() if scaler is None else scaling_by(scaler, tensors[scale_place]), followed:
-            return program.run(sources, tensors[held:scale_place], update if part.last else None, scaler)
+            results = program.run(sources, tensors[held:scale_place], update if part.last else None, scaler)
+            stored = stored_tensors(rehearsal.state, program.given())
+            return [*results, *(each.detach() for each in stored)]
 
     def connect(graph: Graph) -> None:
         placeholders = graph.find_nodes(op="placeholder")[len(inputs.tensors) :]
         calls.connect(graph, dict(zip(map(symbol_name, scalars), placeholders, strict=True)))
 
-    with torch.enable_grad(), symbolic_choices(step.optimizer), silent_branches():
+    effects = recorded_prints(None), _undone(rehearsal.state)
+    with effects[0], effects[1], torch.enable_grad(), symbolic_choices(step.optimizer), silent_branches():
         graph_module = trace(flat, inputs, connect)
     updated = program.updated
     binding = TrainingStepBinding(
@@ -103,6 +117,9 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         settings=state.fixed_settings(),
         symbols=tuple(map(symbol_name, scalars)),
         decisions=followed.decisions(),
+        rehearsed=Rehearsed(rehearsal),
+        rehearse=partial(rehearse_step, step),
+        keeps_after_update=step.keeps_after_update,
     )
     labels = modules.labels()
     persistent = [*labels, *state.labels([labels[index] for index in updated])]
@@ -124,6 +141,82 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     )
 
 
+class _Removed(nn.ParameterList):
+    """Parameters of the optimizer whose module was removed from the model. They get no gradients."""
+
+
+def _modules_of(step: TrainingStep) -> ModuleTensors:
+    """Return the tensors of all modules of a step, and those of removed modules."""
+    roots = modules_of(*step.traced_functions().values())
+    inner = [each for root in roots for each in root.modules()]
+    updated = {id(each): each for each in step.parameters()}
+    present = {id(each): module for module in inner for each in module.parameters(recurse=False)}
+    step.owners.update((key, weakref.ref(present[key])) for key in updated.keys() & present.keys())
+    known = set(map(id, inner))
+    removed = [each for key, each in updated.items() if key in step.owners and id(step.owners[key]()) not in known]
+    return ModuleTensors.of([*roots, _Removed(removed)] if removed else roots)
+
+
+class _Discovered(NamedTuple):
+    state: OptimizerState
+    receiving: list[int]
+    """Positions of the parameters with a gradient."""
+
+
+def rehearse_step(
+    step: TrainingStep,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    discovered: list[_Discovered] | None = None,
+) -> Rehearsal:
+    """Return the rehearsal of a step's present call; fill `discovered` if it includes the update.
+
+    An `after_update` with effects on Python state, or one that cannot run on fake tensors, is left out.
+    """
+    python = step.python
+    if python.pending is not None:
+        return python.pending
+    refuse_hooks(step.optimizer)
+
+    def run(recorder: SignatureRecorder) -> tuple[Mapping[int, torch.Tensor], tuple[Any, ...]]:
+        modules = _modules_of(step)
+        call = CallInputs.of(args, kwargs)
+        program = _StepProgram(step, modules, call)
+        is_new = discovered is not None and step.part.last
+        program.run_on_fakes(FakeInputs([*modules.local(), *call.tensors]), recorder, discovered if is_new else None)
+        roots = [each for each in modules.modules if not isinstance(each, _Removed)]
+        return program.given(), (modules.names, modules.trainable, roots, step.keeps_after_update)
+
+    def attempt() -> Rehearsal:
+        return python.rehearse(step.traced_functions(), run)
+
+    if step.after_update is None or step.keeps_after_update or not step.part.last:
+        return attempt()
+    try:
+        traced = attempt()
+        if traced.is_pure:
+            return traced
+    except UnsupportedError:
+        traced = None
+    state = python.state
+    step.keeps_after_update = True
+    plain = attempt()
+    if traced is None or not plain.effects.are_like(traced.effects):
+        return plain
+    step.keeps_after_update = False
+    python.state, python.pending = state, traced
+    return traced
+
+
+@contextmanager
+def _undone(state: PythonState) -> Generator[None]:
+    """Put the Python state back afterwards."""
+    try:
+        yield
+    finally:
+        state.restore()
+
+
 class _StepProgram:
     """A training step as a function of module tensors and call tensors."""
 
@@ -140,18 +233,35 @@ class _StepProgram:
         """Positions of the optimizer's parameters."""
         self.receiving: list[int] = []
         """Positions that got a gradient in the last run."""
+        self.sources: list[torch.Tensor] = []
+        """The inputs of the last run."""
         self._clipping_order = step.model_order()
 
-    def discover_state(self, fakes: FakeInputs) -> OptimizerState:
+    def run_on_fakes(
+        self, fakes: FakeInputs, recorder: SignatureRecorder, discovered: list[_Discovered] | None
+    ) -> None:
+        """Run the step without its update, and find the state of the optimizer if `discovered` is given."""
         step = self.step
-        found: list[OptimizerState] = []
 
         def update(parameters: list[torch.Tensor]) -> None:
-            found.append(discover_state(step.optimizer, parameters, step.spells_out_fused))
+            if discovered is not None:
+                recorder.is_paused = True
+                state = discover_state(step.optimizer, parameters, step.spells_out_fused)
+                discovered.append(_Discovered(state, list(self.receiving)))
+                recorder.is_paused = False
 
-        with fakes.rehearsal(), torch.enable_grad(), AnyScalar():
-            self.run([fakes.empty(tensor) for tensor in fakes.tensors], [], update, None)
-        return found[0]
+        with fakes.rehearsal(), torch.enable_grad(), recorder:
+            tensors = [fakes.empty(tensor) for tensor in fakes.tensors]
+            for tensor, live in zip(tensors, [*self.modules.local(), *self.call.tensors], strict=True):
+                recorder.number(tensor)
+                if live.numel() == 1 and not is_fake(live) and not live.requires_grad:
+                    recorder.follow(tensor, live)
+            self.run(tensors, [], update if step.part.last or discovered is not None else None, None)
+
+    def given(self) -> dict[int, torch.Tensor]:
+        """Return the live tensors of the inputs of the last run, by the `id` of the latter."""
+        live = [*self.modules.live(), *self.call.tensors]
+        return {id(source): own for source, own in zip(self.sources, live, strict=True)}
 
     def run(
         self,
@@ -167,6 +277,7 @@ class _StepProgram:
         """
         trainable = {index for index in self.updated if self.modules.trainable[index]}
         sources = [t.detach().requires_grad_() if index in trainable else t for index, t in enumerate(tensors)]
+        self.sources = sources
         own = len(self.modules.names)
         with self.modules.replaced_by(sources[:own]):
             args, kwargs = self.call.rebuild(sources[own:])
@@ -179,6 +290,7 @@ class _StepProgram:
             found: Any = torch.autograd.grad(scaled, [sources[index] for index in order], allow_unused=True)
             given = [(index, gradient) for index, gradient in zip(order, found, strict=True) if gradient is not None]
             self.receiving = [index for index, _ in given]
+            self._keep_assigned(sources[:own])
             gradients = [gradient for _, gradient in given]
             if accumulated:
                 with torch.no_grad():
@@ -192,6 +304,20 @@ class _StepProgram:
         flags = [] if scaler is None else [found_infinities(scaler, self.step.optimizer)]
         return [loss.detach(), *flags]
 
+    def _keep_assigned(self, sources: Sequence[torch.Tensor]) -> None:
+        """Copy new tensors that the program assigned to buffers into the old ones.
+
+        Raises UnsupportedError for a buffer of another form.
+        """
+        for source, now, (_, name) in zip(sources, self.modules.live(), self.modules.names, strict=True):
+            new = local_part(now)
+            if new is source or source.requires_grad:
+                continue
+            if form_of(new) != form_of(source):
+                raise UnsupportedError(f"the step assigns a tensor of another form to the buffer {name}; keep its form")
+            with torch.no_grad():
+                source.copy_(new)
+
     def _update(
         self, parameters: list[torch.Tensor], update: Callable[[list[torch.Tensor]], None], scaler: GradScaler | None
     ) -> None:
@@ -202,7 +328,7 @@ class _StepProgram:
                     (unscale_by_plain_ops if step.spells_out_fused else GradScaler.unscale_)(scaler, step.optimizer)
             step.before_update([parameters[place] for place in self._clipping_order])
         update(parameters)
-        if step.after_update is not None:
+        if step.after_update is not None and not step.keeps_after_update:
             with torch.no_grad():
                 step.after_update(step.model)
 

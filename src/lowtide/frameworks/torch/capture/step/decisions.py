@@ -80,16 +80,6 @@ class _Followed(NamedTuple):
     slot: Slot
 
 
-class AnyScalar(DispatchMode):
-    """Lets a dry run take any branch, on invented scalars."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten._local_scalar_dense.default:
-            dtype: torch.dtype = args[0].dtype
-            return True if dtype is torch.bool else 0.625 if dtype.is_floating_point else 3
-        return func(*args, **(kwargs or {}))
-
-
 class ScalarValues(DispatchMode):
     """Runs ops on followed tensors for real while they are traced. A branch on another value ends the capture."""
 

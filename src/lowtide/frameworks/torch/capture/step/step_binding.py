@@ -1,6 +1,6 @@
 """The inputs and outputs of a captured training step."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,8 @@ import torch
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check_modes
+from lowtide.frameworks.torch.capture.state.python_state import PythonState
+from lowtide.frameworks.torch.capture.state.rehearsal import Rehearsal, Rehearsed
 from lowtide.frameworks.torch.capture.step.decisions import Decisions
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.training_step import Part, TrainingStep
@@ -41,19 +43,26 @@ class TrainingStepBinding(Binding):
     symbols: tuple[str, ...]
     """Symbols of the scalar settings."""
     decisions: Decisions
+    rehearsed: Rehearsed
+    rehearse: Callable[[tuple[Any, ...], Mapping[str, Any]], Rehearsal]
+    """Rehearses the present call of the step."""
+    keeps_after_update: bool
     made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
     """State entries that `materialize` created."""
+    present: list[PythonState] = field(default_factory=list[PythonState])
+    """The Python state before `materialize`."""
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         if self.step.part != self.part:
             raise CaptureMismatchError("this graph is for another call of the step; make its calls in order")
+        inputs = self.call.bind(args, kwargs)
+        self.step.python.check(self.rehearsed, lambda: self.rehearse(args, kwargs))
         check_modes(self.modules.modules, self.modes)
         if self.state.fixed_settings() != self.settings:
             raise CaptureMismatchError("the optimizer's settings changed since the step was captured; capture again")
         live = self.modules.live()
         if any(live[place] is not each for place, each in zip(self.updated, self.state.parameters(), strict=True)):
             raise CaptureMismatchError("a parameter was replaced; create the optimizer again, then the step")
-        inputs = self.call.bind(args, kwargs)
         self.state.materialize()
         scalars = self.state.scalars.live(self.step.optimizer)
         held = [*self.modules.local(), *map(local_part, self.state.live())]
@@ -84,8 +93,12 @@ class TrainingStepBinding(Binding):
         return list(map(local_part, present))
 
     def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
-        """Return the loss. Before the last call, gradients stay in `.grad`."""
+        """Return the loss. Before the last call, gradients stay in `.grad`.
+
+        The effects of the step's Python code are made, with the tensors that it stores.
+        """
         parameters = self.state.parameters()
+        stored = [outputs.pop() for _ in self.rehearsed.effects.stored][::-1]
         if self.part.first and not self.part.last:
             for position, gradient in zip(self.received, outputs[1:], strict=True):
                 parameters[position].grad = distributed_as(gradient, parameters[position])
@@ -93,11 +106,21 @@ class TrainingStepBinding(Binding):
             note_step(self.step.optimizer)
             if self.step.grad_scaler is not None:
                 update_scale(self.step.grad_scaler, self.step.optimizer, outputs[1])
+        self.step.python.finish(self.rehearsed, stored)
+        if self.part.last and self.keeps_after_update and not self.step.python.is_repeated:
+            self.step.run_after_update()
         self.step.advance()
         return outputs[0]
 
     def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        return self.step(*args, **kwargs)
+        start = self.rehearsed.start
+        if start is not None:
+            start.restore()
+        try:
+            return self.step(*args, **kwargs)
+        finally:
+            if start is not None:
+                start.restore()
 
     def persistent(self) -> list[torch.Tensor]:
         held = [*self.modules.local(), *map(local_part, self.state.live()), *self._scale()]
@@ -105,11 +128,20 @@ class TrainingStepBinding(Binding):
         return held if scaler is None else [*held, growth_of(scaler)]
 
     def materialize(self) -> None:
+        """Create missing state, and let calls run from the captured Python state without effects."""
+        start = self.rehearsed.start
+        if start is not None:
+            self.present.append(start.renewed())
+            start.restore()
+        self.step.python.is_repeated = True
         parameters = self.state.parameters()
         self.made.extend((parameters[entry.parameter], entry.key) for entry in self.state.missing())
         self.state.materialize()
 
     def dematerialize(self) -> None:
+        self.step.python.is_repeated = False
+        if self.present:
+            self.present.pop().restore()
         for parameter, key in self.made:
             entries = self.step.optimizer.state[parameter]
             entries.pop(key, None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
+from weakref import ref
 
 import torch
 from torch import nn
@@ -9,6 +10,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
+from lowtide.frameworks.torch.capture.state.rehearsal import StepPython
 from lowtide.frameworks.torch.capture.step.optimizer_update import parameters_of
 
 
@@ -75,6 +77,20 @@ class TrainingStep:
         """Whether a captured update is plain instead of fused, for compilers that fuse."""
         self.done = 0
         """Finished calls of the present step."""
+        self.python = StepPython()
+        self.owners = dict[int, ref[nn.Module]]()
+        """The modules of the optimizer's parameters, by `id` of the parameter."""
+        self.keeps_after_update = False
+        """Whether `after_update` changes Python state, so that it runs as it is after the planned step."""
+
+    def traced_functions(self) -> dict[str, object]:
+        """Return the modules and functions that a captured step contains, by label."""
+        found: dict[str, object] = {
+            "model": self.model,
+            "loss_function": self.loss_function,
+            "before_update": self.before_update,
+        }
+        return found if self.keeps_after_update else {**found, "after_update": self.after_update}
 
     def loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Return the loss with its autograd graph."""
@@ -132,7 +148,11 @@ class TrainingStep:
         else:
             scaler.step(self.optimizer)
             scaler.update()
-        if self.after_update is not None:
+        self.run_after_update()
+
+    def run_after_update(self) -> None:
+        """Call `after_update` on the model, if there is one."""
+        if self.after_update is not None and not (self.keeps_after_update and self.python.is_repeated):
             with torch.no_grad():
                 self.after_update(self.model)
 

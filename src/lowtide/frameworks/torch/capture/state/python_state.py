@@ -1,0 +1,158 @@
+"""The Python state of a step at one time: compared, restored, and searched for changes."""
+
+import inspect
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, cast
+
+import numpy as np
+
+from lowtide.frameworks.torch.capture.state.places import ABSENT, Place, WithoutCounters
+from lowtide.frameworks.torch.capture.state.reach import find_places
+from lowtide.frameworks.torch.internals.fake_tensors import is_fake
+
+_COMPARED_BY_VALUE = (int, float, complex, str, bytes, bool, np.generic)
+_SHOWN_LETTERS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """New values of one place."""
+
+    place: Place
+    before: list[Any]
+    now: list[Any]
+
+    @property
+    def positions(self) -> list[int]:
+        """Positions of the values that differ; those of all values if their number differs."""
+        if len(self.before) != len(self.now):
+            return list(range(max(len(self.before), len(self.now))))
+        return [place for place, pair in enumerate(zip(self.before, self.now, strict=True)) if not _same(*pair)]
+
+    def counts(self, counters: Set[str]) -> list[tuple[int, int]]:
+        """Return position and difference of each value, if all that differ are counters; else nothing."""
+        names = self.place.variables(self.before)
+        if len(self.before) != len(self.now) or not all(names[place] in counters for place in self.positions):
+            return []
+        pairs = [(place, self.before[place], self.now[place]) for place in self.positions]
+        is_counted = all(type(one) is int and type(other) is int for _, one, other in pairs)
+        return [(place, now - before) for place, before, now in pairs] if is_counted else []
+
+    def is_like(self, other: "Change") -> bool:
+        """Return whether another run made the same change, apart from tensors."""
+        if self.place.label != other.place.label or len(self.now) != len(other.now):
+            return False
+        return all(_same(*pair) or all(map(is_fake, pair)) for pair in zip(self.now, other.now, strict=True))
+
+    def describe(self) -> str:
+        """Return the name of the first value that changed, with both values."""
+        if len(self.before) == len(self.now):
+            position = self.positions[0]
+            shown = [_shown(values[position]) for values in (self.before, self.now)]
+            name = self.place.name(self.before, position)
+            return f"{name} ({' -> '.join(shown)})" if all(shown) else name
+        fewer, more = sorted((self.before, self.now), key=len)
+        added = next((place for place, value in enumerate(more) if not _holds(fewer, value)), None)
+        return self.place.label if added is None else self.place.name(more, added)
+
+
+class PythonState:
+    """The values that a step's code may read or write, as they are now."""
+
+    def __init__(self, places: Sequence[Place], counters: Set[str]) -> None:
+        self._places = places
+        self.counters = counters
+        """Names of variables that the code only increments."""
+        self._values = [place.read() for place in places]
+        self.guards = Guards(
+            (guard, values, list(map(id, values)))
+            for guard in map(self._guard, places, self._values)
+            if guard.is_guarded
+            for values in [guard.read()]
+        )
+
+    def _guard(self, place: Place, values: list[Any]) -> Place:
+        has_counter = bool(self.counters) and not self.counters.isdisjoint(place.variables(values))
+        return WithoutCounters(place, self.counters) if has_counter else place
+
+    @classmethod
+    def of(cls, roots: Mapping[str, object], executed: Container[CodeType] | None = None) -> "PythonState":
+        """Return the present state of a step with these functions and modules, by label.
+
+        It includes values that any of their code may use, or only those that `executed` code may use.
+        """
+        return cls(*find_places(roots, executed))
+
+    def renewed(self) -> "PythonState":
+        """Return the present state, with the same guards, if the state holds."""
+        present = PythonState(self._places, self.counters)
+        present.guards = self.guards
+        return present
+
+    def holds(self) -> bool:
+        """Return whether all values that decide what the step does are as they were."""
+        return all(
+            list(map(id, now := guard.read())) == identities or _all_same(now, values)
+            for guard, values, identities in self.guards
+        )
+
+    def guarded_values(self) -> list[list[Any]]:
+        """Return the present values of all guards."""
+        return [guard.read() for guard, _, _ in self.guards]
+
+    def changes_since(self, guarded_values: Sequence[list[Any]] | None) -> list[Change]:
+        """Return the guards that differ from earlier values, by default from those of this state."""
+        before = guarded_values or [values for _, values, _ in self.guards]
+        pairs = zip(self.guards, before, strict=True)
+        changes = [Change(guard, values, guard.read()) for (guard, _, _), values in pairs]
+        return [change for change in changes if change.positions]
+
+    def changes(self) -> list[Change]:
+        """Return the places with other values now, random states included."""
+        return list(self._changes())
+
+    def _changes(self) -> Iterator[Change]:
+        for place, before in zip(self._places, self._values, strict=True):
+            now = place.read()
+            if not _all_same(now, before):
+                yield Change(place, before, now)
+
+    def restore(self) -> None:
+        """Put all values back that can be."""
+        for change in self.changes():
+            if change.place.is_restorable:
+                change.place.write(change.before)
+
+
+class Guards(list[tuple[Place, list[Any], list[int]]]):
+    """Places with their values and the identities of these."""
+
+
+def _all_same(some: list[Any], others: list[Any]) -> bool:
+    return len(some) == len(others) and all(map(_same, some, others))
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two values are one object or equal numbers or text; tuples of these as well."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, tuple):
+        return _all_same(list(cast("tuple[Any, ...]", one)), list(other))
+    if isinstance(one, _COMPARED_BY_VALUE):
+        return bool(one == other) or bool(one != one and other != other)
+    return inspect.ismethod(one) and one == other
+
+
+def _holds(values: list[Any], wanted: Any) -> bool:
+    return any(_same(value, wanted) for value in values)
+
+
+def _shown(value: Any) -> str:
+    if value is ABSENT or value is None or isinstance(value, _COMPARED_BY_VALUE):
+        text = repr(cast("object", value))
+        return text if len(text) <= _SHOWN_LETTERS else ""
+    return ""

@@ -1,0 +1,290 @@
+"""Find the places whose values a step's functions may read or write.
+
+A worklist goes from the roots to attributes, items, closures and globals. It follows an attribute only if code that was
+found names it. Each class, function and object adds names, so the search repeats until there are no new ones.
+"""
+
+import argparse
+import functools
+import io
+import random
+import types
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from lowtide.frameworks.torch.capture.state.counters import counter_names
+from lowtide.frameworks.torch.capture.state.names import (
+    computes_names,
+    global_names,
+    is_followed_class,
+    is_followed_file,
+    is_followed_module,
+    is_in_pytorch,
+    names_in,
+)
+from lowtide.frameworks.torch.capture.state.observed_places import (
+    ArrayContents,
+    DefaultState,
+    Flags,
+    NumpyRandom,
+    Position,
+    PythonRandom,
+    TensorContents,
+    random_places,
+)
+from lowtide.frameworks.torch.capture.state.places import (
+    Cell,
+    Globals,
+    ListItems,
+    Members,
+    ModuleStructure,
+    Named,
+    Place,
+    Table,
+)
+
+_VALUES = (int, float, complex, str, bytes, bool, type(None), Enum, torch.dtype, torch.device, torch.Size, range)
+_POSITIONED = (types.GeneratorType, io.IOBase)
+_ITERATORS = (
+    "itertools",
+    "list_iterator",
+    "tuple_iterator",
+    "dict_keyiterator",
+    "dict_valueiterator",
+    "range_iterator",
+)
+_UNREAD = frozenset(
+    {
+        "_state_dict_hooks",
+        "_state_dict_pre_hooks",
+        "_load_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks",
+        "_non_persistent_buffers_set",
+    }
+)
+"""Attributes of modules that no step reads."""
+_MODULE_TABLES = {"_parameters", "_buffers", "_modules"}
+_MOST_ITEMS = 100_000
+"""Containers with more items are data, and are not followed."""
+_MOST_ARRAY_BYTES = 1 << 16
+_CALLED = {"__call__", "__getattr__", "__setattr__"}
+_ANY_INSTANCE = {"__init__", "__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__annotations__"}
+
+
+def find_places(
+    roots: Mapping[str, object], executed: Container[types.CodeType] | None = None
+) -> tuple[list[Place], frozenset[str]]:
+    """Return the places that code reachable from labelled roots may use, and the names of counters.
+
+    The global random states are among the places. If `executed` is given, other code is not followed.
+    """
+    names: set[str] = set()
+    follows_all = False
+    while True:
+        search = _PlaceSearch(frozenset(names), follows_all, executed)
+        for label, root in roots.items():
+            search.add(label, root)
+        search.run()
+        if search.names <= names and search.computes_names == follows_all:
+            return [*search.places, DefaultState("", None), *random_places()], counter_names(tuple(search.codes))
+        names |= search.names
+        follows_all = search.computes_names
+
+
+class _PlaceSearch:
+    def __init__(self, names: frozenset[str], follows_all: bool, executed: Container[types.CodeType] | None) -> None:
+        self.names = set(names)
+        self.computes_names = follows_all
+        self._known = names
+        self._executed = executed
+        self._followed_names = None if follows_all else names
+        self.places: list[Place] = []
+        self.codes: list[types.CodeType] = []
+        self._seen: dict[int, Any] = {}
+        self._waiting: deque[tuple[str, Any]] = deque()
+        self._globals: dict[int, Globals] = {}
+
+    def add(self, label: str, value: Any) -> None:
+        if not isinstance(value, _VALUES) and id(value) not in self._seen:
+            self._seen[id(value)] = value
+            self._waiting.append((label, value))
+
+    def run(self) -> None:
+        while self._waiting:
+            self._visit(*self._waiting.popleft())
+
+    def _visit(self, label: str, value: Any) -> None:
+        if isinstance(value, nn.Module):
+            self._module(label, value)
+        elif isinstance(value, torch.Tensor):
+            self.places.append(Flags(label, value))
+        elif isinstance(value, types.FunctionType):
+            self._function(label, value)
+        elif isinstance(value, type):
+            self._class(label, value)
+        elif isinstance(value, types.ModuleType):
+            if is_followed_module(value.__name__):
+                self._table(label, vars(value), self._known, attributes=True)
+        elif isinstance(value, dict):
+            self._table(label, value, None)
+        elif isinstance(value, list | deque | tuple | set | frozenset):
+            self._items(label, value)
+        else:
+            self._object(label, value)
+
+    def _module(self, label: str, module: nn.Module) -> None:
+        self.add(type(module).__name__, type(module))
+        attributes = vars(module)
+        self.places.append(Table(label, attributes, self._followed_names, attributes=True))
+        for name, value in attributes.items():
+            if name in _UNREAD:
+                continue
+            if name in _MODULE_TABLES:
+                kind = Table if name == "_buffers" else ModuleStructure
+                self.places.append(kind(label, value, attributes=True))
+                for inner, held in value.items():
+                    self.add(f"{label}[{inner}]" if inner.isdigit() else f"{label}.{inner}", held)
+            elif name in self._known:
+                if isinstance(value, torch.Tensor):
+                    self._plain_tensor(f"{label}.{name}", value)
+                self.add(f"{label}.{name}", value)
+
+    def _plain_tensor(self, label: str, tensor: torch.Tensor) -> None:
+        if tensor.numel() == 1 and not isinstance(tensor, nn.Parameter):
+            self.places.append(TensorContents(label, tensor))
+
+    def _function(self, label: str, function: types.FunctionType) -> None:
+        for cell, name in zip(function.__closure__ or (), function.__code__.co_freevars, strict=True):
+            place = Cell(f"{name} in {function.__name__}", cell, name)
+            self.places.append(place)
+            self._values(place, place.read())
+        if not is_followed_file(function.__code__.co_filename):
+            self.add(label, getattr(function, "__wrapped__", None))
+            return
+        if self._executed is not None and function.__code__ not in self._executed:
+            return
+        self.codes.append(function.__code__)
+        self.names |= names_in(function.__code__)
+        self.computes_names = self.computes_names or computes_names(function.__code__)
+        self.add(f"defaults of {function.__name__}", function.__defaults__)
+        self.add(f"defaults of {function.__name__}", function.__kwdefaults__)
+        if not is_in_pytorch(function.__code__.co_filename):
+            self._table(function.__name__, vars(function), None, attributes=True)
+            self.places.append(Named(function.__name__, function, ["__code__", "__defaults__", "__kwdefaults__"]))
+        table = function.__globals__
+        if id(table) not in self._globals:
+            self._seen[id(table)] = table
+            self._globals[id(table)] = place = Globals("", table, [])
+            self.places.append(place)
+        place = self._globals[id(table)]
+        for name in global_names(function):
+            if name not in place.keys:
+                place.keys.append(name)
+                self._named_value(name, table[name])
+
+    def _class(self, label: str, kind: type) -> None:
+        for each in kind.__mro__:
+            if not is_followed_class(each) or (each is not kind and id(each) in self._seen):
+                continue
+            self._seen[id(each)] = each
+            keys = [key for key in vars(each) if self._uses_attribute(key, each)]
+            self.places.append(Named(each.__name__, each, keys))
+            for key in keys:
+                for value in _functions_of(vars(each)[key]):
+                    self._named_value(f"{each.__name__}.{key}", value)
+
+    def _uses_attribute(self, key: str, kind: type) -> bool:
+        if key in self._known:
+            return True
+        is_special = key.startswith("__") and key.endswith("__") and key not in _ANY_INSTANCE
+        return is_special and (key in _CALLED or is_followed_module(kind.__module__))
+
+    def _object(self, label: str, value: Any) -> None:
+        kind = cast("type[Any]", type(value))
+        if isinstance(value, types.MethodType):
+            self.add(label, value.__func__)
+            self.add(label.rpartition(".")[0] or label, value.__self__)
+        elif isinstance(value, functools.partial):
+            for part in (value.func, value.args, value.keywords):
+                self.add(label, part)
+        elif isinstance(value, random.Random):
+            self.places.append(PythonRandom(label, value))
+        elif isinstance(value, np.random.Generator | np.random.RandomState):
+            self.places.append(NumpyRandom(label, value))
+        elif isinstance(value, np.ndarray):
+            array = cast("Any", value)
+            if array.nbytes <= _MOST_ARRAY_BYTES and not array.dtype.hasobject:
+                self.places.append(ArrayContents(label, array))
+        elif isinstance(value, _POSITIONED) or kind.__module__ == "itertools" or kind.__name__ in _ITERATORS:
+            self.places.append(Position(label, value))
+        elif isinstance(value, property | staticmethod | classmethod | functools.cached_property):
+            for part in _functions_of(value):
+                self.add(label, part)
+        elif is_followed_class(kind):
+            self.add(kind.__name__, kind)
+            self._attributes(label, value)
+        elif isinstance(value, types.SimpleNamespace | argparse.Namespace):
+            self._attributes(label, value)
+
+    def _attributes(self, label: str, value: Any) -> None:
+        if hasattr(value, "__dict__"):
+            self._table(label, vars(value), self._followed_names, attributes=True)
+        slots = [slot for kind in type(value).__mro__ for slot in _slots_of(kind) if slot in self._known]
+        if slots:
+            self.places.append(Named(label, value, slots))
+            for slot in slots:
+                self._named_value(f"{label}.{slot}", getattr(value, slot, None))
+
+    def _table(self, label: str, table: Any, names: frozenset[str] | None, *, attributes: bool = False) -> None:
+        if len(table) > _MOST_ITEMS:
+            return
+        place = Table(label, table, names, attributes=attributes)
+        self.places.append(place)
+        self._seen[id(table)] = table
+        values = place.read()
+        for position in range(len(values) // 2, len(values)):
+            key = values[position - len(values) // 2]
+            if not attributes or key in self._known:
+                self._named_value(place.name(values, position), values[position])
+
+    def _items(self, label: str, value: Any) -> None:
+        if len(value) > _MOST_ITEMS:
+            return
+        if isinstance(value, list | deque):
+            self.places.append(ListItems(label, value))
+        elif isinstance(value, set):
+            self.places.append(Members(label, value))
+        for position, item in enumerate(cast("Iterable[Any]", value)):
+            self._named_value(f"{label}[{position}]", item)
+
+    def _values(self, place: Place, values: list[Any]) -> None:
+        for position, value in enumerate(values):
+            self._named_value(place.name(values, position), value)
+
+    def _named_value(self, label: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor) and id(value) not in self._seen:
+            self._plain_tensor(label, value)
+        self.add(label, value)
+
+
+def _functions_of(value: Any) -> Iterator[Any]:
+    """Yield the functions of a class attribute, or the attribute itself."""
+    if isinstance(value, property):
+        yield from (each for each in (value.fget, value.fset) if each is not None)
+    elif isinstance(value, staticmethod | classmethod):
+        yield cast("Any", value).__func__
+    elif isinstance(value, functools.cached_property):
+        yield value.func
+    else:
+        yield value
+
+
+def _slots_of(kind: type) -> Sequence[str]:
+    slots: Any = vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)

@@ -1,0 +1,215 @@
+"""Rehearsals: runs of a step's Python code on fake tensors, before each call if the code has effects.
+
+A rehearsal finds the program of a call, since programs with equal signatures are one, and the effects of the call on
+Python state. The state is put back at once. The effects are made once the planned step has run.
+"""
+
+import weakref
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from lowtide.core.errors import UnsupportedError
+from lowtide.frameworks.torch.capture.state.effects import (
+    CannotReplayError,
+    CodeEffects,
+    line_that_changes,
+    reason_against,
+    recorded_prints,
+)
+from lowtide.frameworks.torch.capture.state.executed import ExecutedCode, NewCodeError
+from lowtide.frameworks.torch.capture.state.python_state import Change, Guards, PythonState
+from lowtide.frameworks.torch.capture.state.signature import SignatureRecorder
+from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
+
+_MOST_NAMES = 3
+"""Number of changed values that a message names."""
+
+
+class PythonChangedError(CaptureMismatchError):
+    """Python values changed, and the step became another program."""
+
+    def __init__(self, changes: str) -> None:
+        super().__init__(f"{changes} changed since the step was captured; capture again")
+        self.changes = changes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rehearsal:
+    """The program of a call, and the effects of its Python code."""
+
+    signature: tuple[Any, ...]
+    effects: CodeEffects
+    state: PythonState
+    """The state before the run."""
+    guards: Guards
+    """The values that decide what the step does."""
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the code changes nothing and prints nothing."""
+        return not self.effects.writes and not self.effects.printed
+
+
+RunOnFakes = Callable[[SignatureRecorder], tuple[Mapping[int, torch.Tensor], tuple[Any, ...]]]
+"""Runs a step on fake tensors. Returns the live tensors of its inputs by `id`, and facts for the signature."""
+
+
+def rehearse(state: PythonState, run: RunOnFakes) -> Rehearsal:
+    """Run the code of a step on fake tensors and return its program and effects; the state is put back.
+
+    Raises UnsupportedError for effects that a planned step cannot make, with their source line.
+    """
+    effects, recorder = CodeEffects(), SignatureRecorder()
+    try:
+        with recorded_prints(effects.printed):
+            given, facts = run(recorder)
+        reason = "may depend on a number that it reads from a tensor" if recorder.invents_numbers else None
+        for change in state.changes():
+            _add(effects, change, reason or reason_against(change), given, state, run)
+        stored = tuple(map(recorder.number, effects.stored))
+    finally:
+        state.restore()
+    return Rehearsal(recorder.finish(stored, *facts), effects, state, state.guards)
+
+
+def _add(
+    effects: CodeEffects,
+    change: Change,
+    reason: str | None,
+    given: Mapping[int, torch.Tensor],
+    state: PythonState,
+    run: RunOnFakes,
+) -> None:
+    """Add a change to the effects of a run. Raises UnsupportedError if there is a reason against it."""
+    try:
+        if reason is None:
+            effects.add(change, given, state.counters)
+            return
+    except CannotReplayError as error:
+        reason = str(error)
+    state.restore()
+    with recorded_prints(None):
+        line = line_that_changes(change.place, lambda: run(SignatureRecorder()))
+    name = change.describe().partition(" (")[0]
+    raise UnsupportedError(f"the step changes {name}{line}, which {reason}; a planned step cannot replay that")
+
+
+def stored_tensors(state: PythonState, given: Mapping[int, torch.Tensor]) -> list[torch.Tensor]:
+    """Return the traced tensors that a run stored in Python state, and put the state back."""
+    effects = CodeEffects()
+    for change in state.changes():
+        if reason_against(change) is None:
+            effects.add(change, given, state.counters)
+    state.restore()
+    return effects.stored
+
+
+@dataclass(slots=True, eq=False)
+class StepPython:
+    """The Python state of a training step, shared by its captured programs."""
+
+    state: PythonState | None = None
+    """The state of the last rehearsal."""
+    pending: Rehearsal | None = None
+    """The rehearsal of the present call."""
+    is_repeated: bool = False
+    """Whether calls run from one state, without effects, to be measured."""
+    _is_called: bool = False
+    _changes: str = field(default="")
+    _after: list[list[Any]] | None = None
+    """Values of the guards after the last rehearsed call."""
+    _drawn: list[Change] = field(default_factory=list[Change])
+    """Changes that the last rehearsed call made."""
+    _executed: ExecutedCode = field(default_factory=ExecutedCode)
+    _labels: set[str] = field(default_factory=set[str])
+
+    @contextmanager
+    def one_call(self) -> Generator[None]:
+        """Let all programs that are tried in this context share one rehearsal."""
+        self._is_called, self.pending = True, None
+        try:
+            yield
+        finally:
+            self._is_called, self.pending = False, None
+
+    def rehearse(self, roots: Mapping[str, object], run: RunOnFakes) -> Rehearsal:
+        """Return a new rehearsal of the present call."""
+        self._note_changes()
+        is_same = self.state is not None and set(roots) == self._labels and self.state.holds()
+        self._labels, self._after, self._drawn = set(roots), None, []
+        if self._executed:
+            state = (
+                self.state.renewed() if self.state is not None and is_same else PythonState.of(roots, self._executed)
+            )
+            with suppress(NewCodeError), self._executed.recorded(refuses_new=True):
+                self.pending, self.state = rehearse(state, run), state
+                return self.pending
+        state = PythonState.of(roots)
+        with self._executed.recorded(refuses_new=False):
+            self.pending = rehearse(state, run)
+        self.state = PythonState.of(roots, self._executed)
+        self.pending = replace(self.pending, guards=self.state.guards)
+        return self.pending
+
+    def _note_changes(self) -> None:
+        changes: list[Change] = []
+        if self.state is not None:
+            changes = self.state.changes_since(self._after) or [*self._drawn]
+        described = dict.fromkeys(each.describe() for each in changes)
+        names = [name for name in described if not name.partition(" (")[0].endswith(".training")]
+        more = [f"{len(names) - _MOST_NAMES} more values"] if len(names) > _MOST_NAMES else []
+        self._changes = ", ".join([*names[:_MOST_NAMES], *more])
+
+    def check(self, rehearsed: "Rehearsed", rehearse_now: Callable[[], Rehearsal]) -> None:
+        """Check that a captured program is that of the present call.
+
+        Raises PythonChangedError if named values changed, and CaptureMismatchError for other reasons.
+        """
+        if self.is_repeated:
+            return
+        if not self._is_called:
+            self.pending = None
+        if self.pending is None and rehearsed.still_holds(self.state):
+            return
+        rehearsal = self.pending or rehearse_now()
+        if rehearsal.signature != rehearsed.signature:
+            if not self._is_called:
+                self.pending = None
+            if self._changes:
+                raise PythonChangedError(self._changes)
+            raise CaptureMismatchError("the Python code of the step took another path; capture again")
+        rehearsed.note(rehearsal)
+
+    def finish(self, rehearsed: "Rehearsed", tensors: list[torch.Tensor]) -> None:
+        """Make the effects of the present call of a program, with the tensors that it stored."""
+        pending, self.pending = self.pending, None
+        if self.is_repeated:
+            return
+        if pending is None:
+            rehearsed.effects.count()
+        elif self.state is not None:
+            pending.effects.make(tensors)
+            self._after, self._drawn = self.state.guarded_values(), pending.effects.changes
+
+
+class Rehearsed:
+    """The rehearsal that a program was captured by, and the state in which it needs no other one."""
+
+    def __init__(self, rehearsal: Rehearsal) -> None:
+        self.signature = rehearsal.signature
+        self.effects = rehearsal.effects
+        self.start = rehearsal.state if not rehearsal.is_pure else None
+        """The state at capture, if the code changes it."""
+        self._guards = weakref.ref(rehearsal.guards)
+
+    def note(self, rehearsal: Rehearsal) -> None:
+        """Note another rehearsal with the same signature."""
+        self._guards, self.effects = weakref.ref(rehearsal.guards), rehearsal.effects
+
+    def still_holds(self, present: PythonState | None) -> bool:
+        """Return whether the code has no effects but increments of counters, and its state is unchanged."""
+        return self.effects.is_counting and present is not None and self._guards() is present.guards and present.holds()

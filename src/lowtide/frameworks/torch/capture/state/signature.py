@@ -1,0 +1,134 @@
+"""Signatures of runs on fake tensors: two runs with equal signatures are one program."""
+
+import hashlib
+from typing import Any, cast
+
+import torch
+
+from lowtide.core.errors import UnsupportedError
+from lowtide.frameworks.torch.capture.state.names import calling_line
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.operators import is_mutable, written_arguments
+from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
+
+_MOST_BYTES = 1 << 16
+"""Larger constants are compared by identity."""
+
+
+class SignatureRecorder(DispatchMode):
+    """Records the ops of a run: operators, constants, and where their tensors come from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, ...]] = []
+        self.is_paused = False
+        self.invents_numbers = False
+        """Whether the run read a number from a tensor."""
+        self._real: dict[int, torch.Tensor] = {}
+        """Real values of followed tensors with one element, by `id`."""
+        self._numbers: dict[int, int] = {}
+        self._kept: list[Any] = []
+        """References, so that each `id` stays unique."""
+
+    def number(self, tensor: torch.Tensor) -> int:
+        """Return the number of a tensor, which is new for a tensor that no op has made."""
+        if id(tensor) not in self._numbers:
+            self._numbers[id(tensor)] = len(self._kept)
+            self._kept.append(tensor)
+        return self._numbers[id(tensor)]
+
+    def finish(self, *facts: Any) -> tuple[Any, ...]:
+        """Return the calls so far and other facts as a value to compare; constants stay alive with it."""
+        constants = [each for each in self._kept if isinstance(each, torch.Tensor) and not _is_traced(each)]
+        self._numbers.clear()
+        self._kept.clear()
+        return (*facts, tuple(self.calls), _Alive(constants))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given: dict[str, Any] = kwargs or {}
+        if self.is_paused:
+            return self.run(func, args, given)
+        if is_mutable(func) and not any(map(_is_traced, pytree.tensors_in((args, given)))):
+            raise UnsupportedError(
+                f"the step writes into a tensor{calling_line()} that is neither parameter, buffer nor argument; "
+                "make it a buffer of the module or pass it as an argument"
+            )
+        call = (func, self._token(args), self._token(tuple(given.items())))
+        result = self.run(func, args, given)
+        self._follow_results(func, args, given, result)
+        for tensor in pytree.tensors_in(result):
+            self.number(tensor)
+        self.calls.append(call)
+        return result
+
+    def follow(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
+        """Compute with a real value wherever a tensor with one element is used alone."""
+        self.number(tensor)
+        with without_modes():
+            self._real[id(tensor)] = value.detach().clone()
+
+    def _follow_results(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        tensors = pytree.tensors_in((args, kwargs))
+        if not any(id(tensor) in self._real for tensor in tensors):
+            return
+        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        if is_random or any(map(_is_traced, map(self._value_of, tensors))):
+            for written in written_arguments(func, args, kwargs):
+                self._real.pop(id(written), None)
+            return
+        with without_modes():
+            real = pytree.tree_map_only(torch.Tensor, self._value_of, (args, kwargs))
+            found = pytree.tree_leaves(func(*real[0], **real[1]))
+        for tensor, value in zip(pytree.tree_leaves(result), found, strict=True):
+            if isinstance(tensor, torch.Tensor):
+                self._real[id(tensor)] = value
+
+    def _value_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self._real.get(id(tensor), tensor)
+
+    def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an op. Numbers read from tensors that are not followed are invented."""
+        if func is torch.ops.aten._local_scalar_dense.default:
+            known = self._real.get(id(args[0]))
+            if known is not None:
+                with without_modes():
+                    return known.item()
+            self.invents_numbers = self.invents_numbers or not self.is_paused
+            dtype: torch.dtype = args[0].dtype
+            return True if dtype is torch.bool else 0.625 if dtype.is_floating_point else 3
+        return func(*args, **kwargs)
+
+    def _token(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.number(value) if _is_traced(value) else self._constant(value)
+        if isinstance(value, list | tuple):
+            return tuple(map(self._token, cast("list[Any]", value)))
+        if isinstance(value, float | int | complex | bool | str | type(None)):
+            return type(value).__name__, repr(value)
+        if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format):
+            return value
+        self._kept.append(value)
+        return "object", id(value)
+
+    def _constant(self, tensor: torch.Tensor) -> Any:
+        if tensor.device.type != "cpu" or tensor.numel() * tensor.element_size() > _MOST_BYTES:
+            return "constant", id(tensor), self.number(tensor)
+        with without_modes():
+            content = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        digest = hashlib.sha256(content).digest()
+        return "constant", tensor.dtype, tuple(tensor.shape), digest
+
+
+def _is_traced(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is fake, or a subclass that may consist of fake ones."""
+    return type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+
+
+class _Alive:
+    """Objects that stay alive with a signature, and do not count when it is compared."""
+
+    def __init__(self, objects: list[Any]) -> None:
+        self._objects = objects
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Alive)
