@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule
 
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.nodes import value_of
@@ -119,7 +119,14 @@ def _in_one_pass(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _Ch
         *map(WriteOutOfPlace, products[-1:]),
         *(all_losses if chunking.trials.any_order else [losses]),
     ]
-    return _choose(module, before, inputs, replace(chunking, budget_bytes=0))
+    owned = _copy_of(module) if DropDeadCode().sites(module) else module
+    return _choose(owned, before, inputs, replace(chunking, budget_bytes=0))
+
+
+def _copy_of(module: GraphModule) -> GraphModule:
+    graph = Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    return GraphModule(module, graph)
 
 
 def _choose(
