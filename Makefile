@@ -34,7 +34,7 @@ $(VENV)/.test: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
 setup: $(VENV)/.test  ## build and install everything for development into .venv
 
 demo: $(VENV)/.demo  ## lower the measured peak of a GPT-2 training step
-	@echo "==> planning and measuring a training step of GPT-2 small (128 tokens, AdamW) within 15 % of its memory (minutes)"
+	@echo "==> planning and measuring a training step of GPT-2 small (128 tokens, AdamW) within 15 % of its memory (a minute)"
 	@mkdir -p out
 	@$(BIN)/lowtide optimize examples.gpt2_small:training_step -o out/gpt2_small.plan.json.gz --measure \
 		--budget 15% --allow reorder,share,recompute
