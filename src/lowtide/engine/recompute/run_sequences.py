@@ -28,7 +28,8 @@ _VARY_PROBABILITY = 0.7
 _WINDOW_COST_RATIO = 1.25
 _WORK_PER_TRY = 100_000_000
 _MAX_FAILURES = 150
-"""Failed tries in a row that end the search, plus the number of ops."""
+"""Failed tries in a row that end the search, plus the number of ops up to `_MOST_OPS_COUNTED`."""
+_MOST_OPS_COUNTED = 300
 _RULES = tuple(product((1.0, 0.5), (1.0, 0.0, 2.0), (False, True)))
 """Exponents of size and distance, and whether the most expensive operand is made first."""
 _MAX_HALVINGS = 7
@@ -126,7 +127,7 @@ def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, ma
     random = RandomState([0])  # draws the same numbers in every version of NumPy
     native = program.native
     started = native.work
-    failures, most_failures = 0, _MAX_FAILURES + len(program.order) // 4
+    failures, most_failures = 0, _MAX_FAILURES + min(_MOST_OPS_COUNTED, len(program.order))
     while failures < most_failures and (left := max_work - (native.work - started)) > 0:
         kept = _runs_outside_window(program, execution, random)
         if kept is None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
+from lowtide.core.collection import without_collection
 from lowtide.frameworks.torch.capture.state.names import is_followed_file
 
 
@@ -30,20 +31,27 @@ class ExecutedCode:
 
     @contextmanager
     def recorded(self, *, refuses_new: bool) -> Generator[None]:
-        """Record the code that runs in this context, or raise NewCodeError before new code runs."""
-        seen, earlier = self._seen, sys.gettrace()
+        """Record the code that runs in this context, or raise NewCodeError before new code runs.
+
+        The garbage collector is off, since it runs code that the step does not call.
+        """
+        seen, earlier, new = self._seen, sys.gettrace(), list[CodeType]()
 
         def trace(frame: FrameType, event: Any, argument: Any) -> Any:
             code = frame.f_code
             if id(code) not in seen:
                 path = code.co_filename
                 if refuses_new and path != "<string>" and is_followed_file(path):
+                    new.append(code)
                     raise NewCodeError
                 seen[id(code)] = code
             return None if earlier is None else earlier(frame, event, argument)
 
-        sys.settrace(trace)
-        try:
-            yield
-        finally:
-            sys.settrace(earlier)
+        with without_collection():
+            sys.settrace(trace)
+            try:
+                yield
+            finally:
+                sys.settrace(earlier)
+        if new:  # a finalizer ran it, where Python ignores errors
+            raise NewCodeError
