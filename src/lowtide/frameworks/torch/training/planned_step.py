@@ -101,29 +101,28 @@ class PlannedStep:
         """Run one step; raises UnsupportedError if a call of a new form cannot be captured."""
         if self.step.part.first:
             self.step.optimizer.zero_grad(set_to_none=True)
-        changes = ""
+        changed: PythonChangedError | None = None
         with self.step.python.one_call():
             for program in list(self._programs):
                 try:
                     loss = program.applied(*args, **kwargs)
                 except PythonChangedError as error:
-                    changes = error.changes
+                    changed = error
                     continue
                 except CaptureMismatchError:
                     continue
                 self._put_first(program)
                 return loss
-            if changes:
-                self._warn_of(changes)
+            if changed is not None:
+                self._warn_of(changed)
             self.prepare(args, kwargs)
             return self._programs[0].applied(*args, **kwargs)
 
-    def _warn_of(self, changes: str) -> None:
+    def _warn_of(self, changed: PythonChangedError) -> None:
         """Warn, once per name, of Python values that made another program of the step."""
-        names = frozenset(part.partition(" (")[0] for part in changes.split(", "))
-        if not names <= self._named:
-            self._named |= names
-            message = f"{changes} changed, so the step is captured and planned again; both programs are kept"
+        if not changed.names <= self._named:
+            self._named |= changed.names
+            message = f"{changed.changes} changed, so the step is captured and planned again; both programs are kept"
             warnings.warn(f"lowtide: {message}", stacklevel=3)
 
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

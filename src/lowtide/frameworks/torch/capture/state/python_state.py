@@ -46,16 +46,21 @@ class Change:
             return False
         return all(_same(*pair) or all(map(is_fake, pair)) for pair in zip(self.now, other.now, strict=True))
 
-    def describe(self) -> str:
-        """Return the name of the first value that changed, with both values."""
+    @property
+    def name(self) -> str:
+        """The name of the first value that changed."""
         if len(self.before) == len(self.now):
-            position = self.positions[0]
-            shown = [_shown(values[position]) for values in (self.before, self.now)]
-            name = self.place.name(self.before, position)
-            return f"{name} ({' -> '.join(shown)})" if all(shown) else name
+            return self.place.name(self.before, self.positions[0])
         fewer, more = sorted((self.before, self.now), key=len)
         added = next((place for place, value in enumerate(more) if not _holds(fewer, value)), None)
         return self.place.label if added is None else self.place.name(more, added)
+
+    def describe(self) -> str:
+        """Return the name of the first value that changed, with both values if they can be shown."""
+        if len(self.before) != len(self.now):
+            return self.name
+        shown = [_shown(values[self.positions[0]]) for values in (self.before, self.now)]
+        return f"{self.name} ({' -> '.join(shown)})" if all(shown) else self.name
 
 
 class PythonState:

@@ -32,9 +32,11 @@ _MOST_NAMES = 3
 class PythonChangedError(CaptureMismatchError):
     """Python values changed, and the step became another program."""
 
-    def __init__(self, changes: str) -> None:
-        super().__init__(f"{changes} changed since the step was captured; capture again")
-        self.changes = changes
+    def __init__(self, described: Mapping[str, str]) -> None:
+        """Take the description of each changed value by its name."""
+        self.names = frozenset(described)
+        self.changes = ", ".join(described.values())
+        super().__init__(f"{self.changes} changed since the step was captured; capture again")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +96,7 @@ def _add(
     state.restore()
     with recorded_prints(None):
         line = line_that_changes(change.place, lambda: run(SignatureRecorder()))
-    name = change.describe().partition(" (")[0]
-    raise UnsupportedError(f"the step changes {name}{line}, which {reason}; a planned step cannot replay that")
+    raise UnsupportedError(f"the step changes {change.name}{line}, which {reason}; a planned step cannot replay that")
 
 
 def stored_tensors(state: PythonState, given: Mapping[int, torch.Tensor]) -> list[torch.Tensor]:
@@ -119,7 +120,8 @@ class StepPython:
     is_repeated: bool = False
     """Whether calls run from one state, without effects, to be measured."""
     _is_called: bool = False
-    _changes: str = field(default="")
+    _changes: dict[str, str] = field(default_factory=dict[str, str])
+    """Descriptions of the values that changed before the present call, by name; at most some of these."""
     _after: list[list[Any]] | None = None
     """Values of the guards after the last rehearsed call."""
     _drawn: list[Change] = field(default_factory=list[Change])
@@ -159,10 +161,11 @@ class StepPython:
         changes: list[Change] = []
         if self.state is not None:
             changes = self.state.changes_since(self._after) or [*self._drawn]
-        described = dict.fromkeys(each.describe() for each in changes)
-        names = [name for name in described if not name.partition(" (")[0].endswith(".training")]
-        more = [f"{len(names) - _MOST_NAMES} more values"] if len(names) > _MOST_NAMES else []
-        self._changes = ", ".join([*names[:_MOST_NAMES], *more])
+        described = {each.name: each.describe() for each in changes if not each.name.endswith(".training")}
+        self._changes = dict(list(described.items())[:_MOST_NAMES])
+        if len(described) > _MOST_NAMES:
+            more = f"{len(described) - _MOST_NAMES} more values"
+            self._changes[more] = more
 
     def check(self, rehearsed: "Rehearsed", rehearse_now: Callable[[], Rehearsal]) -> None:
         """Check that a captured program is that of the present call.

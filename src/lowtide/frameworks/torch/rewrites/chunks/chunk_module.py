@@ -124,6 +124,7 @@ def _in_one_pass(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _Ch
 
 
 def _copy_of(module: GraphModule) -> GraphModule:
+    """Return a program with nodes of its own, since some rewrites change the given one."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     return GraphModule(module, graph)
