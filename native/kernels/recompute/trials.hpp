@@ -63,6 +63,7 @@ class RecomputeTrials {
   void find_changed_runs(int32_t first_stage, int32_t buffer);
   void play(int32_t stage);
   void apply(const Rerun& rerun, bool adds);
+  void flip_changed_runs();
   void await(int32_t buffer, int32_t first_stage);
   bool available(int32_t buffer, int32_t stage);
   bool killed(int32_t buffer, int32_t after, int32_t until) const;

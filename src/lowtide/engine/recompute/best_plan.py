@@ -57,6 +57,11 @@ class BestPlan:
         return self.execution.peak_bytes <= self.budget
 
     @property
+    def cost(self) -> float:
+        """Extra cost of the best plan, infinite if it misses the budget."""
+        return self.execution.extra_cost if self.fits else float("inf")
+
+    @property
     def first_rank(self) -> tuple[int, float, int]:
         """Sort key of the plans found fast: how soon this search may find a cheap plan."""
         first = self if self.first_plans is None else self.first_plans[1]

@@ -28,8 +28,6 @@ _RESERVE_STEPS = 500
 """For segments of layers, the reserve is found up to the budget divided by this."""
 _WORTH_SETTLING = 0.2
 """Gap within which plans of drops are not refined as run sequences."""
-_WORK_FACTOR_UNTIL_FIT = 4
-"""Factor on the work for plans of drops while none fits, of any order."""
 _LARGE_PROGRAM_OPS = 10_000
 """In larger programs the search ends if repeated layers alone come near the bound."""
 _LARGE_PROGRAM_GAPS = 3
@@ -97,9 +95,7 @@ class BudgetSearch:
             self.close_gap(found, effort)
         return self.result(found, exact=exact)
 
-    def begin(
-        self, budget: int, effort: RecomputeEffort, max_cost: float = float("inf"), *, exact: bool
-    ) -> BestPlan:
+    def begin(self, budget: int, effort: RecomputeEffort, max_cost: float = float("inf"), *, exact: bool) -> BestPlan:
         """Return a plan that is found fast, and its bound: `choose_drops` follows.
 
         With `exact`, small graphs are solved exactly. Plans of repeated layers are given up at an extra cost of
@@ -132,7 +128,7 @@ class BudgetSearch:
         found.first_plans = None
         if not at_peak.is_within(_NO_GAP) and not found.layers_suffice:
             found.max_drop_cost = max_cost
-            repair(self.program, found, Drops(), _most_drop_work(found, effort))
+            repair(self.program, found, Drops(), effort.play_work)
             self._trade(found, effort)
             self._checkpoint(found)
         found.offer(at_peak.drops_execution, at_peak.drops)
@@ -230,7 +226,7 @@ class BudgetSearch:
         programs without a plan on demand.
         """
         lowest = BestPlan(self._least_bytes, found.drops, found.drops_execution)
-        repair(self.program, lowest, Drops(), effort.play_work * _WORK_FACTOR_UNTIL_FIT)
+        repair(self.program, lowest, Drops(), effort.play_work)
         found.offer(lowest.drops_execution, lowest.drops)
         is_near = self.floor.peak_bytes <= found.budget
         is_lowered = self._lower_on_demand(found, effort.demand_work * (_NEAR_FACTOR if is_near else 1))
@@ -293,7 +289,7 @@ class BudgetSearch:
             settle_layers(self.program, self._rising, self._needs, layers, place, found, work, max_cost)
             return
         for least, staying in segments_of(self.program, self._needs, layers, place, found.budget):
-            if least < min(max_cost, found.execution.extra_cost if found.fits else self.program.cost.sum()):
+            if least < min(max_cost, found.cost, float(self.program.cost.sum())):
                 self._trade_with_room(found, place, staying, max_cost)
 
     def _trade_with_room(
@@ -316,7 +312,7 @@ class BudgetSearch:
             over = execution.peak_bytes - found.budget
             if staying is not None and over > MAX_EXCESS * found.budget:
                 return
-            if over > 0 and execution.extra_cost >= min(max_cost, found.execution.extra_cost if found.fits else max_cost):
+            if over > 0 and execution.extra_cost >= min(max_cost, found.cost):
                 return
             if over <= 0:
                 enough = reserve
@@ -344,7 +340,7 @@ class BudgetSearch:
                 if reserve == 0.0:
                     found.raise_bound(self.program, trade.bound)
                     place = self._worst_place(self.program.execute(trade.choices[0]))
-                most = _most_drop_work(found, effort)
+                most = effort.play_work
                 for drops in trade.choices:
                     if (key := drops.listed.tobytes() + drops.moments.tobytes()) not in tried:
                         tried.add(key)
@@ -378,8 +374,3 @@ class BudgetSearch:
             if found.fits
             else explain_shortfall(self.program, self.floor, found.budget, execution.peak_bytes, found.bound),
         )
-
-
-def _most_drop_work(found: BestPlan, effort: RecomputeEffort) -> int:
-    is_first = not found.fits and found.max_drop_cost == float("inf")
-    return effort.play_work * (_WORK_FACTOR_UNTIL_FIT if is_first else 1)

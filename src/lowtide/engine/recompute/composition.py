@@ -147,7 +147,7 @@ class _Attempt:
     @property
     def cost(self) -> float:
         """Extra cost of the best plan, infinite if it misses the budget."""
-        return self.found.execution.extra_cost if self.found.fits else float("inf")
+        return self.found.cost
 
     @property
     def first_cost(self) -> float:
