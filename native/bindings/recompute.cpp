@@ -1,5 +1,6 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <limits>
 #include <memory>
@@ -122,6 +123,25 @@ void register_recompute(nb::module_& m) {
           },
           nb::arg("moments"), nb::arg("listed"),
           "Runs, the place each runs for, live bytes, deaths per access, pairs (run, read, written), extra cost, peak.")
+      .def(
+          "trial",
+          [](HeldProgram& self, Array<int32_t> moments, Array<int32_t> listed, int32_t moment, int32_t buffer,
+             int64_t budget) {
+            const Cuts cuts = self.cuts_of(moments, listed);
+            if (cuts.count(moment) == 0) throw nb::value_error("there is no cut at this moment");
+            if (buffer < 0 || buffer >= self.program->graph.n_buffers) throw nb::value_error("no such buffer");
+            RecomputeTrials trials(*self.evaluator, budget);
+            trials.begin(cuts);
+            const Standing tried = trials.toggled(moment, buffer, {});
+            const Standing kept = trials.toggle(moment, buffer);
+            const Standing again = trials.toggled(moment, buffer, {});
+            std::vector<std::tuple<double, int64_t, int64_t>> standings;
+            for (const Standing& each : {tried, kept, again}) standings.push_back({each.cost, each.excess, each.peak});
+            return standings;
+          },
+          nb::arg("moments"), nb::arg("listed"), nb::arg("moment"), nb::arg("buffer"), nb::arg("budget"),
+          "Extra cost, bytes over the budget and peak: of cuts that list a buffer or no longer do, the same after they "
+          "are kept, and of the cuts as given, tried from there.")
       .def(
           "fit",
           [](HeldProgram& self, Array<int32_t> moments, Array<int32_t> listed, int64_t budget, int64_t max_work,

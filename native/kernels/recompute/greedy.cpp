@@ -11,16 +11,9 @@ constexpr size_t kLongestChain = 64;  // ops of a chain that are counted
 }  // namespace
 
 RecomputeGreedy::RecomputeGreedy(RecomputeEvaluator& evaluator, int64_t budget, int64_t max_work)
-    : evaluator_(evaluator), program_(evaluator.program()), budget_(budget), max_work_(max_work),
-      start_(evaluator.work()), before_(program_.graph.n_buffers), after_(program_.graph.n_buffers),
-      visited_(program_.graph.n_ops, 0) {}
-
-RecomputeGreedy::Standing RecomputeGreedy::measure(const Cuts& cuts) {
-  const Execution& execution = evaluator_.run(cuts);
-  Standing standing{execution.extra_cost, 0, execution.peak};
-  for (int64_t live : execution.live) standing.excess += static_cast<double>(std::max<int64_t>(0, live - budget_));
-  return standing;
-}
+    : evaluator_(evaluator), program_(evaluator.program()), trials_(evaluator, budget), execution_(trials_.base()),
+      budget_(budget), max_work_(max_work), start_(evaluator.work()), before_(program_.graph.n_buffers),
+      after_(program_.graph.n_buffers), visited_(program_.graph.n_ops, 0) {}
 
 // For every buffer: the last run before `first` that leaves a copy behind, and the first run from `past` on that uses it.
 void RecomputeGreedy::note_uses(size_t first, size_t past) {
@@ -106,25 +99,40 @@ std::vector<int32_t> RecomputeGreedy::held_against_rule(int32_t moment) {
   return held;
 }
 
+const std::vector<int32_t>& RecomputeGreedy::held_at(int32_t moment) {
+  const auto at = held_.find(moment);
+  return at != held_.end() ? at->second : held_.emplace(moment, held_against_rule(moment)).first->second;
+}
+
 void RecomputeGreedy::drop(Cuts& cuts, const Candidate& candidate) {
   auto at = cuts.find(candidate.moment);
   if (at == cuts.end()) {
-    const auto held = held_against_rule(candidate.moment);
+    const auto& held = held_at(candidate.moment);
     at = cuts.emplace(candidate.moment, std::set<int32_t>(held.begin(), held.end())).first;
   }
-  if (program_.last_use[candidate.buffer] >= candidate.moment)
+  if (is_listed_when_dropped(candidate))
     at->second.insert(candidate.buffer);
   else
     at->second.erase(candidate.buffer);
 }
 
+Standing RecomputeGreedy::dropped(const Cuts& cuts, const Candidate& candidate) {
+  const auto at = cuts.find(candidate.moment);
+  const auto& held = at == cuts.end() ? held_at(candidate.moment) : nothing_;
+  const bool is_listed = at == cuts.end()
+                             ? std::binary_search(held.begin(), held.end(), candidate.buffer)
+                             : at->second.count(candidate.buffer) > 0;
+  if (is_listed == is_listed_when_dropped(candidate)) return trials_.standing();
+  return trials_.toggled(candidate.moment, candidate.buffer, held);
+}
+
 bool RecomputeGreedy::fit(Cuts& cuts, double max_cost) {
-  Standing now = measure(cuts);
-  execution_ = evaluator_.last();
+  Standing now = trials_.begin(cuts);
   bool may_batch = true;
   while (now.peak > budget_ && now.cost <= max_cost && within_work()) {
     const size_t worst = std::max_element(execution_.live.begin(), execution_.live.end()) - execution_.live.begin();
     if (execution_.live.empty() || execution_.live[worst] <= budget_) return false;  // the inputs alone need more
+    held_.clear();
     rerun_.clear();
     for (size_t r = 0; r < execution_.runs.size(); ++r)
       if (program_.place[execution_.runs[r]] != execution_.stage[r])
@@ -137,42 +145,39 @@ bool RecomputeGreedy::fit(Cuts& cuts, double max_cost) {
       Cuts more = cuts;
       int64_t freed = 0;
       for (size_t c = 0; c < found.size() && freed < excess / 4; freed += found[c++].size) drop(more, found[c]);
-      const Standing then = measure(more);
+      const Standing then = trials_.begin(more);
       may_batch = then.excess < now.excess;
       if (may_batch) {
         cuts = std::move(more);
         now = then;
-        execution_ = evaluator_.last();
-      }
+      } else
+        trials_.begin(cuts);
       continue;
     }
     may_batch = true;
     double best_rate = 0;
-    Cuts best;
+    const Candidate* best = nullptr;
     for (size_t c = 0; c < std::min(kTried, found.size()); ++c) {
-      Cuts more = cuts;
-      drop(more, found[c]);
-      const Standing then = measure(more);
+      const Standing then = dropped(cuts, found[c]);
       if (then.excess >= now.excess) {
         banned_.insert({found[c].moment, found[c].buffer});
         continue;
       }
-      const double rate = (then.cost - now.cost) / (now.excess - then.excess);
-      if (best.empty() || rate < best_rate) {
+      const double rate = (then.cost - now.cost) / static_cast<double>(now.excess - then.excess);
+      if (best == nullptr || rate < best_rate) {
         best_rate = rate;
-        best = std::move(more);
+        best = &found[c];
       }
     }
-    if (best.empty()) continue;
-    cuts = std::move(best);
-    now = measure(cuts);
-    execution_ = evaluator_.last();
+    if (best == nullptr) continue;
+    drop(cuts, *best);
+    now = trials_.begin(cuts);
   }
   return now.peak <= budget_ && now.cost <= max_cost;
 }
 
 void RecomputeGreedy::trim(Cuts& cuts) {
-  double cost = measure(cuts).cost;
+  double cost = trials_.begin(cuts).cost;
   std::vector<Candidate> dropped;
   for (const auto& [moment, listed] : cuts)
     for (int32_t b : listed)
@@ -182,12 +187,10 @@ void RecomputeGreedy::trim(Cuts& cuts) {
                    [](const Candidate& a, const Candidate& b) { return a.cost > b.cost; });
   for (const auto& candidate : dropped) {
     if (!within_work()) return;
+    const Standing then = trials_.toggled(candidate.moment, candidate.buffer, {});
+    if (then.peak > budget_ || then.cost > cost) continue;
     cuts[candidate.moment].erase(candidate.buffer);
-    const Standing then = measure(cuts);
-    if (then.peak <= budget_ && then.cost <= cost)
-      cost = then.cost;
-    else
-      cuts[candidate.moment].insert(candidate.buffer);
+    cost = trials_.toggle(candidate.moment, candidate.buffer).cost;
   }
 }
 

@@ -28,6 +28,8 @@ class MaxFlow {
 
   // After a run: lets an edge carry any amount.
   void widen(int64_t edge) { residual_[arc_[edge]] = kInfinite; }
+  // After a run: lets an edge carry more.
+  void widen(int64_t edge, int64_t amount) { residual_[arc_[edge]] += amount; }
 
   // The flow that is there now, to come back to.
   const std::vector<int64_t>& residual() const { return residual_; }

@@ -17,6 +17,7 @@ from lowtide.engine.recompute import Drops, OrderedProgram, floor_of
 from lowtide.engine.recompute.choose_drops import PlaceBound, bounds_by_place, drop_until_it_fits
 from lowtide.engine.recompute.floor import needs_by_place
 from lowtide.engine.recompute.place_model import PlaceModel
+from lowtide.engine.recompute.program import Execution
 from lowtide.engine.recompute.solver import relax, solve
 from lowtide.engine.recompute.solver_search import strongest_places
 from tests.examples import examples
@@ -47,6 +48,32 @@ def test_plans_of_drops_cost_at_most_the_limit(graph: Graph, percent: int, share
     fits, drops = drop_until_it_fits(program, Drops(), budget, 10_000_000, limit)
     dropped = program.execute(drops)
     assert not fits or (dropped.peak_bytes <= budget and dropped.extra_cost <= limit)
+
+
+@examples(300)
+@given(graphs(24).filter(lambda graph: graph.n_buffers > 0), st.integers(0, 100), st.data())
+def test_a_trial_equals_a_full_execution(graph: Graph, percent: int, data: st.DataObject) -> None:
+    """One listed buffer changes, is changed for good, and is changed back."""
+    problem = problem_of(graph)
+    program = OrderedProgram(problem, problem.given_order(), graph.cost)
+    budget = program.execute(Drops()).peak_bytes * percent // 100
+    places, buffers = st.integers(0, 2 * graph.n_ops + 1), st.integers(0, graph.n_buffers - 1)
+    moments = sorted(data.draw(st.sets(places, min_size=1, max_size=6)))
+    listed = {moment: data.draw(st.sets(buffers)) for moment in moments}
+    moment, buffer = data.draw(st.sampled_from(moments)), data.draw(buffers)
+    given = _drops(listed)
+    trials = program.native.trial(given.moments, given.listed.ravel(), moment, buffer, budget)
+    changed = program.execute(_drops({**listed, moment: listed[moment] ^ {buffer}}))
+    assert trials == [_standing(execution, budget) for execution in (changed, changed, program.execute(given))]
+
+
+def _drops(listed: dict[int, set[int]]) -> Drops:
+    rows = [(moment, buffer) for moment, buffers in listed.items() for buffer in sorted(buffers)]
+    return Drops(np.asarray(list(listed), np.int32), np.asarray(rows, np.int32).reshape(-1, 2))
+
+
+def _standing(execution: Execution, budget: int) -> tuple[float, int, int]:
+    return execution.extra_cost, int(np.maximum(execution.live - budget, 0).sum()), execution.peak_bytes
 
 
 def test_nothing_is_dropped_without_work() -> None:

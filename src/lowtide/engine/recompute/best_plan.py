@@ -43,6 +43,8 @@ class BestPlan:
     places: list[Place] = field(default_factory=list[int])
     first_plans: "tuple[BestPlan, BestPlan] | None" = None
     """Plans from the peak and from repeated layers, until plans of drops follow."""
+    improved: Execution | None = None
+    """The plan that a search of neighborhoods ended with."""
     place_bounds: Sequence[PlaceBound] | None = None
     """Bounds from single places, the highest first, or None if not computed."""
     execution: Execution = field(init=False)
@@ -53,6 +55,11 @@ class BestPlan:
     @property
     def fits(self) -> bool:
         return self.execution.peak_bytes <= self.budget
+
+    @property
+    def cost(self) -> float:
+        """Extra cost of the best plan, infinite if it misses the budget."""
+        return self.execution.extra_cost if self.fits else float("inf")
 
     @property
     def first_rank(self) -> tuple[int, float, int]:

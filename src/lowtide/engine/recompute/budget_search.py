@@ -24,10 +24,10 @@ _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 _MAX_TRADED = 3
 _MAX_RESERVES = 12
 """Executions to find the smallest reserve with which the choice at one place fits everywhere."""
+_RESERVE_STEPS = 500
+"""For segments of layers, the reserve is found up to the budget divided by this."""
 _WORTH_SETTLING = 0.2
 """Gap within which plans of drops are not refined as run sequences."""
-_WORK_FACTOR_UNTIL_FIT = 4
-"""Factor on the work for plans of drops while none fits."""
 _LARGE_PROGRAM_OPS = 10_000
 """In larger programs the search ends if repeated layers alone come near the bound."""
 _LARGE_PROGRAM_GAPS = 3
@@ -95,10 +95,11 @@ class BudgetSearch:
             self.close_gap(found, effort)
         return self.result(found, exact=exact)
 
-    def begin(self, budget: int, effort: RecomputeEffort, *, exact: bool) -> BestPlan:
+    def begin(self, budget: int, effort: RecomputeEffort, max_cost: float = float("inf"), *, exact: bool) -> BestPlan:
         """Return a plan that is found fast, and its bound: `choose_drops` follows.
 
-        With `exact`, small graphs are solved exactly.
+        With `exact`, small graphs are solved exactly. Plans of repeated layers are given up at an extra cost of
+        `max_cost`.
         """
         if budget < 0:
             raise UsageError(f"the budget is {budget} bytes; persistent buffers may exceed it, so give a larger one")
@@ -113,7 +114,7 @@ class BudgetSearch:
             by_layers.offer(at_peak.drops_execution, at_peak.drops)
             by_layers.bound = at_peak.bound
             if not at_peak.is_within(_NO_GAP):
-                self._plan_layers(by_layers, effort)
+                self._plan_layers(by_layers, effort, max_cost)
                 found.layers_suffice = self._is_large and by_layers.is_within(_LARGE_PROGRAM_GAPS * effort.relative_gap)
             found.bound = at_peak.bound
             found.first_plans = (at_peak, by_layers)
@@ -127,7 +128,7 @@ class BudgetSearch:
         found.first_plans = None
         if not at_peak.is_within(_NO_GAP) and not found.layers_suffice:
             found.max_drop_cost = max_cost
-            repair(self.program, found, Drops(), effort.play_work * _WORK_FACTOR_UNTIL_FIT)
+            repair(self.program, found, Drops(), effort.play_work)
             self._trade(found, effort)
             self._checkpoint(found)
         found.offer(at_peak.drops_execution, at_peak.drops)
@@ -225,7 +226,7 @@ class BudgetSearch:
         programs without a plan on demand.
         """
         lowest = BestPlan(self._least_bytes, found.drops, found.drops_execution)
-        repair(self.program, lowest, Drops(), effort.play_work * _WORK_FACTOR_UNTIL_FIT)
+        repair(self.program, lowest, Drops(), effort.play_work)
         found.offer(lowest.drops_execution, lowest.drops)
         is_near = self.floor.peak_bytes <= found.budget
         is_lowered = self._lower_on_demand(found, effort.demand_work * (_NEAR_FACTOR if is_near else 1))
@@ -268,8 +269,9 @@ class BudgetSearch:
         return found.is_exact
 
     def _improve(self, found: BestPlan, max_work: int) -> None:
-        if found.fits:
+        if found.fits and found.execution is not found.improved:
             found.offer(improve(self.program, found.execution, found.budget, max_work))
+            found.improved = found.execution
 
     def _trade_at_peak(self, found: BestPlan) -> None:
         """Offer choices at the peak of the unmodified program, with rising costs."""
@@ -277,21 +279,32 @@ class BudgetSearch:
         found.raise_bound(self.program, trade_at(self.program, self._needs, place, found.budget).bound)
         self._trade_with_room(found, place)
 
-    def _plan_layers(self, found: BestPlan, effort: RecomputeEffort) -> None:
+    def _plan_layers(self, found: BestPlan, effort: RecomputeEffort, max_cost: float) -> None:
         place = int(self.baseline.stages[int(self.baseline.live.argmax())])
         layers = repeated_layers(self.program, place)
         if layers is None:
             return
         if self._is_large:
-            settle_layers(self.program, self._rising, self._needs, layers, place, found, effort.run_work // 2)
+            work = effort.run_work // 2
+            settle_layers(self.program, self._rising, self._needs, layers, place, found, work, max_cost)
             return
         for least, staying in segments_of(self.program, self._needs, layers, place, found.budget):
-            if least < (found.execution.extra_cost if found.fits else self.program.cost.sum()):
-                self._trade_with_room(found, place, staying)
+            if least < min(max_cost, found.cost, float(self.program.cost.sum())):
+                self._trade_with_room(found, place, staying, max_cost)
 
-    def _trade_with_room(self, found: BestPlan, place: Place, staying: NDArray[np.bool_] | None = None) -> None:
-        """Offer choices at a place, leaving free as much as the last one exceeded the budget elsewhere."""
+    def _trade_with_room(
+        self,
+        found: BestPlan,
+        place: Place,
+        staying: NDArray[np.bool_] | None = None,
+        max_cost: float = float("inf"),
+    ) -> None:
+        """Offer choices at a place, leaving free as much as the last one exceeded the budget elsewhere.
+
+        Ends where a choice over the budget costs as much as the best plan, or `max_cost`: more room costs more.
+        """
         too_little, enough, reserve = 0, found.budget, 0
+        step = 0 if staying is None else found.budget // _RESERVE_STEPS
         for _ in range(_MAX_RESERVES):
             drops = trade_at(self._rising, self._needs, place, found.budget - reserve, staying).choices[0]
             execution = self.program.execute(drops)
@@ -299,11 +312,13 @@ class BudgetSearch:
             over = execution.peak_bytes - found.budget
             if staying is not None and over > MAX_EXCESS * found.budget:
                 return
+            if over > 0 and execution.extra_cost >= min(max_cost, found.cost):
+                return
             if over <= 0:
                 enough = reserve
             else:
                 too_little = reserve
-            if enough - too_little <= 1 or (over <= 0 and reserve == 0):
+            if enough - too_little <= max(1, step) or (over <= 0 and reserve == 0) or -step <= over <= 0:
                 return
             guess = reserve + over
             reserve = guess if too_little < guess < enough else (too_little + enough) // 2
@@ -325,7 +340,7 @@ class BudgetSearch:
                 if reserve == 0.0:
                     found.raise_bound(self.program, trade.bound)
                     place = self._worst_place(self.program.execute(trade.choices[0]))
-                most = effort.play_work * (1 if found.fits else _WORK_FACTOR_UNTIL_FIT)
+                most = effort.play_work
                 for drops in trade.choices:
                     if (key := drops.listed.tobytes() + drops.moments.tobytes()) not in tried:
                         tried.add(key)

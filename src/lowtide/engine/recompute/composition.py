@@ -30,6 +30,12 @@ _MISSED_COST_RATIO = 0.9
 """
 _DROP_COST_RATIO = 1.5
 """Plans of drops of an order are given up at this multiple of the lowest extra cost of the orders before it."""
+_DROP_WORK_RATIO = 2
+"""Plans of drops of an order get at most this multiple of the work that the cheapest order before it took,"""
+_LEAST_DROP_WORK = 25_000_000
+"""or this number of accesses if that is more."""
+_FEW_OPS = 1_000
+"""In larger programs, base orders with the bound and the first plan of an earlier one are left out."""
 _CLOSE_COST_RATIO = 1.25
 """The best order of a family is improved within this multiple of the best plan's cost."""
 
@@ -141,7 +147,17 @@ class _Attempt:
     @property
     def cost(self) -> float:
         """Extra cost of the best plan, infinite if it misses the budget."""
-        return self.found.execution.extra_cost if self.found.fits else float("inf")
+        return self.found.cost
+
+    @property
+    def first_cost(self) -> float:
+        """Extra cost of the plan that is found fast, infinite if it misses the budget."""
+        over, cost, _ = self.found.first_rank
+        return float("inf") if over else cost
+
+    def begins_like(self, other: "_Attempt") -> bool:
+        """Return whether bounds and fast plans are the same, so that both orders are likely to end alike."""
+        return (self.found.bound, self.found.first_rank) == (other.found.bound, other.found.first_rank)
 
     def is_near(self, best: tuple[int, float, int], factor: float) -> bool:
         """Return whether more work may make this the cheapest plan."""
@@ -179,20 +195,28 @@ class _OrderSearch:
         """
         limits = self.settings.limits
         families: list[list[_Attempt]] = []
+        cheapest = float("inf")
         for family in self._families(orders):
             families.append([])
             for name, order in family:
                 self.report(f"choosing ops to recompute ({name})")
-                families[-1].append(attempt := self._attempt(name, order, limits))
+                attempt = self._attempt(name, order, limits, _DROP_COST_RATIO * cheapest)
+                if len(order) > _FEW_OPS and any(attempt.begins_like(other) for other in chain(*families)):
+                    continue
+                families[-1].append(attempt)
+                cheapest = min(cheapest, attempt.first_cost)
                 if attempt.is_done:
                     attempt.search.choose_drops(attempt.found, limits)
                     self._keep_if_better(attempt)
                     return self._composed(attempt)
         attempts = [attempt for family in families for attempt in family]
-        cheapest = float("inf")
+        cheapest, drop_limits = float("inf"), limits
         for attempt in sorted(attempts, key=lambda each: each.found.first_rank):
-            attempt.search.choose_drops(attempt.found, limits, _DROP_COST_RATIO * cheapest)
-            cheapest = min(cheapest, attempt.cost)
+            attempt.search.choose_drops(attempt.found, drop_limits, _DROP_COST_RATIO * cheapest)
+            if attempt.cost < cheapest:
+                cheapest = attempt.cost
+                later = max(_LEAST_DROP_WORK, _DROP_WORK_RATIO * attempt.found.play_work)
+                drop_limits = replace(limits, play_work=min(limits.play_work, later))
             self._keep_if_better(attempt)
             if attempt.is_done:
                 return self._composed(attempt)
@@ -264,9 +288,9 @@ class _OrderSearch:
                 best = min(best, self._reordered(leader, limits, lowers=lowers), key=_rank)
         return best
 
-    def _attempt(self, name: str, order: Order, limits: RecomputeEffort) -> _Attempt:
+    def _attempt(self, name: str, order: Order, limits: RecomputeEffort, max_cost: float = float("inf")) -> _Attempt:
         search = BudgetSearch(self._program(order), self.settings.negligible)
-        return _Attempt(name, search, search.begin(self.budget, limits, exact=self.settings.exact))
+        return _Attempt(name, search, search.begin(self.budget, limits, max_cost, exact=self.settings.exact))
 
     def _keep_if_better(self, attempt: _Attempt) -> None:
         if self.keep is not None and (not self._kept or attempt.rank < self._kept[0]):

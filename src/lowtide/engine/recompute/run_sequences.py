@@ -29,7 +29,7 @@ _WINDOW_COST_RATIO = 1.25
 _WORK_PER_TRY = 100_000_000
 _MAX_FAILURES = 150
 """Failed tries in a row that end the search, plus the number of ops up to `_MOST_OPS_COUNTED`."""
-_MOST_OPS_COUNTED = 300
+_MOST_OPS_COUNTED = 50
 _RULES = tuple(product((1.0, 0.5), (1.0, 0.0, 2.0), (False, True)))
 """Exponents of size and distance, and whether the most expensive operand is made first."""
 _MAX_HALVINGS = 7

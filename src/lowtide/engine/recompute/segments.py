@@ -188,10 +188,18 @@ def repeated_layers(program: OrderedProgram, turn: Place) -> Layers | None:
 def segments_of(
     program: OrderedProgram, needs: Needs, layers: Layers, turn: Place, budget_bytes: int
 ) -> Iterator[tuple[float, Buffers]]:
-    """Yield a lower bound on the extra cost and the kept buffers per segment length. O(minimum cuts) each."""
+    """Yield a lower bound on the extra cost and the kept buffers per segment length. O(minimum cuts) each.
+
+    Lengths whose cheapest choice is that of an earlier one are left out.
+    """
+    yielded: set[bytes] = set()
     for at_turn, growth in product(_LAYERS_AT_TURN, _GROWTHS):
         staying = layers.kept_between_segments(at_turn, growth)
-        yield trade_at(program, needs, turn, budget_bytes, staying).bound, staying
+        trade = trade_at(program, needs, turn, budget_bytes, staying)
+        choice = trade.choices[0].listed.tobytes()
+        if choice not in yielded:
+            yielded.add(choice)
+            yield trade.bound, staying
 
 
 def settle_layers(
@@ -202,12 +210,13 @@ def settle_layers(
     turn: Place,
     found: BestPlan,
     max_work: int,
+    max_cost: float,
 ) -> None:
     """Offer plans that are best for one layer at the turn, settled where they exceed the budget elsewhere.
 
     Segment lengths are tried in ascending order of their bounds and settled with the `rising` costs, so that few layers
     trade more. The two cheapest are settled with plain costs too, and trimmed. `max_work` limits each of these, a third
-    of it each of the others.
+    of it each of the others. Plans are given up at an extra cost of `max_cost`, or of the two cheapest.
     """
     starts: list[tuple[float, Execution]] = []
     for least, staying in sorted(segments_of(program, needs, layers, turn, found.budget), key=lambda each: each[0]):
@@ -218,8 +227,10 @@ def settle_layers(
         found.offer(execution, drops)
         if execution.peak_bytes > (1 + MAX_EXCESS) * found.budget:
             continue
+        costs = sorted(cost for cost, _ in starts)
+        limit = min([max_cost, *costs[_MAX_SETTLED - 1 : _MAX_SETTLED]])
         fits, runs = program.native.settle(
-            execution.runs, rising.cost, found.budget, 0, Pick.WORST, float("inf"), max_work // 3
+            execution.runs, rising.cost, found.budget, 0, Pick.WORST, limit, max_work // 3
         )
         if fits:
             settled = program.replay(runs)
