@@ -84,17 +84,12 @@ def find_places(
 
     The global random states are among the places. If `executed` is given, other code is not followed.
     """
-    names: set[str] = set()
-    follows_all = False
-    while True:
-        search = _PlaceSearch(frozenset(names), follows_all, executed)
-        for label, root in roots.items():
-            search.add(label, root)
-        search.run()
-        if search.names <= names and search.computes_names == follows_all:
-            return [*search.places, DefaultState("", None), *random_places()], counter_names(tuple(search.codes))
-        names |= search.names
-        follows_all = search.computes_names
+    closure = _PlaceSearch(frozenset(), False, executed)
+    closure.run(roots)
+    closure.follow_new_names()
+    search = _PlaceSearch(frozenset(closure.names), closure.computes_names, executed)
+    search.run(roots)
+    return [*search.places, DefaultState("", None), *random_places()], counter_names(tuple(search.codes))
 
 
 class _PlaceSearch:
@@ -109,15 +104,34 @@ class _PlaceSearch:
         self._seen: dict[int, Any] = {}
         self._waiting: deque[tuple[str, Any]] = deque()
         self._globals: dict[int, Globals] = {}
+        self._by_name: list[tuple[str, Any]] = []
+        """What was found whose attributes are followed if code names them."""
+
+    def run(self, roots: Mapping[str, object]) -> None:
+        """Follow what the roots reach by known names."""
+        for label, root in roots.items():
+            self.add(label, root)
+        self._run()
+
+    def follow_new_names(self) -> None:
+        """Follow attributes by the names that were found, until there are no new names."""
+        while new := frozenset(self.names) - self._known:
+            known, self._known = self._known | new, new
+            found, self._by_name = self._by_name, []
+            self._followed_names = new
+            for label, value in found:
+                self._visit(label, value)
+            self._known = self._followed_names = known
+            self._run()
+
+    def _run(self) -> None:
+        while self._waiting:
+            self._visit(*self._waiting.popleft())
 
     def add(self, label: str, value: Any) -> None:
         if not isinstance(value, _VALUES) and id(value) not in self._seen:
             self._seen[id(value)] = value
             self._waiting.append((label, value))
-
-    def run(self) -> None:
-        while self._waiting:
-            self._visit(*self._waiting.popleft())
 
     def _visit(self, label: str, value: Any) -> None:
         if isinstance(value, nn.Module):
@@ -130,6 +144,7 @@ class _PlaceSearch:
             self._class(label, value)
         elif isinstance(value, types.ModuleType):
             if is_followed_module(value.__name__):
+                self._by_name.append((label, value))
                 self._table(label, vars(value), self._known, attributes=True)
         elif isinstance(value, dict):
             self._table(label, value, None)
@@ -139,6 +154,7 @@ class _PlaceSearch:
             self._object(label, value)
 
     def _module(self, label: str, module: nn.Module) -> None:
+        self._by_name.append((label, module))
         self.add(type(module).__name__, type(module))
         attributes = vars(module)
         self.places.append(Table(label, attributes, self._followed_names, attributes=True))
@@ -193,6 +209,7 @@ class _PlaceSearch:
             if not is_followed_class(each) or (each is not kind and id(each) in self._seen):
                 continue
             self._seen[id(each)] = each
+            self._by_name.append((label, each))
             keys = [key for key in vars(each) if self._uses_attribute(key, each)]
             self.places.append(Named(each.__name__, each, keys))
             for key in keys:
@@ -233,6 +250,7 @@ class _PlaceSearch:
             self._attributes(label, value)
 
     def _attributes(self, label: str, value: Any) -> None:
+        self._by_name.append((label, value))
         if hasattr(value, "__dict__"):
             self._table(label, vars(value), self._followed_names, attributes=True)
         slots = [slot for kind in type(value).__mro__ for slot in _slots_of(kind) if slot in self._known]
