@@ -1,6 +1,6 @@
 """PyTorch's tree functions for nested containers."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils._pytree import TreeSpec as TreeSpec
@@ -13,5 +13,22 @@ from torch.utils._pytree import tree_map_only as tree_map_only
 from torch.utils._pytree import tree_unflatten as tree_unflatten
 
 
+_PLAIN = {int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout}
+
+
 def tensors_in(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    """Return the tensors in nested containers, in order."""
+    found: list[torch.Tensor] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[torch.Tensor]) -> None:
+    kind = cast("type[Any]", type(value))
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+    elif kind is tuple or kind is list:
+        for each in value:
+            _collect(each, found)
+    elif kind not in _PLAIN:
+        found += (leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
