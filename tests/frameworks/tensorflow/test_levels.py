@@ -7,6 +7,7 @@ import pytest
 
 import lowtide
 from lowtide.core.errors import UsageError
+from lowtide.core.progress import Stage
 from lowtide.frameworks.tensorflow.graphs.attributes import of_integer, of_shape, of_type
 from lowtide.tensorflow import GraphDef, NodeDef, OptimizedGraph, TensorflowModel, optimize
 from tests.frameworks.tensorflow.small_graphs import FLOAT, node, placeholder
@@ -261,7 +262,9 @@ def test_an_assignment_on_one_device_is_relaxed() -> None:
 
 def test_a_budget_is_met_with_copies_and_an_order_that_reads_back_as_planned() -> None:
     graph = GraphDef(_layers(8))
-    done = optimize(graph, budget="70%")
+    lines: list[str] = []
+    done = optimize(graph, budget="70%", progress=lines.append)
+    assert Stage.ORDER in lines
     assert done.result is not None
     assert done.result.shortfall is None
     assert done.recomputed

@@ -6,6 +6,7 @@ from typing import Any
 
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import UsageError
+from lowtide.core.progress import Report, showing
 from lowtide.engine.offload import Host
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.result import Result
@@ -56,6 +57,7 @@ def optimize(
     seconds: Mapping[str, float] | None = None,
     host: Host | None = None,
     effort: EffortName = "fast",
+    progress: bool | Report = True,
 ) -> OptimizedGraph:
     """Run a level of Grappler's memory optimizer ("heuristics" by default), or plan for a budget.
 
@@ -65,7 +67,9 @@ def optimize(
     ({"/gpu:0": "4 GiB"}); without them, only hinted values are swapped. `seconds` are costs by node.
 
     With `budget`, in bytes or percent, `lowtide.minimize` chooses order and recomputation, and with a `host` offloads.
-    If TensorFlow meets the budget on its own, by a simulation, the graph stays unchanged.
+    If TensorFlow meets the budget on its own, by a simulation, the graph stays unchanged. On a terminal or in a
+    notebook, a search that takes longer than two seconds shows its progress. `progress` turns that off, or receives its
+    lines.
 
     Other arguments and errors are those of `TensorflowModel`. Raises UsageError for a level together with a budget, and
     for a host without a budget.
@@ -78,7 +82,12 @@ def optimize(
         graph, dims, shapes=shapes, feeds=feeds, fetches=fetches, devices=devices, signature=signature
     )
     if budget is not None:
-        return _planned(model, budget, effort, host)
+        techniques = default_techniques(budget)
+        if host is not None:
+            model, techniques = model.with_host(host), techniques | {"offload"}
+        with showing(progress) as report:
+            result = plan_best_form(model, PlanSettings(budget=budget, techniques=techniques, effort=effort), report)
+        return _planned(model, result)
     changes = model.at_level(level or "heuristics", scope, seconds)
     return OptimizedGraph(
         graph=model.with_nodes(changes.nodes),
@@ -92,11 +101,7 @@ def optimize(
     )
 
 
-def _planned(model: TensorflowModel, budget: str | int, effort: EffortName, host: Host | None) -> OptimizedGraph:
-    techniques = default_techniques(budget)
-    if host is not None:
-        model, techniques = model.with_host(host), techniques | {"offload"}
-    result = plan_best_form(model, PlanSettings(budget=budget, techniques=techniques, effort=effort))
+def _planned(model: TensorflowModel, result: Result) -> OptimizedGraph:
     allowed = result.budget.allowed[model.graph.spaces[0].name]
     reason = model.reason_to_keep(result.plan, allowed)
     applied = model.planned_graph(result.plan) if reason is None else model.unmodified_graph
