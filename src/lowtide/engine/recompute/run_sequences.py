@@ -30,6 +30,8 @@ _WORK_PER_TRY = 100_000_000
 _MAX_FAILURES = 150
 """Failed tries in a row that end the search, plus the number of ops up to `_MOST_OPS_COUNTED`."""
 _MOST_OPS_COUNTED = 50
+_MAX_FAILED_WORK = 50_000_000
+"""Work without a gain that ends the search, or a quarter of its limit if that is more."""
 _RULES = tuple(product((1.0, 0.5), (1.0, 0.0, 2.0), (False, True)))
 """Exponents of size and distance, and whether the most expensive operand is made first."""
 _MAX_HALVINGS = 7
@@ -128,7 +130,10 @@ def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, ma
     native = program.native
     started = native.work
     failures, most_failures = 0, _MAX_FAILURES + min(_MOST_OPS_COUNTED, len(program.order))
+    last_gain = started
     while failures < most_failures and (left := max_work - (native.work - started)) > 0:
+        if native.work - last_gain > max(_MAX_FAILED_WORK, max_work // 4):
+            break
         kept = _runs_outside_window(program, execution, random)
         if kept is None:
             break
@@ -145,7 +150,7 @@ def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, ma
         failures += 1
         if fits and found.extra_cost <= execution.extra_cost:
             if found.extra_cost < execution.extra_cost:
-                failures = 0
+                failures, last_gain = 0, native.work
             execution = found
     return execution
 

@@ -25,6 +25,7 @@ MAX_EXCESS = 0.25
 _LAYERS_AT_TURN = (1, 2, 3, 4)
 _GROWTHS = (0.0, 0.05, 0.1, 0.15, 0.2)
 """Layers of the last segment, and growth of the others per later layer."""
+_MOST_SEGMENTS = 500
 _MAX_SETTLED = 2
 
 
@@ -73,7 +74,7 @@ def checkpoint_drops(program: OrderedProgram, turn: Place) -> Iterator[Drops]:
     moment, last_use = first_run_at(turn), program.native.last_use
     tried: set[tuple[Place, ...]] = set()
     count = 1.0
-    while turn and weight[-1] > 0 and count <= turn:
+    while turn and weight[-1] > 0 and count <= min(turn, _MOST_SEGMENTS):
         cuts = _cuts(crossing.bytes, weight, int(count))
         count = max(count * _RATIO, count + 1)
         if tuple(cuts) in tried:
