@@ -118,9 +118,10 @@ def _result(
     verify(graph, best.plan, check_capacity=False)
     fits, peak = best.over_bytes == 0, best.peaks[graph.spaces[0].name]
     copied = int(graph.sizes[best.plan.targets[best.plan.kinds == StepKind.COPY_OUT]].sum())
-    bound = recomputed.extra_cost_bound
+    bound, claimed = recomputed.extra_cost_bound, recomputed.solver_bound
     if link is not None and recomputed.floor.peak_bytes <= recomputed.budget_bytes:
         bound = min(joint.bound, best.timeline.extra_seconds) if fits else joint.bound
+        claimed = joint.claimed_bound if joint.claimed_bound > bound else None
     return OffloadResult(
         plan=best.plan,
         drops=recomputed.drops,
@@ -130,6 +131,7 @@ def _result(
         base_cost=best.timeline.base_seconds,
         extra_cost=best.timeline.extra_seconds,
         extra_cost_bound=bound,
+        solver_bound=claimed,
         floor=recomputed.floor,
         peak_bound=recomputed.floor.peak_bytes,
         method=recomputed.method,

@@ -48,6 +48,8 @@ class Draft:
 
     extra_cost: float = 0.0
     extra_cost_bound: float | None = 0.0
+    solver_bound: float | None = None
+    """The solver's word on a higher bound, not proven; None if there is none."""
     base_order: str | None = None
     """The order of first runs by name; None if it is the plan's own."""
     holds_for_any_order: bool = False

@@ -63,6 +63,8 @@ class Result:
     """Cost of recomputed runs and of waiting for copies, in the same unit."""
     extra_cost_bound: float | None
     """Lower bound of the extra cost within the budget for first runs in the base order; None if no plan fits."""
+    solver_bound: float | None
+    """The solver's word on a higher bound, not proven and infinite for "impossible"; None if there is none."""
     base_order: str
     """The order of first runs that this bound holds for, by name."""
     costs: str
@@ -159,6 +161,7 @@ def result_of(draft: Draft, seconds: float) -> Result:
         base_cost=float(draft.prices.seconds.sum()),
         extra_cost=draft.extra_cost,
         extra_cost_bound=draft.extra_cost_bound,
+        solver_bound=draft.solver_bound,
         base_order=draft.base_order or draft.scheduler,
         costs=draft.prices.profile,
         reruns=len(order) - graph.n_ops,

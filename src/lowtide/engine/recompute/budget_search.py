@@ -93,7 +93,7 @@ class BudgetSearch:
         self.refine(found, effort)
         if exact:
             self.close_gap(found, effort)
-        return self.result(found, exact=exact)
+        return self.result(found, effort, exact=exact)
 
     def begin(self, budget: int, effort: RecomputeEffort, *, exact: bool) -> BestPlan:
         """Return a plan that is found fast, and its bound: `choose_drops` follows.
@@ -146,6 +146,8 @@ class BudgetSearch:
             self.baseline,
             known.bound,
             known.peak_bound,
+            claimed_bound=known.claimed_bound,
+            claimed_places=known.claimed_places,
             may_improve=known.may_improve,
             place_bounds=known.place_bounds,
             negligible=self._negligible,
@@ -337,8 +339,9 @@ class BudgetSearch:
         is_first = self.program.places[execution.runs] == execution.stages
         return int(execution.stages[int(np.where(is_first, execution.live, 0).argmax())])
 
-    def result(self, found: BestPlan, *, exact: bool) -> RecomputeResult:
-        """Return a result. `exact` enables the solver and the exact search."""
+    def result(self, found: BestPlan, effort: RecomputeEffort, *, exact: bool) -> RecomputeResult:
+        """Return a result with a proven bound. `exact` enables the solver and the exact search."""
+        self._solving.certify(found, effort)
         exact = exact and (solver.is_available() or found.is_exact)
         execution = found.execution
         return RecomputeResult(
@@ -350,6 +353,7 @@ class BudgetSearch:
             base_cost=float(self.program.cost.sum()),
             extra_cost=execution.extra_cost,
             extra_cost_bound=min(found.bound, execution.extra_cost) if found.fits else found.bound,
+            solver_bound=found.solver_bound,
             floor=self.floor,
             peak_bound=max(self._least_bytes, found.peak_bound),
             method="exact" if exact else "greedy",

@@ -169,6 +169,13 @@ class OrderedProgram:
         )
 
 
+def cost_unit(cost: NDArray[np.float64]) -> float:
+    """Return the smallest positive cost if all costs are multiples of it, else 0."""
+    positive = cost[cost > 0]
+    unit = float(positive.min(initial=np.inf))
+    return unit if np.isfinite(unit) and not (positive % unit).any() else 0.0
+
+
 def checked_cost(problem: Problem, cost: NDArray[np.float64] | None) -> NDArray[np.float64]:
     """Return costs, by default the graph's own. Raises UsageError unless each op has a finite cost of at least 0."""
     costs = np.ascontiguousarray(problem.graph.cost if cost is None else cost, np.float64)

@@ -31,6 +31,8 @@ class RecomputeResult:
     extra_cost_bound: float
     """Lower bound on the extra cost of plans within the budget with this order of first runs, if random, ordered and
     mutating ops run once. Infinite if none fits."""
+    solver_bound: float | None = None
+    """The solver's word on a higher bound for this order of first runs, not proven; None if there is none."""
     floor: Floor
     peak_bound: int
     """Lower bound on the peak with this order of first runs."""
