@@ -165,8 +165,11 @@ def _extra(result: Result) -> str:
     order = (
         "" if result.extra_cost_bound is None else " in any order" if is_of_any else f" in order {result.base_order}"
     )
+    word = ""
+    if result.solver_bound is not None:
+        word = f"; the solver's word, not proven: at least {percent(result.solver_bound / base)}"
     runs = f"{result.reruns} recomputed runs, {result.costs} prices"
-    return f"{percent(result.extra_cost / base, signed=True)} time{bound}{order} ({runs})"
+    return f"{percent(result.extra_cost / base, signed=True)} time{bound}{order}{word} ({runs})"
 
 
 def _transfers(result: Result, unit: ByteUnit) -> str:

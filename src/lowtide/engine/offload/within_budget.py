@@ -132,6 +132,7 @@ def _result(
         extra_cost=best.timeline.extra_seconds,
         extra_cost_bound=bound,
         solver_bound=claimed,
+        provable_cost=None if link is not None else recomputed.provable_cost,
         floor=recomputed.floor,
         peak_bound=recomputed.floor.peak_bytes,
         method=recomputed.method,

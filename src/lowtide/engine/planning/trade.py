@@ -55,6 +55,7 @@ def trade(draft: Draft, report: Report) -> Draft:
         base_order=base,
         extra_cost_bound=result.extra_cost_bound if math.isfinite(result.extra_cost_bound) else None,
         solver_bound=result.solver_bound,
+        provable_cost=result.provable_cost,
         holds_for_any_order=result.holds_for_any_order,
         bounds=bounds,
         searched_peak=searched_peak,
@@ -75,7 +76,7 @@ def trade(draft: Draft, report: Report) -> Draft:
 
 def _interrupted(draft: Draft, plan: Plan) -> Draft:
     """Return the draft with the best plan found before Ctrl-C, without a bound of its cost."""
-    taken = replace(draft.taking(plan), interrupted=True, extra_cost_bound=None, solver_bound=None)
+    taken = replace(draft.taking(plan), interrupted=True, extra_cost_bound=None, solver_bound=None, provable_cost=None)
     return replace(taken, extra_cost=_extra_cost(draft, plan))
 
 
@@ -120,7 +121,8 @@ def _cheapest(draft: Draft, most: int, report: Report, keep: Callable[[Plan], No
     bound = min(offloaded.extra_cost_bound, alone.extra_cost)
     word = None if offloaded.solver_bound is None else min(offloaded.solver_bound, alone.extra_cost)
     claimed = word if word is not None and word > bound else None
-    return base, replace(alone, extra_cost_bound=bound, solver_bound=claimed, holds_for_any_order=False)
+    raised = replace(alone, extra_cost_bound=bound, solver_bound=claimed, provable_cost=None, holds_for_any_order=False)
+    return base, raised
 
 
 def _with_copies(

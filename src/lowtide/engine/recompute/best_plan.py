@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lowtide.core.index_spaces import Place
-from lowtide.engine.recompute.certified_bound import CertifiedBound
 from lowtide.engine.recompute.choose_drops import PlaceBound, drop_until_it_fits
 from lowtide.engine.recompute.exact_search import ExactResult
-from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram, cost_unit
+from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram, before_rounding, cost_unit
 
 _LEAST_GAIN = 0.001
 _TRIM_COST_RATIO = 1.25
 """Plans within this multiple of the best extra cost are trimmed."""
-_UNIT_SHARE = 1e-6
-"""A bound that exceeds a multiple of the costs' unit by this share of it is rounded up."""
+_RELATIVE_ERROR = 1e-6
+"""Taken off these bounds, so that duals of limited precision prove them again."""
 _TRADE_ERROR = 1e-11
 """Rounding error of bounds of `trade_at`, relative to the cost of all ops: its cuts count in parts of 1e-13."""
 
@@ -48,8 +47,8 @@ class BestPlan:
     """Bound that steers the search. It includes the solver's word and is never published."""
     claimed_places: tuple[Place, ...] = ()
     """Places of the program that the solver's highest word is about."""
-    certified: "CertifiedBound | None" = None
-    """The proof of `bound`, over `claimed_places`, if it is the bound's source."""
+    bound_places: tuple[Place, ...] = ()
+    """Places of the linear program that shows `bound`, if one does."""
     solver_work: int = 0
     play_work: int = 0
     places: list[Place] = field(default_factory=list[int])
@@ -91,14 +90,17 @@ class BestPlan:
         over = max(0, execution.peak_bytes - self.budget)
         return over, execution.extra_cost, execution.peak_bytes
 
-    def raise_bound(self, program: OrderedProgram, bound: float) -> None:
+    def raise_bound(self, program: OrderedProgram, bound: float, place: Place) -> None:
         """Raise the cost bound to one of `trade_at`."""
         self.claim_bound(program, bound)
-        self.raise_to_certified(program, bound - _TRADE_ERROR * float(program.cost.sum()))
+        error = _TRADE_ERROR * float(program.cost.sum()) + _RELATIVE_ERROR * bound
+        self.raise_to_certified(program, bound - error, (place,))
 
-    def raise_to_certified(self, program: OrderedProgram, bound: float) -> None:
-        """Raise the cost bound to one without rounding errors."""
-        self.bound = max(self.bound, rounded_up(program, bound))
+    def raise_to_certified(self, program: OrderedProgram, bound: float, places: tuple[Place, ...]) -> None:
+        """Raise the cost bound to one without rounding errors, of the linear program over some places."""
+        bound = rounded_up(program, bound)
+        if bound > self.bound:
+            self.bound, self.bound_places = bound, places
 
     @property
     def solver_bound(self) -> float | None:
@@ -109,7 +111,7 @@ class BestPlan:
     def goal_to_certify(self, program: OrderedProgram) -> float:
         """Return the least cost bound that, rounded up, proves the claimed one or that the plan is optimal."""
         goal = min(self.claimed_bound, self.execution.extra_cost if self.fits else np.inf)
-        return goal - (1 - _UNIT_SHARE) * cost_unit(program.cost)
+        return before_rounding(goal, program.cost)
 
     def claim_bound(self, program: OrderedProgram, bound: float, places: Sequence[Place] = ()) -> None:
         """Let an unproven bound steer the search. With places, it is the solver's word on the program over them."""
@@ -127,19 +129,21 @@ class BestPlan:
 
     def add_exact_result(self, program: OrderedProgram, searched: ExactResult) -> None:
         """Accept the plan and bounds of an exact search with this base order."""
-        self.bound = max(self.bound, searched.cost_bound)
+        if searched.cost_bound > self.bound:
+            self.bound, self.bound_places = searched.cost_bound, ()
         self.peak_bound = searched.peak_bound
         self.is_exact = searched.is_exact
         if searched.runs is not None:
             self.offer(program.replay(searched.runs))
             if self.fits and self.is_exact:
-                self.bound = self.execution.extra_cost
+                self.bound, self.bound_places = self.execution.extra_cost, ()
 
     def share_bounds(self, other: "BestPlan") -> None:
         """Accept the bounds of another search with the same order of first runs."""
         if other.steering_bound > self.steering_bound:
             self.places, self.claimed_places = other.places, other.claimed_places
-        self.bound = max(self.bound, other.bound)
+        if other.bound > self.bound:
+            self.bound, self.bound_places = other.bound, other.bound_places
         self.claimed_bound = max(self.claimed_bound, other.claimed_bound)
         self.peak_bound = max(self.peak_bound, other.peak_bound)
 

@@ -97,7 +97,9 @@ def compose(
         peak = min(int(problem.evaluate(order).peaks[0]) for _, order in orders)
         work = settings.limits.state_work
         searched = search_exactly(problem, costs, budget_bytes, peak, max_work=work)
-    known = [_exact_plan(problem, searched.runs, budget_bytes, costs, settings.limits)] if searched.runs is not None else []
+    known = (
+        [_exact_plan(problem, searched.runs, budget_bytes, costs, settings.limits)] if searched.runs is not None else []
+    )
     if not (known and searched.is_exact):
         search = _OrderSearch(problem, budget_bytes, costs, settings, report, keep)
         known.append(search.plan(orders))
@@ -127,6 +129,7 @@ def _with_exact_bounds(best: Composed, searched: ExactResult) -> Composed:
         result,
         extra_cost_bound=bound,
         solver_bound=None,
+        provable_cost=None,
         peak_bound=searched.peak_bound,
         holds_for_any_order=True,
     )

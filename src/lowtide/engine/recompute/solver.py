@@ -191,7 +191,8 @@ class LinearRelaxation:
         solution = self._highs.getSolution()
         is_infeasible = status == highspy.HighsModelStatus.kInfeasible
         is_optimal = status == highspy.HighsModelStatus.kOptimal
-        duals = np.asarray(self._highs.getDualRay()[2] if is_infeasible else solution.row_dual, np.float64)
+        ray: object = self._highs.getDualRay()[2] if is_infeasible else None  # pyright: ignore
+        duals = np.asarray(ray if is_infeasible else solution.row_dual, np.float64)
         if duals.shape != self._milp.row_units.shape or not np.isfinite(duals).all():
             duals = np.zeros(len(self._milp.row_units))
         bound = info.objective_function_value if is_optimal else 0.0

@@ -103,8 +103,7 @@ class SolverSearch:
         certified = certify(milp, goal, max_work=int(effort.certify_share * found.solver_work))
         found.solver_work += certified.work
         if certified.at_least > found.bound:
-            found.certified = certified
-            found.raise_to_certified(self.program, certified.at_least)
+            found.raise_to_certified(self.program, certified.at_least, found.claimed_places)
 
     def _choose_places(self, found: BestPlan, model: PlaceModel, effort: RecomputeEffort, *, is_easy: bool) -> None:
         found.places = [int(self._baseline.live.argmax())]

@@ -8,7 +8,7 @@ A `Proof` records why the bound holds. `check_proof` rechecks it with the module
 Python from the definition of live bytes. A new way to raise a bound needs its own step there.
 """
 
-from lowtide.engine.search.certificate import CheckedClaim, check_certificate
+from lowtide.engine.search.certificate import Certificate, CheckedClaim, check_certificate
 from lowtide.engine.search.check_proof import CheckedBound, check_proof
 from lowtide.engine.search.fit import Fit, find_fit
 from lowtide.engine.search.fit_order import FittedOrder, fit_order
@@ -18,6 +18,7 @@ from lowtide.engine.search.searched import Searched, with_flows
 from lowtide.engine.search.solve import Solution, solve
 
 __all__ = [
+    "Certificate",
     "CheckedBound",
     "CheckedClaim",
     "Fit",

@@ -12,6 +12,7 @@ from lowtide.core.files import write_bytes
 from lowtide.engine.analysis.lower_bounds import CalleeBounds, LowerBound
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph
+from lowtide.engine.search.cost_proof import CostProof
 from lowtide.engine.search.fit import FitOutcome
 
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
@@ -127,6 +128,9 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     in_place: bool
     """Whether optional in-place pairs were allowed."""
     spaces: tuple[SpaceProof, ...]
+    """Empty if only a cost is proven."""
+    cost: CostProof | None = None
+    """Shows a lower bound of the extra cost of recomputation."""
     callees: dict[str, "Proof"] = {}
     """Proofs for all graphs called directly or indirectly, without callees of their own."""
 

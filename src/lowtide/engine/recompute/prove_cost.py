@@ -1,0 +1,81 @@
+"""Record the proof of a bound on the extra cost, for a checker without a solver."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowtide.core.index_spaces import OpId, Place
+from lowtide.engine.analysis.problem import Problem
+from lowtide.engine.graph import Graph
+from lowtide.engine.recompute import solver
+from lowtide.engine.recompute.certified_bound import CertifiedBound, Split, certify
+from lowtide.engine.recompute.place_model import BuiltModel, PlaceModel
+from lowtide.engine.recompute.program import OrderedProgram, before_rounding
+from lowtide.engine.search import cost_proof
+from lowtide.engine.search.cost_proof import CostProof, Name
+
+_MAX_WORK = 10_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvableCost:
+    """A bound on the extra cost in the first memory space, shown by linear programs over memory at some places."""
+
+    order: tuple[OpId, ...]
+    """The order of first runs."""
+    costs: tuple[float, ...]
+    """Recompute cost per op."""
+    places: tuple[Place, ...]
+    budget_bytes: int
+    in_place: bool
+    at_least: float | None
+    """None if no plan fits."""
+
+    def prove(self, graph: Graph) -> CostProof | None:
+        """Return the proof, found again by the solver.
+
+        None if no solver is installed, if that takes too much work, or if ops call other graphs.
+        """
+        if not solver.is_available() or graph.called:
+            return None
+        cost = np.asarray(self.costs)
+        problem = Problem(graph, in_place=self.in_place)
+        built = PlaceModel(OrderedProgram(problem, np.asarray(self.order, np.int32), cost)).build(
+            self.places, self.budget_bytes
+        )
+        goal = float("inf") if self.at_least is None else before_rounding(self.at_least, cost)
+        found = certify(built.milp, goal, max_work=_MAX_WORK)
+        return self._recorded(graph, built, found) if found.at_least >= goal else None
+
+    def _recorded(self, graph: Graph, built: BuiltModel, found: CertifiedBound) -> CostProof:
+        names = _column_names(built)
+        rows: dict[int, int] = {}
+        columns: dict[int, int] = {}
+        cases: list[cost_proof.Case] = []
+        for case in found.tree:
+            if isinstance(case, Split):
+                cases.append(cost_proof.Split(columns.setdefault(case.column, len(columns)), case.at))
+                continue
+            used: list[int] = np.flatnonzero(case.duals).tolist()
+            indices = tuple(rows.setdefault(row, len(rows)) for row in used)
+            cases.append(cost_proof.Closed(case.is_infeasible, indices, tuple(case.duals[used].tolist())))
+        return CostProof(
+            space=graph.spaces[0].name,
+            budget_bytes=self.budget_bytes,
+            order=self.order,
+            costs=self.costs,
+            places=self.places,
+            at_least=self.at_least,
+            rows=tuple(built.milp.row_names[row] for row in rows),
+            columns=tuple(names[column] for column in columns),
+            cases=tuple(cases),
+        )
+
+
+def _column_names(built: BuiltModel) -> dict[int, Name]:
+    names: dict[int, Name] = {}
+    for k, (kept, rerun, shared) in enumerate(zip(built.kept, built.rerun, built.shared, strict=True)):
+        names.update((column, ("kept", k, buffer)) for buffer, column in kept.items())
+        names.update((column, ("rerun", k, op)) for op, column in rerun.items())
+        names.update((column, ("pair", k, *pair)) for pair, column in shared.items())
+    return names
