@@ -14,7 +14,7 @@ from lowtide.core.units import ByteUnit
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.search import Certificate, CheckedBound, CheckedClaim, check_certificate, read_proof_file
-from lowtide.engine.search.cost_proof import CostProof
+from lowtide.engine.search.proof_of_cost import CostProof
 from lowtide.reporting.claims import ClaimFields
 from lowtide.reporting.fields import VerifyFields
 from lowtide.reporting.table import printable

@@ -11,8 +11,8 @@ from lowtide.engine.recompute import solver
 from lowtide.engine.recompute.certified_bound import CertifiedBound, Split, certify
 from lowtide.engine.recompute.place_model import BuiltModel, PlaceModel
 from lowtide.engine.recompute.program import OrderedProgram, before_rounding
-from lowtide.engine.search import cost_proof
-from lowtide.engine.search.cost_proof import CostProof, Name
+from lowtide.engine.search import proof_of_cost
+from lowtide.engine.search.proof_of_cost import CostProof, Name
 
 _MAX_WORK = 10_000_000
 
@@ -51,14 +51,14 @@ class ProvableCost:
         names = _column_names(built)
         rows: dict[int, int] = {}
         columns: dict[int, int] = {}
-        cases: list[cost_proof.Case] = []
+        cases: list[proof_of_cost.Case] = []
         for case in found.tree:
             if isinstance(case, Split):
-                cases.append(cost_proof.Split(columns.setdefault(case.column, len(columns)), case.at))
+                cases.append(proof_of_cost.Split(columns.setdefault(case.column, len(columns)), case.at))
                 continue
             used: list[int] = np.flatnonzero(case.duals).tolist()
             indices = tuple(rows.setdefault(row, len(rows)) for row in used)
-            cases.append(cost_proof.Closed(case.is_infeasible, indices, tuple(case.duals[used].tolist())))
+            cases.append(proof_of_cost.Closed(case.is_infeasible, indices, tuple(case.duals[used].tolist())))
         return CostProof(
             space=graph.spaces[0].name,
             budget_bytes=self.budget_bytes,

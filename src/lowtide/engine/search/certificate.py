@@ -12,9 +12,9 @@ from lowtide.engine.plan.claim import Claim
 from lowtide.engine.plan.verify import is_of_class
 from lowtide.engine.search.check_cost import check_cost
 from lowtide.engine.search.check_proof import CheckedBound, check_proof
-from lowtide.engine.search.cost_proof import CostProof
 from lowtide.engine.search.plain_needs import needed_in_any_plan, needed_to_gather
 from lowtide.engine.search.proof import Proof
+from lowtide.engine.search.proof_of_cost import CostProof
 
 _ROUNDING = 1e-12
 """Rounding error of a sum of costs, relative to their total."""

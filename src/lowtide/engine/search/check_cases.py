@@ -4,12 +4,12 @@ Multipliers of rows bound the cost of all solutions in a box: the cost less the 
 value over the box is a sum over columns. Source: Neumaier and Shcherbina (2004).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
-from lowtide.engine.search.cost_proof import Case, Closed, Name, Split
+from lowtide.engine.search.proof_of_cost import Case, Closed, Name, Split
 
 Exact = int | Fraction
 
@@ -25,7 +25,7 @@ class ExactRow:
 
 @dataclass(frozen=True, slots=True)
 class ExactColumn:
-    """A column of an integer program. Without splits, its cost is at least 0 in every solution."""
+    """A column of an integer program."""
 
     cost: Exact
     lower: Exact
@@ -35,6 +35,9 @@ class ExactColumn:
 
 class ExactProgram(Protocol):
     """Rows and columns by name. Both raise KeyError for unknown names."""
+
+    counted: Collection[Name]
+    """Columns that count even if no row with a multiplier names them. All others cost at least 0 in every solution."""
 
     def row(self, name: Name) -> ExactRow: ...
     def column(self, name: Name) -> ExactColumn: ...
@@ -112,7 +115,7 @@ class _Checker:
         exact = [Fraction(dual) for dual in case.duals]
         scale = max([dual.denominator for dual in exact], default=1)  # a power of two
         total: Exact = 0
-        combined: dict[Name, Exact] = dict.fromkeys(box, 0)
+        combined: dict[Name, Exact] = dict.fromkeys([*box, *self._program.counted], 0)
         for index, dual in zip(case.rows, exact, strict=True):
             row, times = self._row(index), int(dual * scale)
             side = row.lower if times > 0 else row.upper

@@ -9,9 +9,9 @@ from lowtide.core.errors import ProofError
 from lowtide.engine.graph import Graph
 from lowtide.engine.graph.execution import is_valid_order, transient_bytes
 from lowtide.engine.search.check_cases import CaseError, least_cost
-from lowtide.engine.search.cost_proof import CostProof
 from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.plain_reruns import PlainReruns
+from lowtide.engine.search.proof_of_cost import CostProof
 
 
 def check_cost(graph: Graph, proof: CostProof, *, in_place: bool) -> float:

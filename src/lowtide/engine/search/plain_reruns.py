@@ -15,13 +15,14 @@ from lowtide.core.index_spaces import BufferId, OpId, Place
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.graph.execution import may_run_twice
 from lowtide.engine.search.check_cases import ExactColumn, ExactRow
-from lowtide.engine.search.cost_proof import CostProof, Name
 from lowtide.engine.search.plain_program import PlainProgram
+from lowtide.engine.search.proof_of_cost import CostProof, Name
 
 
 class PlainReruns:
     """The integer program of a base order, counted places and a budget. Rows and columns are made on demand."""
 
+    counted = ()
     def __init__(self, program: PlainProgram, proof: CostProof) -> None:
         self.program, self.order, self.places = program, proof.order, proof.places
         self.budget, self.costs = proof.budget_bytes, proof.costs

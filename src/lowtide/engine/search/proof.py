@@ -12,8 +12,8 @@ from lowtide.core.files import write_bytes
 from lowtide.engine.analysis.lower_bounds import CalleeBounds, LowerBound
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph
-from lowtide.engine.search.cost_proof import CostProof
 from lowtide.engine.search.fit import FitOutcome
+from lowtide.engine.search.proof_of_cost import CostProof
 
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
