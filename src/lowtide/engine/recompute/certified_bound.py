@@ -22,6 +22,7 @@ _LEAST_DUAL = 1e-12
 """Smaller multipliers, relative to the largest, are rounding errors."""
 _WORK_PER_NODE = 500
 _ROOT_WORK = 150_000
+"""Limit on the work for the first linear program."""
 _VALUES_PER_WORK = 50
 
 
@@ -65,8 +66,7 @@ def certify(milp: MixedIntegerProgram, goal: float, *, max_work: int) -> Certifi
     """Return a certified lower bound of a program with finite column bounds.
 
     Best-first branch and bound over fractional columns. Ends when the bound reaches `goal`, when a branch has an
-    integer optimum below it, or after about `max_work`, counted as in `Solved.work`. The first linear program may take
-    more.
+    integer optimum below it, or after about `max_work`, counted as in `Solved.work` after the first linear program.
     """
     safe, relaxation = _SafeArithmetic(milp), LinearRelaxation(milp)
     per_node = _WORK_PER_NODE + len(milp.values) // _VALUES_PER_WORK
@@ -75,11 +75,13 @@ def certify(milp: MixedIntegerProgram, goal: float, *, max_work: int) -> Certifi
     none = Closed(np.zeros(len(milp.row_units)), is_infeasible=False)
     root = _Node(milp.lower, milp.upper, none, safe.bound(none.duals, milp.lower, milp.upper))
     open_nodes, work, count = [(root.bound, 0, root)], 0, 0
-    while open_nodes and open_nodes[0][0] < goal and (work < max_work or not work):
+    limit = _ROOT_WORK
+    while open_nodes and open_nodes[0][0] < goal and work < limit:
         node = heapq.heappop(open_nodes)[2]
         relaxation.restrict(node.lower, node.upper)
-        relaxed = relaxation.solve(max_work=max(max_work, _ROOT_WORK) - work if node is root else max_work - work)
+        relaxed = relaxation.solve(max_work=limit - work)
         work += relaxed.work + per_node
+        limit = work + max_work if node is root else limit
         safe.close(node, relaxed.duals, claims_infeasible=relaxed.claimed_bound == np.inf)
         column = None if relaxed.solution is None else _most_fractional(relaxed.solution, is_integer)
         if node.bound >= goal:
