@@ -84,6 +84,8 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
         )
     if result.reruns or result.transfers.bytes_out:
         lines.append(f"  extra cost       {_extra(result)}")
+    if result.solver_finds_none:
+        lines.append(f"  solver's word    no plan with first runs in order {result.base_order} fits; not proven")
     if result.transfers.bytes_out:
         lines.append(f"  offloaded        {_transfers(result, unit)}")
     if result.communication.seconds:

@@ -1,6 +1,6 @@
 """Certified bounds against the optimum of small integer programs, with right and with wrong duals."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -9,12 +9,18 @@ from random import Random
 import numpy as np
 import pytest
 
-from lowtide.engine.recompute import solver
 from lowtide.engine.recompute.certified_bound import CertifiedBound, Split, certify
-from lowtide.engine.recompute.solver import LinearRelaxation, MixedIntegerProgram, ModelRows, Relaxed
+from lowtide.engine.recompute.solver import MixedIntegerProgram, ModelRows
 from lowtide.engine.search import proof_of_cost
 from lowtide.engine.search.check_cases import CaseError, ExactColumn, ExactRow, least_cost
 from lowtide.engine.search.proof_of_cost import Name
+from tests.oracles.broken_solvers import (
+    RelaxedFault,
+    break_solver,
+    duals_too_high,
+    duals_with_noise,
+    relaxation_impossible,
+)
 
 pytest.importorskip("highspy")
 
@@ -118,43 +124,10 @@ def optimum_of(milp: MixedIntegerProgram) -> float:
     return float((points @ milp.cost)[is_solution].min(initial=INFINITE))
 
 
-def honest(relaxed: Relaxed, random: np.random.Generator) -> Relaxed:
-    del random
-    return relaxed
-
-
-def noisy(relaxed: Relaxed, random: np.random.Generator) -> Relaxed:
-    noise = random.normal(0, 1, len(relaxed.duals))
-    return replace(relaxed, duals=relaxed.duals * (1 + 0.1 * noise) + 0.01 * noise)
-
-
-def always_infeasible(relaxed: Relaxed, random: np.random.Generator) -> Relaxed:
-    del random
-    return replace(relaxed, claimed_bound=INFINITE, solution=None)
-
-
-def too_high(relaxed: Relaxed, random: np.random.Generator) -> Relaxed:
-    del random
-    return replace(relaxed, claimed_bound=1.01 * relaxed.claimed_bound, duals=1.01 * relaxed.duals)
-
-
-Fault = Callable[[Relaxed, np.random.Generator], Relaxed]
-
-
-def break_duals(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
-    """Let a fault change every result for a linear program."""
-    random, solve = np.random.default_rng(0), LinearRelaxation.solve
-
-    def solved(self: LinearRelaxation, *, max_work: int) -> Relaxed:
-        return fault(solve(self, max_work=max_work), random)
-
-    monkeypatch.setattr(solver.LinearRelaxation, "solve", solved)
-
-
-@pytest.mark.parametrize("fault", [honest, noisy, always_infeasible, too_high])
-def test_no_duals_give_a_bound_above_the_optimum(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [None, duals_with_noise, relaxation_impossible, duals_too_high])
+def test_no_duals_give_a_bound_above_the_optimum(monkeypatch: pytest.MonkeyPatch, fault: RelaxedFault | None) -> None:
     """The bound in floating point is at most the exact one, which is at most the optimum of all points."""
-    break_duals(monkeypatch, fault)
+    break_solver(monkeypatch, (None, fault))
     reached = 0
     for seed in range(100):
         milp = random_program(seed)
@@ -162,7 +135,7 @@ def test_no_duals_give_a_bound_above_the_optimum(monkeypatch: pytest.MonkeyPatch
         found = certify(milp, INFINITE, max_work=300_000)
         assert found.at_least <= exact_bound(milp, found) <= optimum + 1e-12
         reached += found.at_least == optimum or found.at_least > optimum - 1e-6
-    assert reached == 100 if fault is honest else reached < 100
+    assert reached == 100 if fault is None else reached < 100
 
 
 def test_a_goal_ends_the_search_early_and_work_limits_it() -> None:

@@ -23,6 +23,7 @@ class PlainReruns:
     """The integer program of a base order, counted places and a budget. Rows and columns are made on demand."""
 
     counted = ()
+
     def __init__(self, program: PlainProgram, proof: CostProof) -> None:
         self.program, self.order, self.places = program, proof.order, proof.places
         self.budget, self.costs = proof.budget_bytes, proof.costs
