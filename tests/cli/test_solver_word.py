@@ -6,8 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from lowtide import minimize, read
 from lowtide.core.errors import ProofError
 from lowtide.engine.search import read_proof_file, write_proof_file
+from lowtide.reporting.planning import result_to_json, result_to_text
 from tests.cli.conftest import Command
 from tests.oracles.broken_solvers import always_impossible, break_solver, word_too_high
 
@@ -36,16 +38,16 @@ def test_a_bound_that_is_not_proven_is_named_as_the_word_of_the_solver(
 
 
 def test_a_program_that_only_the_solver_finds_impossible_is_not_called_infeasible(
-    lowtide: Command, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     break_solver(monkeypatch, (always_impossible, None))
-    asked = ("plan", GRAPHS / "unet_plain_b4.joint.graph.json.gz", "--budget", "34%", "--allow", "recompute")
-    planned = json.loads(lowtide(*asked, "--json").stdout)
-    assert planned["solver_finds_none"]
-    assert planned["status"] == "feasible"
-    assert "not proven impossible" in planned["shortfall"]
-    shown = " ".join(lowtide(*asked).stdout.split())
-    assert "solver's word no plan with first runs in order given fits; not proven" in shown
+    graph = read(GRAPHS / "unet_plain_b4.joint.graph.json.gz")
+    result = minimize(graph, budget="34%", allow={"recompute"}, effort="fast")
+    fields = result_to_json(result)
+    assert fields["solver_finds_none"]
+    assert fields["status"] == "feasible"
+    assert "not proven impossible" in (fields["shortfall"] or "")
+    assert "solver's word    no plan with first runs in order given fits; not proven" in result_to_text(result)
 
 
 def test_verify_confirms_the_proof_of_an_extra_cost_without_the_solver(

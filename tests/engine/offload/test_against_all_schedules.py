@@ -1,5 +1,6 @@
 """Plans and bounds of tiny graphs against the fastest of all schedules."""
 
+from dataclasses import replace
 from functools import cache
 from random import Random
 
@@ -8,6 +9,8 @@ import pytest
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.offload import plan_within_budget, with_host_space
+from lowtide.engine.offload.prove_copies import prove_cost
+from lowtide.engine.search.check_cost import check_cost
 from tests.oracles.broken_solvers import ALL_FAULTS, Faults, break_solver
 from tests.oracles.least_slow_down import least_slow_down
 
@@ -70,3 +73,23 @@ def test_a_broken_solver_leads_to_no_false_bound(monkeypatch: pytest.MonkeyPatch
             result = plan_within_budget(problem, order, budget)
             assert least is None or (result.extra_cost_bound <= least + 1e-6 and result.status != "infeasible")
             assert result.status != "optimal" or result.extra_cost <= (least or 0.0) + 1e-6
+
+
+def test_proofs_with_copies_show_their_bound_and_no_more_than_the_fastest_schedule() -> None:
+    """The checker confirms the published bound, and every higher one that linear programs still show is true."""
+    shown = 0
+    for seed in FITTING:
+        graph = _tiny(seed)
+        problem = Problem(graph, in_place=False)
+        peak = int(problem.evaluate(problem.given_order()).peaks[0])
+        for budget in range(peak - 3, peak):
+            least = _fastest(seed, budget)
+            cost = plan_within_budget(problem, problem.given_order(), budget).provable_cost
+            if least is None or cost is None or cost.at_least is None:
+                continue
+            for at_least in (cost.at_least, *(cost.at_least + step / 4 for step in range(1, 9))):
+                proof = prove_cost(replace(cost, at_least=at_least), graph)
+                if proof is not None:
+                    assert at_least <= check_cost(graph, proof, in_place=False) <= least + 1e-6
+                    shown += at_least > 0
+    assert shown > 6

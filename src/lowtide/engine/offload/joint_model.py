@@ -29,11 +29,11 @@ from lowtide.engine.recompute import Drops, solver
 from lowtide.engine.recompute.certified_bound import certify
 from lowtide.engine.recompute.place_model import ModelBuilder, PlaceModel
 from lowtide.engine.recompute.program import OrderedProgram
-from lowtide.engine.recompute.solver import MixedIntegerProgram
+from lowtide.engine.recompute.solver import MixedIntegerProgram, RowName
 
 _MAX_WINDOWS = 16
-_SLACK = 1e-7
-"""Added to rows in seconds, so that the rounding of their numbers excludes no schedule."""
+_ROUNDING = 1e-9
+"""Taken off the bound for the rounding of seconds, as a share of all seconds: stalls that long make up for it."""
 _FIRST_SLACK = 0.02
 _MAX_SLACKS = 3
 _FREE_SHARE_PER_SLACK = 0.25
@@ -126,7 +126,7 @@ class JointModelBuilder(ModelBuilder):
             copied = [(first[b], b, column) for before in copied_out[: number + 1] for b, column in before.items()]
             for earliest in _windows([(made, self.model.sizes[b]) for made, b, _ in copied], latest_first=True):
                 copies = [(column, b) for made, b, column in copied if made >= earliest]
-                self._add_stream_row(copies, self.per_byte_out, earliest + 1, place)
+                self._add_stream_row(("out until", earliest), copies, self.per_byte_out, earliest + 1, place)
 
     def _add_prefetches(self) -> None:
         uses = self.joint.uses
@@ -139,20 +139,20 @@ class JointModelBuilder(ModelBuilder):
                         back.append((uses[buffer][use], buffer, column))
             for latest in _windows([(use, self.model.sizes[b]) for use, b, _ in back], latest_first=False):
                 copies = [(column, b) for use, b, column in back if use <= latest]
-                self._add_stream_row(copies, self.per_byte_back, place + 1, latest)
+                self._add_stream_row(("back until", latest), copies, self.per_byte_back, place + 1, latest)
 
     def _add_stream_row(
-        self, copies: Iterable[tuple[int, BufferId]], per_byte: float, start: Place, end: Place
+        self, name: RowName, copies: Iterable[tuple[int, BufferId]], per_byte: float, start: Place, end: Place
     ) -> None:
         """Add a row: copies fit between the end of the op before `start` and the start of the op at `end`."""
         starts = self.joint.starts
         unit = max(starts[-1], self.max_seconds)
-        terms = [(column, per_byte * self.model.sizes[buffer] / unit) for column, buffer in copies]
+        terms = [(column, per_byte * self.model.sizes[buffer]) for column, buffer in copies]
         for stage in range(bisect_left(self.places, start), bisect_left(self.places, end) + 1):
-            terms.append((self.stalls[stage], -self.max_seconds / unit))
+            terms.append((self.stalls[stage], -self.max_seconds))
             if stage:
-                terms += [(column, -self.cost[column] / unit) for column in self.rerun[stage - 1].values()]
-        self.rows.add(("stream", start, end), terms, -np.inf, max(0.0, starts[end] - starts[start]) / unit + _SLACK)
+                terms += [(column, -self.cost[column]) for column in self.rerun[stage - 1].values()]
+        self.rows.add(name, terms, -np.inf, max(0.0, starts[end] - starts[start]), unit=unit)
 
 
 def _windows(copies: Sequence[tuple[Place, int]], *, latest_first: bool) -> list[Place]:
@@ -177,6 +177,8 @@ class JointResult:
     """Proven lower bound."""
     claimed_bound: float = 0.0
     """The solver's word, not proven."""
+    seconds: tuple[float, ...] = ()
+    """Run time of each op that the bounds are for."""
     work: int = 0
     places: tuple[Place, ...] = ()
 
@@ -210,7 +212,11 @@ def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool
     goal = min(first.bound, search.best.timeline.extra_seconds if search.best.over_bytes == 0 else math.inf)
     certified = certify(first.milp, goal, max_work=int(effort.certify_share * first.work))
     return JointResult(
-        bound=max(0.0, certified.at_least), claimed_bound=goal, work=work + certified.work, places=(peak,)
+        bound=max(0.0, certified.at_least - _ROUNDING * model.starts[-1]),
+        claimed_bound=goal,
+        seconds=tuple(seconds.tolist()),
+        work=work + certified.work,
+        places=(peak,),
     )
 
 

@@ -15,6 +15,7 @@ from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over_time, runs_per_column
 from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Graph
+from lowtide.engine.offload.prove_copies import prove_cost
 from lowtide.engine.overlap import Communication, communication_of
 from lowtide.engine.plan import Plan, Status
 from lowtide.engine.plan.claim import Claim
@@ -108,7 +109,7 @@ class Result:
             return self.solved.logged_proof
         if self.plain_proof is not None:
             return with_flows(self.plain_proof, self.graph)
-        cost = None if self.provable_cost is None else self.provable_cost.prove(self.graph)
+        cost = None if self.provable_cost is None else prove_cost(self.provable_cost, self.graph)
         if self.provable_cost is None or cost is None:
             return None
         return Proof(graph=self.graph.fingerprint, in_place=self.provable_cost.in_place, spaces=(), cost=cost)

@@ -121,8 +121,9 @@ def _cheapest(draft: Draft, most: int, report: Report, keep: Callable[[Plan], No
     bound = min(offloaded.extra_cost_bound, alone.extra_cost)
     word = None if offloaded.solver_bound is None else min(offloaded.solver_bound, alone.extra_cost)
     claimed = word if word is not None and word > bound else None
-    raised = replace(alone, extra_cost_bound=bound, solver_bound=claimed, provable_cost=None, holds_for_any_order=False)
-    return base, raised
+    provable = offloaded.provable_cost and replace(offloaded.provable_cost, at_least=bound)
+    raised = replace(alone, extra_cost_bound=bound, solver_bound=claimed, provable_cost=provable)
+    return base, replace(raised, holds_for_any_order=False)
 
 
 def _with_copies(

@@ -1,6 +1,8 @@
 """Record the proof of a bound on the extra cost, for a checker without a solver."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -30,9 +32,11 @@ class ProvableCost:
     in_place: bool
     at_least: float | None
     """None if no plan fits."""
+    seconds: tuple[float, ...] = ()
+    """Run time of each op if plans may copy buffers to the host."""
 
-    def prove(self, graph: Graph) -> CostProof | None:
-        """Return the proof, found again by the solver.
+    def prove(self, graph: Graph, build: "Build | None" = None) -> CostProof | None:
+        """Return the proof, found again by the solver, over the program that `build` makes.
 
         None if no solver is installed, if that takes too much work, or if ops call other graphs.
         """
@@ -40,15 +44,15 @@ class ProvableCost:
             return None
         cost = np.asarray(self.costs)
         problem = Problem(graph, in_place=self.in_place)
-        built = PlaceModel(OrderedProgram(problem, np.asarray(self.order, np.int32), cost)).build(
-            self.places, self.budget_bytes
-        )
-        goal = float("inf") if self.at_least is None else before_rounding(self.at_least, cost)
+        program = OrderedProgram(problem, np.asarray(self.order, np.int32), cost)
+        built, names = (build or _build)(self, program)
+        goal = float("inf") if self.at_least is None else self.at_least
+        if not self.seconds and goal < float("inf"):
+            goal = before_rounding(goal, cost)
         found = certify(built.milp, goal, max_work=_MAX_WORK)
-        return self._recorded(graph, built, found) if found.at_least >= goal else None
+        return self._recorded(graph, built, names, found) if found.at_least >= goal else None
 
-    def _recorded(self, graph: Graph, built: BuiltModel, found: CertifiedBound) -> CostProof:
-        names = _column_names(built)
+    def _recorded(self, graph: Graph, built: BuiltModel, names: Mapping[int, Name], found: CertifiedBound) -> CostProof:
         rows: dict[int, int] = {}
         columns: dict[int, int] = {}
         cases: list[proof_of_cost.Case] = []
@@ -64,6 +68,7 @@ class ProvableCost:
             budget_bytes=self.budget_bytes,
             order=self.order,
             costs=self.costs,
+            seconds=self.seconds,
             places=self.places,
             at_least=self.at_least,
             rows=tuple(built.milp.row_names[row] for row in rows),
@@ -72,7 +77,17 @@ class ProvableCost:
         )
 
 
-def _column_names(built: BuiltModel) -> dict[int, Name]:
+Build: TypeAlias = Callable[[ProvableCost, OrderedProgram], tuple[BuiltModel, Mapping[int, Name]]]
+"""Makes the program over the places of a bound, and names its columns."""
+
+
+def _build(cost: ProvableCost, program: OrderedProgram) -> tuple[BuiltModel, Mapping[int, Name]]:
+    built = PlaceModel(program).build(cost.places, cost.budget_bytes)
+    return built, column_names(built)
+
+
+def column_names(built: BuiltModel) -> dict[int, Name]:
+    """Return the names of the columns, as `search.plain_reruns` defines them."""
     names: dict[int, Name] = {}
     for k, (kept, rerun, shared) in enumerate(zip(built.kept, built.rerun, built.shared, strict=True)):
         names.update((column, ("kept", k, buffer)) for buffer, column in kept.items())

@@ -8,7 +8,7 @@ from functools import cache
 from lowtide.core.errors import ProofError
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, StepKind
-from lowtide.engine.plan.claim import Claim
+from lowtide.engine.plan.claim import Claim, PlanClass
 from lowtide.engine.plan.verify import is_of_class
 from lowtide.engine.search.check_cost import check_cost
 from lowtide.engine.search.check_proof import CheckedBound, check_proof
@@ -79,7 +79,8 @@ def _checked_cost(graph: Graph, plan: Plan, proof: Proof, cost: CostProof) -> fl
     runs: list[int] = plan.order().tolist()
     first_runs = tuple(dict.fromkeys(runs))
     copies = bool((plan.kinds == StepKind.COPY_OUT).any())
-    if first_runs == cost.order and not copies and plan.peak_bytes.get(cost.space, 0) <= cost.budget_bytes:
+    is_of_class = first_runs == cost.order and not copies and not cost.seconds
+    if is_of_class and plan.peak_bytes.get(cost.space, 0) <= cost.budget_bytes:
         extra = math.fsum(cost.costs[op] for op in runs) - math.fsum(cost.costs)
         if extra < confirmed - _ROUNDING * math.fsum(cost.costs):
             raise ProofError(
@@ -88,11 +89,15 @@ def _checked_cost(graph: Graph, plan: Plan, proof: Proof, cost: CostProof) -> fl
     return confirmed
 
 
+def _class_of(cost: CostProof) -> PlanClass:
+    return "copies of one order" if cost.seconds else "reruns of one order"
+
+
 def _is_shown_cost(plan: Plan, claim: Claim, proof: Proof | None, confirmed: float | None) -> bool:
-    """Return whether a claim about the extra cost is shown: the same order of first runs and pairs, and no copies."""
+    """Return whether a claim about the extra cost is shown: for the same class, order of first runs and pairs."""
     if claim.at_least == 0:
         return True
-    if proof is None or proof.cost is None or confirmed is None or claim.over != "reruns of one order":
+    if proof is None or proof.cost is None or confirmed is None or claim.over != _class_of(proof.cost):
         return False
     first_runs = tuple(dict.fromkeys(plan.order().tolist()))
     is_of_proof = first_runs == proof.cost.order and plan.peak_bytes.get(proof.cost.space, 0) <= proof.cost.budget_bytes

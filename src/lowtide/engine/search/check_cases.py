@@ -36,8 +36,10 @@ class ExactColumn:
 class ExactProgram(Protocol):
     """Rows and columns by name. Both raise KeyError for unknown names."""
 
-    counted: Collection[Name]
-    """Columns that count even if no row with a multiplier names them. All others cost at least 0 in every solution."""
+    @property
+    def counted(self) -> Collection[Name]:
+        """Columns that count even if no row with a multiplier names them. All others cost at least 0 in every solution."""
+        ...
 
     def row(self, name: Name) -> ExactRow: ...
     def column(self, name: Name) -> ExactColumn: ...

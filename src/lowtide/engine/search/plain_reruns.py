@@ -8,6 +8,7 @@ k to that at the next one, inclusive, or to the end. Columns are 0 or 1:
 - ("pair", k, read, written): the op at place k overwrites a buffer that dies with its result
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 
@@ -99,7 +100,7 @@ class PlainReruns:
 
     def column(self, name: Name) -> ExactColumn:
         """Return a column; KeyError if no plan makes it 1 or it is no column."""
-        _refuse_negative(name)
+        refuse_negative(name)
         match name:
             case ("kept", int(k), int(buffer)) if self._is_kept(k, buffer):
                 return ExactColumn(0, 0, 1)
@@ -129,7 +130,7 @@ class PlainReruns:
         - ("paired once", k, side, buffer): a buffer is in one pair
         - ("room", k): memory during the first run at place k
         """
-        _refuse_negative(name)
+        refuse_negative(name)
         match name:
             case ("used", int(k), int(buffer)) if self._is_used(k, buffer):
                 return self._available(k, buffer, None)
@@ -171,7 +172,13 @@ class PlainReruns:
         producer = self.program.producers[buffer]
         if producer >= 0 and self._may_rerun(producer, place):
             terms["rerun", k, producer] = 1
+        terms.update((source, 1) for source in self._other_sources(k, buffer))
         return ExactRow(terms, least, None)
+
+    def _other_sources(self, k: int, buffer: BufferId) -> Sequence[Name]:
+        """Return columns of other ways to make a buffer available after place k."""
+        del k, buffer
+        return ()
 
     def _room(self, k: int) -> ExactRow:
         place, program = self.places[k], self.program
@@ -191,7 +198,7 @@ class PlainReruns:
         return ExactRow({**terms, **savings}, None, self.budget - resident)
 
 
-def _refuse_negative(name: Name) -> None:
+def refuse_negative(name: Name) -> None:
     """Raise KeyError for indices that Python would count from the end."""
     if any(isinstance(index, int) and index < 0 for index in name):
         raise KeyError(name)

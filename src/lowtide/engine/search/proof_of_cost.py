@@ -31,13 +31,18 @@ Case = Split | Closed
 
 
 class CostProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A lower bound on the extra cost of all plans within a budget, with first runs in one order."""
+    """A lower bound on the extra cost of all plans within a budget, with first runs in one order.
+
+    With `seconds`, of plans with copies, too: the cost is then a slow-down, and memory is counted at one place.
+    """
 
     space: str
     budget_bytes: Annotated[int, msgspec.Meta(ge=0)]
     order: tuple[_Id, ...]
     costs: tuple[float, ...]
     """Cost of recomputing each op."""
+    seconds: tuple[float, ...] = ()
+    """Run time of each op; empty if the plans have no copies to the host."""
     places: tuple[_Id, ...]
     """Ascending places of the order where memory is counted."""
     at_least: float | None
