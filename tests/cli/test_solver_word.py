@@ -42,7 +42,7 @@ def test_a_program_that_only_the_solver_finds_impossible_is_not_called_infeasibl
 ) -> None:
     break_solver(monkeypatch, (always_impossible, None))
     graph = read(GRAPHS / "unet_plain_b4.joint.graph.json.gz")
-    result = minimize(graph, budget="34%", allow={"recompute"}, effort="fast")
+    result = minimize(graph, budget="34%", allow={"recompute"})
     fields = result_to_json(result)
     assert fields["solver_finds_none"]
     assert fields["status"] == "feasible"

@@ -15,7 +15,7 @@ from lowtide.engine.recompute.program import OrderedProgram, checked_cost
 from lowtide.engine.recompute.prove_cost import ProvableCost
 from lowtide.engine.recompute.result import RecomputeResult
 from lowtide.engine.search.check_cost import check_cost
-from lowtide.engine.search.proof_of_cost import Closed, CostProof
+from lowtide.engine.search.proof_of_cost import ClosedCase, CostProof
 from tests.oracles.broken_solvers import ALL_FAULTS, Faults, break_solver
 from tests.oracles.least_extra_cost import least_extra_cost
 from tests.oracles.plans import problem_of
@@ -122,7 +122,7 @@ def test_a_changed_proof_is_refused_or_still_true() -> None:
     """Multipliers, budget, cases and names are changed one at a time."""
     refused = total = 0
     for problem, proof, least in list(proofs(True))[::2]:
-        closed = next(case for case in proof.cases if isinstance(case, Closed))
+        closed = next(case for case in proof.cases if isinstance(case, ClosedCase))
         larger = tuple(1.5 * dual + 0.25 for dual in closed.duals)
         forgeries = [
             msgspec.structs.replace(proof, cases=proof.cases[1:]),

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from lowtide.engine.recompute.certified_bound import CertifiedBound, Split, certify
+from lowtide.engine.recompute.certified_bound import BranchedCase, CertifiedBound, certify
 from lowtide.engine.recompute.solver import MixedIntegerProgram, ModelRows
 from lowtide.engine.search import proof_of_cost
 from lowtide.engine.search.check_cases import CaseError, ExactColumn, ExactRow, least_cost
@@ -62,11 +62,11 @@ def exact_bound(milp: MixedIntegerProgram, found: CertifiedBound) -> float:
     """Return the bound that the checker confirms."""
     cases: list[proof_of_cost.Case] = []
     for case in found.tree:
-        if isinstance(case, Split):
-            cases.append(proof_of_cost.Split(case.column, case.at))
+        if isinstance(case, BranchedCase):
+            cases.append(proof_of_cost.SplitCase(case.column, case.at))
         else:
             rows = tuple(range(len(case.duals)))
-            cases.append(proof_of_cost.Closed(case.is_infeasible, rows, tuple(case.duals.tolist())))
+            cases.append(proof_of_cost.ClosedCase(case.is_infeasible, rows, tuple(case.duals.tolist())))
     confirmed = least_cost(Exact(milp), milp.row_names, Exact(milp).counted, cases)
     return INFINITE if confirmed is None else float(confirmed)
 
@@ -159,6 +159,6 @@ def test_incomplete_or_empty_cases_are_refused() -> None:
         with pytest.raises(CaseError):
             exact_bound(HIGHS_2957, replace(found, tree=tree))
     with pytest.raises(CaseError, match="not shown"):
-        least_cost(Exact(HIGHS_2957), HIGHS_2957.row_names, [], [proof_of_cost.Closed(True, (0,), (1.0,))])
+        least_cost(Exact(HIGHS_2957), HIGHS_2957.row_names, [], [proof_of_cost.ClosedCase(True, (0,), (1.0,))])
     with pytest.raises(CaseError, match="between integers"):
-        least_cost(Exact(HIGHS_2957), [], [("column", 1)], [proof_of_cost.Split(0, 9)])
+        least_cost(Exact(HIGHS_2957), [], [("column", 1)], [proof_of_cost.SplitCase(0, 9)])

@@ -27,7 +27,7 @@ _VALUES_PER_WORK = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class BranchedCase:
     """Two cases: a column is at most `at`; then at least `at` + 1."""
 
     column: int
@@ -35,7 +35,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Closed:
+class BoundedCase:
     """The end of a case: multipliers that bound its cost, or that show that it has no solution."""
 
     duals: NDArray[np.float64]
@@ -48,7 +48,7 @@ class CertifiedBound:
 
     at_least: float
     """Infinite if there is no solution."""
-    tree: tuple[Split | Closed, ...]
+    tree: tuple[BranchedCase | BoundedCase, ...]
     """The cases in depth-first order. Each split is followed by its two cases."""
     work: int
 
@@ -57,9 +57,9 @@ class CertifiedBound:
 class _Node:
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
-    closed: Closed
+    closed: BoundedCase
     bound: float
-    split: tuple[Split, "_Node", "_Node"] | None = None
+    split: tuple[BranchedCase, "_Node", "_Node"] | None = None
 
 
 def certify(milp: MixedIntegerProgram, goal: float, *, max_work: int) -> CertifiedBound:
@@ -72,7 +72,7 @@ def certify(milp: MixedIntegerProgram, goal: float, *, max_work: int) -> Certifi
     per_node = _WORK_PER_NODE + len(milp.values) // _VALUES_PER_WORK
     is_integer = np.ones(len(milp.cost), np.bool_)
     is_integer[milp.continuous] = False
-    none = Closed(np.zeros(len(milp.row_units)), is_infeasible=False)
+    none = BoundedCase(np.zeros(len(milp.row_units)), is_infeasible=False)
     root = _Node(milp.lower, milp.upper, none, safe.bound(none.duals, milp.lower, milp.upper))
     open_nodes, work, count = [(root.bound, 0, root)], 0, 0
     limit = _ROOT_WORK
@@ -89,7 +89,7 @@ def certify(milp: MixedIntegerProgram, goal: float, *, max_work: int) -> Certifi
         if column is None or relaxed.solution is None:
             goal = min(goal, node.bound)  # an integer optimum, or nothing better to derive
             continue
-        split = Split(column, int(np.floor(relaxed.solution[column])))
+        split = BranchedCase(column, int(np.floor(relaxed.solution[column])))
         below, above = node.upper.copy(), node.lower.copy()
         below[column], above[column] = split.at, split.at + 1
         children = [_Node(node.lower, below, node.closed, 0.0), _Node(above, node.upper, node.closed, 0.0)]
@@ -106,9 +106,9 @@ def _most_fractional(solution: NDArray[np.float64], is_integer: NDArray[np.bool_
     return column if len(away) and away[column] > _INTEGRAL else None
 
 
-def _recorded(root: _Node) -> tuple[float, tuple[Split | Closed, ...]]:
+def _recorded(root: _Node) -> tuple[float, tuple[BranchedCase | BoundedCase, ...]]:
     """Return the least bound of all cases, and the tree."""
-    tree: list[Split | Closed] = []
+    tree: list[BranchedCase | BoundedCase] = []
     least, waiting = float("inf"), [root]
     while waiting:
         node = waiting.pop()
@@ -135,11 +135,11 @@ class _SafeArithmetic:
         if claims_infeasible:
             for ray in (duals, -duals):
                 if self._least(np.zeros(len(self._milp.cost)), ray, node.lower, node.upper) > 0:
-                    node.closed, node.bound = Closed(ray, is_infeasible=True), np.inf
+                    node.closed, node.bound = BoundedCase(ray, is_infeasible=True), np.inf
                     return
         bound = self.bound(duals, node.lower, node.upper)
         if bound > node.bound:
-            node.closed, node.bound = Closed(duals, is_infeasible=False), bound
+            node.closed, node.bound = BoundedCase(duals, is_infeasible=False), bound
 
     def bound(self, duals: NDArray[np.float64], lower: NDArray[np.float64], upper: NDArray[np.float64]) -> float:
         """Return a lower bound on the cost of all solutions between column bounds."""

@@ -10,7 +10,7 @@ from lowtide.core.index_spaces import OpId, Place
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph
 from lowtide.engine.recompute import solver
-from lowtide.engine.recompute.certified_bound import CertifiedBound, Split, certify
+from lowtide.engine.recompute.certified_bound import BranchedCase, CertifiedBound, certify
 from lowtide.engine.recompute.place_model import BuiltModel, PlaceModel
 from lowtide.engine.recompute.program import OrderedProgram, before_rounding
 from lowtide.engine.search import proof_of_cost
@@ -57,12 +57,12 @@ class ProvableCost:
         columns: dict[int, int] = {}
         cases: list[proof_of_cost.Case] = []
         for case in found.tree:
-            if isinstance(case, Split):
-                cases.append(proof_of_cost.Split(columns.setdefault(case.column, len(columns)), case.at))
+            if isinstance(case, BranchedCase):
+                cases.append(proof_of_cost.SplitCase(columns.setdefault(case.column, len(columns)), case.at))
                 continue
             used: list[int] = np.flatnonzero(case.duals).tolist()
             indices = tuple(rows.setdefault(row, len(rows)) for row in used)
-            cases.append(proof_of_cost.Closed(case.is_infeasible, indices, tuple(case.duals[used].tolist())))
+            cases.append(proof_of_cost.ClosedCase(case.is_infeasible, indices, tuple(case.duals[used].tolist())))
         return CostProof(
             space=graph.spaces[0].name,
             budget_bytes=self.budget_bytes,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
-from lowtide.engine.search.proof_of_cost import Case, Closed, Name, Split
+from lowtide.engine.search.proof_of_cost import Case, ClosedCase, Name, SplitCase
 
 Exact = int | Fraction
 
@@ -38,7 +38,7 @@ class ExactProgram(Protocol):
 
     @property
     def counted(self) -> Collection[Name]:
-        """Columns that count even if no row with a multiplier names them. All others cost at least 0 in every solution."""
+        """Columns that count even if no row with a multiplier names them. Others cost at least 0 in every solution."""
         ...
 
     def row(self, name: Name) -> ExactRow: ...
@@ -64,7 +64,7 @@ def least_cost(
         if not waiting:
             raise CaseError("a case follows the last one")
         box = waiting.pop()
-        if isinstance(case, Split):
+        if isinstance(case, SplitCase):
             waiting += checker.split(case, box)
         elif (cost := checker.close(case, box)) is not None:
             least = cost if least is None else min(least, cost)
@@ -96,7 +96,7 @@ class _Checker:
                 raise CaseError(f"column {name} is unknown") from error
         return self._columns[name]
 
-    def split(self, case: Split, box: dict[Name, tuple[Exact, Exact]]) -> list[dict[Name, tuple[Exact, Exact]]]:
+    def split(self, case: SplitCase, box: dict[Name, tuple[Exact, Exact]]) -> list[dict[Name, tuple[Exact, Exact]]]:
         """Return the boxes of both cases, the first one last."""
         if case.column >= len(self._column_names):
             raise CaseError(f"column {case.column} is unknown")
@@ -108,7 +108,7 @@ class _Checker:
         below, above = min(upper, case.at), max(lower, case.at + 1)
         return [{**box, name: (above, upper)}, {**box, name: (lower, below)}]
 
-    def close(self, case: Closed, box: Mapping[Name, tuple[Exact, Exact]]) -> Fraction | None:
+    def close(self, case: ClosedCase, box: Mapping[Name, tuple[Exact, Exact]]) -> Fraction | None:
         """Return the least cost that the multipliers show in a box, None if it has no solution."""
         if len(case.rows) != len(case.duals):
             raise CaseError("a case has as many rows as multipliers")

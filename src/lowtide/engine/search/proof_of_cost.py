@@ -9,14 +9,14 @@ Name = tuple[str | int, ...]
 """The kind of a row or a column and its indices, see `plain_reruns`."""
 
 
-class Split(msgspec.Struct, frozen=True, array_like=True, tag="split", forbid_unknown_fields=True):
+class SplitCase(msgspec.Struct, frozen=True, array_like=True, tag="split", forbid_unknown_fields=True):
     """Two cases: a column is at most `at`; then at least `at` + 1."""
 
     column: _Id
     at: int
 
 
-class Closed(msgspec.Struct, frozen=True, array_like=True, tag="closed", forbid_unknown_fields=True):
+class ClosedCase(msgspec.Struct, frozen=True, array_like=True, tag="closed", forbid_unknown_fields=True):
     """The end of a case, by one multiplier for each of some rows.
 
     The combined row bounds the cost or, if `is_infeasible`, has no solution between the bounds of the columns.
@@ -27,7 +27,7 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag="closed", forbid_
     duals: tuple[float, ...]
 
 
-Case = Split | Closed
+Case = SplitCase | ClosedCase
 
 
 class CostProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
