@@ -22,7 +22,9 @@ _LEAST_DUAL = 1e-12
 """Smaller multipliers, relative to the largest, are rounding errors."""
 _WORK_PER_NODE = 500
 _ROOT_WORK = 150_000
-"""Limit on the work for the first linear program."""
+"""Least limit on the work for the first linear program."""
+_MAX_NUMBERS = 20_000_000
+"""Limit on the numbers of all cases, for memory."""
 _VALUES_PER_WORK = 50
 
 
@@ -66,7 +68,8 @@ def certify(milp: MixedIntegerProgram, goal: float, *, max_work: int) -> Certifi
     """Return a certified lower bound of a program with finite column bounds.
 
     Best-first branch and bound over fractional columns. Ends when the bound reaches `goal`, when a branch has an
-    integer optimum below it, or after about `max_work`, counted as in `Solved.work` after the first linear program.
+    integer optimum below it, after about `max_work`, counted as in `Solved.work` after the first linear program, or
+    with very many cases.
     """
     safe, relaxation = _SafeArithmetic(milp), LinearRelaxation(milp)
     per_node = _WORK_PER_NODE + len(milp.values) // _VALUES_PER_WORK
@@ -75,8 +78,8 @@ def certify(milp: MixedIntegerProgram, goal: float, *, max_work: int) -> Certifi
     none = BoundedCase(np.zeros(len(milp.row_units)), is_infeasible=False)
     root = _Node(milp.lower, milp.upper, none, safe.bound(none.duals, milp.lower, milp.upper))
     open_nodes, work, count = [(root.bound, 0, root)], 0, 0
-    limit = _ROOT_WORK
-    while open_nodes and open_nodes[0][0] < goal and work < limit:
+    limit, most_nodes = max(_ROOT_WORK, max_work), _MAX_NUMBERS // (2 * len(milp.cost) + len(milp.row_units) + 1)
+    while open_nodes and open_nodes[0][0] < goal and work < limit and count <= most_nodes:
         node = heapq.heappop(open_nodes)[2]
         relaxation.restrict(node.lower, node.upper)
         relaxed = relaxation.solve(max_work=limit - work)
