@@ -263,7 +263,7 @@ def test_a_curve_has_budgets_from_the_peak_to_the_floor(lowtide: Command, graph_
     fields = json.loads(done.stdout)
     assert (done.code, done.complaints) == (0, [])
     assert fields["points"][0]["extra_cost"] == 0
-    keys = {"budget_bytes", "peak_bytes", "status", "extra_cost", "extra_cost_bound", "shortfall"}
+    keys = {"budget_bytes", "peak_bytes", "status", "extra_cost", "extra_cost_bound", "solver_bound", "shortfall"}
     assert keys == set(fields["points"][0])
     assert "knee" in lowtide("plan", graph_file, "--curve").stdout or fields["knee"] is None
 

@@ -1,6 +1,6 @@
 """`lowtide verify`: check a saved plan against its program."""
 
-from collections.abc import Sequence
+import math
 from pathlib import Path
 
 import click
@@ -13,7 +13,8 @@ from lowtide.core.documents import fields_of
 from lowtide.core.units import ByteUnit
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.plan_file import read_plan
-from lowtide.engine.search import CheckedBound, CheckedClaim, check_certificate, read_proof_file
+from lowtide.engine.search import Certificate, CheckedBound, CheckedClaim, check_certificate, read_proof_file
+from lowtide.engine.search.proof_of_cost import CostProof
 from lowtide.reporting.claims import ClaimFields
 from lowtide.reporting.fields import VerifyFields
 from lowtide.reporting.table import printable
@@ -55,27 +56,31 @@ def command(
         if proof_path is not None:
             progress(f"checking {proof_path}")
             proof = read_proof_file(proof_path)
-        claims, bounds = check_certificate(form.graph, loaded, proof)
-    code = 1 if strict and not all(checked.is_shown for checked in claims) else 0
+        certificate = check_certificate(form.graph, loaded, proof)
+    code = 1 if strict and not all(checked.is_shown for checked in certificate.claims) else 0
     if as_json:
-        print_json("verify", _to_json(loaded, claims, bounds if proof is not None else None))
+        print_json("verify", _to_json(loaded, certificate, is_proven=proof is not None))
         return code
     unit = ByteUnit(loaded.peak_bytes)
     click.echo(f"{plan}: valid for {printable(form.graph.name)}, peak {unit.by_space(loaded.peak_bytes)}")
-    for checked in claims:
+    for checked in certificate.claims:
         print_page(f"  {_claimed(checked, unit)}")
-    for bound in bounds:
+    for bound in certificate.bounds:
         print_page(f"{proof_path}: no order needs less than {_confirmed(bound, unit)}")
+    if proof is not None and proof.cost is not None and certificate.extra_cost is not None:
+        print_page(f"{proof_path}: {_confirmed_cost(proof.cost, certificate.extra_cost, unit)}")
     return code
 
 
-def _to_json(plan: Plan, claims: Sequence[CheckedClaim], bounds: Sequence[CheckedBound] | None) -> VerifyFields:
-    """Return the fields of the JSON object; `bounds` are those of a proof, None without one."""
-    shown = [fields_of(ClaimFields, checked.claim, shown=checked.is_shown) for checked in claims]
+def _to_json(plan: Plan, certificate: Certificate, *, is_proven: bool) -> VerifyFields:
+    """Return the fields of the JSON object, with the confirmed bounds if there is a proof."""
+    shown = [fields_of(ClaimFields, checked.claim, shown=checked.is_shown) for checked in certificate.claims]
     fields = fields_of(VerifyFields, plan, valid=True, claims=shown)
-    if bounds is not None:
-        fields["confirmed_bound_bytes"] = {bound.space: bound.confirmed_bytes for bound in bounds}
-        fields["not_rechecked"] = sum(len(bound.not_rechecked) for bound in bounds)
+    if is_proven:
+        fields["confirmed_bound_bytes"] = {bound.space: bound.confirmed_bytes for bound in certificate.bounds}
+        fields["not_rechecked"] = sum(len(bound.not_rechecked) for bound in certificate.bounds)
+    if certificate.extra_cost is not None:
+        fields["confirmed_extra_cost"] = certificate.extra_cost if math.isfinite(certificate.extra_cost) else None
     return fields
 
 
@@ -86,6 +91,15 @@ def _claimed(checked: CheckedClaim, unit: ByteUnit) -> str:
     where = "" if claim.space is None else f" in {printable(claim.space)}"
     how = "proven" if checked.is_shown else "claimed, not proven here"
     return f"{claim.figure}{where} at least {figure}: {claim.sentence} ({how})"
+
+
+def _confirmed_cost(proof: CostProof, confirmed: float, unit: ByteUnit) -> str:
+    """Return the confirmed bound of the extra cost, with the plans that it holds for."""
+    of_order = "with first runs in the order of the proof"
+    if math.isinf(confirmed):
+        return f"no plan {of_order} fits {unit.write(proof.budget_bytes)}, confirmed"
+    within = unit.write(proof.budget_bytes)
+    return f"no plan {of_order} within {within} costs less than {confirmed:.6g} extra, confirmed"
 
 
 def _confirmed(bound: CheckedBound, unit: ByteUnit) -> str:

@@ -64,6 +64,8 @@ class RecomputeEffort:
     """As in `recompute.solver.Solved`: 700,000 per second."""
     rounds: int
     """Calls of the solver."""
+    certify_share: float
+    """Work on branches to prove the solver's bounds, as a share of the work that it spent."""
     relative_gap: float
     """The search ends when the extra cost is this close to its bound."""
 
@@ -74,11 +76,13 @@ class RecomputeEffort:
 
     def for_proof(self) -> "RecomputeEffort":
         """Return the limits with enough work for the solver to close most gaps between cost and bound."""
-        return replace(self, solver_work=max(self.solver_work, _PROOF_WORK), rounds=max(self.rounds, _PROOF_ROUNDS))
+        work, rounds = max(self.solver_work, _PROOF_WORK), max(self.rounds, _PROOF_ROUNDS)
+        return replace(self, solver_work=work, rounds=rounds, certify_share=_PROOF_SHARE)
 
 
 _PROOF_WORK = 14_000_000
 _PROOF_ROUNDS = 12
+_PROOF_SHARE = 2.0
 
 RECOMPUTE_EFFORTS = _by_effort(
     RecomputeEffort,
@@ -88,6 +92,7 @@ RECOMPUTE_EFFORTS = _by_effort(
     demand_work=(25_000_000, 150_000_000, 15_000_000_000),
     solver_work=(1_000_000, 1_000_000, 1_000_000_000),
     rounds=(3, 3, 60),
+    certify_share=(0.1, 0.1, _PROOF_SHARE),
     relative_gap=(0.02, 0.0095, 0.0),
 )
 

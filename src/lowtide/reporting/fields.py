@@ -105,6 +105,8 @@ class PlanFields(TypedDict):
     persistent_bytes: Bytes
     extra_cost: float
     extra_cost_bound: float | None
+    solver_bound: float | None
+    solver_finds_none: bool
     base_cost: float
     base_order: str | None
     costs: str
@@ -171,6 +173,7 @@ class PointFields(TypedDict):
     status: str
     extra_cost: float
     extra_cost_bound: float | None
+    solver_bound: float | None
     shortfall: str | None
 
 
@@ -195,6 +198,7 @@ class VerifyFields(TypedDict):
     claims: Sequence[ClaimFields]
     confirmed_bound_bytes: NotRequired[Bytes]
     not_rechecked: NotRequired[int]
+    confirmed_extra_cost: NotRequired[float | None]
 
 
 class ApplyFields(TypedDict):

@@ -15,6 +15,7 @@ def frontier_to_json(frontier: Frontier) -> CurveFields:
             PointFields,
             point,
             extra_cost_bound=point.extra_cost_bound if point.fits else None,
+            solver_bound=point.solver_bound if point.fits else None,
             shortfall=None if point.shortfall is None else describe(point.shortfall),
         )
         for point in frontier.points

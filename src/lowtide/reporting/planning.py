@@ -84,6 +84,8 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
         )
     if result.reruns or result.transfers.bytes_out:
         lines.append(f"  extra cost       {_extra(result)}")
+    if result.solver_finds_none:
+        lines.append(f"  solver's word    no plan with first runs in order {result.base_order} fits; not proven")
     if result.transfers.bytes_out:
         lines.append(f"  offloaded        {_transfers(result, unit)}")
     if result.communication.seconds:
@@ -165,8 +167,11 @@ def _extra(result: Result) -> str:
     order = (
         "" if result.extra_cost_bound is None else " in any order" if is_of_any else f" in order {result.base_order}"
     )
+    word = ""
+    if result.solver_bound is not None:
+        word = f"; the solver's word, not proven: at least {percent(result.solver_bound / base)}"
     runs = f"{result.reruns} recomputed runs, {result.costs} prices"
-    return f"{percent(result.extra_cost / base, signed=True)} time{bound}{order} ({runs})"
+    return f"{percent(result.extra_cost / base, signed=True)} time{bound}{order}{word} ({runs})"
 
 
 def _transfers(result: Result, unit: ByteUnit) -> str:

@@ -112,7 +112,7 @@ def forged(plan: Plan, proof: Proof, draw: Random) -> tuple[Plan, Proof]:
 
 def shown(graph: Graph, plan: Plan, proof: Proof | None) -> Iterator[tuple[str, bool, int]]:
     """Yield the shown peaks over all orders as (space, in_place, bytes)."""
-    claims, _ = check_certificate(graph, plan, proof)
+    claims = check_certificate(graph, plan, proof).claims
     for checked in claims:
         if checked.is_shown and checked.claim.figure == "peak":
             yield checked.claim.space or "", checked.claim.in_place, int(checked.claim.at_least)
@@ -145,7 +145,7 @@ def test_forgeries_show_nothing_false(seed: int) -> None:
 def test_every_claim_of_a_peak_is_shown_by_its_own_proof(seed: int) -> None:
     graph = random_graph(seed)
     result, proof = certified(graph)
-    claims, _ = check_certificate(graph, result.plan, proof)
+    claims = check_certificate(graph, result.plan, proof).claims
     assert all(checked.is_shown for checked in claims if checked.claim.figure == "peak")
     assert {claim.over for claim in result.claims} <= {"orders", "placements"}
 
@@ -154,7 +154,7 @@ def test_floors_of_reruns_are_shown_without_a_proof_and_bounds_of_a_search_are_n
     for seed in SEEDS:
         graph = random_graph(seed)
         result = minimize(graph, budget="60%", allow=("reorder", "share", "recompute"))
-        claims, _ = check_certificate(graph, result.plan, None)
+        claims = check_certificate(graph, result.plan, None).claims
         for checked in claims:
             if checked.claim.over == "reruns":
                 assert checked.is_shown or checked.claim.shown_by == "search"

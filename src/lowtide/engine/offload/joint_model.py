@@ -26,11 +26,14 @@ from lowtide.engine.offload.offload_search import OffloadSearch
 from lowtide.engine.offload.offloadable import offloadable_buffers
 from lowtide.engine.plan import StepKind
 from lowtide.engine.recompute import Drops, solver
+from lowtide.engine.recompute.certified_bound import certify
 from lowtide.engine.recompute.place_model import ModelBuilder, PlaceModel
 from lowtide.engine.recompute.program import OrderedProgram
+from lowtide.engine.recompute.solver import MixedIntegerProgram, RowName
 
 _MAX_WINDOWS = 16
-_SLACK = 1e-7
+_ROUNDING = 1e-9
+"""Taken off the bound for the rounding of seconds, as a share of all seconds: stalls that long make up for it."""
 _FIRST_SLACK = 0.02
 _MAX_SLACKS = 3
 _FREE_SHARE_PER_SLACK = 0.25
@@ -92,10 +95,9 @@ class JointModelBuilder(ModelBuilder):
         buffers = sorted({buffer for columns in self.prefetches for buffer in columns})
         capacity = self.joint.capacity
         if capacity is not None:
-            unit = float(max(1, capacity))
-            for columns in self.prefetches:
-                on_host = [(column, sizes[buffer] / unit) for buffer, column in columns.items()]
-                self.rows.add(on_host, -np.inf, capacity / unit + _SLACK)
+            for number, columns in enumerate(self.prefetches):
+                on_host = [(column, float(sizes[buffer])) for buffer, column in columns.items()]
+                self.rows.add(("host", number), on_host, -np.inf, float(capacity), unit=float(max(1, capacity)))
         per_byte = self.per_byte_out + self.per_byte_back
         self.max_seconds = per_byte * len(self.places) * sum(sizes[buffer] for buffer in buffers)
         if self.max_seconds > 0:
@@ -119,12 +121,12 @@ class JointModelBuilder(ModelBuilder):
                 copied = [
                     (copied_out[before][buffer], 1.0) for before in range(number + 1) if buffer in copied_out[before]
                 ]
-                self.rows.add([*copied, (column, -1.0)], 0.0, np.inf)
+                self.rows.add(("copied", number, buffer), [*copied, (column, -1.0)], 0.0, np.inf)
         for number, place in enumerate(self.places):
             copied = [(first[b], b, column) for before in copied_out[: number + 1] for b, column in before.items()]
             for earliest in _windows([(made, self.model.sizes[b]) for made, b, _ in copied], latest_first=True):
                 copies = [(column, b) for made, b, column in copied if made >= earliest]
-                self._add_stream_row(copies, self.per_byte_out, earliest + 1, place)
+                self._add_stream_row(("out until", earliest), copies, self.per_byte_out, earliest + 1, place)
 
     def _add_prefetches(self) -> None:
         uses = self.joint.uses
@@ -137,20 +139,20 @@ class JointModelBuilder(ModelBuilder):
                         back.append((uses[buffer][use], buffer, column))
             for latest in _windows([(use, self.model.sizes[b]) for use, b, _ in back], latest_first=False):
                 copies = [(column, b) for use, b, column in back if use <= latest]
-                self._add_stream_row(copies, self.per_byte_back, place + 1, latest)
+                self._add_stream_row(("back until", latest), copies, self.per_byte_back, place + 1, latest)
 
     def _add_stream_row(
-        self, copies: Iterable[tuple[int, BufferId]], per_byte: float, start: Place, end: Place
+        self, name: RowName, copies: Iterable[tuple[int, BufferId]], per_byte: float, start: Place, end: Place
     ) -> None:
         """Add a row: copies fit between the end of the op before `start` and the start of the op at `end`."""
         starts = self.joint.starts
         unit = max(starts[-1], self.max_seconds)
-        terms = [(column, per_byte * self.model.sizes[buffer] / unit) for column, buffer in copies]
+        terms = [(column, per_byte * self.model.sizes[buffer]) for column, buffer in copies]
         for stage in range(bisect_left(self.places, start), bisect_left(self.places, end) + 1):
-            terms.append((self.stalls[stage], -self.max_seconds / unit))
+            terms.append((self.stalls[stage], -self.max_seconds))
             if stage:
-                terms += [(column, -self.cost[column] / unit) for column in self.rerun[stage - 1].values()]
-        self.rows.add(terms, -np.inf, max(0.0, starts[end] - starts[start]) / unit + _SLACK)
+                terms += [(column, -self.cost[column]) for column in self.rerun[stage - 1].values()]
+        self.rows.add(name, terms, -np.inf, max(0.0, starts[end] - starts[start]), unit=unit)
 
 
 def _windows(copies: Sequence[tuple[Place, int]], *, latest_first: bool) -> list[Place]:
@@ -169,10 +171,14 @@ def _windows(copies: Sequence[tuple[Place, int]], *, latest_first: bool) -> list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointResult:
-    """The solver's bound."""
+    """Bounds on the slow-down of any plan, in seconds."""
 
     bound: float = 0.0
-    """Lower bound on the slow-down of any plan, in seconds."""
+    """Proven lower bound."""
+    claimed_bound: float = 0.0
+    """The solver's word, not proven."""
+    seconds: tuple[float, ...] = ()
+    """Run time of each op that the bounds are for."""
     work: int = 0
     places: tuple[Place, ...] = ()
 
@@ -203,14 +209,24 @@ def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool
             break
         too_little, enough = (too_little, slack) if choice.meets_promise else (slack, enough)
         slack = min((too_little + enough) / 2, 2 * slack)
-    return JointResult(bound=first.bound, work=work, places=(peak,))
+    goal = min(first.bound, search.best.timeline.extra_seconds if search.best.over_bytes == 0 else math.inf)
+    certified = certify(first.milp, goal, max_work=int(effort.certify_share * first.work))
+    return JointResult(
+        bound=max(0.0, certified.at_least - _ROUNDING * model.starts[-1]),
+        claimed_bound=goal,
+        seconds=tuple(seconds.tolist()),
+        work=work + certified.work,
+        places=(peak,),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
     """The solution for one slack."""
 
+    milp: MixedIntegerProgram
     bound: float
+    """The solver's word."""
     solution: NDArray[np.float64] | None
     work: int
     is_new: bool
@@ -234,7 +250,7 @@ def _offer(
     built = builder.build()
     left = int(effort.solver_work * (_FIRST_PART if slack == 0 else _LATER_PART))
     solved = solver.solve(built.milp, start, relative_gap=effort.relative_gap / 2, max_work=left)
-    is_new = meets_promise = search.costs_at_most(solved.lower_bound)
+    is_new = meets_promise = search.costs_at_most(solved.claimed_bound)
     if solved.solution is not None and not meets_promise:
         offloaded = builder.chosen(solved.solution)
         is_new = search.try_choice(offloaded, rerun=rerun, exact=True)
@@ -242,5 +258,10 @@ def _offer(
             search.try_choice(offloaded, rerun=False, exact=True)
         meets_promise = search.costs_at_most(_PROMISE_RATIO * float(built.milp.cost @ solved.solution))
     return _Choice(
-        bound=solved.lower_bound, solution=solved.solution, work=solved.work, is_new=is_new, meets_promise=meets_promise
+        milp=built.milp,
+        bound=solved.claimed_bound,
+        solution=solved.solution,
+        work=solved.work,
+        is_new=is_new,
+        meets_promise=meets_promise,
     )

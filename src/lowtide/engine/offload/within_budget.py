@@ -17,6 +17,7 @@ from lowtide.engine.offload.offloadable import greedy_choices, offloadable_buffe
 from lowtide.engine.plan import StepKind, verify
 from lowtide.engine.recompute import BudgetSearch, Drops, OrderedProgram, solver
 from lowtide.engine.recompute.program import checked_cost
+from lowtide.engine.recompute.prove_cost import ProvableCost
 from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
 
 _GREEDY_PART = 12
@@ -118,9 +119,10 @@ def _result(
     verify(graph, best.plan, check_capacity=False)
     fits, peak = best.over_bytes == 0, best.peaks[graph.spaces[0].name]
     copied = int(graph.sizes[best.plan.targets[best.plan.kinds == StepKind.COPY_OUT]].sum())
-    bound = recomputed.extra_cost_bound
+    bound, claimed = recomputed.extra_cost_bound, recomputed.solver_bound
     if link is not None and recomputed.floor.peak_bytes <= recomputed.budget_bytes:
         bound = min(joint.bound, best.timeline.extra_seconds) if fits else joint.bound
+        claimed = joint.claimed_bound if joint.claimed_bound > bound else None
     return OffloadResult(
         plan=best.plan,
         drops=recomputed.drops,
@@ -130,6 +132,8 @@ def _result(
         base_cost=best.timeline.base_seconds,
         extra_cost=best.timeline.extra_seconds,
         extra_cost_bound=bound,
+        solver_bound=claimed,
+        provable_cost=recomputed.provable_cost if link is None else _provable(program, recomputed, joint, bound),
         floor=recomputed.floor,
         peak_bound=recomputed.floor.peak_bytes,
         method=recomputed.method,
@@ -140,4 +144,21 @@ def _result(
         stall_seconds=best.timeline.stall_seconds,
         hidden_seconds=best.timeline.hidden_seconds,
         offloaded_bytes=copied,
+    )
+
+
+def _provable(
+    program: OrderedProgram, recomputed: RecomputeResult, joint: JointResult, bound: float
+) -> ProvableCost | None:
+    """Return the bound of the joint model with its source."""
+    if not joint.places:
+        return None
+    return ProvableCost(
+        order=tuple(program.order.tolist()),
+        costs=tuple(program.cost.tolist()),
+        places=joint.places,
+        budget_bytes=recomputed.budget_bytes,
+        in_place=program.problem.in_place,
+        at_least=bound if bound < float("inf") else None,
+        seconds=joint.seconds,
     )

@@ -14,7 +14,7 @@ PlanClass = Literal["placements", "orders", "reruns", "copies", "reruns of one o
 - reruns: with any recomputation; for a cost, within the budget
 - copies: with any recomputation and copies to the host
 - reruns of one order, copies of one order: within the budget, with first runs in one base order"""
-Evidence = Literal["cut", "tree", "search", "needs", "packing", "solver"]
+Evidence = Literal["cut", "tree", "search", "needs", "packing", "duals", "solver"]
 """The evidence for a claim.
 
 - cut: the bytes that an op needs in any order
@@ -22,7 +22,8 @@ Evidence = Literal["cut", "tree", "search", "needs", "packing", "solver"]
 - search: a search over all orders or sequences of runs
 - needs: the bytes that an op touches and allocates, or that its operands need
 - packing: a search over placements
-- solver: the bound of the solver"""
+- duals: multipliers of linear programs over the cases of a search, evaluated in safe arithmetic
+- solver: the word of a solver, not proven; only in plan files of earlier versions"""
 
 _EVIDENCE: Mapping[tuple[Figure, PlanClass], frozenset[Evidence]] = {
     ("peak", "orders"): frozenset({"cut", "tree", "search"}),
@@ -30,8 +31,8 @@ _EVIDENCE: Mapping[tuple[Figure, PlanClass], frozenset[Evidence]] = {
     ("peak", "copies"): frozenset({"needs", "search"}),
     ("arena", "placements"): frozenset({"packing"}),
     ("extra cost", "reruns"): frozenset({"search"}),
-    ("extra cost", "reruns of one order"): frozenset({"solver"}),
-    ("extra cost", "copies of one order"): frozenset({"solver"}),
+    ("extra cost", "reruns of one order"): frozenset({"search", "duals", "solver"}),
+    ("extra cost", "copies of one order"): frozenset({"duals", "solver"}),
 }
 """Possible evidence by figure and class."""
 _OF_ONE_ORDER: frozenset[PlanClass] = frozenset({"reruns of one order", "copies of one order"})

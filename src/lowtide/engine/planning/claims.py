@@ -82,6 +82,13 @@ def _of_cost(draft: Draft) -> Iterator[Claim]:
         at_least=draft.extra_cost_bound,
         in_place=draft.settings.takes_pairs,
         in_chunks=draft.in_chunks,
-        shown_by="search" if draft.holds_for_any_order else "solver",
+        shown_by=_evidence_of_cost(draft),
         base_order=None if draft.holds_for_any_order else draft.base_order,
     )
+
+
+def _evidence_of_cost(draft: Draft) -> Evidence:
+    """Return the evidence for the bound of the extra cost: linear programs, or a search of all runs."""
+    has_copies = "offload" in draft.settings.techniques
+    is_searched = draft.provable_cost is None and bool(draft.extra_cost_bound) and not has_copies
+    return "search" if draft.holds_for_any_order or is_searched else "duals"

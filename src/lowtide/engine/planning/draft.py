@@ -17,6 +17,7 @@ from lowtide.engine.packing import Packing
 from lowtide.engine.plan import Plan, Status, verify
 from lowtide.engine.plan.claim import PlanClass
 from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.recompute.prove_cost import ProvableCost
 from lowtide.engine.search import Proof, Searched
 
 Keep: TypeAlias = Callable[[Graph, Plan], None]
@@ -48,6 +49,10 @@ class Draft:
 
     extra_cost: float = 0.0
     extra_cost_bound: float | None = 0.0
+    solver_bound: float | None = None
+    """The solver's word on a higher bound, not proven; None if there is none."""
+    provable_cost: ProvableCost | None = None
+    """The bound of the extra cost as a proof can show it."""
     base_order: str | None = None
     """The order of first runs by name; None if it is the plan's own."""
     holds_for_any_order: bool = False

@@ -85,6 +85,7 @@ def result_with(
         scheduler=scheduler,
         extra_cost=float(prices[plan.order()].sum() - prices.sum()),
         extra_cost_bound=None,
+        solver_bound=None,
         shortfall=shortfall,
     )
     return result_of(draft, seconds)

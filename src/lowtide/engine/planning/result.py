@@ -1,5 +1,6 @@
 """The result of planning: a verified plan, its cost and its bounds."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,11 +15,13 @@ from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over_time, runs_per_column
 from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Graph
+from lowtide.engine.offload.prove_copies import prove_cost
 from lowtide.engine.overlap import Communication, communication_of
 from lowtide.engine.plan import Plan, Status
 from lowtide.engine.plan.claim import Claim
 from lowtide.engine.planning.draft import Draft
 from lowtide.engine.planning.program import FormName
+from lowtide.engine.recompute.prove_cost import ProvableCost
 from lowtide.engine.recompute.unrolled import first_runs
 from lowtide.engine.search import Proof, Searched, moved_ops, with_flows
 from lowtide.engine.timeline import Transfers, transfers_of
@@ -63,6 +66,12 @@ class Result:
     """Cost of recomputed runs and of waiting for copies, in the same unit."""
     extra_cost_bound: float | None
     """Lower bound of the extra cost within the budget for first runs in the base order; None if no plan fits."""
+    solver_bound: float | None
+    """The solver's word on a higher bound, not proven; None if there is none."""
+    solver_finds_none: bool
+    """Whether it is the solver's word, not proven, that no plan with this order of first runs fits."""
+    provable_cost: ProvableCost | None
+    """The bound of the extra cost as a proof can show it."""
     base_order: str
     """The order of first runs that this bound holds for, by name."""
     costs: str
@@ -92,13 +101,18 @@ class Result:
 
     @property
     def proof(self) -> Proof | None:
-        """The proof of the lower bound, for `check_proof`; None if Ctrl-C came first.
+        """The proof of the lower bound of the peak or the extra cost, for `check_certificate`; None if there is none.
 
         If a search refuted budgets, the first access records its logs, which may take longer than planning.
         """
         if self.solved is not None:
             return self.solved.logged_proof
-        return None if self.plain_proof is None else with_flows(self.plain_proof, self.graph)
+        if self.plain_proof is not None:
+            return with_flows(self.plain_proof, self.graph)
+        cost = None if self.provable_cost is None else prove_cost(self.provable_cost, self.graph)
+        if self.provable_cost is None or cost is None:
+            return None
+        return Proof(graph=self.graph.fingerprint, in_place=self.provable_cost.in_place, spaces=(), cost=cost)
 
     def __repr__(self) -> str:
         """Return the headline."""
@@ -159,6 +173,9 @@ def result_of(draft: Draft, seconds: float) -> Result:
         base_cost=float(draft.prices.seconds.sum()),
         extra_cost=draft.extra_cost,
         extra_cost_bound=draft.extra_cost_bound,
+        solver_bound=None if draft.solver_bound == math.inf else draft.solver_bound,
+        solver_finds_none=draft.solver_bound == math.inf,
+        provable_cost=draft.provable_cost,
         base_order=draft.base_order or draft.scheduler,
         costs=draft.prices.profile,
         reruns=len(order) - graph.n_ops,

@@ -54,6 +54,8 @@ def trade(draft: Draft, report: Report) -> Draft:
         draft,
         base_order=base,
         extra_cost_bound=result.extra_cost_bound if math.isfinite(result.extra_cost_bound) else None,
+        solver_bound=result.solver_bound,
+        provable_cost=result.provable_cost,
         holds_for_any_order=result.holds_for_any_order,
         bounds=bounds,
         searched_peak=searched_peak,
@@ -74,7 +76,7 @@ def trade(draft: Draft, report: Report) -> Draft:
 
 def _interrupted(draft: Draft, plan: Plan) -> Draft:
     """Return the draft with the best plan found before Ctrl-C, without a bound of its cost."""
-    taken = replace(draft.taking(plan), interrupted=True, extra_cost_bound=None)
+    taken = replace(draft.taking(plan), interrupted=True, extra_cost_bound=None, solver_bound=None, provable_cost=None)
     return replace(taken, extra_cost=_extra_cost(draft, plan))
 
 
@@ -117,7 +119,11 @@ def _cheapest(draft: Draft, most: int, report: Report, keep: Callable[[Plan], No
     if alone is None or offloaded.rank <= alone.rank:
         return base, offloaded
     bound = min(offloaded.extra_cost_bound, alone.extra_cost)
-    return base, replace(alone, extra_cost_bound=bound, holds_for_any_order=False)
+    word = None if offloaded.solver_bound is None else min(offloaded.solver_bound, alone.extra_cost)
+    claimed = word if word is not None and word > bound else None
+    provable = offloaded.provable_cost and replace(offloaded.provable_cost, at_least=bound)
+    raised = replace(alone, extra_cost_bound=bound, solver_bound=claimed, provable_cost=provable)
+    return base, replace(raised, holds_for_any_order=False)
 
 
 def _with_copies(

@@ -8,11 +8,15 @@ import numpy as np
 from lowtide.core.index_spaces import Place
 from lowtide.engine.recompute.choose_drops import PlaceBound, drop_until_it_fits
 from lowtide.engine.recompute.exact_search import ExactResult
-from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram
+from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram, before_rounding, cost_unit
 
 _LEAST_GAIN = 0.001
 _TRIM_COST_RATIO = 1.25
 """Plans within this multiple of the best extra cost are trimmed."""
+_RELATIVE_ERROR = 1e-6
+"""Taken off these bounds, so that duals of limited precision prove them again."""
+_TRADE_ERROR = 1e-11
+"""Rounding error of bounds of `trade_at`, relative to the cost of all ops: its cuts count in parts of 1e-13."""
 
 
 @dataclass(slots=True, eq=False)
@@ -23,6 +27,7 @@ class BestPlan:
     drops: Drops
     drops_execution: Execution
     bound: float = 0.0
+    """Proven lower bound on the extra cost."""
     peak_bound: int = 0
     negligible: float = 0.0
     """Extra cost above the bound that is accepted."""
@@ -38,6 +43,12 @@ class BestPlan:
     """Whether repeated layers come near the bound of a large program, so that the search ends."""
     is_exact: bool = False
     """Whether the exact search ended, so that no better plan exists."""
+    claimed_bound: float = 0.0
+    """Bound that steers the search. It includes the solver's word and is never published."""
+    claimed_places: tuple[Place, ...] = ()
+    """Places of the program that the solver's highest word is about."""
+    bound_places: tuple[Place, ...] = ()
+    """Places of the linear program that shows `bound`, if one does."""
     solver_work: int = 0
     play_work: int = 0
     places: list[Place] = field(default_factory=list[int])
@@ -69,7 +80,12 @@ class BestPlan:
 
     @property
     def may_fit(self) -> bool:
-        return self.bound < float("inf")
+        return self.steering_bound < float("inf")
+
+    @property
+    def steering_bound(self) -> float:
+        """The highest bound, proven or not."""
+        return max(self.bound, self.claimed_bound)
 
     @property
     def max_cost_to_trim(self) -> float:
@@ -81,13 +97,35 @@ class BestPlan:
         over = max(0, execution.peak_bytes - self.budget)
         return over, execution.extra_cost, execution.peak_bytes
 
-    def raise_bound(self, program: OrderedProgram, bound: float) -> None:
-        """Raise the cost bound, rounded up if all costs are multiples of the smallest one."""
-        positive = program.cost[program.cost > 0]
-        unit = float(positive.min(initial=np.inf))
-        if np.isfinite(unit + bound) and not (positive % unit).any():
-            bound = float(np.ceil(bound / unit)) * unit
-        self.bound = max(self.bound, bound)
+    def raise_bound(self, program: OrderedProgram, bound: float, place: Place) -> None:
+        """Raise the cost bound to one of `trade_at`."""
+        self.claim_bound(program, bound)
+        error = _TRADE_ERROR * float(program.cost.sum()) + _RELATIVE_ERROR * bound
+        self.raise_to_certified(program, bound - error, (place,))
+
+    def raise_to_certified(self, program: OrderedProgram, bound: float, places: tuple[Place, ...]) -> None:
+        """Raise the cost bound to one without rounding errors, of the linear program over some places."""
+        bound = rounded_up(program, bound)
+        if bound > self.bound:
+            self.bound, self.bound_places = bound, places
+
+    @property
+    def solver_bound(self) -> float | None:
+        """The solver's word on the bound if it exceeds the proven one, else None."""
+        claimed = min(self.claimed_bound, self.execution.extra_cost if self.fits else np.inf)
+        return claimed if self.claimed_places and claimed > self.bound else None
+
+    def goal_to_certify(self, program: OrderedProgram) -> float:
+        """Return the least cost bound that, rounded up, proves the claimed one or that the plan is optimal."""
+        goal = min(self.claimed_bound, self.execution.extra_cost if self.fits else np.inf)
+        return before_rounding(goal, program.cost)
+
+    def claim_bound(self, program: OrderedProgram, bound: float, places: Sequence[Place] = ()) -> None:
+        """Let an unproven bound steer the search. With places, it is the solver's word on the program over them."""
+        bound = rounded_up(program, bound)
+        if bound > self.steering_bound and places:
+            self.claimed_places = tuple(places)
+        self.claimed_bound = max(self.claimed_bound, bound)
 
     def offer(self, execution: Execution, drops: Drops | None = None) -> None:
         rank = self.rank(execution)
@@ -98,22 +136,26 @@ class BestPlan:
 
     def add_exact_result(self, program: OrderedProgram, searched: ExactResult) -> None:
         """Accept the plan and bounds of an exact search with this base order."""
-        self.bound = max(self.bound, searched.cost_bound)
+        if searched.cost_bound > self.bound:
+            self.bound, self.bound_places = searched.cost_bound, ()
         self.peak_bound = searched.peak_bound
         self.is_exact = searched.is_exact
         if searched.runs is not None:
             self.offer(program.replay(searched.runs))
             if self.fits and self.is_exact:
-                self.bound = self.execution.extra_cost
+                self.bound, self.bound_places = self.execution.extra_cost, ()
 
     def share_bounds(self, other: "BestPlan") -> None:
         """Accept the bounds of another search with the same order of first runs."""
+        if other.steering_bound > self.steering_bound:
+            self.places, self.claimed_places = other.places, other.claimed_places
         if other.bound > self.bound:
-            self.bound, self.places = other.bound, other.places
+            self.bound, self.bound_places = other.bound, other.bound_places
+        self.claimed_bound = max(self.claimed_bound, other.claimed_bound)
         self.peak_bound = max(self.peak_bound, other.peak_bound)
 
     def progress(self) -> tuple[int, float, float]:
-        return max(0, self.execution.peak_bytes - self.budget), self.execution.extra_cost, self.bound
+        return max(0, self.execution.peak_bytes - self.budget), self.execution.extra_cost, self.steering_bound
 
     def has_improved_since(self, since: tuple[int, float, float]) -> bool:
         over, cost, bound = since
@@ -123,7 +165,13 @@ class BestPlan:
     def is_within(self, gap: float) -> bool:
         """Whether the budget is met within a relative gap of the bound, or negligibly above it."""
         cost = self.execution.extra_cost
-        return self.fits and cost - self.bound <= max(gap * cost, self.negligible)
+        return self.fits and cost - self.steering_bound <= max(gap * cost, self.negligible)
+
+
+def rounded_up(program: OrderedProgram, bound: float) -> float:
+    """Return a cost bound, rounded up if all costs are multiples of the smallest one."""
+    unit = cost_unit(program.cost)
+    return float(np.ceil(bound / unit)) * unit if unit and np.isfinite(bound) else bound
 
 
 def repair(program: OrderedProgram, found: BestPlan, drops: Drops, max_work: int) -> None:

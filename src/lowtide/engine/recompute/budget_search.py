@@ -14,6 +14,7 @@ from lowtide.engine.recompute.choose_drops import bounds_by_place, trade_at, wit
 from lowtide.engine.recompute.exact_search import search_exactly
 from lowtide.engine.recompute.floor import Floor, floor_of, least_bytes, needs_by_place
 from lowtide.engine.recompute.program import Drops, Execution, Ints, OrderedProgram, checked_cost
+from lowtide.engine.recompute.prove_cost import ProvableCost
 from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.engine.recompute.run_sequences import improve, lowest_on_demand, on_demand, settle_from
 from lowtide.engine.recompute.segments import MAX_EXCESS, checkpoint_drops, repeated_layers, segments_of, settle_layers
@@ -93,7 +94,7 @@ class BudgetSearch:
         self.refine(found, effort)
         if exact:
             self.close_gap(found, effort)
-        return self.result(found, exact=exact)
+        return self.result(found, effort, exact=exact)
 
     def begin(self, budget: int, effort: RecomputeEffort, max_cost: float = float("inf"), *, exact: bool) -> BestPlan:
         """Return a plan that is found fast, and its bound: `choose_drops` follows.
@@ -112,11 +113,11 @@ class BudgetSearch:
             at_peak, by_layers = self._unmodified(budget), self._unmodified(budget)
             self._trade_at_peak(at_peak)
             by_layers.offer(at_peak.drops_execution, at_peak.drops)
-            by_layers.bound = at_peak.bound
+            by_layers.share_bounds(at_peak)
             if not at_peak.is_within(_NO_GAP):
                 self._plan_layers(by_layers, effort, max_cost)
                 found.layers_suffice = self._is_large and by_layers.is_within(_LARGE_PROGRAM_GAPS * effort.relative_gap)
-            found.bound = at_peak.bound
+            found.share_bounds(at_peak)
             found.first_plans = (at_peak, by_layers)
         return found
 
@@ -147,6 +148,9 @@ class BudgetSearch:
             self.baseline,
             known.bound,
             known.peak_bound,
+            bound_places=known.bound_places,
+            claimed_bound=known.claimed_bound,
+            claimed_places=known.claimed_places,
             may_improve=known.may_improve,
             place_bounds=known.place_bounds,
             negligible=self._negligible,
@@ -217,7 +221,7 @@ class BudgetSearch:
         ):
             return
         found.place_bounds = bounds_by_place(self.program, self._needs, self.baseline.live, found.budget)
-        found.raise_bound(self.program, found.place_bounds[0].bound)
+        found.raise_bound(self.program, found.place_bounds[0].bound, found.place_bounds[0].place)
 
     def _lower_peak(self, found: BestPlan, effort: RecomputeEffort) -> None:
         """Offer plans of low peak for a budget below the lower bound.
@@ -276,7 +280,7 @@ class BudgetSearch:
     def _trade_at_peak(self, found: BestPlan) -> None:
         """Offer choices at the peak of the unmodified program, with rising costs."""
         place = int(self.baseline.live.argmax())
-        found.raise_bound(self.program, trade_at(self.program, self._needs, place, found.budget).bound)
+        found.raise_bound(self.program, trade_at(self.program, self._needs, place, found.budget).bound, place)
         self._trade_with_room(found, place)
 
     def _plan_layers(self, found: BestPlan, effort: RecomputeEffort, max_cost: float) -> None:
@@ -338,7 +342,7 @@ class BudgetSearch:
                 budget = found.budget - int(reserve * found.budget)
                 trade = trade_at(self.program, self._needs, place, budget)
                 if reserve == 0.0:
-                    found.raise_bound(self.program, trade.bound)
+                    found.raise_bound(self.program, trade.bound, place)
                     place = self._worst_place(self.program.execute(trade.choices[0]))
                 most = effort.play_work
                 for drops in trade.choices:
@@ -352,8 +356,9 @@ class BudgetSearch:
         is_first = self.program.places[execution.runs] == execution.stages
         return int(execution.stages[int(np.where(is_first, execution.live, 0).argmax())])
 
-    def result(self, found: BestPlan, *, exact: bool) -> RecomputeResult:
-        """Return a result. `exact` enables the solver and the exact search."""
+    def result(self, found: BestPlan, effort: RecomputeEffort, *, exact: bool) -> RecomputeResult:
+        """Return a result with a proven bound. `exact` enables the solver and the exact search."""
+        self._solving.certify(found, effort)
         exact = exact and (solver.is_available() or found.is_exact)
         execution = found.execution
         return RecomputeResult(
@@ -365,6 +370,8 @@ class BudgetSearch:
             base_cost=float(self.program.cost.sum()),
             extra_cost=execution.extra_cost,
             extra_cost_bound=min(found.bound, execution.extra_cost) if found.fits else found.bound,
+            solver_bound=found.solver_bound,
+            provable_cost=self._provable(found),
             floor=self.floor,
             peak_bound=max(self._least_bytes, found.peak_bound),
             method="exact" if exact else "greedy",
@@ -373,4 +380,18 @@ class BudgetSearch:
             shortfall=None
             if found.fits
             else explain_shortfall(self.program, self.floor, found.budget, execution.peak_bytes, found.bound),
+        )
+
+    def _provable(self, found: BestPlan) -> ProvableCost | None:
+        """Return the published bound with its source, if linear programs show it."""
+        bound = min(found.bound, found.execution.extra_cost) if found.fits else found.bound
+        if not found.bound_places or self.program.space != 0:
+            return None
+        return ProvableCost(
+            order=tuple(self.program.order.tolist()),
+            costs=tuple(self.program.cost.tolist()),
+            places=found.bound_places,
+            budget_bytes=found.budget,
+            in_place=self.program.problem.in_place,
+            at_least=bound if bound < float("inf") else None,
         )

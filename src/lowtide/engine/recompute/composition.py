@@ -103,20 +103,24 @@ def compose(
         peak = min(int(problem.evaluate(order).peaks[0]) for _, order in orders)
         work = settings.limits.state_work
         searched = search_exactly(problem, costs, budget_bytes, peak, max_work=work)
-    known = [_exact_plan(problem, searched.runs, budget_bytes, costs)] if searched.runs is not None else []
+    known = (
+        [_exact_plan(problem, searched.runs, budget_bytes, costs, settings.limits)] if searched.runs is not None else []
+    )
     if not (known and searched.is_exact):
         search = _OrderSearch(problem, budget_bytes, costs, settings, report, keep)
         known.append(search.plan(orders))
     return _with_exact_bounds(min(known, key=lambda found: found.result.rank), searched)
 
 
-def _exact_plan(problem: Problem, runs: Ints, budget: int, cost: NDArray[np.float64]) -> Composed:
+def _exact_plan(
+    problem: Problem, runs: Ints, budget: int, cost: NDArray[np.float64], limits: RecomputeEffort
+) -> Composed:
     order = first_runs(runs.tolist())
     program = OrderedProgram(problem, order, cost)
     search = BudgetSearch(program)
     found = BestPlan(budget, Drops(), search.baseline)
     found.offer(program.replay(runs))
-    return Composed(search.result(found, exact=True), "exact search", order, problem)
+    return Composed(search.result(found, limits, exact=True), "exact search", order, problem)
 
 
 def _with_exact_bounds(best: Composed, searched: ExactResult) -> Composed:
@@ -127,7 +131,14 @@ def _with_exact_bounds(best: Composed, searched: ExactResult) -> Composed:
         bound = result.extra_cost
     elif bound < float("inf"):
         return best
-    known = replace(result, extra_cost_bound=bound, peak_bound=searched.peak_bound, holds_for_any_order=True)
+    known = replace(
+        result,
+        extra_cost_bound=bound,
+        solver_bound=None,
+        provable_cost=None,
+        peak_bound=searched.peak_bound,
+        holds_for_any_order=True,
+    )
     return replace(best, result=known)
 
 
@@ -166,7 +177,7 @@ class _Attempt:
     def may_fit_below(self, cost: float) -> bool:
         """Return whether the plan misses the budget, but one that fits may cost at most this much."""
         found = self.found
-        return not found.fits and max(found.execution.extra_cost, found.bound) <= cost
+        return not found.fits and max(found.execution.extra_cost, found.steering_bound) <= cost
 
     @property
     def is_done(self) -> bool:
@@ -237,7 +248,7 @@ class _OrderSearch:
     def _composed(self, best: _Attempt) -> Composed:
         if self.settings.proves:
             best.search.bound_more(best.found, self.settings.limits, exact=self.settings.exact)
-        result = best.search.result(best.found, exact=self.settings.exact)
+        result = best.search.result(best.found, self.settings.limits, exact=self.settings.exact)
         return Composed(result, best.name, best.search.program.order, self.problem)
 
     def _families(self, orders: Sequence[tuple[str, Order]]) -> Iterator[Iterable[tuple[str, Order]]]:

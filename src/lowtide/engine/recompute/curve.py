@@ -77,7 +77,8 @@ def _share_bounds(composed: Sequence[Composed]) -> list[Composed]:
     for found in composed:
         result = found.result
         known = [other.result.extra_cost_bound for other in raised if _bound_covers(other, found)]
-        result = replace(result, extra_cost_bound=max([result.extra_cost_bound, *known]))
+        bound = max([result.extra_cost_bound, *known])
+        result = replace(result, extra_cost_bound=bound, solver_bound=_word_above(bound, result.solver_bound))
         raised.append(replace(found, result=result))
     return raised
 
@@ -101,11 +102,14 @@ def _share_plans(composed: Sequence[Composed], cost: NDArray[np.float64]) -> lis
         plan = best.result
         fits = plan.peak_bytes <= budget
         bound = own.extra_cost_bound if best is found or _bound_covers(found, best) else 0.0
+        proven = min(bound, plan.extra_cost) if fits else own.extra_cost_bound
         point = replace(
             plan,
             budget_bytes=budget,
             fits=fits,
-            extra_cost_bound=min(bound, plan.extra_cost) if fits else own.extra_cost_bound,
+            extra_cost_bound=proven,
+            solver_bound=_word_above(proven, own.solver_bound, plan.extra_cost if fits else float("inf")),
+            provable_cost=None,
             peak_bound=own.peak_bound,
             floor=own.floor,
             holds_for_any_order=own.holds_for_any_order,
@@ -118,6 +122,11 @@ def _share_plans(composed: Sequence[Composed], cost: NDArray[np.float64]) -> lis
             point = replace(point, shortfall=reason)
         points.append((point, best))
     return points
+
+
+def _word_above(bound: float, word: float | None, most: float = float("inf")) -> float | None:
+    """Return the solver's word on a bound, at most the cost of a plan, if it exceeds the proven bound."""
+    return None if word is None or min(word, most) <= bound else min(word, most)
 
 
 def knee_of(points: Sequence[RecomputeResult]) -> int | None:

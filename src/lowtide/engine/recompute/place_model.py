@@ -16,12 +16,10 @@ from lowtide.core.index_spaces import BufferId, Place
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.recompute.floor import Needs, needs_by_place, possible_pairs
 from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram, first_run_at, rerun_until_at_most
-from lowtide.engine.recompute.solver import MixedIntegerProgram, ModelRows
+from lowtide.engine.recompute.solver import MixedIntegerProgram, ModelRows, RowName
 
 _ALWAYS = -1
 _NEVER = -2
-_SLACK = 1e-7
-"""Added to memory rows so that rounding excludes no plan."""
 
 
 class PlaceModel:
@@ -133,16 +131,7 @@ class ModelBuilder:
             self.add_columns(number, wanted[number])
             self._add_rows(number, wanted[number])
         self.finish()
-        rows = self.rows
-        milp = MixedIntegerProgram(
-            np.asarray(self.cost),
-            np.asarray(rows.starts, np.int32),
-            np.asarray(rows.columns, np.int32),
-            np.asarray(rows.values),
-            np.asarray(rows.lower),
-            np.asarray(rows.upper),
-            np.asarray(self.continuous, np.int32),
-        )
+        milp = self.rows.program(self.cost, self.continuous)
         return BuiltModel(self.places, milp, self.kept, self.rerun, self.shared)
 
     def _needed(self, number: int) -> list[int]:
@@ -216,7 +205,7 @@ class ModelBuilder:
             _ALWAYS if not model.recomputable[buffer] and model.last[buffer] > self.places[number] else _NEVER
         ), taken
 
-    def _require(self, number: int, buffer: BufferId, column: int | None) -> None:
+    def _require(self, name: RowName, number: int, buffer: BufferId, column: int | None) -> None:
         """Add a row: a buffer is available after a place if `column` is 1 or None."""
         model = self.model
         held, taken = self._held(number, buffer)
@@ -232,32 +221,33 @@ class ModelBuilder:
         if column is not None:
             terms.append((column, -1.0))
         bound = (1.0 if column is None else 0.0) - (1.0 if held == _ALWAYS else 0.0)
-        self.rows.add(terms, bound, np.inf)
+        self.rows.add(name, terms, bound, np.inf)
 
     def _add_rows(self, number: int, wanted: tuple[list[int], list[int]]) -> None:
         model, place = self.model, self.places[number]
         for buffer in wanted[0]:
-            self._require(number, buffer, None)
+            self._require(("used", number, buffer), number, buffer, None)
         for op, column in self.rerun[number].items():
             for buffer in model.touches[op]:
                 if not model.always[buffer]:
-                    self._require(number, buffer, column)
+                    self._require(("read", number, op, buffer), number, buffer, column)
         if number:
             for buffer, column in self.kept[number].items():
                 if model.first[buffer] <= self.places[number - 1]:
-                    self._require(number - 1, buffer, column)
+                    self._require(("kept", number, buffer), number - 1, buffer, column)
         for side in (0, 1):
             groups: dict[int, list[int]] = {}
             for pair, column in self.shared[number].items():
                 groups.setdefault(pair[side], []).append(column)
-            for columns in groups.values():
+            for buffer, columns in groups.items():
                 if len(columns) > 1:
-                    self.rows.add([(column, 1.0) for column in columns], -np.inf, 1.0)
+                    terms = [(column, 1.0) for column in columns]
+                    self.rows.add(("paired once", number, side, buffer), terms, -np.inf, 1.0)
         terms = [(column, float(model.sizes[b])) for b, column in self.kept[number].items() if model.sizes[b]]
         terms += [(column, -float(model.sizes[read])) for (read, _), column in self.shared[number].items()]
         fixed = int(model.needs.total[place] + model.needs.shared[place]) + self.reserves.get(place, 0)
-        unit = max(1.0, float(self.budget - fixed))
-        self.rows.add([(column, size / unit) for column, size in terms], -np.inf, (self.budget - fixed) / unit + _SLACK)
+        room = float(self.budget - fixed)
+        self.rows.add(("room", number), terms, -np.inf, room, unit=max(1.0, room))
 
 
 def _rerun_needs(program: OrderedProgram) -> list[int]:

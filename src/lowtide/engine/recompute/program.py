@@ -15,6 +15,8 @@ from lowtide.engine.graph.execution import counted_sizes, may_run_twice
 from lowtide.engine.plan import HOME, Plan, StepKind
 
 Ints = NDArray[np.int32]
+_UNIT_SHARE = 1e-6
+"""A bound that exceeds a multiple of the costs' unit by this share of it is rounded up."""
 
 
 def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
@@ -167,6 +169,18 @@ class OrderedProgram:
             pairs=Rows.from_flat(lengths, (buffer for paired in taken.values() for buffer in paired)),
             callees=dict(self.problem.callees),
         )
+
+
+def cost_unit(cost: NDArray[np.float64]) -> float:
+    """Return the smallest positive cost if all costs are multiples of it, else 0."""
+    positive = cost[cost > 0]
+    unit = float(positive.min(initial=np.inf))
+    return unit if np.isfinite(unit) and not (positive % unit).any() else 0.0
+
+
+def before_rounding(bound: float, cost: NDArray[np.float64]) -> float:
+    """Return the least bound that counts as `bound`, because it is rounded up to a multiple of the unit."""
+    return bound - (1 - _UNIT_SHARE) * cost_unit(cost)
 
 
 def checked_cost(problem: Problem, cost: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.plan import Plan
 from lowtide.engine.recompute.floor import Floor, least_to_gather
 from lowtide.engine.recompute.program import Drops, OrderedProgram
+from lowtide.engine.recompute.prove_cost import ProvableCost
 
 Method = Literal["greedy", "exact"]
 
@@ -31,6 +32,10 @@ class RecomputeResult:
     extra_cost_bound: float
     """Lower bound on the extra cost of plans within the budget with this order of first runs, if random, ordered and
     mutating ops run once. Infinite if none fits."""
+    solver_bound: float | None = None
+    """The solver's word on a higher bound for this order of first runs, not proven; None if there is none."""
+    provable_cost: ProvableCost | None = None
+    """The bound as a proof can show it; None if another search found it."""
     floor: Floor
     peak_bound: int
     """Lower bound on the peak with this order of first runs."""

@@ -1,6 +1,11 @@
-"""Mixed-integer programs, solved by HiGHS if the extra "exact" is installed."""
+"""Mixed-integer programs, solved by HiGHS if the extra "exact" is installed.
 
-from collections.abc import Iterable
+No number of the solver is published as a bound: releases of HiGHS returned wrong ones (its issues 2957 and 3073, in
+1.14.0). It gives solutions, which are executed, a word on the bound, which steers the search, and duals, from which
+`certified_bound` derives a bound in safe arithmetic.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -12,14 +17,23 @@ if TYPE_CHECKING:
     import highspy
 
 _TOLERANCE = 1e-6
-"""Relative error of the solver's bound."""
+"""Relative error of the solver's word."""
+_ROW_SLACK = 1e-7
+"""Room added to rows in units."""
 _WORK_PER_VALUE = 5
 _VALUES_PER_WORK = 100
 
 
+RowName = tuple[str | int, ...]
+"""The kind of a row or column and its indices, as `search.plain_reruns` defines them."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedIntegerProgram:
-    """Minimize cost * x over binary x with row_lower <= rows <= row_upper."""
+    """Minimize cost * x over integer x with lower <= x <= upper and row_lower <= rows <= row_upper.
+
+    All numbers are exact. For the solver, rows are divided by their units and costs by their mean.
+    """
 
     cost: NDArray[np.float64]
     row_starts: NDArray[np.int32]
@@ -27,8 +41,14 @@ class MixedIntegerProgram:
     values: NDArray[np.float64]
     row_lower: NDArray[np.float64]
     row_upper: NDArray[np.float64]
+    row_units: NDArray[np.float64]
+    row_slack: NDArray[np.float64]
+    """Room added for the solver in units, so that its rounding excludes no solution."""
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
     continuous: NDArray[np.int32]
-    """Columns that may take any value from 0 to 1."""
+    """Columns that need not be integer."""
+    row_names: Sequence[RowName] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -40,23 +60,46 @@ class ModelRows:
     values: list[float] = field(default_factory=list[float])
     lower: list[float] = field(default_factory=list[float])
     upper: list[float] = field(default_factory=list[float])
+    units: list[float | None] = field(default_factory=list[float | None])
+    names: list[RowName] = field(default_factory=list[RowName])
 
-    def add(self, terms: Iterable[tuple[int, float]], lower: float, upper: float) -> None:
-        """Add a row of (column, value) terms."""
+    def add(
+        self, name: RowName, terms: Iterable[tuple[int, float]], lower: float, upper: float, unit: float | None = None
+    ) -> None:
+        """Add a row of (column, value) terms. With a unit, the solver gets it in these units and with some slack."""
         for column, value in terms:
             self.columns.append(column)
             self.values.append(value)
         self.starts.append(len(self.columns))
         self.lower.append(lower)
         self.upper.append(upper)
+        self.units.append(unit)
+        self.names.append(name)
+
+    def program(self, cost: Sequence[float], continuous: Sequence[int]) -> MixedIntegerProgram:
+        """Return the program of these rows with columns from 0 to 1."""
+        return MixedIntegerProgram(
+            np.asarray(cost, np.float64),
+            np.asarray(self.starts, np.int32),
+            np.asarray(self.columns, np.int32),
+            np.asarray(self.values, np.float64),
+            np.asarray(self.lower, np.float64),
+            np.asarray(self.upper, np.float64),
+            np.asarray([1.0 if unit is None else unit for unit in self.units]),
+            np.asarray([0.0 if unit is None else _ROW_SLACK for unit in self.units]),
+            np.zeros(len(cost)),
+            np.ones(len(cost)),
+            np.asarray(continuous, np.int32),
+            self.names,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solved:
     """The result of a solver run."""
 
-    lower_bound: float
-    """Lower bound on the cost of every solution."""
+    claimed_bound: float
+    """The solver's word on the least cost, not proven; infinite if it finds the program infeasible."""
     solution: NDArray[np.float64] | None
     work: int
     """Steps weighted by the program's size, about 500,000 to 1,500,000 per second."""
@@ -72,8 +115,8 @@ def solve(
 ) -> Solved:
     """Minimize with HiGHS on one thread, from a start solution if given.
 
-    Stops within `relative_gap` of the bound, or after `max_work`, counted at the solver's interrupt points and so equal
-    on every machine. The lower bound is infinite if the program is infeasible.
+    Stops within `relative_gap` of the claimed bound, or after `max_work`, counted at the solver's interrupt points and
+    so equal on every machine.
     """
     import highspy
 
@@ -108,36 +151,79 @@ def solve(
 
 
 def relax(milp: MixedIntegerProgram, *, max_work: int) -> tuple[float, int]:
-    """Return a lower bound from the linear relaxation (0 if it takes too long, infinite if infeasible), and the work
+    """Return the solver's word on the linear relaxation (0 if it takes too long, infinite if infeasible), and the work
     done."""
-    import highspy
+    relaxed = LinearRelaxation(milp).solve(max_work=max_work)
+    return relaxed.claimed_bound, relaxed.work
 
-    highs, unit = _loaded(milp)
-    per_step = 1 + len(milp.values) // _VALUES_PER_WORK
-    work = _WORK_PER_VALUE * len(milp.values)
-    highs.setOptionValue("simplex_iteration_limit", max(0, max_work - work) // per_step)
-    highs.run()
-    status, info = highs.getModelStatus(), highs.getInfo()
-    work += info.simplex_iteration_count * per_step
-    if status == highspy.HighsModelStatus.kInfeasible:
-        return float("inf"), work
-    bound = info.objective_function_value if status == highspy.HighsModelStatus.kOptimal else 0.0
-    return max(0.0, bound * (1 - _TOLERANCE)) * unit, work
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relaxed:
+    """The result for one linear program, not trusted."""
+
+    claimed_bound: float
+    """The optimal cost, 0 if it was not found, infinite if there is no solution."""
+    solution: NDArray[np.float64] | None
+    """The optimal solution."""
+    duals: NDArray[np.float64]
+    """Multipliers of the rows of the exact program, or of a combination of rows that no solution satisfies."""
+    work: int
+
+
+class LinearRelaxation:
+    """Solves the linear relaxation of a program again and again, each time from the last basis."""
+
+    def __init__(self, milp: MixedIntegerProgram) -> None:
+        self._milp = milp
+        self._highs, self._unit = _loaded(milp)
+        self._per_step = 1 + len(milp.values) // _VALUES_PER_WORK
+        self._load_work = _WORK_PER_VALUE * len(milp.values)
+
+    def solve(self, *, max_work: int) -> Relaxed:
+        """Solve, limited to about `max_work`, as `Solved.work` counts."""
+        import highspy
+
+        work, self._load_work = self._load_work, 0
+        self._highs.setOptionValue("simplex_iteration_limit", max(0, max_work - work) // self._per_step)
+        self._highs.run()
+        status, info = self._highs.getModelStatus(), self._highs.getInfo()
+        work += info.simplex_iteration_count * self._per_step
+        solution = self._highs.getSolution()
+        is_infeasible = status == highspy.HighsModelStatus.kInfeasible
+        is_optimal = status == highspy.HighsModelStatus.kOptimal
+        ray: object = self._highs.getDualRay()[2] if is_infeasible else None  # pyright: ignore
+        duals = np.asarray(ray if is_infeasible else solution.row_dual, np.float64)
+        if duals.shape != self._milp.row_units.shape or not np.isfinite(duals).all():
+            duals = np.zeros(len(self._milp.row_units))
+        bound = info.objective_function_value if is_optimal else 0.0
+        return Relaxed(
+            float("inf") if is_infeasible else max(0.0, bound * (1 - _TOLERANCE)) * self._unit,
+            np.asarray(solution.col_value) if is_optimal else None,
+            duals * self._unit / self._milp.row_units,
+            work,
+        )
+
+    def restrict(self, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> None:
+        """Replace the bounds of all columns."""
+        self._highs.setOptionValue("presolve", "off")  # it forgets the basis, and finds no ray
+        self._highs.changeColsBounds(len(lower), np.arange(len(lower), dtype=np.int32), lower, upper)
 
 
 def _loaded(milp: MixedIntegerProgram) -> tuple["highspy.Highs", float]:
     """Return a quiet solver with the program, all columns continuous, and the unit of its costs."""
     import highspy
 
-    n = len(milp.cost)
+    n, units = len(milp.cost), milp.row_units
     unit = float(milp.cost.sum()) / max(n, 1) or 1.0
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = n, len(milp.row_lower)
     lp.col_cost_ = milp.cost / unit
-    lp.col_lower_, lp.col_upper_ = np.zeros(n), np.ones(n)
-    lp.row_lower_, lp.row_upper_ = milp.row_lower, milp.row_upper
+    lp.col_lower_, lp.col_upper_ = milp.lower, milp.upper
+    lp.row_lower_ = milp.row_lower / units
+    lp.row_upper_ = milp.row_upper / units + milp.row_slack
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = milp.row_starts, milp.columns, milp.values
+    lp.a_matrix_.start_, lp.a_matrix_.index_ = milp.row_starts, milp.columns
+    lp.a_matrix_.value_ = milp.values / np.repeat(units, np.diff(milp.row_starts))
     highs = highspy.Highs()
     for option, value in {"output_flag": False, "threads": 1, "random_seed": 0}.items():
         highs.setOptionValue(option, value)

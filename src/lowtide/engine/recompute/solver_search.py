@@ -10,6 +10,7 @@ from lowtide.core.effort import RecomputeEffort
 from lowtide.core.index_spaces import Place
 from lowtide.engine.recompute import solver
 from lowtide.engine.recompute.best_plan import BestPlan, repair
+from lowtide.engine.recompute.certified_bound import certify
 from lowtide.engine.recompute.choose_drops import PlaceBound
 from lowtide.engine.recompute.place_model import BuiltModel, PlaceModel
 from lowtide.engine.recompute.program import Execution, OrderedProgram
@@ -90,8 +91,19 @@ class SolverSearch:
             if place is None:
                 return
             found.places = sorted([*found.places, place])
-            failures = 0 if solved.lower_bound > best else failures + 1
-            best = max(best, solved.lower_bound)
+            failures = 0 if solved.claimed_bound > best else failures + 1
+            best = max(best, solved.claimed_bound)
+
+    def certify(self, found: BestPlan, effort: RecomputeEffort) -> None:
+        """Prove the solver's word on the bound, as far as the work limit allows."""
+        goal = found.goal_to_certify(self.program)
+        if goal <= found.bound or not found.claimed_places or self._model is None:
+            return
+        milp = self._model.build(found.claimed_places, found.budget).milp
+        certified = certify(milp, goal, max_work=int(effort.certify_share * found.solver_work))
+        found.solver_work += certified.work
+        if certified.at_least > found.bound:
+            found.raise_to_certified(self.program, certified.at_least, found.claimed_places)
 
     def _choose_places(self, found: BestPlan, model: PlaceModel, effort: RecomputeEffort, *, is_easy: bool) -> None:
         found.places = [int(self._baseline.live.argmax())]
@@ -102,13 +114,13 @@ class SolverSearch:
         if found.place_bounds and found.fits:
             found.places, bound, work = strongest_places(model, found.place_bounds, found.budget, max_work)
             found.solver_work += work
-            found.raise_bound(self.program, bound)
+            found.claim_bound(self.program, bound, found.places)
 
     def _solve(self, found: BestPlan, built: BuiltModel, gap: float, max_work: int) -> solver.Solved:
         known = built.solution(self.program, found.execution) if found.fits else None
         solved = solver.solve(built.milp, known, relative_gap=gap, max_work=max_work)
         found.solver_work += solved.work
-        found.raise_bound(self.program, solved.lower_bound)
+        found.claim_bound(self.program, solved.claimed_bound, built.places)
         return solved
 
     def _solver_work(self, found: BestPlan, effort: RecomputeEffort, is_easy: bool) -> int:
@@ -119,7 +131,7 @@ class SolverSearch:
         gap, work = _ENOUGH * effort.relative_gap, effort.solver_work // 4
         solved = solver.solve(built.milp, None, relative_gap=gap, max_work=work)
         found.solver_work += solved.work
-        found.raise_bound(self.program, solved.lower_bound)
+        found.claim_bound(self.program, solved.claimed_bound, built.places)
         if solved.solution is not None:
             self._offer_solution(found, built, solved.solution, effort)
 

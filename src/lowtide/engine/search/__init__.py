@@ -5,10 +5,11 @@ closes the remaining gap by exact search for budgets in between. `fit_order` mov
 budget.
 
 A `Proof` records why the bound holds. `check_proof` rechecks it with the modules `check_*` and `plain_*` only, in plain
-Python from the definition of live bytes. A new way to raise a bound needs its own step there.
+Python from the definition of live bytes. A new way to raise a bound needs its own step there. `check_cost` does
+the same for a bound of the extra cost, which `engine.recompute` and `engine.offload` prove by cases of linear programs.
 """
 
-from lowtide.engine.search.certificate import CheckedClaim, check_certificate
+from lowtide.engine.search.certificate import Certificate, CheckedClaim, check_certificate
 from lowtide.engine.search.check_proof import CheckedBound, check_proof
 from lowtide.engine.search.fit import Fit, find_fit
 from lowtide.engine.search.fit_order import FittedOrder, fit_order
@@ -18,6 +19,7 @@ from lowtide.engine.search.searched import Searched, with_flows
 from lowtide.engine.search.solve import Solution, solve
 
 __all__ = [
+    "Certificate",
     "CheckedBound",
     "CheckedClaim",
     "Fit",

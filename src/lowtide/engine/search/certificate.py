@@ -1,5 +1,6 @@
 """Check a plan together with its proof."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -7,11 +8,16 @@ from functools import cache
 from lowtide.core.errors import ProofError
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, StepKind
-from lowtide.engine.plan.claim import Claim
+from lowtide.engine.plan.claim import Claim, PlanClass
 from lowtide.engine.plan.verify import is_of_class
+from lowtide.engine.search.check_cost import check_cost
 from lowtide.engine.search.check_proof import CheckedBound, check_proof
 from lowtide.engine.search.plain_needs import needed_in_any_plan, needed_to_gather
 from lowtide.engine.search.proof import Proof
+from lowtide.engine.search.proof_of_cost import CostProof
+
+_ROUNDING = 1e-12
+"""Rounding error of a sum of costs, relative to their total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +28,22 @@ class CheckedClaim:
     is_shown: bool
 
 
-def check_certificate(
-    graph: Graph, plan: Plan, proof: Proof | None
-) -> tuple[list[CheckedClaim], Sequence[CheckedBound]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """The claims of a plan, and the checked bounds of its proof."""
+
+    claims: Sequence[CheckedClaim]
+    bounds: Sequence[CheckedBound]
+    extra_cost: float | None
+    """The confirmed bound of the extra cost, infinite if no plan fits; None without a proof of it."""
+
+
+def check_certificate(graph: Graph, plan: Plan, proof: Proof | None) -> Certificate:
     """Return the claims of a verified plan with whether each is shown, and the checked bounds of its proof.
 
-    The proof shows claims about all orders; the bytes of each op show claims about all reruns. A claim about an arena
-    is shown if the peak is as large, and one about an extra cost if it is 0. Without claims, the plan's bounds count as
-    claims.
+    The proof shows claims about all orders and about the extra cost; the bytes of each op show claims about all reruns.
+    A claim about an arena is shown if the peak is as large, and one about an extra cost if it is 0. Without claims, the
+    plan's bounds count as claims.
     Raises ProofError if plan and proof contradict one another, and the errors of `check_proof`.
     """
     checked: Sequence[CheckedBound] = ()
@@ -37,15 +51,57 @@ def check_certificate(
         checked = check_proof(graph, proof)
         _refuse_contradictions(graph, plan, proof)
     shown = {bound.space: bound.confirmed_bytes for bound in checked}
+    extra_cost = None if proof is None or proof.cost is None else _checked_cost(graph, plan, proof, proof.cost)
 
     @cache
     def needed(space: str, in_place: bool, gathering: bool) -> int:
         return (needed_to_gather if gathering else needed_in_any_plan)(graph, space, in_place=in_place)
 
     claims = plan.claims or tuple(_plain_claims(graph, plan, in_place=proof is None or proof.in_place))
-    return [
-        CheckedClaim(claim=claim, is_shown=_is_shown(graph, plan, claim, shown, needed)) for claim in claims
-    ], checked
+    return Certificate(
+        claims=[
+            CheckedClaim(
+                claim=claim,
+                is_shown=_is_shown_cost(plan, claim, proof, extra_cost)
+                if claim.figure == "extra cost"
+                else _is_shown(graph, plan, claim, shown, needed),
+            )
+            for claim in claims
+        ],
+        bounds=checked,
+        extra_cost=extra_cost,
+    )
+
+
+def _checked_cost(graph: Graph, plan: Plan, proof: Proof, cost: CostProof) -> float:
+    """Return the confirmed bound of the extra cost. Raises ProofError if the plan contradicts it."""
+    confirmed = check_cost(graph, cost, in_place=proof.in_place)
+    runs: list[int] = plan.order().tolist()
+    first_runs = tuple(dict.fromkeys(runs))
+    copies = bool((plan.kinds == StepKind.COPY_OUT).any())
+    is_of_class = first_runs == cost.order and not copies and not cost.seconds
+    if is_of_class and plan.peak_bytes.get(cost.space, 0) <= cost.budget_bytes:
+        extra = math.fsum(cost.costs[op] for op in runs) - math.fsum(cost.costs)
+        if extra < confirmed - _ROUNDING * math.fsum(cost.costs):
+            raise ProofError(
+                f"the plan's extra cost is {extra}, less than the proof's bound of {confirmed}; make it again"
+            )
+    return confirmed
+
+
+def _class_of(cost: CostProof) -> PlanClass:
+    return "copies of one order" if cost.seconds else "reruns of one order"
+
+
+def _is_shown_cost(plan: Plan, claim: Claim, proof: Proof | None, confirmed: float | None) -> bool:
+    """Return whether a claim about the extra cost is shown: for the same class, order of first runs and pairs."""
+    if claim.at_least == 0:
+        return True
+    if proof is None or proof.cost is None or confirmed is None or claim.over != _class_of(proof.cost):
+        return False
+    first_runs = tuple(dict.fromkeys(plan.order().tolist()))
+    is_of_proof = first_runs == proof.cost.order and plan.peak_bytes.get(proof.cost.space, 0) <= proof.cost.budget_bytes
+    return claim.at_least <= confirmed and claim.in_place <= proof.in_place and is_of_proof
 
 
 def _refuse_contradictions(graph: Graph, plan: Plan, proof: Proof) -> None:
@@ -97,8 +153,6 @@ def _plain_claims(graph: Graph, plan: Plan, *, in_place: bool) -> Iterator[Claim
 def _is_shown(
     graph: Graph, plan: Plan, claim: Claim, by_proof: dict[str, int], needed: Callable[[str, bool, bool], int]
 ) -> bool:
-    if claim.figure == "extra cost":
-        return claim.at_least == 0
     space = claim.space or ""
     if claim.figure == "arena" and claim.over == "placements":
         return claim.at_least <= plan.peak_bytes.get(space, 0)

@@ -52,6 +52,8 @@ def _check(
 ) -> Sequence[CheckedBound]:
     if proof.graph != graph.fingerprint:
         raise FingerprintError(f"the proof is not for graph {graph.name!r}; make one for it with lowtide plan")
+    if proof.cost is not None and not proof.spaces:
+        return []
     if [space.space for space in proof.spaces] != [space.name for space in graph.spaces]:
         raise ProofError("proof and graph name different memory spaces; make the proof again with lowtide plan")
     for name in graph.called:

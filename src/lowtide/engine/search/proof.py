@@ -13,6 +13,7 @@ from lowtide.engine.analysis.lower_bounds import CalleeBounds, LowerBound
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph
 from lowtide.engine.search.fit import FitOutcome
+from lowtide.engine.search.proof_of_cost import CostProof
 
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -127,6 +128,9 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     in_place: bool
     """Whether optional in-place pairs were allowed."""
     spaces: tuple[SpaceProof, ...]
+    """Empty if only a cost is proven."""
+    cost: CostProof | None = None
+    """Shows a lower bound of the extra cost of recomputation."""
     callees: dict[str, "Proof"] = {}
     """Proofs for all graphs called directly or indirectly, without callees of their own."""
 
