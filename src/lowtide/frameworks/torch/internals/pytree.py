@@ -12,7 +12,6 @@ from torch.utils._pytree import tree_map as tree_map
 from torch.utils._pytree import tree_map_only as tree_map_only
 from torch.utils._pytree import tree_unflatten as tree_unflatten
 
-
 _PLAIN = {int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout}
 
 
