@@ -192,10 +192,21 @@ def bytes_moved_by(node: KernelNode) -> int:
 
 
 def writes_into_others(node: KernelNode) -> bool:
-    """Return whether a kernel overwrites a buffer, or writes a part of a buffer that another kernel allocates."""
-    return any(
-        buffer.get_mutations() or isinstance(buffer.node.layout, NonOwningLayout) for buffer in node.get_outputs()
+    """Return whether a kernel writes into a buffer that another kernel allocates."""
+    return any(isinstance(buffer.node.layout, NonOwningLayout) for buffer in node.get_outputs()) or not (
+        _overwritten_by(node) <= set(V.graph.graph_inputs)
     )
+
+
+def overwrites_inputs(node: KernelNode) -> bool:
+    """Return whether a kernel overwrites inputs of the graph."""
+    return not _overwritten_by(node).isdisjoint(V.graph.graph_inputs)
+
+
+def _overwritten_by(node: KernelNode) -> set[str]:
+    original = names_before_overwriting()
+    overwritten = [name for buffer in node.get_outputs() for name in buffer.get_mutations()]
+    return {original.get(name, name) for name in overwritten}
 
 
 def operand_layouts(node: KernelNode) -> list[tuple[Form, torch.dtype, torch.device]]:

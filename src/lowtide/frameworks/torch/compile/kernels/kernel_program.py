@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -58,8 +58,8 @@ class KernelProgram:
 
     def seconds_on(self, device: Device) -> list[float]:
         """Return the estimated seconds of every op on a device."""
-        first = [self.forward.seconds_on(kernel, device) for kernel in self.forward_kernels]
-        later = [self.backward.seconds_on(kernel, device) for kernel in self.backward_kernels]
+        first = _per_op(self.forward_kernels, lambda kernel: self.forward.seconds_on(kernel, device))
+        later = _per_op(self.backward_kernels, lambda kernel: self.backward.seconds_on(kernel, device))
         return [*first, 0.0, *later]  # between them the turn, which runs nothing
 
     def saved_bytes(self, plan: Plan) -> int:
@@ -70,6 +70,12 @@ class KernelProgram:
             saved.update(buffer for buffer in graph.reads[op].tolist() if buffer not in recomputed)
             recomputed.update(graph.writes[op].tolist())
         return sum(int(graph.sizes[buffer]) for buffer in saved)
+
+
+def _per_op(kernels: Sequence[OpId], seconds: Callable[[OpId], float]) -> list[float]:
+    """Return the seconds of each op. If a kernel is two ops, they count for the second, which may run again."""
+    following = [*kernels[1:], None]
+    return [0.0 if kernel == after else seconds(kernel) for kernel, after in zip(kernels, following, strict=True)]
 
 
 def join_passes(
@@ -120,8 +126,10 @@ class _Part:
     """The buffers that a kernel writes as one op, and those of its own that this op reads."""
 
     writes: Sequence[BufferId]
-    reads: Sequence[BufferId]
-    is_once: bool
+    reads: Sequence[BufferId] = ()
+    is_once: bool = False
+    is_free: bool = False
+    """Whether another part of the kernel has its cost."""
 
 
 class _Joining:
@@ -144,19 +152,24 @@ class _Joining:
     def add_turn(self, held: HeldBytes, results: Sequence[BufferId]) -> OpId:
         """Add the end of the forward pass, which returns the tangents. Autograd holds them until the end."""
         tangents = self.builder.add_buffer(self.unique("tangents"), held.tangents, Lifetime.OUTPUT)
-        return self.builder.add_op(self.unique(held.turn, "op"), "turn", reads=results, writes=[tangents], pure=False)
+        name = self.unique(held.turn, "op")
+        return self.builder.add_op(name, "turn", reads=results, writes=[tangents], pure=False, cost=0.0)
 
     def add_kernels(self, one: RecordedPass, buffers: Mapping[str, BufferId]) -> list[OpId]:
-        """Add the kernels of a pass, and return the kernel of each op. A kernel may become two ops."""
+        """Add the kernels of a pass, and return the kernel of each op.
+
+        A kernel that draws random numbers or overwrites inputs, and computes more, is two ops: the first runs once.
+        """
         graph, last, kernels = one.graph, list[OpId](), list[OpId]()
         ids = [buffers[name] for name in graph.buffer_names]
         for kernel in range(graph.n_ops):
             written = graph.writes[kernel].tolist()
             once = [buffer for buffer in written if graph.buffer_names[buffer] in one.run_once[kernel]]
             rest = [buffer for buffer in written if buffer not in once]
-            parts = [_Part(once, (), is_once=True)] if once else []
-            if rest or not once:
-                parts.append(_Part(rest, once, is_once=False))
+            runs_once = bool(once) or one.overwrites[kernel]
+            parts = [_Part(once, is_once=True, is_free=bool(rest))] if runs_once else []
+            if rest or not runs_once:
+                parts.append(_Part(rest, once))
             added = [self._add_op(one, kernel, ids, part, last) for part in parts]
             kernels += [kernel] * len(added)
             last.append(added[-1])
@@ -182,9 +195,9 @@ class _Joining:
             scratch_bytes=int(graph.scratch[kernel]),
             pure=not (part.is_once or one.is_part[kernel]),
             ordered=part.is_once,
-            cost=one.seconds(kernel, self._machine),
-            flops=one.flops[kernel],
-            traffic_bytes=one.traffic_bytes[kernel],
+            cost=0.0 if part.is_free else one.seconds(kernel, self._machine),
+            flops=0 if part.is_free else one.flops[kernel],
+            traffic_bytes=0 if part.is_free else one.traffic_bytes[kernel],
         )
 
 

@@ -8,14 +8,30 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.core.index_spaces import Place
 from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelChoice
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import runs_once
-from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol
+from lowtide.frameworks.torch.internals.aot_autograd import mark_must_save
+from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol, storages_of
 from lowtide.frameworks.torch.internals.operators import store_in_inductor
-from lowtide.frameworks.torch.reading.effects import mutated_arguments
+from lowtide.frameworks.torch.reading.effects import mutated_arguments, overwritten_storages
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.saved_values import is_mask_for_kernels
 from lowtide.frameworks.torch.rewrites.stored_values import STORED, stored, stored_as_bytes
 
 _AT_THE_END = 2**31
+
+
+def save_reads_of_overwritten(graph: Graph) -> None:
+    """Save the results of ops that read inputs which the program overwrites: run again, they would read new contents.
+
+    Views are computed again where they are read.
+    """
+    given = storages_of(*graph.find_nodes(op="placeholder"))
+    overwritten = given & {storage for node in graph.nodes for storage in overwritten_storages(node)}
+    for node in graph.nodes:
+        if node.target is TURN_BACK:
+            break
+        reads = storages_of(*node.all_input_nodes) & overwritten
+        if reads and storages_of(node).isdisjoint(overwritten):
+            mark_must_save(node)
 
 
 def recompute_kernels(whole: GraphModule, choice: KernelChoice) -> None:

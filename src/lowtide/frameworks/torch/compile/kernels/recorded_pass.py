@@ -17,6 +17,7 @@ from lowtide.frameworks.torch.internals.kernels import (
     called_by,
     has_effects,
     origins_of,
+    overwrites_inputs,
     source_values,
     writes_into_others,
 )
@@ -41,7 +42,9 @@ class RecordedPass:
     run_once: Sequence[Collection[str]]
     """Per kernel, its buffers that must not be computed again: random draws, effects, values that the user saves."""
     is_part: Sequence[bool]
-    """Per kernel, whether it writes into a buffer that another kernel allocates, or overwrites one."""
+    """Per kernel, whether it writes into a buffer that another kernel allocates."""
+    overwrites: Sequence[bool]
+    """Per kernel, whether it overwrites inputs of the program, such as running statistics."""
     origins: Sequence[Sequence[str]]
     """Per kernel, the FX nodes that it computes."""
     values: Mapping[str, str]
@@ -85,6 +88,7 @@ def recorded_pass(
             for op, (node, call, made_from) in enumerate(by_op)
         ],
         is_part=[writes_into_others(node) for node in nodes],
+        overwrites=[overwrites_inputs(node) for node in nodes],
         origins=[[each.name for each in made_from] for made_from in origins],
         values={name: node.name for name, node in value_of.items()},
         storages=storages,
@@ -114,6 +118,8 @@ def _run_once(
     stored: Collection[Node],
 ) -> set[str]:
     """Return the buffers that a kernel writes and that must not be computed again."""
+    if is_call and overwrites_inputs(node):
+        return written
     if any(each.op == "call_function" and runs_once(each) for each in origins):
         return {name for name in written if name not in value_of or _needs_single_run(value_of[name], stored)}
     return written if has_effects(node) and not is_call else set()
