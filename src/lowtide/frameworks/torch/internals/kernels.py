@@ -9,7 +9,16 @@ import torch
 from torch import Tag
 from torch._inductor import config
 from torch._inductor.dependencies import WeakDep
-from torch._inductor.ir import ExternKernel, IRNode, MultiOutput, MultiOutputLayout, NonOwningLayout, RandomSeeds
+from torch._inductor.ir import (
+    ExternKernel,
+    IRNode,
+    Layout,
+    MultiOutput,
+    MultiOutputLayout,
+    NoneLayout,
+    NonOwningLayout,
+    RandomSeeds,
+)
 from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeable_input_buf
 from torch._inductor.scheduler import NopKernelSchedulerNode, OutputNode
 from torch._inductor.utils import contains_collective, contains_wait
@@ -184,6 +193,18 @@ def source_values() -> dict[str, Node]:
     buffers = scheduler().name_to_buf
     origins = {name: getattr(buffer.node, "get_origin_node", lambda: None)() for name, buffer in buffers.items()}
     return {name: origin for name, origin in origins.items() if origin is not None}
+
+
+def forms_of_values() -> dict[str, Form]:
+    """Return the sizes and strides of the buffers made for FX nodes, by the name of the node, if they are fixed."""
+    found: dict[str, Form] = {}
+    for name, node in source_values().items():
+        layout = scheduler().name_to_buf[name].node.maybe_get_layout()
+        if isinstance(layout, Layout) and not isinstance(layout, MultiOutputLayout | NoneLayout):
+            sizes, strides = list(layout.size), list(layout.stride)
+            if all(getattr(each, "is_number", isinstance(each, int)) for each in [*sizes, *strides]):
+                found[node.name] = list(map(int, sizes)), list(map(int, strides))
+    return found
 
 
 def bytes_moved_by(node: KernelNode) -> int:

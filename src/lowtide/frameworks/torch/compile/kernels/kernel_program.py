@@ -11,6 +11,7 @@ from lowtide.engine.costs import PLAIN_MACHINE, Device, Machine
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import Plan, Run
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass
+from lowtide.frameworks.torch.internals.kernels import Form
 
 _EXTERN = "Extern"
 """Kernels of PyTorch; all others are loops that Inductor generates."""
@@ -215,6 +216,8 @@ class KernelChoice:
     """Buffers that the plan keeps from the forward to the backward pass."""
     stored_by_loops: Collection[str]
     """Values that kernels of Inductor's own store."""
+    forms: Mapping[str, Form]
+    """Sizes and strides of forward values."""
 
     def maker(self, value: str, reader: Place) -> Place | None:
         """Return the place of the recomputed run that a reader of a stored value uses; None for the forward pass."""
@@ -253,4 +256,4 @@ def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
         if kernel_kinds[kernel].startswith(_EXTERN):
             by_pytorch.update(graph.writes[op].tolist())
     stored_by_loops = {value for value, buffer in buffer_of.items() if buffer not in by_pytorch}
-    return KernelChoice(buffer_of, recomputed, place_of, saved, stored_by_loops)
+    return KernelChoice(buffer_of, recomputed, place_of, saved, stored_by_loops, forward.forms)

@@ -3,18 +3,19 @@
 import operator
 from dataclasses import dataclass, field
 
+from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.core.index_spaces import Place
 from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelChoice
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import runs_once
 from lowtide.frameworks.torch.internals.aot_autograd import mark_must_save
-from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol, storages_of
+from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import store_in_inductor
 from lowtide.frameworks.torch.reading.effects import mutated_arguments, overwritten_storages
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.saved_values import is_mask_for_kernels
-from lowtide.frameworks.torch.rewrites.stored_values import STORED, stored, stored_as_bytes
+from lowtide.frameworks.torch.rewrites.stored_values import AS_STORED, STORED, laid_out, stored, stored_as_bytes
 
 _AT_THE_END = 2**31
 
@@ -108,6 +109,15 @@ class _Copies:
         with self.graph.inserting_before(before):
             copy = self.graph.node_copy(node, source)
             copy.meta = {**node.meta, "val": compute_fake(copy)}
-            if node.name not in self.choice.stored_by_loops or node.target in (STORED, operator.getitem):
+            copy = self._as_first(copy, node)
+            if node.name not in self.choice.stored_by_loops or node.target in (*AS_STORED, operator.getitem):
                 return copy
             return stored_as_bytes(copy) if is_mask_for_kernels(node) else stored(copy)
+
+    def _as_first(self, copy: Node, node: Node) -> Node:
+        """Return a copy with the strides of the first run, which Inductor may have chosen for convolutions."""
+        value = value_of(copy)
+        shape, strides = self.choice.forms.get(node.name, ([], []))
+        if not isinstance(value, Tensor) or list(value.shape) != shape or list(value.stride()) == strides:
+            return copy
+        return laid_out(copy, strides)

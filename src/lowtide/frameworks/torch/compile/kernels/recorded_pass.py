@@ -11,10 +11,12 @@ from lowtide.engine.graph import Graph
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import KnownInputs, graph_of_kernels
 from lowtide.frameworks.torch.internals.aot_autograd import must_save
 from lowtide.frameworks.torch.internals.kernels import (
+    Form,
     KernelNode,
     KernelStorage,
     bytes_moved_by,
     called_by,
+    forms_of_values,
     has_effects,
     origins_of,
     overwrites_inputs,
@@ -24,7 +26,7 @@ from lowtide.frameworks.torch.internals.kernels import (
 from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
 from lowtide.frameworks.torch.reading.read import kind_of
-from lowtide.frameworks.torch.rewrites.stored_values import STORED
+from lowtide.frameworks.torch.rewrites.stored_values import AS_STORED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +51,8 @@ class RecordedPass:
     """Per kernel, the FX nodes that it computes."""
     values: Mapping[str, str]
     """The FX value that a buffer was made for, by the name of the buffer."""
+    forms: Mapping[str, Form]
+    """Sizes and strides of the values that buffers were made for, if they are fixed."""
     storages: Mapping[str, KernelStorage]
     """The storage of each result of the pass, by its FX name before Inductor's passes."""
     peak_bytes: int
@@ -63,7 +67,7 @@ class RecordedPass:
 
 def runs_once(node: Node) -> bool:
     """Return whether an FX node must not be recomputed."""
-    return node.target is not STORED and (is_random(node) or keeps_order(node) or must_save(node))
+    return node.target not in AS_STORED and (is_random(node) or keeps_order(node) or must_save(node))
 
 
 def recorded_pass(
@@ -91,6 +95,7 @@ def recorded_pass(
         overwrites=[overwrites_inputs(node) for node in nodes],
         origins=[[each.name for each in made_from] for made_from in origins],
         values={name: node.name for name, node in value_of.items()},
+        forms=forms_of_values(),
         storages=storages,
         peak_bytes=peak_bytes,
     )
@@ -99,7 +104,7 @@ def recorded_pass(
 def _computed_by(node: KernelNode) -> Node | None:
     """Return the FX node that a kernel of PyTorch computes, where its result is stored too."""
     call = called_by(node)
-    while call is not None and call.target is STORED:
+    while call is not None and call.target in AS_STORED:
         call = call.all_input_nodes[0]
     return call
 
