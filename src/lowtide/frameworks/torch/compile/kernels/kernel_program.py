@@ -139,6 +139,8 @@ class _Joining:
     def __init__(self, builder: GraphBuilder, machine: Machine) -> None:
         self.builder = builder
         self._machine = machine
+        self._is_backward = False
+        """Whether the turn is added. Backward kernels run once: plans are translated by copies of forward nodes."""
         self._counts: dict[str, Counter[str]] = {"op": Counter(), "buffer": Counter()}
 
     def unique(self, name: str, of: Literal["op", "buffer"] = "buffer") -> str:
@@ -152,6 +154,7 @@ class _Joining:
 
     def add_turn(self, held: HeldBytes, results: Sequence[BufferId]) -> OpId:
         """Add the end of the forward pass, which returns the tangents. Autograd holds them until the end."""
+        self._is_backward = True
         tangents = self.builder.add_buffer(self.unique("tangents"), held.tangents, Lifetime.OUTPUT)
         name = self.unique(held.turn, "op")
         return self.builder.add_op(name, "turn", reads=results, writes=[tangents], pure=False, cost=0.0)
@@ -194,7 +197,7 @@ class _Joining:
             after=[last[op] for op in before],
             in_place=[(ids[given], ids[made]) for given, made in pairs if ids[given] != ids[made]],
             scratch_bytes=int(graph.scratch[kernel]),
-            pure=not (part.is_once or one.is_part[kernel]),
+            pure=not (self._is_backward or part.is_once or one.is_part[kernel]),
             ordered=part.is_once,
             cost=0.0 if part.is_free else one.seconds(kernel, self._machine),
             flops=0 if part.is_free else one.flops[kernel],
@@ -235,6 +238,8 @@ def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
     runs = [step.op for step in plan.steps() if isinstance(step, Run)]
     recomputed: dict[BufferId, list[Place]] = {}
     place_of: dict[str, Place] = {}
+    called: dict[str, Place] = {}
+    """Places of PyTorch's own kernels; kernels that convert their operands come before."""
     saved: set[BufferId] = set()
     for place, op in enumerate(runs[runs.index(turn) + 1 :]):
         saved.update(buffer for buffer in graph.reads[op].tolist() if buffer not in recomputed)
@@ -242,8 +247,10 @@ def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
             for buffer in graph.writes[op].tolist():
                 recomputed.setdefault(buffer, []).append(place)
         else:
-            for name in program.backward.origins[program.backward_kernels[op - turn - 1]]:
+            kernel = program.backward_kernels[op - turn - 1]
+            for name in program.backward.origins[kernel]:
                 place_of.setdefault(name, place)
+            called[program.backward.calls[kernel]] = place
     forward, buffers = program.forward, program.forward_buffers
     stored = {value: storage.name for value, storage in forward.storages.items()}
     stored |= {value: name for name, value in forward.values.items()}
@@ -256,4 +263,4 @@ def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
         if kernel_kinds[kernel].startswith(_EXTERN):
             by_pytorch.update(graph.writes[op].tolist())
     stored_by_loops = {value for value, buffer in buffer_of.items() if buffer not in by_pytorch}
-    return KernelChoice(buffer_of, recomputed, place_of, saved, stored_by_loops, forward.forms)
+    return KernelChoice(buffer_of, recomputed, place_of | called, saved, stored_by_loops, forward.forms)

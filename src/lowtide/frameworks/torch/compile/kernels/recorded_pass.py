@@ -49,6 +49,8 @@ class RecordedPass:
     """Per kernel, whether it overwrites inputs of the program, such as running statistics."""
     origins: Sequence[Sequence[str]]
     """Per kernel, the FX nodes that it computes."""
+    calls: Sequence[str]
+    """Per kernel, the FX node that it runs PyTorch's own kernel for, "" for loops."""
     values: Mapping[str, str]
     """The FX value that a buffer was made for, by the name of the buffer."""
     forms: Mapping[str, Form]
@@ -94,6 +96,7 @@ def recorded_pass(
         is_part=[writes_into_others(node) for node in nodes],
         overwrites=[overwrites_inputs(node) for node in nodes],
         origins=[[each.name for each in made_from] for made_from in origins],
+        calls=["" if call is None else call.name for call in calls],
         values={name: node.name for name, node in value_of.items()},
         forms=forms_of_values(),
         storages=storages,
