@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import compute_fake, value_of
+from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import (
     copy_in_inductor,
     define_operator,
@@ -105,9 +105,7 @@ def stored_as_bytes(mask: Node) -> Node:
 def laid_out(node: Node, strides: Sequence[int]) -> Node:
     """Return a new node with the value of another one and certain strides."""
     pass_in_inductor(LAID_OUT)
-    made = call_like(node, node.graph, LAID_OUT, node, list(strides))
-    made.meta["val"] = compute_fake(made)
-    return made
+    return call_like(node, node.graph, LAID_OUT, node, list(strides))
 
 
 def _inputs(node: Node) -> dict[int, int]:

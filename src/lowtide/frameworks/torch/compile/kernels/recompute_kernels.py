@@ -62,6 +62,15 @@ def recompute_kernels(whole: GraphModule, choice: KernelChoice) -> None:
     whole.recompile()
 
 
+def _valued(node: Node) -> Node:
+    """Return a new node after computing the fake values of it and of the new nodes that it reads."""
+    if value_of(node) is None:
+        for source in node.all_input_nodes:
+            _valued(source)
+        node.meta["val"] = compute_fake(node)
+    return node
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Copies:
     """Copies of forward nodes, one per node and recomputed run."""
@@ -112,7 +121,7 @@ class _Copies:
             copy = self._as_first(copy, node)
             if node.name not in self.choice.stored_by_loops or node.target in (*AS_STORED, operator.getitem):
                 return copy
-            return stored_as_bytes(copy) if is_mask_for_kernels(node) else stored(copy)
+            return _valued(stored_as_bytes(copy) if is_mask_for_kernels(node) else stored(copy))
 
     def _as_first(self, copy: Node, node: Node) -> Node:
         """Return a copy with the strides of the first run, which Inductor may have chosen for convolutions."""
@@ -120,4 +129,4 @@ class _Copies:
         shape, strides = self.choice.forms.get(node.name, ([], []))
         if not isinstance(value, Tensor) or list(value.shape) != shape or list(value.stride()) == strides:
             return copy
-        return laid_out(copy, strides)
+        return _valued(laid_out(copy, strides))
