@@ -227,7 +227,7 @@ def overwrites_inputs(node: KernelNode) -> bool:
 def _overwritten_by(node: KernelNode) -> set[str]:
     original = names_before_overwriting()
     overwritten = [name for buffer in node.get_outputs() for name in buffer.get_mutations()]
-    return {original.get(name, name) for name in overwritten}
+    return {str(original.get(name, name)) for name in overwritten}
 
 
 def operand_layouts(node: KernelNode) -> list[tuple[Form, torch.dtype, torch.device]]:

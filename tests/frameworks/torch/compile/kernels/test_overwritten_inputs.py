@@ -72,7 +72,9 @@ def _train(module: nn.Module, run: Any, batch: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape", "budget"), [(Residual, (4, 3, 24, 24), "70%"), (Scaled, (512, 64), "80%")], ids=["norm", "buffers"]
+    ("kind", "shape", "budget"),
+    [(Residual, (4, 3, 24, 24), "70%"), (Scaled, (512, 64), "80%")],
+    ids=["norm", "buffers"],
 )
 def test_gradients_and_buffers_of_several_steps_equal_those_of_eager(
     kind: type[nn.Module], shape: tuple[int, ...], budget: str
