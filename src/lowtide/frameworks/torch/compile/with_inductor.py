@@ -50,7 +50,8 @@ from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable
 _NO_BUDGET = "without a budget, only their order is planned"
 _HAS_HOOKS = "the backward pass has hooks"
 _NOT_TOGETHER = "both passes cannot be lowered together"
-_UNCHANGED = "they run as Inductor alone orders and fuses them"
+_FITS = "Inductor alone fits the budget"
+_NOTHING_LOWER = "no plan found needs less than Inductor alone"
 _MISSES = "no plan of kernels that was found fits the budget"
 _LOG = logging.getLogger("lowtide")
 _Run = Callable[..., Any]
@@ -252,11 +253,12 @@ class _Compiler:
         peaks = FusedPeaks()
         free = tuple(sorted(self._options.techniques - NEED_BUDGET))
         options = replace(self._options, budget=None, allow=free, host_bandwidth=None, host_capacity=None)
-        alone = Partitioner(options, self._own.peak, name=self._name, because=_UNCHANGED)
-        run = _compile(self._module, self._inputs, options, peaks, alone)
         excess = self._own.peak - self._allowed
+        because = _NOTHING_LOWER if excess > 0 else _FITS
+        alone = Partitioner(options, self._own.peak, name=self._name, because=because)
+        run = _compile(self._module, self._inputs, options, peaks, alone)
         if excess > 0:
-            warn_of_need(peaks.planned[0], excess, self._own.peak, "no plan found needs less than Inductor alone")
+            warn_of_need(peaks.planned[0], excess, self._own.peak, _NOTHING_LOWER)
         return run, peaks.planned
 
 
