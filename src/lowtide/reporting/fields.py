@@ -87,7 +87,6 @@ class OnDeviceFields(TypedDict):
     eager_seconds: float
     compiled_peak_bytes: int
     compiled_seconds: float
-    is_plannable: bool
 
 
 class PlanFields(TypedDict):

@@ -28,8 +28,6 @@ class OnDevice:
     compiled_peak_bytes: int
     """Peak of Inductor's kernels in its own order."""
     compiled_seconds: float
-    is_plannable: bool = True
-    """Whether kernels may be recomputed."""
 
     def to_json(self) -> OnDeviceFields:
         """Return the fields of the JSON object."""
@@ -63,8 +61,6 @@ class OnDevice:
             lines.append(f"  extra cost       {cost} time ({result.reruns} recomputed kernels, {result.costs} prices)")
         else:
             lines.append("  extra cost       none: Inductor's kernels run unchanged")
-        if not self.is_plannable:
-            lines.append("  not planned      the program overwrites its inputs, so no kernel is recomputed")
         if result.shortfall is not None:
             lines.append(f"  misses budget    {describe_missed(result)}")
         return "\n".join(lines)

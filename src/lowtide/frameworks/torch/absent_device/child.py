@@ -74,11 +74,9 @@ class _Server:
             raise UnsupportedError(f"{reading.captured.name} has no backward pass; return a scalar loss first")
         persistent = sum(reading.graph.persistent_bytes().values())
         self._step = step = LoweredStep(program, mode, reading.captured.name, persistent)
-        plannable = step.kernels or step.unplanned
         return Opened(
-            kernels=plannable.graph,
-            seconds=plannable.seconds_on(request.device),
-            is_plannable=step.kernels is not None,
+            kernels=step.kernels.graph,
+            seconds=step.kernels.seconds_on(request.device),
             unplanned=step.unplanned.graph,
             unplanned_peak_bytes=step.unplanned_peak,
             unplanned_seconds=step.unplanned.seconds_on(request.device),

@@ -35,6 +35,8 @@ from lowtide.frameworks.torch.planning.programs import registry_state, restore_r
 from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of, traffic_of
 from lowtide.frameworks.torch.reading.read import Reading
 
+_NO_BACKWARD = "the program has no backward pass, or one with inputs of its own; return a loss"
+
 
 class LoweredStep:
     """The forward and backward pass of a captured program as kernels of the present device."""
@@ -53,8 +55,10 @@ class LoweredStep:
             """The kernels in the order in which Inductor runs them without a plan, and their exact peak in bytes."""
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
             kernels = kernel_program(module, inputs, self._options, name)
-        self.kernels: KernelProgram | None = kernels
-        """The kernels in the order of the program; None if plans of them are not supported."""
+        if kernels is None:
+            raise UnsupportedError(_NO_BACKWARD)
+        self.kernels: KernelProgram = kernels
+        """The kernels in the order of the program."""
 
     def _unplanned(self, module: GraphModule, inputs: Sequence[Any]) -> tuple[KernelProgram, int]:
         peaks = FusedPeaks()
@@ -62,7 +66,7 @@ class LoweredStep:
         as_it_is = replace(self._options, budget=None, allow=())
         planned = schedule_only(module, inputs, as_it_is, peaks, recorder, Partitioner(as_it_is, name=self._name))
         if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
-            raise UnsupportedError("the program has no backward pass, or one with inputs of its own; return a loss")
+            raise UnsupportedError(_NO_BACKWARD)
         forward, backward = recorder.passes
         held = held_bytes(planned)
         held = replace(held, persistent=max(held.persistent, self._persistent_bytes))
@@ -75,8 +79,6 @@ class LoweredStep:
         `allowed` limits functions on the CPU that merge kernels. The registry of programs is left unchanged.
         """
         program = self.kernels
-        if program is None:
-            raise UnsupportedError(f"kernels of {self._name} are not planned")
         given = PlanSettings(budget=allowed, transient=True, techniques=frozenset({"share", "recompute"}))
         planned = PlannedKernels(program, result_with(program.graph, plan, given, "given", None))
         options = replace(self._options, budget=allowed + sum(program.graph.persistent_bytes().values()))

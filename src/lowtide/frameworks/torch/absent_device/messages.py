@@ -30,8 +30,6 @@ class Opened:
     """The kernels of both passes in the order of the program, which is the one that plans keep."""
     seconds: Sequence[float]
     """Estimated run time of each kernel on the device."""
-    is_plannable: bool
-    """Whether kernels may be recomputed, which needs a program that does not overwrite its inputs."""
     unplanned: Graph
     """The kernels in the order in which Inductor runs them without a plan, with all persistent memory."""
     unplanned_peak_bytes: int

@@ -73,7 +73,6 @@ class DeviceModel(UnrunnableModel):
             eager_seconds=opened.eager_seconds,
             compiled_peak_bytes=opened.unplanned_peak_bytes,
             compiled_seconds=sum(opened.unplanned_seconds),
-            is_plannable=opened.is_plannable,
         )
 
     @property
@@ -101,7 +100,7 @@ class DeviceModel(UnrunnableModel):
         settings = self._settings_for(settings, allowed)
         best = self._result(settings, allowed, Plan.baseline(self.graph), self._facts.compiled_peak_bytes)
         target = allowed
-        is_needed = self._facts.is_plannable and self._facts.compiled_peak_bytes > allowed >= 0
+        is_needed = self._facts.compiled_peak_bytes > allowed >= 0
         for _ in range(_TRIES if is_needed else 0):
             report("planning the kernels")
             found = find_plan(self.graph, replace(settings, budget=target), progress=report)

@@ -3,6 +3,7 @@
 import operator
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -51,9 +52,12 @@ class Partitioner:
         name: str | None = None,
         *,
         in_chunks: Chunking | None = None,
+        because: str | None = None,
     ) -> None:
+        """Set the options; `because` is the reason why Inductor's kernels are not planned."""
         self.options = options
         self._in_chunks = in_chunks
+        self._because = because
         self.own_peak_bytes = own_peak_bytes
         self._share = share
         self._name = name
@@ -148,6 +152,7 @@ class Partitioner:
         planned = plan_module(
             name, whole, set(static), self.options, own, self.own_peak_bytes, self._share, in_chunks=self._in_chunks
         )
+        planned = replace(planned, ops_because=self._because)
         register(planned)
         return planned
 

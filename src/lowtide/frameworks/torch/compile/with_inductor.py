@@ -1,7 +1,6 @@
 """Compile a captured graph with Inductor within its budget."""
 
 import logging
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,6 @@ from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_exce
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
     FusedPeaks,
     StopAfterScheduling,
-    reason_before_fusion,
     warn_of_need,
 )
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, OwnNeed, own_need, settings
@@ -49,6 +47,12 @@ from lowtide.frameworks.torch.planning.programs import (
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
 
+_NO_BUDGET = "without a budget, only their order is planned"
+_HAS_HOOKS = "the backward pass has hooks"
+_NOT_TOGETHER = "both passes cannot be lowered together"
+_FITS = "Inductor alone fits the budget"
+_NOTHING_LOWER = "no plan found needs less than Inductor alone"
+_MISSES = "no plan of kernels that was found fits the budget"
 _LOG = logging.getLogger("lowtide")
 _Run = Callable[..., Any]
 
@@ -81,14 +85,17 @@ def compile_with_inductor(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
     )
     if options.budget is None or not needs_gradients or takes_hooks(example_inputs):
-        return _compile(module, example_inputs, options, FusedPeaks())
+        because = _NO_BUDGET if options.budget is None else _HAS_HOOKS
+        return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, because=because))
     limit_to_bucket(example_inputs)
     program = None if options.plans is None else _kernels_of(module, example_inputs, options, name)
     if options.plans is not None and (program is None or not has_plan(program.graph, Path(options.plans))):
-        return _compile(module, example_inputs, options, FusedPeaks())
+        by_ops = Partitioner(options, because="the saved plan is one of ops")
+        return _compile(module, example_inputs, options, FusedPeaks(), by_ops)
     own = own_need(module, example_inputs, options)
     if own is None:
-        return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, share=share, name=name))
+        by_ops = Partitioner(options, share=share, name=name, because=_NOT_TOGETHER)
+        return _compile(module, example_inputs, options, FusedPeaks(), by_ops)
     if share is None:
         share = Share(budget_bytes(options.budget, own.peak, own.persistent))
     compiler = _Compiler(module, example_inputs, options, own, share, name)
@@ -101,23 +108,6 @@ class _Compiled:
     peaks: FusedPeaks
     warned: Sequence[warnings.WarningMessage]
     registry_state: RegistryState
-
-
-_LOW_COST = 0.1
-"""Share of the run time below which no other way to meet the budget is tried."""
-
-
-def _cost_of(attempt: Attempt[_Compiled | None]) -> float:
-    """Return the share of the run time that the plans of an attempt add."""
-    if attempt.compiled is None:
-        return math.inf
-    results = [each.result for each in attempt.compiled.peaks.planned]
-    return sum(each.extra_cost for each in results) / max(sum(each.base_cost for each in results), 1e-30)
-
-
-def _rank(attempt: Attempt[_Compiled | None]) -> tuple[int, float]:
-    """Return the key by which ways are compared; less is better."""
-    return max(attempt.excess_bytes, 0), _cost_of(attempt) if attempt.fits else 0.0
 
 
 class _Compiler:
@@ -137,8 +127,8 @@ class _Compiler:
         self._allowed = share.allowed
         self._others = share.others
         self._name = name
-        self._why: str | None = None
-        """The reason for a missed budget."""
+        self._because = _MISSES
+        """Why a plan is not one of kernels."""
         self._has_products = False
         self._lowest_need = own.peak
 
@@ -162,11 +152,11 @@ class _Compiler:
         chosen: _Way | None = None
         before = registry_state()
         for way in self._ways() if self._own.peak > self._allowed or self._others else ():
-            if best is not None and best.fits and (way.is_last_resort or _cost_of(best) <= _LOW_COST):
+            if best is not None and best.fits and way.is_last_resort:
                 break
             attempt = partial(self._attempt, way)
             found = least_excess(attempt(self._allowed), attempt)
-            if best is None or _rank(found) < _rank(best):
+            if best is None or max(found.excess_bytes, 0) < max(best.excess_bytes, 0):
                 best, chosen = found, way
         if best is None or chosen is None:
             return self._alone()
@@ -185,21 +175,30 @@ class _Compiler:
         return self._compile(self._module, target, peaks, way), peaks
 
     def _ways(self) -> Iterator[_Way]:
-        """Yield the ways to plan the graph: its kernels, the ops that they are made from, and ops in chunks."""
+        """Yield the ways to plan the graph: its kernels, else the ops that they are made from, and ops in chunks."""
         program = self._kernel_program()
         if program is not None:
             yield _Way(partial(self._for_kernels, program), may_fail=True)
-        yield _Way(self._for_ops)
+        yield _Way(self._for_ops, is_last_resort=program is not None)
         if self._has_products:
             yield _Way(partial(self._for_ops, in_chunks=Chunking.for_fusion()), is_last_resort=True)
 
     def _kernel_program(self) -> KernelProgram | None:
         """Return the kernels if plans of them are supported."""
         options = self._options
-        recomputes = "recompute" in options.techniques and "offload" not in options.techniques
-        if self._allowed <= 0 or not recomputes or partners(self._module, options.same_on_all_ranks) is not None:
-            return None
-        return _kernels_of(self._module, self._inputs, options, self._name)
+        if self._allowed <= 0:
+            self._because = "the budget leaves no memory beyond the parameters"
+        elif "recompute" not in options.techniques:
+            self._because = "recomputation is not allowed"
+        elif "offload" in options.techniques:
+            self._because = "offload is allowed, which is planned by op"
+        elif partners(self._module, options.same_on_all_ranks) is not None:
+            self._because = "all ranks must follow the same plan, which is agreed on by op"
+        else:
+            program = _kernels_of(self._module, self._inputs, options, self._name)
+            self._because = _MISSES if program is not None else _NOT_TOGETHER
+            return program
+        return None
 
     def _for_kernels(self, program: KernelProgram, target: int) -> Partitioner:
         return self._following(plan_kernels(program, self._options, target, self._others), target)
@@ -209,14 +208,15 @@ class _Compiler:
 
     def _for_ops(self, target: int, in_chunks: Chunking | None = None) -> Partitioner:
         share = Share(target, self._others) if self._others else None
-        return Partitioner(self._within(target), self._own.peak, share, self._name, in_chunks=in_chunks)
+        within, own = self._within(target), self._own.peak
+        return Partitioner(within, own, share, self._name, in_chunks=in_chunks, because=self._because)
 
     def _within(self, target: int) -> Options:
         return replace(self._options, budget=target + self._own.persistent)
 
     def _with_warning(self, run: _Run, peaks: FusedPeaks) -> tuple[_Run, Sequence[PlannedModule]]:
         if peaks.excess_bytes:
-            warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, self._why)
+            warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes)
         return run, peaks.planned
 
     def _attempt(self, way: _Way, target: int) -> Attempt[_Compiled | None]:
@@ -240,8 +240,6 @@ class _Compiler:
         devices = Chunking.for_fusion().trials.devices
         self._has_products |= any(has_chunkable_product(each.source.graph, devices) for each in peaks.planned)
         shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
-        if shortfalls and not way.may_fail:
-            self._why = reason_before_fusion(shortfalls[0])
         results = [each.result for each in peaks.planned]
         is_free = not any(result.reruns or result.transfers.bytes_out for result in results)
         needed = max((next(iter(result.peak_bytes.values())) for result in results), default=target)
@@ -255,12 +253,12 @@ class _Compiler:
         peaks = FusedPeaks()
         free = tuple(sorted(self._options.techniques - NEED_BUDGET))
         options = replace(self._options, budget=None, allow=free, host_bandwidth=None, host_capacity=None)
-        alone = Partitioner(options, self._own.peak, name=self._name)
-        run = _compile(self._module, self._inputs, options, peaks, alone)
         excess = self._own.peak - self._allowed
+        because = _NOTHING_LOWER if excess > 0 else _FITS
+        alone = Partitioner(options, self._own.peak, name=self._name, because=because)
+        run = _compile(self._module, self._inputs, options, peaks, alone)
         if excess > 0:
-            why = ["no plan found needs less than Inductor alone", *filter(None, [self._why])]
-            warn_of_need(peaks.planned[0], excess, self._own.peak, "; ".join(why))
+            warn_of_need(peaks.planned[0], excess, self._own.peak, _NOTHING_LOWER)
         return run, peaks.planned
 
 

@@ -9,7 +9,16 @@ import torch
 from torch import Tag
 from torch._inductor import config
 from torch._inductor.dependencies import WeakDep
-from torch._inductor.ir import ExternKernel, IRNode, MultiOutput, MultiOutputLayout, NonOwningLayout, RandomSeeds
+from torch._inductor.ir import (
+    ExternKernel,
+    IRNode,
+    Layout,
+    MultiOutput,
+    MultiOutputLayout,
+    NoneLayout,
+    NonOwningLayout,
+    RandomSeeds,
+)
 from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeable_input_buf
 from torch._inductor.scheduler import NopKernelSchedulerNode, OutputNode
 from torch._inductor.utils import contains_collective, contains_wait
@@ -186,16 +195,39 @@ def source_values() -> dict[str, Node]:
     return {name: origin for name, origin in origins.items() if origin is not None}
 
 
+def forms_of_values() -> dict[str, Form]:
+    """Return the sizes and strides of the buffers made for FX nodes, by the name of the node, if they are fixed."""
+    found: dict[str, Form] = {}
+    for name, node in source_values().items():
+        layout = scheduler().name_to_buf[name].node.maybe_get_layout()
+        if isinstance(layout, Layout) and not isinstance(layout, MultiOutputLayout | NoneLayout):
+            sizes, strides = list(layout.size), list(layout.stride)
+            if all(getattr(each, "is_number", isinstance(each, int)) for each in [*sizes, *strides]):
+                found[node.name] = list(map(int, sizes)), list(map(int, strides))
+    return found
+
+
 def bytes_moved_by(node: KernelNode) -> int:
     """Return the bytes that a kernel reads and writes."""
     return int(node.get_read_write_buffers_sizes())
 
 
 def writes_into_others(node: KernelNode) -> bool:
-    """Return whether a kernel overwrites a buffer, or writes a part of a buffer that another kernel allocates."""
-    return any(
-        buffer.get_mutations() or isinstance(buffer.node.layout, NonOwningLayout) for buffer in node.get_outputs()
+    """Return whether a kernel writes into a buffer that another kernel allocates."""
+    return any(isinstance(buffer.node.layout, NonOwningLayout) for buffer in node.get_outputs()) or not (
+        _overwritten_by(node) <= set(V.graph.graph_inputs)
     )
+
+
+def overwrites_inputs(node: KernelNode) -> bool:
+    """Return whether a kernel overwrites inputs of the graph."""
+    return not _overwritten_by(node).isdisjoint(V.graph.graph_inputs)
+
+
+def _overwritten_by(node: KernelNode) -> set[str]:
+    original = names_before_overwriting()
+    overwritten = [name for buffer in node.get_outputs() for name in buffer.get_mutations()]
+    return {str(original.get(name, name)) for name in overwritten}
 
 
 def operand_layouts(node: KernelNode) -> list[tuple[Form, torch.dtype, torch.device]]:

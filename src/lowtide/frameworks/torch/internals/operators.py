@@ -119,6 +119,18 @@ def copy_in_inductor(operator: Any) -> None:
     register_lowering(operator)(clone)
 
 
+@cache
+def pass_in_inductor(operator: Any) -> None:
+    """Make Inductor take an operator's first argument for its result."""
+    from torch._inductor.lowering import register_lowering  # takes seconds to load
+
+    register_lowering(operator)(_pass)
+
+
+def _pass(value: Any, *_: Any) -> Any:
+    return value
+
+
 def _store(value: Any) -> Any:
     from torch._inductor.virtualized import V
 

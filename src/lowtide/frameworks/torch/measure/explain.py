@@ -131,9 +131,14 @@ class ExplainedProgram:
     unmodified: tuple[ExplainedPeak, ...]
     persistent_bytes: Mapping[str, int]
     """Parameters and other persistent tensors, which the peaks exclude."""
+    ops_because: str | None = None
+    """Under Inductor, why the peaks are those of ops before fusion instead of kernels."""
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {outcome(self.result)}"]
+        if self.ops_because is not None:
+            lines.append(f"Kernels are not planned, because {self.ops_because}.")
+            lines.append("The peaks below are those of the ops before Inductor fuses them.")
         unit = ByteUnit(self.result.baseline_peak_bytes, self.persistent_bytes)
         for before, after in zip(self.unmodified, self.planned, strict=True):
             own = "the same" if after == before else after.written(unit)
@@ -194,7 +199,10 @@ def explain(step: Any = None) -> Explanation:
         return Explanation((_explained_step(step),))
     if step is not None:
         raise UsageError(f"cannot explain a {type(step).__name__}; give a planned step, or no argument")
-    programs = [_explained(each.name, each.source, each.graph, each.result) for each in planned_programs()]
+    programs = [
+        replace(_explained(each.name, each.source, each.graph, each.result), ops_because=each.ops_because)
+        for each in planned_programs()
+    ]
     steps = [_explained_step(each) for each in (found() for found in _steps) if each is not None]
     if not programs and not steps:
         raise UsageError("nothing was planned yet; call a compiled function or make a training_step first")

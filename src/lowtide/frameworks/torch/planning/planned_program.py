@@ -46,6 +46,8 @@ class PlannedModule:
     kernel_peaks: list[int] = field(default_factory=list[int])
     """Under Inductor, the predicted peak after fusion of each compiled pass: bytes on the first device, with the bytes
     that the caller holds. Passes from a cache are missing."""
+    ops_because: str | None = None
+    """Under Inductor, why `graph` has the ops before fusion instead of kernels."""
 
     @property
     def predicted_peak_bytes(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ from lowtide.frameworks.torch.internals.operators import (
     define_operator,
     is_element_wise,
     is_view,
+    pass_in_inductor,
     store_in_inductor,
 )
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
@@ -26,10 +27,19 @@ _MIN_SAVING = 1 / 8
 """The share of a value's bytes that storing it must save, to be worth a pass over memory."""
 
 
+def lay_out(value: Tensor, strides: Sequence[int]) -> Tensor:
+    """Return a copy with certain strides."""
+    return value.new_empty_strided(value.shape, strides).copy_(value)
+
+
 STORED = define_operator("stored(Tensor value) -> Tensor", torch.clone)
 """Stores its argument in memory without a copy. Inductor's patterns do not see through it, fusion does."""
 COPIED = define_operator("copied(Tensor value) -> Tensor", torch.clone)
 """A copy that Inductor computes within the kernel that uses it."""
+LAID_OUT = define_operator("laid_out(Tensor value, int[] strides) -> Tensor", lay_out)
+"""Gives a value the strides that Inductor chose for it in another graph, for the nodes that read it."""
+AS_STORED = (STORED, COPIED, LAID_OUT)
+"""Operators that compute nothing."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,12 @@ def stored(node: Node) -> Node:
 def stored_as_bytes(mask: Node) -> Node:
     """Return a new node that stores a mask as bytes."""
     return from_bytes(call_like(mask, mask.graph, STORED, as_bytes(mask)))
+
+
+def laid_out(node: Node, strides: Sequence[int]) -> Node:
+    """Return a new node with the value of another one and certain strides."""
+    pass_in_inductor(LAID_OUT)
+    return call_like(node, node.graph, LAID_OUT, node, list(strides))
 
 
 def _inputs(node: Node) -> dict[int, int]:

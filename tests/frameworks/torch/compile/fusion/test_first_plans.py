@@ -49,8 +49,8 @@ class BothSides(nn.Module):
         return value.square().mean()
 
 
-def test_where_two_sides_are_joined_the_first_plan_fits_after_fusion(caplog: pytest.LogCaptureFixture) -> None:
-    """The log shows one plan of ops; Inductor's own compilation and the kernels are read without a budget."""
+def test_where_two_sides_are_joined_a_plan_of_kernels_fits_without_one_of_ops(caplog: pytest.LogCaptureFixture) -> None:
+    """The log shows no plan of ops; Inductor's own compilation and the kernels are read without a budget."""
     forget_programs()
     caplog.set_level(logging.INFO, "lowtide")
     torch.manual_seed(0)
@@ -59,7 +59,8 @@ def test_where_two_sides_are_joined_the_first_plan_fits_after_fusion(caplog: pyt
     (program,) = planned_programs()
     assert program.result.reruns
     assert max(program.kernel_peaks) <= (program.result.budget.allowed["cpu"] or 0)
-    assert sum("ops recomputed" in message and ", 0 ops" not in message for message in caplog.messages) == 1
+    assert "turn" in program.graph.op_kinds
+    assert not any("ops recomputed" in message and ", 0 ops" not in message for message in caplog.messages)
 
 
 def _backward_of(dtype: torch.dtype) -> tuple[GraphModule, Node]:

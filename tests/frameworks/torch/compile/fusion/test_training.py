@@ -248,7 +248,7 @@ def test_percent_is_of_what_inductor_needs_alone_and_an_impossible_budget_needs_
     compiled = torch.compile(model, backend="lowtide", options={"budget": "10%"})
     with pytest.warns(UserWarning, match=r"may need .* more than its budget \(Inductor alone needs .*\)") as said:
         _gradients(model, compiled, batch)
-    assert any("before ops are fused, " in str(warning.message) for warning in said)
+    assert any("no plan found needs less" in str(warning.message) for warning in said)
     assert len([warning for warning in said if "lowtide" in str(warning.message)]) == 1
     (program,) = planned_programs()
     assert program.own_peak_bytes == pytest.approx(own + batch.nbytes, rel=0.01)

@@ -178,17 +178,17 @@ def warn_of_excess(name: str, excess_bytes: int, why: str = _KEEP_MORE, own_peak
 
 
 def warn_of_need(planned: PlannedModule, excess_bytes: int, needed_bytes: int, why: str | None = None) -> None:
-    """Warn like `warn_of_excess`, with the budget that the kernels meet; `why` defaults to the plan's shortfall."""
+    """Warn like `warn_of_excess`, with the budget that the kernels meet; `why` defaults to what the plan lacks."""
     alone, shortfall = planned.own_peak_bytes, planned.result.shortfall
-    said = why or (_KEEP_MORE if shortfall is None else reason_before_fusion(shortfall))
+    said = why or (_KEEP_MORE if shortfall is None else _reason(shortfall))
     persistent = planned.graph.persistent_bytes()[planned.graph.spaces[0].name]
     met = describe_lowest_peak(needed_bytes, alone or 0, persistent)
     warn_of_excess(planned.name, excess_bytes, f"{said}; {met}", alone)
 
 
-def reason_before_fusion(shortfall: Shortfall) -> str:
-    """Return why a plan misses its budget before fusion; fused kernels may need less than any plan."""
-    return f"before ops are fused, {describe(shortfall)}"
+def _reason(shortfall: Shortfall) -> str:
+    """Return why a plan misses its budget. Ops before fusion prove nothing about kernels."""
+    return describe(shortfall) if shortfall.cause == "persistent buffers" else "no plan found needs less"
 
 
 def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:

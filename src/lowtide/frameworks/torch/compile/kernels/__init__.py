@@ -11,7 +11,21 @@ which gives its exact peak.
   Inductor would store values that neither needs.
 - A value that a forward kernel stores is marked as stored where it is recomputed. Inductor could otherwise store a
   larger value that is computed from it.
-- A kernel that draws random numbers and computes more is two ops. The draw runs once.
+- A kernel that draws random numbers, or overwrites inputs of the program, and computes more is two ops. The first
+  runs once. So does an op that reads an input before the program overwrites it.
+- A recomputed value has the strides that Inductor chose for it in the forward pass, as for convolutions.
+- A kernel of the backward pass runs once. Its place is that of its own call: copies of operands run before.
 - The first lowering keeps the order of the FX nodes. Inductor's own order delays weight gradients where another kernel
   sets the peak, and the plan does not reorder.
+
+If a plan of kernels fits the budget, it is used. Some programs get none; `explain` names the reason:
+
+- programs without a backward pass, and graphs compiled without a budget: only the order of kernels is planned;
+- programs with offload, whose copies are planned by op;
+- graphs that several ranks must plan alike, because the agreement is on ops;
+- backward passes with hooks or inputs of their own, which cannot be lowered with the forward pass;
+- budgets that no plan of kernels meets: then the ops before fusion are planned, as a whole or in chunks.
+
+Regions of `torch.utils.checkpoint` are where the comparison starts: percentages refer to Inductor with these regions,
+and a plan never needs more than that.
 """

@@ -18,14 +18,13 @@ from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions
 from lowtide.frameworks.torch.compile.fusion.settings import schedule_only
 from lowtide.frameworks.torch.compile.kernels.kernel_program import HeldBytes, KernelProgram, choice_of, join_passes
-from lowtide.frameworks.torch.compile.kernels.recompute_kernels import recompute_kernels
+from lowtide.frameworks.torch.compile.kernels.recompute_kernels import recompute_kernels, save_reads_of_overwritten
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass, recorded_pass
 from lowtide.frameworks.torch.compile.partitioner import Partitioner, partition_for_kernels, split_for_inductor
 from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import register
-from lowtide.frameworks.torch.reading.effects import mutated_arguments
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
@@ -61,6 +60,7 @@ class KernelPartitioner(Partitioner):
     ) -> tuple[PlannedModule, GraphModule, GraphModule]:
         whole = partition_for_kernels(joint, joint_inputs, given)
         whole = run_rewrites(whole, [*RUNS_AGAIN, StoreEarlyValues(), CopyIntoConcatenations()])
+        save_reads_of_overwritten(whole.graph)
         if self._planned is None:
             planned = self.plan(name, whole, joint, static)
         else:
@@ -80,8 +80,7 @@ class KernelPartitioner(Partitioner):
 def kernel_program(
     module: GraphModule, example_inputs: Sequence[Any], options: Options, name: str | None = None
 ) -> KernelProgram | None:
-    """Return the kernels of a captured graph, lowered once; None for a program that overwrites inputs, or
-    whose passes cannot be compiled together.
+    """Return the kernels of a captured graph, lowered once; None if its passes cannot be compiled together.
 
     The registry of programs is left unchanged.
     """
@@ -91,7 +90,7 @@ def kernel_program(
     changes = {"reorder_for_peak_memory": False}
     partitioner = KernelPartitioner(as_it_is, name=name)
     planned = schedule_only(module, example_inputs, as_it_is, peaks, recorder, partitioner, changes)
-    if planned is None or len(recorder.passes) != len(planned.kernel_peaks) or _overwrites_inputs(planned.source):
+    if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
         return None
     forward, backward = recorder.passes
     return join_passes(planned.name, forward, backward, held_bytes(planned), forward_nodes_of(planned.source))
@@ -141,12 +140,6 @@ class RecordPasses:
             self.passes.append(recorded_pass(nodes, given, storages, peak))
             self._peaks.check(input_names(), peak)
         return list(nodes)
-
-
-def _overwrites_inputs(source: GraphModule) -> bool:
-    """Return whether a program overwrites inputs; a recomputed kernel would read their new contents."""
-    calls = [node for node in source.graph.nodes if node.op == "call_function"]
-    return any(node.args[1] if node.target is TURN_BACK else mutated_arguments(node) for node in calls)
 
 
 def forward_nodes_of(source: GraphModule) -> set[str]:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,6 +11,7 @@ from lowtide.engine.costs import PLAIN_MACHINE, Device, Machine
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import Plan, Run
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass
+from lowtide.frameworks.torch.internals.kernels import Form
 
 _EXTERN = "Extern"
 """Kernels of PyTorch; all others are loops that Inductor generates."""
@@ -58,8 +59,8 @@ class KernelProgram:
 
     def seconds_on(self, device: Device) -> list[float]:
         """Return the estimated seconds of every op on a device."""
-        first = [self.forward.seconds_on(kernel, device) for kernel in self.forward_kernels]
-        later = [self.backward.seconds_on(kernel, device) for kernel in self.backward_kernels]
+        first = _per_op(self.forward_kernels, lambda kernel: self.forward.seconds_on(kernel, device))
+        later = _per_op(self.backward_kernels, lambda kernel: self.backward.seconds_on(kernel, device))
         return [*first, 0.0, *later]  # between them the turn, which runs nothing
 
     def saved_bytes(self, plan: Plan) -> int:
@@ -70,6 +71,12 @@ class KernelProgram:
             saved.update(buffer for buffer in graph.reads[op].tolist() if buffer not in recomputed)
             recomputed.update(graph.writes[op].tolist())
         return sum(int(graph.sizes[buffer]) for buffer in saved)
+
+
+def _per_op(kernels: Sequence[OpId], seconds: Callable[[OpId], float]) -> list[float]:
+    """Return the seconds of each op. If a kernel is two ops, they count for the second, which may run again."""
+    following = [*kernels[1:], None]
+    return [0.0 if kernel == after else seconds(kernel) for kernel, after in zip(kernels, following, strict=True)]
 
 
 def join_passes(
@@ -120,8 +127,10 @@ class _Part:
     """The buffers that a kernel writes as one op, and those of its own that this op reads."""
 
     writes: Sequence[BufferId]
-    reads: Sequence[BufferId]
-    is_once: bool
+    reads: Sequence[BufferId] = ()
+    is_once: bool = False
+    is_free: bool = False
+    """Whether another part of the kernel has its cost."""
 
 
 class _Joining:
@@ -130,6 +139,8 @@ class _Joining:
     def __init__(self, builder: GraphBuilder, machine: Machine) -> None:
         self.builder = builder
         self._machine = machine
+        self._is_backward = False
+        """Whether the turn is added. Backward kernels run once: plans are translated by copies of forward nodes."""
         self._counts: dict[str, Counter[str]] = {"op": Counter(), "buffer": Counter()}
 
     def unique(self, name: str, of: Literal["op", "buffer"] = "buffer") -> str:
@@ -143,20 +154,26 @@ class _Joining:
 
     def add_turn(self, held: HeldBytes, results: Sequence[BufferId]) -> OpId:
         """Add the end of the forward pass, which returns the tangents. Autograd holds them until the end."""
+        self._is_backward = True
         tangents = self.builder.add_buffer(self.unique("tangents"), held.tangents, Lifetime.OUTPUT)
-        return self.builder.add_op(self.unique(held.turn, "op"), "turn", reads=results, writes=[tangents], pure=False)
+        name = self.unique(held.turn, "op")
+        return self.builder.add_op(name, "turn", reads=results, writes=[tangents], pure=False, cost=0.0)
 
     def add_kernels(self, one: RecordedPass, buffers: Mapping[str, BufferId]) -> list[OpId]:
-        """Add the kernels of a pass, and return the kernel of each op. A kernel may become two ops."""
+        """Add the kernels of a pass, and return the kernel of each op.
+
+        A kernel that draws random numbers or overwrites inputs, and computes more, is two ops: the first runs once.
+        """
         graph, last, kernels = one.graph, list[OpId](), list[OpId]()
         ids = [buffers[name] for name in graph.buffer_names]
         for kernel in range(graph.n_ops):
             written = graph.writes[kernel].tolist()
             once = [buffer for buffer in written if graph.buffer_names[buffer] in one.run_once[kernel]]
             rest = [buffer for buffer in written if buffer not in once]
-            parts = [_Part(once, (), is_once=True)] if once else []
-            if rest or not once:
-                parts.append(_Part(rest, once, is_once=False))
+            runs_once = bool(once) or one.overwrites[kernel]
+            parts = [_Part(once, is_once=True, is_free=bool(rest))] if runs_once else []
+            if rest or not runs_once:
+                parts.append(_Part(rest, once))
             added = [self._add_op(one, kernel, ids, part, last) for part in parts]
             kernels += [kernel] * len(added)
             last.append(added[-1])
@@ -180,11 +197,11 @@ class _Joining:
             after=[last[op] for op in before],
             in_place=[(ids[given], ids[made]) for given, made in pairs if ids[given] != ids[made]],
             scratch_bytes=int(graph.scratch[kernel]),
-            pure=not (part.is_once or one.is_part[kernel]),
+            pure=not (self._is_backward or part.is_once or one.is_part[kernel]),
             ordered=part.is_once,
-            cost=one.seconds(kernel, self._machine),
-            flops=one.flops[kernel],
-            traffic_bytes=one.traffic_bytes[kernel],
+            cost=0.0 if part.is_free else one.seconds(kernel, self._machine),
+            flops=0 if part.is_free else one.flops[kernel],
+            traffic_bytes=0 if part.is_free else one.traffic_bytes[kernel],
         )
 
 
@@ -202,6 +219,8 @@ class KernelChoice:
     """Buffers that the plan keeps from the forward to the backward pass."""
     stored_by_loops: Collection[str]
     """Values that kernels of Inductor's own store."""
+    forms: Mapping[str, Form]
+    """Sizes and strides of forward values."""
 
     def maker(self, value: str, reader: Place) -> Place | None:
         """Return the place of the recomputed run that a reader of a stored value uses; None for the forward pass."""
@@ -219,6 +238,8 @@ def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
     runs = [step.op for step in plan.steps() if isinstance(step, Run)]
     recomputed: dict[BufferId, list[Place]] = {}
     place_of: dict[str, Place] = {}
+    called: dict[str, Place] = {}
+    """Places of PyTorch's own kernels; kernels that convert their operands come before."""
     saved: set[BufferId] = set()
     for place, op in enumerate(runs[runs.index(turn) + 1 :]):
         saved.update(buffer for buffer in graph.reads[op].tolist() if buffer not in recomputed)
@@ -226,8 +247,10 @@ def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
             for buffer in graph.writes[op].tolist():
                 recomputed.setdefault(buffer, []).append(place)
         else:
-            for name in program.backward.origins[program.backward_kernels[op - turn - 1]]:
+            kernel = program.backward_kernels[op - turn - 1]
+            for name in program.backward.origins[kernel]:
                 place_of.setdefault(name, place)
+            called[program.backward.calls[kernel]] = place
     forward, buffers = program.forward, program.forward_buffers
     stored = {value: storage.name for value, storage in forward.storages.items()}
     stored |= {value: name for name, value in forward.values.items()}
@@ -240,4 +263,4 @@ def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
         if kernel_kinds[kernel].startswith(_EXTERN):
             by_pytorch.update(graph.writes[op].tolist())
     stored_by_loops = {value for value, buffer in buffer_of.items() if buffer not in by_pytorch}
-    return KernelChoice(buffer_of, recomputed, place_of, saved, stored_by_loops)
+    return KernelChoice(buffer_of, recomputed, place_of | called, saved, stored_by_loops, forward.forms)

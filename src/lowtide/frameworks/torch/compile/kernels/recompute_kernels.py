@@ -3,19 +3,36 @@
 import operator
 from dataclasses import dataclass, field
 
+from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.core.index_spaces import Place
 from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelChoice
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import runs_once
-from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol
+from lowtide.frameworks.torch.internals.aot_autograd import mark_must_save
+from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import store_in_inductor
-from lowtide.frameworks.torch.reading.effects import mutated_arguments
+from lowtide.frameworks.torch.reading.effects import mutated_arguments, overwritten_storages
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.saved_values import is_mask_for_kernels
-from lowtide.frameworks.torch.rewrites.stored_values import STORED, stored, stored_as_bytes
+from lowtide.frameworks.torch.rewrites.stored_values import AS_STORED, STORED, laid_out, stored, stored_as_bytes
 
 _AT_THE_END = 2**31
+
+
+def save_reads_of_overwritten(graph: Graph) -> None:
+    """Save the results of ops that read inputs which the program overwrites: run again, they would read new contents.
+
+    Views are computed again where they are read.
+    """
+    given = storages_of(*graph.find_nodes(op="placeholder"))
+    overwritten = given & {storage for node in graph.nodes for storage in overwritten_storages(node)}
+    for node in graph.nodes:
+        if node.target is TURN_BACK:
+            break
+        reads = storages_of(*node.all_input_nodes) & overwritten
+        if reads and storages_of(node).isdisjoint(overwritten):
+            mark_must_save(node)
 
 
 def recompute_kernels(whole: GraphModule, choice: KernelChoice) -> None:
@@ -43,6 +60,15 @@ def recompute_kernels(whole: GraphModule, choice: KernelChoice) -> None:
                 node.replace_input_with(source, made)
     graph.lint()
     whole.recompile()
+
+
+def _valued(node: Node) -> Node:
+    """Return a new node after computing the fake values of it and of the new nodes that it reads."""
+    if value_of(node) is None:
+        for source in node.all_input_nodes:
+            _valued(source)
+        node.meta["val"] = compute_fake(node)
+    return node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +118,15 @@ class _Copies:
         with self.graph.inserting_before(before):
             copy = self.graph.node_copy(node, source)
             copy.meta = {**node.meta, "val": compute_fake(copy)}
-            if node.name not in self.choice.stored_by_loops or node.target in (STORED, operator.getitem):
+            copy = self._as_first(copy, node)
+            if node.name not in self.choice.stored_by_loops or node.target in (*AS_STORED, operator.getitem):
                 return copy
-            return stored_as_bytes(copy) if is_mask_for_kernels(node) else stored(copy)
+            return _valued(stored_as_bytes(copy) if is_mask_for_kernels(node) else stored(copy))
+
+    def _as_first(self, copy: Node, node: Node) -> Node:
+        """Return a copy with the strides of the first run, which Inductor may have chosen for convolutions."""
+        value = value_of(copy)
+        shape, strides = self.choice.forms.get(node.name, ([], []))
+        if not isinstance(value, Tensor) or list(value.shape) != shape or list(value.stride()) == strides:
+            return copy
+        return _valued(laid_out(copy, strides))

@@ -11,19 +11,22 @@ from lowtide.engine.graph import Graph
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import KnownInputs, graph_of_kernels
 from lowtide.frameworks.torch.internals.aot_autograd import must_save
 from lowtide.frameworks.torch.internals.kernels import (
+    Form,
     KernelNode,
     KernelStorage,
     bytes_moved_by,
     called_by,
+    forms_of_values,
     has_effects,
     origins_of,
+    overwrites_inputs,
     source_values,
     writes_into_others,
 )
 from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
 from lowtide.frameworks.torch.reading.read import kind_of
-from lowtide.frameworks.torch.rewrites.stored_values import STORED
+from lowtide.frameworks.torch.rewrites.stored_values import AS_STORED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,11 +44,17 @@ class RecordedPass:
     run_once: Sequence[Collection[str]]
     """Per kernel, its buffers that must not be computed again: random draws, effects, values that the user saves."""
     is_part: Sequence[bool]
-    """Per kernel, whether it writes into a buffer that another kernel allocates, or overwrites one."""
+    """Per kernel, whether it writes into a buffer that another kernel allocates."""
+    overwrites: Sequence[bool]
+    """Per kernel, whether it overwrites inputs of the program, such as running statistics."""
     origins: Sequence[Sequence[str]]
     """Per kernel, the FX nodes that it computes."""
+    calls: Sequence[str]
+    """Per kernel, the FX node that it runs PyTorch's own kernel for, "" for loops."""
     values: Mapping[str, str]
     """The FX value that a buffer was made for, by the name of the buffer."""
+    forms: Mapping[str, Form]
+    """Sizes and strides of the values that buffers were made for, if they are fixed."""
     storages: Mapping[str, KernelStorage]
     """The storage of each result of the pass, by its FX name before Inductor's passes."""
     peak_bytes: int
@@ -60,7 +69,7 @@ class RecordedPass:
 
 def runs_once(node: Node) -> bool:
     """Return whether an FX node must not be recomputed."""
-    return node.target is not STORED and (is_random(node) or keeps_order(node) or must_save(node))
+    return node.target not in AS_STORED and (is_random(node) or keeps_order(node) or must_save(node))
 
 
 def recorded_pass(
@@ -85,8 +94,11 @@ def recorded_pass(
             for op, (node, call, made_from) in enumerate(by_op)
         ],
         is_part=[writes_into_others(node) for node in nodes],
+        overwrites=[overwrites_inputs(node) for node in nodes],
         origins=[[each.name for each in made_from] for made_from in origins],
+        calls=["" if call is None else call.name for call in calls],
         values={name: node.name for name, node in value_of.items()},
+        forms=forms_of_values(),
         storages=storages,
         peak_bytes=peak_bytes,
     )
@@ -95,7 +107,7 @@ def recorded_pass(
 def _computed_by(node: KernelNode) -> Node | None:
     """Return the FX node that a kernel of PyTorch computes, where its result is stored too."""
     call = called_by(node)
-    while call is not None and call.target is STORED:
+    while call is not None and call.target in AS_STORED:
         call = call.all_input_nodes[0]
     return call
 
@@ -114,6 +126,8 @@ def _run_once(
     stored: Collection[Node],
 ) -> set[str]:
     """Return the buffers that a kernel writes and that must not be computed again."""
+    if is_call and overwrites_inputs(node):
+        return written
     if any(each.op == "call_function" and runs_once(each) for each in origins):
         return {name for name in written if name not in value_of or _needs_single_run(value_of[name], stored)}
     return written if has_effects(node) and not is_call else set()
