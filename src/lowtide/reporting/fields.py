@@ -12,7 +12,14 @@ import msgspec
 from lowtide.engine.analysis.holders_at_peak import Holder
 from lowtide.engine.analysis.lower_bounds import BoundHolder
 from lowtide.engine.plan import Status
-from lowtide.engine.planning.measured import CompiledMemory, Measurement, Reserved, RuntimePeaks, RuntimeRun
+from lowtide.engine.planning.measured import (
+    CompiledMemory,
+    Measurement,
+    OutputsVerdict,
+    Reserved,
+    RuntimePeaks,
+    RuntimeRun,
+)
 from lowtide.engine.planning.next_technique import NextTechnique
 from lowtide.engine.timeline import Transfers
 from lowtide.reporting.claims import ClaimFields
@@ -141,7 +148,9 @@ class MeasuredFields(TypedDict, total=False):
     measured_before_bytes: int
     measured_after_bytes: int
     outputs_equal: bool
+    outputs: OutputsVerdict
     largest_difference: float
+    own_difference: float
     outputs_near: bool
     measured_original_bytes: int
     measured_host_bytes: int
@@ -280,6 +289,7 @@ class ReportFields(TypedDict):
     shortfall: str | None
     persistent_bytes: Bytes
     measured: Measurement | None
+    outputs: str | None
     extra_cost: float
     base_cost: float
     costs: str

@@ -8,6 +8,7 @@ from lowtide.engine.planning.result import Result
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import LevelFields, MeasuredFields, PlanFields
 from lowtide.reporting.on_device import OnDevice
+from lowtide.reporting.outputs import describe_outputs
 from lowtide.reporting.shortfall import describe_missed, offer_verdict, outcome
 from lowtide.reporting.table import format_ratio, fragmentation, printable
 
@@ -42,7 +43,10 @@ def measured_to_json(measured: Measurement | None) -> MeasuredFields:
         "measured_before_bytes": measured.before_bytes,
         "measured_after_bytes": measured.after_bytes,
         "outputs_equal": measured.outputs_equal,
+        "outputs": measured.verdict,
     }
+    if measured.own_difference is not None:
+        fields["own_difference"] = measured.own_difference
     if measured.largest_difference is not None:
         fields["largest_difference"] = measured.largest_difference
         fields["outputs_near"] = measured.outputs_near
@@ -92,7 +96,7 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
         lines += [
             f"  measured before  {unit.write(measured.before_bytes)}",
             f"  measured after   {unit.write(measured.after_bytes)}",
-            f"  outputs equal    {_outputs(measured)}",
+            f"  outputs equal    {describe_outputs(measured)}",
         ]
         if measured.original_bytes is not None:
             lines.insert(-3, f"  measured eager   {unit.write(measured.original_bytes)}   (your own call, no plan)")
@@ -108,16 +112,6 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
     elif after == before and all(most is None for most in result.budget.allowed.values()):
         lines.append(f"  no gain          {_why_no_gain(result)}")
     return "\n".join(lines)
-
-
-def _outputs(measured: Measurement) -> str:
-    """Return how far the outputs are from those of the unmodified program."""
-    if measured.outputs_equal:
-        return "yes (bit-equal)"
-    if measured.largest_difference is None:
-        return "no"
-    differ = f"they differ by at most {measured.largest_difference:.1e} of a tensor's largest number"
-    return f"up to rounding: {differ}" if measured.outputs_near else f"no, {differ}"
 
 
 def compiled_to_text(compiled: CompiledMemory) -> str:

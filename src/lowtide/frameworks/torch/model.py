@@ -15,7 +15,7 @@ from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.measured import Measurement
+from lowtide.engine.planning.measured import Agreement, Measurement
 from lowtide.engine.planning.program import Form, FormName
 from lowtide.frameworks.model import Model
 from lowtide.frameworks.torch.capture.capture import capture
@@ -24,6 +24,7 @@ from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
+from lowtide.frameworks.torch.measure.compare_with_plain import compare_with_plain
 from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.planning.agreement import require_one_order
@@ -37,7 +38,6 @@ from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
     chunk_module_in_two_passes,
 )
 from lowtide.frameworks.torch.rewrites.chunks.optional import found_or_none
-from lowtide.frameworks.torch.rewrites.chunks.rounding import largest_difference
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,30 +194,22 @@ class TorchModel(Model):
     def measure(self, plan: Plan) -> Measurement:
         """Measure the program in its own order, under the plan, and as the user wrote it, from the same state.
 
-        Results, gradients, updated parameters and state are compared bit by bit over all three. A plan that is equal
-        only up to rounding is compared number by number, which needs two copies of all results. If numbers differ by
-        more than rounding, the user's program runs once more with inputs and state perturbed by one unit in the last
-        place, and the plan may differ by 64 times as much: optimizers divide gradients by their size, which enlarges
-        differences.
+        Results, gradients, updated parameters and state are compared bit by bit over all three. If bits differ, they
+        are compared number by number; see `compare_with_plain`.
         """
-        near = not self.planned_form(plan).is_exact
-        before = measure_captured(self.captured, self.apply(Plan.baseline(self.graph), verified=True))
-        after = measure_captured(self.captured, self.apply(plan), keep_results=near)
-        original = measure_captured(self.captured, self.captured.run_original, keep_results=near)
-        equal = before.outputs_digest == after.outputs_digest == original.outputs_digest
-        difference = None if equal or not near else largest_difference(original.results, after.results)
-        if difference is not None and not difference.is_rounding:
-            nudged = measure_captured(
-                self.captured, self.captured.run_original, keep_results=True, last_digits=True
-            ).results
-            usual = largest_difference(original.results, nudged)
-            difference = replace(difference, is_rounding=difference.is_within_noise(usual))
-        return Measurement(
+        programs = self.apply(Plan.baseline(self.graph), verified=True), self.apply(plan)
+        before, after = (measure_captured(self.captured, program) for program in programs)
+        original = measure_captured(self.captured, self.captured.run_original)
+        runs = zip(programs, (before, after), strict=True)
+        differing = [program for program, run in runs if run.outputs_digest != original.outputs_digest]
+        agreement = Agreement(outputs_equal=True)
+        if differing:
+            may_round = not self.planned_form(plan).is_exact
+            agreement = compare_with_plain(self.captured, differing, may_round=may_round)
+        return Measurement.of(
+            agreement,
             before_bytes=before.peak_bytes,
             after_bytes=after.peak_bytes,
-            outputs_equal=equal,
-            largest_difference=None if difference is None else difference.share,
-            outputs_near=difference is not None and difference.is_rounding,
             original_bytes=original.peak_bytes,
             host_bytes=None if self.host is None else after.host_peak_bytes,
         )

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from lowtide.core.units import ByteUnit, percent
 from lowtide.reporting.claims import caption
+from lowtide.reporting.outputs import outputs_phrase
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.shortfall import short_verdict
 from lowtide.reporting.table import format_ratio, page_width, printable, shortened
@@ -41,11 +42,9 @@ def to_text(facts: Facts) -> str:
     lines.append(f"  persistent   {unit.by_space(graph.persistent_bytes())}   (not included above)")
     if facts.measured is not None:
         measured = facts.measured
-        near = "equal up to rounding" if measured.outputs_near else "not equal"
-        equal = "bit-equal" if measured.outputs_equal else near
         lines.append(
             f"  measured     {unit.write(measured.before_bytes)} before, {unit.write(measured.after_bytes)} after, "
-            f"outputs {equal}"
+            f"outputs {outputs_phrase(measured)}"
         )
     for before, after in facts.over_time:
         most = max(int(before.live.max(initial=0)), int(after.live.max(initial=0)))

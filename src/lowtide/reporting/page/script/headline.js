@@ -19,9 +19,8 @@ function headline() {
   if (met !== null) boxes.push(box("budget", bytes(budget), met ? "met" : "missed"));
   if (facts.measured) {
     const measured = facts.measured;
-    const near = measured.outputs_near ? "equal up to rounding" : "not equal";
     boxes.push(box("measured", bytes(measured.after_bytes),
-      `before ${bytes(measured.before_bytes)}; outputs ${measured.outputs_equal ? "bit-equal" : near}`));
+      `before ${bytes(measured.before_bytes)}; outputs ${facts.outputs}`));
   }
   if (facts.extra_cost) boxes.push(box("extra time", share(facts.extra_cost, facts.base_cost), `${facts.costs} prices`));
   $("figures").replaceChildren(...boxes);
