@@ -15,7 +15,8 @@ from lowtide.engine.schedule import make_candidate, scheduler_names
 from lowtide.reporting.comparison import compare_orders
 from lowtide.reporting.difference import difference
 from lowtide.reporting.inspection import Inspection
-from lowtide.reporting.planning import measured_to_json, result_to_text
+from lowtide.reporting.measured import measured_to_json
+from lowtide.reporting.planning import result_to_text
 from lowtide.reporting.table import wrapped
 from tests.examples import examples
 from tests.strategies import graphs

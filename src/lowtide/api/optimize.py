@@ -21,7 +21,8 @@ from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import Model
 from lowtide.reporting.fields import OptimizeFields, RuntimeFields
-from lowtide.reporting.planning import compiled_to_text, measured_to_json, result_to_json, result_to_text
+from lowtide.reporting.measured import measured_to_json
+from lowtide.reporting.planning import compiled_to_text, result_to_json, result_to_text
 from lowtide.reporting.runtime import RuntimeOutlook, RuntimeReport
 
 Target = Literal["any-runtime", "lowtide-session"]

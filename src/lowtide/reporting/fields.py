@@ -1,7 +1,7 @@
 """The JSON objects that `--json` prints: one type and one JSON Schema per verb.
 
-Byte figures are whole numbers without persistent buffers, by memory space if they are maps. An object names its kind
-and the version of the format. Fields may be added; the version rises if one goes or changes its meaning.
+Bytes exclude persistent buffers; maps are by memory space. An object names its kind and the version of the format.
+Fields may be added; the version rises if one goes or changes its meaning.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,6 @@ from lowtide.engine.plan import Status
 from lowtide.engine.planning.measured import (
     CompiledMemory,
     Measurement,
-    OutputsVerdict,
     Reserved,
     RuntimePeaks,
     RuntimeRun,
@@ -24,6 +23,7 @@ from lowtide.engine.planning.next_technique import NextTechnique
 from lowtide.engine.timeline import Transfers
 from lowtide.reporting.claims import ClaimFields
 from lowtide.reporting.difference import ProgramDifference
+from lowtide.reporting.measured import MeasuredFields
 from lowtide.reporting.page.actions import Copied, Rerun, Shared
 from lowtide.reporting.plan_difference import PlanDifference
 
@@ -140,20 +140,6 @@ class RuntimeFields(TypedDict, total=False):
     runtime_runs: Sequence[RuntimeRun]
     unmodeled: Sequence[str]
     doubts: Sequence[str]
-
-
-class MeasuredFields(TypedDict, total=False):
-    """Measured figures of `lowtide optimize --measure`."""
-
-    measured_before_bytes: int
-    measured_after_bytes: int
-    outputs_equal: bool
-    outputs: OutputsVerdict
-    largest_difference: float
-    own_difference: float
-    outputs_near: bool
-    measured_original_bytes: int
-    measured_host_bytes: int
 
 
 class OptimizeFields(PlanFields, RuntimeFields, MeasuredFields):

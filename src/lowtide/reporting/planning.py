@@ -6,7 +6,7 @@ from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewrit
 from lowtide.engine.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.engine.planning.result import Result
 from lowtide.reporting.claims import caption, claims_to_json
-from lowtide.reporting.fields import LevelFields, MeasuredFields, PlanFields
+from lowtide.reporting.fields import LevelFields, PlanFields
 from lowtide.reporting.on_device import OnDevice
 from lowtide.reporting.outputs import describe_outputs
 from lowtide.reporting.shortfall import describe_missed, offer_verdict, outcome
@@ -33,28 +33,6 @@ def result_to_json(result: Result, offer: NextTechnique | None = None, on_device
         shortfall=describe_missed(result),
         next_technique=offer,
     )
-
-
-def measured_to_json(measured: Measurement | None) -> MeasuredFields:
-    """Return the measured figures as fields of the JSON object; empty if nothing was measured."""
-    if measured is None:
-        return {}
-    fields: MeasuredFields = {
-        "measured_before_bytes": measured.before_bytes,
-        "measured_after_bytes": measured.after_bytes,
-        "outputs_equal": measured.outputs_equal,
-        "outputs": measured.verdict,
-    }
-    if measured.own_difference is not None:
-        fields["own_difference"] = measured.own_difference
-    if measured.largest_difference is not None:
-        fields["largest_difference"] = measured.largest_difference
-        fields["outputs_near"] = measured.outputs_near
-    if measured.original_bytes is not None:
-        fields["measured_original_bytes"] = measured.original_bytes
-    if measured.host_bytes is not None:
-        fields["measured_host_bytes"] = measured.host_bytes
-    return fields
 
 
 def result_to_text(result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None) -> str:

@@ -24,6 +24,7 @@ from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
+from lowtide.frameworks.torch.internals.one_at_a_time import one_at_a_time
 from lowtide.frameworks.torch.measure.compare_with_plain import compare_with_plain
 from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
@@ -97,6 +98,7 @@ class TorchModel(Model):
         """Return the program as it was captured."""
         return TorchForm("unmodified", self.graph, reading=self._reading)
 
+    @one_at_a_time
     def make_form(self, name: FormName, *, exact: bool) -> TorchForm | None:
         """Return the program with its largest products and updates in chunks of rows.
 
@@ -130,6 +132,7 @@ class TorchModel(Model):
             vars(other).pop(derived, None)
         return other
 
+    @one_at_a_time
     def _read(self, captured: Captured) -> Reading:
         if not self._chunking.fused:
             return Reading(captured)
@@ -142,6 +145,7 @@ class TorchModel(Model):
     def _with_host_added(self, graph: Graph) -> Graph:
         return graph if self.host is None else self.host.added_to(graph)
 
+    @one_at_a_time
     def apply(self, plan: Plan, *, verified: bool = False) -> Applied:
         """Return the program as a callable that follows a plan for any of its forms.
 

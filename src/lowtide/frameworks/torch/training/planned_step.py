@@ -98,7 +98,15 @@ class PlannedStep:
         return self._programs[0].model.graph
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Run one step; raises UnsupportedError if a call of a new form cannot be captured."""
+        """Run one step.
+
+        Raises UnsupportedError if a call of a new form cannot be captured, UsageError if the step runs in another
+        thread.
+        """
+        with self.step.one_thread():
+            return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor:
         if self.step.part.first:
             self.step.optimizer.zero_grad(set_to_none=True)
         changed: PythonChangedError | None = None
@@ -123,11 +131,11 @@ class PlannedStep:
         if not changed.names <= self._named:
             self._named |= changed.names
             message = f"{changed.changes} changed, so the step is captured and planned again; both programs are kept"
-            warnings.warn(f"lowtide: {message}", stacklevel=3)
+            warnings.warn(f"lowtide: {message}", stacklevel=4)
 
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Capture and plan the step for a call, without running it."""
-        with showing(self._request.progress) as report:
+        with self.step.one_thread(), showing(self._request.progress) as report:
             report(Stage.READ)
             self._prepare(args, kwargs)
 
@@ -170,7 +178,8 @@ class PlannedStep:
         """
         if self.step.accumulate > 1:
             raise UnsupportedError("a step of several calls cannot be measured; measure one with accumulate=1")
-        return self._programs[0].model.measure(self.plan)
+        with self.step.one_thread():
+            return self._programs[0].model.measure(self.plan)
 
     def save_plans(self, folder: str | Path) -> list[Path]:
         """Write the plans of all captured forms to a folder, for `training_step(plan=folder)`; returns the paths.
