@@ -11,6 +11,7 @@ from weakref import WeakSet
 from torch.export import ExportedProgram
 
 from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.engine.analysis import simulate
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
@@ -25,6 +26,7 @@ from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
 from lowtide.frameworks.torch.internals.one_at_a_time import one_at_a_time
+from lowtide.frameworks.torch.measure.compare_peak import warn_of_higher_peak
 from lowtide.frameworks.torch.measure.compare_with_plain import compare_with_plain
 from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
@@ -199,13 +201,17 @@ class TorchModel(Model):
         """Measure the program in its own order, under the plan, and as the user wrote it, from the same state.
 
         Results, gradients, updated parameters and state are compared bit by bit over all three. If bits differ, they
-        are compared number by number; see `compare_with_plain`.
+        are compared number by number; see `compare_with_plain`. Warns if the plan's peak is more than 2 % above the
+        prediction.
         """
         programs = self.apply(Plan.baseline(self.graph), verified=True), self.apply(plan)
         before, after = (measure_captured(self.captured, program) for program in programs)
         original = measure_captured(self.captured, self.captured.run_original)
         runs = zip(programs, (before, after), strict=True)
         differing = [program for program, run in runs if run.outputs_digest != original.outputs_digest]
+        predicted = simulate(self.graph_for(plan), plan).peak_bytes[self.graph.spaces[0].name]
+        if self.graph.spaces[0].name == str(after.device):
+            warn_of_higher_peak(self.graph_for(plan), after.peak_bytes, predicted)
         agreement = Agreement(outputs_equal=True)
         if differing:
             may_round = not self.planned_form(plan).is_exact

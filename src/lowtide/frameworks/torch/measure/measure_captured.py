@@ -26,6 +26,8 @@ class MeasuredCall:
     """Live tensor bytes with inputs, without persistent tensors."""
     host_peak_bytes: int
     """Bytes of copies on the host."""
+    device: torch.device
+    """The device of the inputs, whose memory was measured."""
     outputs_digest: str
     """Digest of outputs, gradients, and persistent tensors after the call."""
     results: Sequence[Any] = ()
@@ -67,7 +69,9 @@ def measure_captured(
         compared = pytree.tree_leaves([result, captured.binding.gradients(), captured.persistent(), inputs])
         digest = digest_of(compared)
         kept = [_copied(leaf) for leaf in compared] if keep_results else ()
-    return MeasuredCall(peak_bytes=peak + held, host_peak_bytes=on_host, outputs_digest=digest, results=kept)
+    return MeasuredCall(
+        peak_bytes=peak + held, host_peak_bytes=on_host, device=device, outputs_digest=digest, results=kept
+    )
 
 
 def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
