@@ -110,6 +110,7 @@ class PlanFields(TypedDict):
     fragmentation_bytes: Bytes
     lower_bound_bytes: Bytes
     persistent_bytes: Bytes
+    extra_time: float
     extra_cost: float
     extra_cost_bound: float | None
     base_cost: float
@@ -276,6 +277,7 @@ class ReportFields(TypedDict):
     persistent_bytes: Bytes
     measured: Measurement | None
     outputs: str | None
+    extra_time: float
     extra_cost: float
     base_cost: float
     costs: str

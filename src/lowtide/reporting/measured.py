@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from lowtide.engine.planning.measured import Measurement, OutputsVerdict
+from lowtide.engine.planning.measured import Measurement, OutputsVerdict, StepTimes
 
 
 class MeasuredFields(TypedDict, total=False):
@@ -17,6 +17,8 @@ class MeasuredFields(TypedDict, total=False):
     outputs_near: bool
     measured_original_bytes: int
     measured_host_bytes: int
+    measured_times: StepTimes
+    measured_extra_time: float
 
 
 def measured_to_json(measured: Measurement | None) -> MeasuredFields:
@@ -38,4 +40,7 @@ def measured_to_json(measured: Measurement | None) -> MeasuredFields:
         fields["measured_original_bytes"] = measured.original_bytes
     if measured.host_bytes is not None:
         fields["measured_host_bytes"] = measured.host_bytes
+    if measured.times is not None:
+        fields["measured_times"] = measured.times
+        fields["measured_extra_time"] = measured.times.extra_time
     return fields

@@ -2,7 +2,7 @@
 
 from lowtide.core.documents import fields_of
 from lowtide.core.units import ByteUnit, percent
-from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten
+from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten, StepTimes
 from lowtide.engine.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.engine.planning.result import Result
 from lowtide.reporting.claims import caption, claims_to_json
@@ -59,13 +59,8 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
     lines += [f"  not chunked      {printable(sentence)}" for sentence in result.left_whole]
     if result.to_rounding:
         lines.append("  results          equal up to rounding (chunks change the order of sums)")
-    if result.chunk_cost:
-        unchunked = result.base_cost - result.chunk_cost or 1.0
-        lines.append(
-            f"  chunking         {percent(result.chunk_cost / unchunked, signed=True)} time ({result.costs} prices)"
-        )
-    if result.reruns or result.transfers.bytes_out:
-        lines.append(f"  extra cost       {_extra(result)}")
+    if result.extra_time or result.reruns or result.transfers.bytes_out:
+        lines.append(f"  extra time       {_extra(result)}")
     if result.transfers.bytes_out:
         lines.append(f"  offloaded        {_transfers(result, unit)}")
     if result.communication.seconds:
@@ -76,8 +71,13 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
             f"  measured after   {unit.write(measured.after_bytes)}",
             f"  outputs equal    {describe_outputs(measured)}",
         ]
+        if measured.times is not None:
+            lines.insert(-1, f"  measured time    {_times(measured.times, result)}")
         if measured.original_bytes is not None:
-            lines.insert(-3, f"  measured eager   {unit.write(measured.original_bytes)}   (your own call, no plan)")
+            lines.insert(
+                -3 - (measured.times is not None),
+                f"  measured eager   {unit.write(measured.original_bytes)}   (your own call, no plan)",
+            )
         if measured.host_bytes is not None:
             lines.insert(-1, f"  host memory      {unit.write(measured.host_bytes)}   (measured)")
     limits = {space: most for space, most in result.budget.allowed.items() if most is not None}
@@ -130,15 +130,29 @@ def _arena(result: Result, unit: ByteUnit) -> list[str]:
 
 
 def _extra(result: Result) -> str:
-    """Return the extra cost, its lower bound and the number of recomputed runs."""
-    base = result.base_cost or 1.0
-    bound = "" if result.extra_cost_bound is None else f", lower bound {percent(result.extra_cost_bound / base)}"
-    is_of_any = any(claim.figure == "extra cost" and claim.base_order is None for claim in result.claims)
-    order = (
-        "" if result.extra_cost_bound is None else " in any order" if is_of_any else f" in order {result.base_order}"
+    """Return the time that the plan adds with its parts, the lower bound, and the number of recomputed runs."""
+    base = result.base_cost - result.chunk_cost or 1.0
+    parts: list[str] = []
+    if result.chunk_cost:
+        parts.append(f"chunks {percent(result.chunk_cost / base, signed=True)}")
+    if result.reruns:
+        parts.append(f"{result.reruns} recomputed runs")
+    if result.extra_cost_bound is not None and (result.reruns or result.transfers.bytes_out):
+        is_of_any = any(claim.figure == "extra cost" and claim.base_order is None for claim in result.claims)
+        order = "in any order" if is_of_any else f"in order {result.base_order}"
+        beside = " beside chunks" if result.chunk_cost else ""
+        parts.append(f"lower bound{beside} {percent(result.extra_cost_bound / base)} {order}")
+    parts.append(f"{result.costs} prices")
+    return f"{percent(result.extra_time, signed=True)}   ({', '.join(parts)})"
+
+
+def _times(times: StepTimes, result: Result) -> str:
+    """Return the time of a step before and after, with the prediction and the noise."""
+    before, after = (seconds * 1e3 for seconds in (times.before_seconds, times.after_seconds))
+    return (
+        f"{before:.1f} ms before, {after:.1f} ms after: {percent(times.extra_time, signed=True)} (predicted "
+        f"{percent(result.extra_time, signed=True)}; steps without the plan differ by {percent(times.noise)} each way)"
     )
-    runs = f"{result.reruns} recomputed runs, {result.costs} prices"
-    return f"{percent(result.extra_cost / base, signed=True)} time{bound}{order} ({runs})"
 
 
 def _transfers(result: Result, unit: ByteUnit) -> str:

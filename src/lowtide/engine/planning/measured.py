@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 OutputsVerdict = Literal["equal", "rounding", "within noise", "different"]
@@ -47,6 +48,8 @@ class Measurement(Agreement):
     """Peak of the user's own call if it differs from the unmodified program, as eager PyTorch does."""
     host_bytes: int | None = None
     """Peak of the host memory used by the plan's copies; None for a program without a host."""
+    times: "StepTimes | None" = None
+    """Times of both programs; None if they run op by op only to be measured."""
 
     @classmethod
     def of(
@@ -57,6 +60,7 @@ class Measurement(Agreement):
         after_bytes: int,
         original_bytes: int | None = None,
         host_bytes: int | None = None,
+        times: "StepTimes | None" = None,
     ) -> "Measurement":
         """Return a measurement with the outcome of a comparison."""
         return cls(
@@ -68,7 +72,32 @@ class Measurement(Agreement):
             after_bytes=after_bytes,
             original_bytes=original_bytes,
             host_bytes=host_bytes,
+            times=times,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """Times of runs of a program with and without its plan, in turns."""
+
+    before_seconds: float
+    """Median time of the program as the user wrote it."""
+    after_seconds: float
+    """The same under the plan."""
+    noise: float
+    """Half of the distance between the fastest and the slowest run of the user's program, as a share of the median."""
+
+    @property
+    def extra_time(self) -> float:
+        """Time that the plan adds, as a share of the time before."""
+        return self.after_seconds / self.before_seconds - 1
+
+    @classmethod
+    def of(cls, before: Sequence[float], after: Sequence[float]) -> "StepTimes":
+        """Return the times of several runs of each."""
+        usual = median(before)
+        noise = (max(before) - min(before)) / 2 / usual
+        return cls(before_seconds=usual, after_seconds=median(after), noise=noise)
 
 
 @dataclass(frozen=True, slots=True)

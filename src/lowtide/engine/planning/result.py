@@ -100,6 +100,12 @@ class Result:
             return self.solved.logged_proof
         return None if self.plain_proof is None else with_flows(self.plain_proof, self.graph)
 
+    @property
+    def extra_time(self) -> float:
+        """Time that chunks, recomputed runs and waiting for copies add, as a share of the unmodified program."""
+        unmodified = self.base_cost - self.chunk_cost
+        return (self.chunk_cost + self.extra_cost) / unmodified if unmodified else 0.0
+
     def __repr__(self) -> str:
         """Return the headline."""
         met = "" if self.shortfall is None else f", {self.shortfall}"

@@ -30,6 +30,7 @@ from lowtide.frameworks.torch.measure.compare_peak import warn_of_higher_peak
 from lowtide.frameworks.torch.measure.compare_with_plain import compare_with_plain
 from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
+from lowtide.frameworks.torch.measure.step_times import step_times
 from lowtide.frameworks.torch.planning.agreement import require_one_order
 from lowtide.frameworks.torch.planning.program_forms import outline_chunks
 from lowtide.frameworks.torch.planning.read_program import scratch_under_inductor
@@ -222,6 +223,7 @@ class TorchModel(Model):
             after_bytes=after.peak_bytes,
             original_bytes=original.peak_bytes,
             host_bytes=None if self.host is None else after.host_peak_bytes,
+            times=step_times(self.captured, programs[1]),
         )
 
     def measure_costs(self) -> Prices:

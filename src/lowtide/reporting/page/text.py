@@ -40,6 +40,8 @@ def to_text(facts: Facts) -> str:
     if plan.arena_bytes:
         lines.append(f"  arena        {unit.by_space(plan.arena_bytes)}   (with addresses)")
     lines.append(f"  persistent   {unit.by_space(graph.persistent_bytes())}   (not included above)")
+    if facts.extra_time:
+        lines.append(f"  extra time   {percent(facts.extra_time, signed=True)}   ({facts.prices.profile} prices)")
     if facts.measured is not None:
         measured = facts.measured
         lines.append(
@@ -65,9 +67,8 @@ def to_text(facts: Facts) -> str:
     if facts.in_chunks:
         lines.append("  largest tensors computed in chunks")
     if actions.reruns:
-        base = actions.base_cost or 1.0
         runs = sum(row.times for row in actions.reruns)
-        lines.append(f"  {runs} recomputed runs, {percent(actions.extra_cost / base, signed=True)} time")
+        lines.append(f"  {runs} recomputed runs")
         lines += [
             _cut(f"  {unit.write(row.writes_bytes):>10}  {printable(row.op)}, {row.times} more")
             for row in actions.reruns[:_MOST_ACTIONS]

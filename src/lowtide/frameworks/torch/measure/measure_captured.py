@@ -54,7 +54,7 @@ def measure_captured(
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
     inputs = check_real(given, named)
     device = inputs[0].device if inputs else torch.device("cpu")
-    with _restored_state(captured, inputs) as restore:
+    with restored_state(captured, inputs) as restore:
         for _ in range(_WARM_UP_CALLS if warm_up else 0):
             program(*given, **named)
             restore()
@@ -86,7 +86,7 @@ def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.T
 
 
 @contextmanager
-def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[Callable[[], None]]:
+def restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[Callable[[], None]]:
     """Save all state, yield a function that restores it, and restore gradients at the end."""
     captured.binding.materialize()
     kept = KeptState([*captured.persistent(), *inputs])

@@ -31,7 +31,7 @@ _FAILURES = (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, 
 
 
 @dataclass(frozen=True, slots=True)
-class Workspace:
+class KernelMemory:
     """Memory of a kernel."""
 
     scratch_bytes: int
@@ -40,10 +40,10 @@ class Workspace:
     """Bytes of the storage of each result, which fake tensors may not know."""
 
 
-_known: dict[tuple[str, str, bool, int], Workspace | None] = {}
+_known: dict[tuple[str, str, bool, int], KernelMemory | None] = {}
 
 
-def workspace_of(node: Node) -> Workspace | None:
+def workspace_of(node: Node) -> KernelMemory | None:
     """Return the memory of a library's kernel, measured once per operator and form of operands in this process.
 
     Return None for other nodes, and for kernels that cannot run here: without the device, on more than 256 MiB, or on
@@ -99,7 +99,7 @@ def _source_of(argument: Any) -> Node | None:
     return source if isinstance(source, Node) and workspace_of(source) is not None else None
 
 
-def _measured(node: Node, device: torch.device) -> Workspace | None:
+def _measured(node: Node, device: torch.device) -> KernelMemory | None:
     try:
         with (
             TRACING,
@@ -113,7 +113,7 @@ def _measured(node: Node, device: torch.device) -> Workspace | None:
         return None
 
 
-def _run_measured(node: Node, device: torch.device) -> Workspace:
+def _run_measured(node: Node, device: torch.device) -> KernelMemory:
     args, kwargs = _operands(node)
 
     def call() -> Any:
@@ -126,7 +126,7 @@ def _run_measured(node: Node, device: torch.device) -> Workspace:
     sizes = {storage_key(tensor): storage_bytes(tensor) for tensor in results if storage_key(tensor) not in given}
     block = _CUDA_BLOCK if device.type == "cuda" else 1
     made = sum(-(-size // block) * block for size in sizes.values())
-    return Workspace(max(0, peak - made), tuple(sizes.get(storage_key(tensor), 0) for tensor in results))
+    return KernelMemory(max(0, peak - made), tuple(sizes.get(storage_key(tensor), 0) for tensor in results))
 
 
 def _operands(node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
