@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lowtide.core.collection import without_collection
-from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageError, unknown
+from lowtide.core.errors import UnsupportedError, UsageError, unknown
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.grappler.levels import LEVELS, RECOMPUTING, SWAPPING, LevelName
 from lowtide.frameworks.tensorflow.grappler.recompute import DEFAULT_SCOPE, TAPE_SCOPE, is_in_scope
 from lowtide.frameworks.tensorflow.passes import Passes, Situation
-from lowtide.frameworks.tensorflow.reading.body import body_of_graph, refuse_v1
+from lowtide.frameworks.tensorflow.reading.body import NodeCycleError, body_of_graph, refuse_v1
 from lowtide.frameworks.tensorflow.reading.node_graph import estimated_seconds
 from lowtide.frameworks.tensorflow.rewrites.memory_rewrites import SwappedInput
 
@@ -125,7 +125,7 @@ def _estimated(unchanged: Passes, make: _Candidate) -> _Estimated | None:
     try:
         work = make(unchanged.restarted())
         return None if work is None else (work.estimates(), work)
-    except MalformedInputError:  # the unchanged graph has no cycle, so the added edges made one
+    except NodeCycleError:  # the unchanged graph has no cycle, so the added edges made one
         return None
 
 
