@@ -1,5 +1,8 @@
 """Ops whose kernels allocate memory by rules of their own, so that only a run shows how much."""
 
+from functools import cache
+from typing import Any
+
 from torch.fx import Node
 
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
@@ -49,10 +52,15 @@ STATE = {"mkldnn_rnn_layer_backward": "workspace", "_cudnn_rnn_backward": "reser
 """The argument by which a backward kernel gets the state of its forward kernel, whose size no fake tensor knows."""
 
 
-def is_library_op(node: Node, device: str) -> bool:
-    """Return whether a kernel on this type of device allocates memory that no rule describes."""
-    name = op_name(node.target)
-    if not name or not is_known_op(node):
+def is_library_op(node: Node, device: str | None = None) -> bool:
+    """Return whether a kernel on this type of device, or on any, allocates memory that no rule describes."""
+    return _is_library_op(node.target, device)
+
+
+@cache
+def _is_library_op(target: Any, device: str | None) -> bool:
+    name = op_name(target)
+    if not name or target.namespace not in _KNOWN_NAMESPACES:
         return False
     own = _ON_CUDA if device == "cuda" else _ON_CPU if device == "cpu" else _ON_CPU | _ON_CUDA
     return name.startswith(_PREFIXES) or name in own or name in _LIBRARIES

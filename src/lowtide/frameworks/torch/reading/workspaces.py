@@ -49,7 +49,7 @@ def workspace_of(node: Node) -> KernelMemory | None:
     Return None for other nodes, and for kernels that cannot run here: without the device, on more than 256 MiB, or on
     made-up numbers.
     """
-    device = _device_of(node)
+    device = _device_of(node) if is_library_op(node) else None
     if device is None or not is_library_op(node, device.type):
         return None
     args, kwargs = map_arguments(node, _value_of)
@@ -61,13 +61,13 @@ def workspace_of(node: Node) -> KernelMemory | None:
 
 def is_unmeasured(node: Node) -> bool:
     """Return whether a node is a library's kernel with unknown memory."""
-    device = _device_of(node)
+    device = _device_of(node) if is_library_op(node) else None
     return device is not None and is_library_op(node, device.type) and workspace_of(node) is None
 
 
 def _device_of(node: Node) -> torch.device | None:
     values = (hinted_value_of(each) for each in (*node.all_input_nodes, node))
-    return next((tensor.device for tensor in pytree.tensors_in(list(values))), None) if op_name(node.target) else None
+    return next((tensor.device for tensor in pytree.tensors_in(list(values))), None)
 
 
 def _value_of(node: Node) -> Any:
