@@ -1,6 +1,8 @@
 #include "bindings/register.hpp"
 
 NB_MODULE(_native, m) {
+  // PyTorch keeps compiled programs until the process ends, and with them plans and their native arrays.
+  nanobind::set_leak_warnings(false);
   m.doc() = "Kernels whose inner loop decides speed, over flat arrays.";
   using namespace lowtide::bindings;
   register_structure(m);

@@ -1,21 +1,27 @@
 """What reports say agrees with what the library computes, as JSON and as text."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 
 from lowtide import holders_at_peak, minimize
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.measured import Measurement
+from lowtide.engine.planning.measured import Measurement, StepTimes
 from lowtide.engine.schedule import make_candidate, scheduler_names
 from lowtide.reporting.comparison import compare_orders
 from lowtide.reporting.difference import difference
 from lowtide.reporting.inspection import Inspection
-from lowtide.reporting.planning import measured_to_json, result_to_text
+from lowtide.reporting.measured import measured_to_json
+from lowtide.reporting.page.facts import Facts
+from lowtide.reporting.page.figures import figures
+from lowtide.reporting.page.text import to_text
+from lowtide.reporting.planning import result_to_text
 from lowtide.reporting.table import wrapped
 from tests.examples import examples
 from tests.strategies import graphs
@@ -150,3 +156,18 @@ def test_long_names_are_cut_in_the_middle() -> None:
     table = lines[lines.index("At the peak, largest first (9 in all):") + 2 :][:8]
     assert max(map(len, table)) <= 80
     assert all("model.very" in line and "activation" in line and "…" in line for line in table)
+
+
+def test_extra_time_is_one_figure_that_includes_chunks_and_stands_beside_the_measured_one() -> None:
+    planned = replace(minimize(_hungry(2)), base_cost=12.0, chunk_cost=2.0, extra_cost=1.0, reruns=3)
+    assert planned.extra_time == pytest.approx(0.3)
+    times = StepTimes.of([1.0, 0.9, 1.1], [1.2, 1.3, 1.4])
+    measured = Measurement(before_bytes=2, after_bytes=1, outputs_equal=True, times=times)
+    text = result_to_text(planned, measured)
+    assert "extra time       +30.0 %   (chunks +20.0 %, 3 recomputed runs, " in text
+    assert "measured time    1000.0 ms before, 1300.0 ms after: +30.0 % (predicted +30.0 %; steps " in text
+    assert "without the plan differ by 10.0 % each way)" in text
+    assert _as_read(measured_to_json(measured))["measured_extra_time"] == pytest.approx(0.3)
+    facts = Facts.of(planned.graph, planned.plan, result=planned, measured=measured)
+    assert figures(facts)["extra_time"] == planned.extra_time
+    assert "extra time   +30.0 %" in to_text(facts)

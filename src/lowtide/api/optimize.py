@@ -21,7 +21,8 @@ from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import Model
 from lowtide.reporting.fields import OptimizeFields, RuntimeFields
-from lowtide.reporting.planning import compiled_to_text, measured_to_json, result_to_json, result_to_text
+from lowtide.reporting.measured import measured_to_json
+from lowtide.reporting.planning import compiled_to_text, result_to_json, result_to_text
 from lowtide.reporting.runtime import RuntimeOutlook, RuntimeReport
 
 Target = Literal["any-runtime", "lowtide-session"]
@@ -65,7 +66,7 @@ class Optimized:
     def is_sound(self) -> bool:
         """Whether all measured results equal those of the unmodified program and confirm the prediction."""
         measured, runtime = self.measured, self.runtime
-        are_results_right = measured is None or measured.outputs_equal or measured.outputs_near
+        are_results_right = measured is None or measured.verdict != "different"
         return are_results_right and (runtime is None or not runtime.doubts)
 
     def to_json(self) -> OptimizeFields:

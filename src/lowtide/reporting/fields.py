@@ -1,7 +1,7 @@
 """The JSON objects that `--json` prints: one type and one JSON Schema per verb.
 
-Byte figures are whole numbers without persistent buffers, by memory space if they are maps. An object names its kind
-and the version of the format. Fields may be added; the version rises if one goes or changes its meaning.
+Bytes exclude persistent buffers; maps are by memory space. An object names its kind and the version of the format.
+Fields may be added; the version rises if one goes or changes its meaning.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,18 @@ import msgspec
 from lowtide.engine.analysis.holders_at_peak import Holder
 from lowtide.engine.analysis.lower_bounds import BoundHolder
 from lowtide.engine.plan import Status
-from lowtide.engine.planning.measured import CompiledMemory, Measurement, Reserved, RuntimePeaks, RuntimeRun
+from lowtide.engine.planning.measured import (
+    CompiledMemory,
+    Measurement,
+    Reserved,
+    RuntimePeaks,
+    RuntimeRun,
+)
 from lowtide.engine.planning.next_technique import NextTechnique
 from lowtide.engine.timeline import Transfers
 from lowtide.reporting.claims import ClaimFields
 from lowtide.reporting.difference import ProgramDifference
+from lowtide.reporting.measured import MeasuredFields
 from lowtide.reporting.page.actions import Copied, Rerun, Shared
 from lowtide.reporting.plan_difference import PlanDifference
 
@@ -102,6 +109,7 @@ class PlanFields(TypedDict):
     fragmentation_bytes: Bytes
     lower_bound_bytes: Bytes
     persistent_bytes: Bytes
+    extra_time: float
     extra_cost: float
     extra_cost_bound: float | None
     solver_bound: float | None
@@ -134,18 +142,6 @@ class RuntimeFields(TypedDict, total=False):
     runtime_runs: Sequence[RuntimeRun]
     unmodeled: Sequence[str]
     doubts: Sequence[str]
-
-
-class MeasuredFields(TypedDict, total=False):
-    """Measured figures of `lowtide optimize --measure`."""
-
-    measured_before_bytes: int
-    measured_after_bytes: int
-    outputs_equal: bool
-    largest_difference: float
-    outputs_near: bool
-    measured_original_bytes: int
-    measured_host_bytes: int
 
 
 class OptimizeFields(PlanFields, RuntimeFields, MeasuredFields):
@@ -283,6 +279,8 @@ class ReportFields(TypedDict):
     shortfall: str | None
     persistent_bytes: Bytes
     measured: Measurement | None
+    outputs: str | None
+    extra_time: float
     extra_cost: float
     base_cost: float
     costs: str

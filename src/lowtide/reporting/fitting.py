@@ -74,11 +74,10 @@ class DeviceFit:
             f"  total            {unit.write(persistent + before)}",
         ]
         if self.techniques:
-            base = result.base_cost or 1.0
             after = result.peak_bytes[space]
             lines += [
                 f"  planned peak     {unit.write(after)}, {unit.write(persistent + after)} in total",
-                f"  extra time       {percent(result.extra_cost / base)}   ({result.costs} prices)",
+                f"  extra time       {percent(result.extra_time)}   ({result.costs} prices)",
                 f"  next             lowtide optimize MODEL -o OUT {self.options}",
             ]
         elif self.techniques is None:

@@ -2,12 +2,13 @@
 
 from lowtide.core.documents import fields_of
 from lowtide.core.units import ByteUnit, percent
-from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten
+from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten, StepTimes
 from lowtide.engine.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.engine.planning.result import Result
 from lowtide.reporting.claims import caption, claims_to_json
-from lowtide.reporting.fields import LevelFields, MeasuredFields, PlanFields
+from lowtide.reporting.fields import LevelFields, PlanFields
 from lowtide.reporting.on_device import OnDevice
+from lowtide.reporting.outputs import describe_outputs
 from lowtide.reporting.shortfall import describe_missed, offer_verdict, outcome
 from lowtide.reporting.table import format_ratio, fragmentation, printable
 
@@ -34,25 +35,6 @@ def result_to_json(result: Result, offer: NextTechnique | None = None, on_device
     )
 
 
-def measured_to_json(measured: Measurement | None) -> MeasuredFields:
-    """Return the measured figures as fields of the JSON object; empty if nothing was measured."""
-    if measured is None:
-        return {}
-    fields: MeasuredFields = {
-        "measured_before_bytes": measured.before_bytes,
-        "measured_after_bytes": measured.after_bytes,
-        "outputs_equal": measured.outputs_equal,
-    }
-    if measured.largest_difference is not None:
-        fields["largest_difference"] = measured.largest_difference
-        fields["outputs_near"] = measured.outputs_near
-    if measured.original_bytes is not None:
-        fields["measured_original_bytes"] = measured.original_bytes
-    if measured.host_bytes is not None:
-        fields["measured_host_bytes"] = measured.host_bytes
-    return fields
-
-
 def result_to_text(result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None) -> str:
     """Return the result as text. The first line states the outcome."""
     unit = ByteUnit(result.baseline_peak_bytes, result.persistent_bytes)
@@ -77,13 +59,8 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
     lines += [f"  not chunked      {printable(sentence)}" for sentence in result.left_whole]
     if result.to_rounding:
         lines.append("  results          equal up to rounding (chunks change the order of sums)")
-    if result.chunk_cost:
-        unchunked = result.base_cost - result.chunk_cost or 1.0
-        lines.append(
-            f"  chunking         {percent(result.chunk_cost / unchunked, signed=True)} time ({result.costs} prices)"
-        )
-    if result.reruns or result.transfers.bytes_out:
-        lines.append(f"  extra cost       {_extra(result)}")
+    if result.extra_time or result.reruns or result.transfers.bytes_out:
+        lines.append(f"  extra time       {_extra(result)}")
     if result.solver_finds_none:
         lines.append(f"  solver's word    no plan with first runs in order {result.base_order} fits; not proven")
     if result.transfers.bytes_out:
@@ -94,10 +71,15 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
         lines += [
             f"  measured before  {unit.write(measured.before_bytes)}",
             f"  measured after   {unit.write(measured.after_bytes)}",
-            f"  outputs equal    {_outputs(measured)}",
+            f"  outputs equal    {describe_outputs(measured)}",
         ]
+        if measured.times is not None:
+            lines.insert(-1, f"  measured time    {_times(measured.times, result)}")
         if measured.original_bytes is not None:
-            lines.insert(-3, f"  measured eager   {unit.write(measured.original_bytes)}   (your own call, no plan)")
+            lines.insert(
+                -3 - (measured.times is not None),
+                f"  measured eager   {unit.write(measured.original_bytes)}   (your own call, no plan)",
+            )
         if measured.host_bytes is not None:
             lines.insert(-1, f"  host memory      {unit.write(measured.host_bytes)}   (measured)")
     limits = {space: most for space, most in result.budget.allowed.items() if most is not None}
@@ -110,16 +92,6 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
     elif after == before and all(most is None for most in result.budget.allowed.values()):
         lines.append(f"  no gain          {_why_no_gain(result)}")
     return "\n".join(lines)
-
-
-def _outputs(measured: Measurement) -> str:
-    """Return how far the outputs are from those of the unmodified program."""
-    if measured.outputs_equal:
-        return "yes (bit-equal)"
-    if measured.largest_difference is None:
-        return "no"
-    differ = f"they differ by at most {measured.largest_difference:.1e} of a tensor's largest number"
-    return f"up to rounding: {differ}" if measured.outputs_near else f"no, {differ}"
 
 
 def compiled_to_text(compiled: CompiledMemory) -> str:
@@ -160,18 +132,31 @@ def _arena(result: Result, unit: ByteUnit) -> list[str]:
 
 
 def _extra(result: Result) -> str:
-    """Return the extra cost, its lower bound and the number of recomputed runs."""
-    base = result.base_cost or 1.0
-    bound = "" if result.extra_cost_bound is None else f", lower bound {percent(result.extra_cost_bound / base)}"
-    is_of_any = any(claim.figure == "extra cost" and claim.base_order is None for claim in result.claims)
-    order = (
-        "" if result.extra_cost_bound is None else " in any order" if is_of_any else f" in order {result.base_order}"
-    )
-    word = ""
+    """Return the time that the plan adds with its parts, the lower bound, and the number of recomputed runs."""
+    base = result.base_cost - result.chunk_cost or 1.0
+    parts: list[str] = []
+    if result.chunk_cost:
+        parts.append(f"chunks {percent(result.chunk_cost / base, signed=True)}")
+    if result.reruns:
+        parts.append(f"{result.reruns} recomputed runs")
+    if result.extra_cost_bound is not None and (result.reruns or result.transfers.bytes_out):
+        is_of_any = any(claim.figure == "extra cost" and claim.base_order is None for claim in result.claims)
+        order = "in any order" if is_of_any else f"in order {result.base_order}"
+        beside = " beside chunks" if result.chunk_cost else ""
+        parts.append(f"lower bound{beside} {percent(result.extra_cost_bound / base)} {order}")
     if result.solver_bound is not None:
-        word = f"; the solver's word, not proven: at least {percent(result.solver_bound / base)}"
-    runs = f"{result.reruns} recomputed runs, {result.costs} prices"
-    return f"{percent(result.extra_cost / base, signed=True)} time{bound}{order}{word} ({runs})"
+        parts.append(f"the solver's word, not proven: at least {percent(result.solver_bound / base)}")
+    parts.append(f"{result.costs} prices")
+    return f"{percent(result.extra_time, signed=True)}   ({', '.join(parts)})"
+
+
+def _times(times: StepTimes, result: Result) -> str:
+    """Return the time of a step before and after, with the prediction and the noise."""
+    before, after = (seconds * 1e3 for seconds in (times.before_seconds, times.after_seconds))
+    return (
+        f"{before:.1f} ms before, {after:.1f} ms after: {percent(times.extra_time, signed=True)} (predicted "
+        f"{percent(result.extra_time, signed=True)}; steps without the plan differ by {percent(times.noise)} each way)"
+    )
 
 
 def _transfers(result: Result, unit: ByteUnit) -> str:

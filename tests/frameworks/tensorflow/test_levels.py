@@ -1,8 +1,10 @@
 """The levels of Grappler's memory optimizer on graphs of TensorFlow: the answers that its own tests state, and ours."""
 
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lowtide
@@ -301,3 +303,83 @@ def test_the_command_line_writes_a_level(
     assert "recomputed: " in capsys.readouterr().out
     expected = optimize(GraphDef(_layers(4)), "recomputation").graph
     assert (tmp_path / "b.pb").read_bytes() == expected.SerializeToString()
+
+
+def _residual(count: int) -> list[NodeDef]:
+    """Blocks with a sum of two branches and statistics of the batch, and their gradients in reverse."""
+    wide = (HALF,)
+    nodes = [placeholder("out-1", wide)]
+    for k in range(count):
+        nodes.append(_variable(f"w{k}", 4))
+        nodes.append(node(f"conv{k}", "Conv2D", [f"out{k - 1}", f"w{k}"], wide))
+        nodes.append(node(f"stop{k}", "StopGradient", [f"conv{k}"], wide))
+        nodes.append(node(f"centered{k}", "SquaredDifference", [f"conv{k}", f"stop{k}"], wide))
+        nodes.append(node(f"norm{k}", "Mul", [f"centered{k}", f"conv{k}"], wide))
+        nodes.append(node(f"sum{k}", "AddV2", [f"norm{k}", f"out{k - 1}"], wide))
+        nodes.append(node(f"out{k}", "Relu", [f"sum{k}"], wide))
+    gradient = "gradients/start"
+    nodes.append(node(gradient, "Square", [f"out{count - 1}"], wide))
+    for k in reversed(range(count)):
+        nodes.append(node(f"gradients/relu{k}", "ReluGrad", [gradient, f"out{k}"], wide))
+        nodes.append(node(f"gradients/norm{k}", "Mul", [f"gradients/relu{k}", f"centered{k}"], wide))
+        nodes.append(
+            node(f"gradients/conv{k}", "Conv2DBackpropInput", [f"stop{k}", f"w{k}", f"gradients/norm{k}"], wide)
+        )
+        gradient = f"gradients/sum{k}"
+        nodes.append(node(gradient, "AddV2", [f"gradients/conv{k}", f"gradients/relu{k}"], wide))
+    return nodes
+
+
+def _has_cycle(graph: GraphDef) -> bool:
+    sources = {each.name: [text.lstrip("^").partition(":")[0] for text in each.inputs] for each in graph.nodes}
+    try:
+        TopologicalSorter(sources).prepare()
+    except CycleError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("device", ["/gpu:0", "/cpu:0"])
+@pytest.mark.parametrize("capacity", ["2 MiB", "4 MiB", "7 MiB"])
+def test_a_residual_net_gets_no_cycle_and_copies_only_on_a_device_with_its_own_memory(
+    device: str, capacity: str
+) -> None:
+    nodes = [NodeDef(bytes(each.piece) + bytes((4 << 3 | 2, len(device))) + device.encode()) for each in _residual(6)]
+    for level in ("heuristics", "default", "swapping", "original:swapping", "original"):
+        done = optimize(GraphDef(nodes), level, devices={device: capacity})
+        assert not _has_cycle(done.graph)
+        assert device == "/gpu:0" or not any(each.op.startswith("_Copy") for each in done.graph.nodes)
+        assert sum(done.after_bytes.values()) <= sum(done.before_bytes.values()) or level.startswith("original")
+
+
+def test_a_hinted_swap_on_a_cpu_is_left_out() -> None:
+    nodes = [each.renamed(each.name, list(each.inputs)) for each in SWAP]
+    done = optimize(GraphDef(nodes), "manual", devices={"/cpu:0": "8 MiB"}, seconds=SECONDS)
+    assert done.swapped == ()
+    assert done.graph == GraphDef(nodes)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("level", ["heuristics", "default", "swapping"])
+def test_tensorflow_runs_a_residual_net_of_every_level_on_a_cpu_with_equal_results(level: str) -> None:
+    tf = pytest.importorskip("tensorflow")
+    with tf.Graph().as_default() as made:
+        out = source = tf.compat.v1.placeholder(tf.float32, (4, 12, 12, 8), "x")
+        draws = [np.random.default_rng(k).standard_normal((3, 3, 8, 8)) / 9 for k in range(5)]
+        weights = [tf.constant(each, tf.float32) for each in draws]
+        for weight in weights:
+            hidden = tf.nn.conv2d(out, weight, 1, "SAME")
+            mean, variance = tf.nn.moments(hidden, [0, 1, 2])
+            out = tf.nn.relu(out + (hidden - mean) * tf.math.rsqrt(variance + 1e-3))
+        fetches = [each.name for each in tf.gradients(tf.reduce_sum(out * out), weights)]
+    plain = made.as_graph_def()
+    done = optimize(plain, level, devices={"/cpu:0": "96 KiB"}, feeds=["x:0"], fetches=fetches)
+    assert (done.graph != plain) == (level == "heuristics")
+    results: list[list[np.ndarray]] = []
+    for graph in (plain, done.graph):
+        with tf.Graph().as_default() as imported:
+            tf.import_graph_def(graph, name="")
+            with tf.compat.v1.Session(graph=imported) as session:
+                fed = {source.name: np.random.default_rng(0).standard_normal((4, 12, 12, 8))}
+                results.append(session.run(fetches, fed))
+    assert all(map(np.array_equal, *results))

@@ -39,6 +39,8 @@ def test_a_planned_gpt2_step_takes_what_was_predicted_and_computes_the_same() ->
     result = lowtide.minimize(model.graph)
     measured = model.measure(result.plan)
     assert measured.outputs_equal
+    assert measured.times is not None
+    assert min(measured.times.before_seconds, measured.times.after_seconds) > 0
     assert result.peak_bytes["cpu"] < 0.8 * result.baseline_peak_bytes["cpu"]
     assert abs(measured.before_bytes - result.baseline_peak_bytes["cpu"]) <= 0.02 * measured.before_bytes
     assert abs(measured.after_bytes - result.peak_bytes["cpu"]) <= 0.02 * measured.after_bytes

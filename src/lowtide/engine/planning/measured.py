@@ -3,28 +3,101 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from typing import Literal
+
+OutputsVerdict = Literal["equal", "rounding", "within noise", "different"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class Agreement:
+    """Comparison of all results and updated state under a plan with those of the unmodified program."""
+
+    outputs_equal: bool
+    """Whether they are bit-equal."""
+    largest_difference: float | None = None
+    """The largest difference of two numbers, relative to the largest number of their tensor; 1 if something other than
+    a number differs. None if they are bit-equal."""
+    own_difference: float | None = None
+    """The largest difference between runs of the unmodified program; 0 if these are bit-equal, None if one run was
+    enough for the verdict."""
+    outputs_near: bool = False
+    """Whether a plan that may round differently does no more than that: the difference is below `sqrt(eps)` of the
+    dtype, or below a multiple of the change caused by perturbing every input by one unit in the last place."""
+
+    @property
+    def verdict(self) -> OutputsVerdict:
+        """Bit-equal, equal up to allowed rounding, no further off than the program from itself, or different."""
+        if self.outputs_equal:
+            return "equal"
+        if self.outputs_near:
+            return "rounding"
+        largest, own = self.largest_difference, self.own_difference
+        return "within noise" if largest is not None and own and largest <= own else "different"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement(Agreement):
     """Measured peaks of a program, with and without its plan, started from the same state."""
 
     before_bytes: int
     """Peak of live tensor bytes of the unmodified program, without persistent tensors."""
     after_bytes: int
     """The same under the plan."""
-    outputs_equal: bool
-    """Whether all results and updated state are bit-equal."""
-    largest_difference: float | None = None
-    """For plans that are equal up to rounding, if bits differ: the largest difference of two numbers, relative to the
-    largest number of their tensor; 1 if something other than a number differs. None otherwise."""
-    outputs_near: bool = False
-    """Whether the largest difference is rounding: below `sqrt(eps)` of the dtype, or below a multiple of the change
-    caused by perturbing every input by one unit in the last place."""
     original_bytes: int | None = None
     """Peak of the user's own call if it differs from the unmodified program, as eager PyTorch does."""
     host_bytes: int | None = None
     """Peak of the host memory used by the plan's copies; None for a program without a host."""
+    times: "StepTimes | None" = None
+    """Times of both programs; None if they run op by op only to be measured."""
+
+    @classmethod
+    def of(
+        cls,
+        agreement: Agreement,
+        *,
+        before_bytes: int,
+        after_bytes: int,
+        original_bytes: int | None = None,
+        host_bytes: int | None = None,
+        times: "StepTimes | None" = None,
+    ) -> "Measurement":
+        """Return a measurement with the outcome of a comparison."""
+        return cls(
+            outputs_equal=agreement.outputs_equal,
+            largest_difference=agreement.largest_difference,
+            own_difference=agreement.own_difference,
+            outputs_near=agreement.outputs_near,
+            before_bytes=before_bytes,
+            after_bytes=after_bytes,
+            original_bytes=original_bytes,
+            host_bytes=host_bytes,
+            times=times,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """Times of runs of a program with and without its plan, in turns."""
+
+    before_seconds: float
+    """Median time of the program as the user wrote it."""
+    after_seconds: float
+    """The same under the plan."""
+    noise: float
+    """Half of the distance between the fastest and the slowest run of the user's program, as a share of the median."""
+
+    @property
+    def extra_time(self) -> float:
+        """Time that the plan adds, as a share of the time before."""
+        return self.after_seconds / self.before_seconds - 1
+
+    @classmethod
+    def of(cls, before: Sequence[float], after: Sequence[float]) -> "StepTimes":
+        """Return the times of several runs of each."""
+        usual = median(before)
+        noise = (max(before) - min(before)) / 2 / usual
+        return cls(before_seconds=usual, after_seconds=median(after), noise=noise)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,12 @@ class Result:
             return None
         return Proof(graph=self.graph.fingerprint, in_place=self.provable_cost.in_place, spaces=(), cost=cost)
 
+    @property
+    def extra_time(self) -> float:
+        """Time that chunks, recomputed runs and waiting for copies add, as a share of the unmodified program."""
+        unmodified = self.base_cost - self.chunk_cost
+        return (self.chunk_cost + self.extra_cost) / unmodified if unmodified else 0.0
+
     def __repr__(self) -> str:
         """Return the headline."""
         met = "" if self.shortfall is None else f", {self.shortfall}"

@@ -14,9 +14,10 @@ from lowtide.frameworks.caffe2.apply import apply_plan, in_single_assignment
 from lowtide.frameworks.caffe2.known import Known, init_file, known_beside, known_of, parameters_of
 from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of, load_net, write_net
 from lowtide.frameworks.caffe2.nets.netdef import NetDef
-from lowtide.frameworks.caffe2.running.run_net import equal_results, made_up_inputs, run_once
+from lowtide.frameworks.caffe2.running.run_net import made_up_inputs, run_once
 from lowtide.frameworks.caffe2.translate import translate
 from lowtide.frameworks.model import Model
+from lowtide.frameworks.outputs import compare_outputs
 
 
 class Caffe2Model(Model):
@@ -111,11 +112,10 @@ class Caffe2Model(Model):
         inputs = made_up_inputs(self._known.types, at_start)
         nets = self._applied(Plan.baseline(graph)), self._applied(plan)
         before, after = (run_once(net, inputs, results, self._parameters) for net in nets)
-        return Measurement(
-            before_bytes=before.peak_bytes,
-            after_bytes=after.peak_bytes,
-            outputs_equal=equal_results(before.results, after.results),
+        agreement = compare_outputs(
+            before.results, after.results, lambda: run_once(nets[0], inputs, results, self._parameters).results
         )
+        return Measurement.of(agreement, before_bytes=before.peak_bytes, after_bytes=after.peak_bytes)
 
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError, since times of the NumPy interpreter differ from those of Caffe2."""

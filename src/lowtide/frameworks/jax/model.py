@@ -23,6 +23,7 @@ from lowtide.frameworks.jax.measure.kernels import run_kernels
 from lowtide.frameworks.jax.measure.resident import added_resident_bytes, made_up
 from lowtide.frameworks.jax.reading.read import read_program
 from lowtide.frameworks.model import Model
+from lowtide.frameworks.outputs import compare_outputs
 
 _NO_HOST_SPACE = (
     "this device has no separate host space: on the CPU, pinned_host is the memory of the device, and XLA drops copies"
@@ -104,10 +105,12 @@ class JaxModel(Model):
             made_up(leaf, place) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
             for place, leaf in enumerate(self._example)
         ]
-        before, after = (run_kernels(self._translation, each, arguments) for each in (Plan.baseline(self.graph), plan))
-        return Measurement(
-            before_bytes=before.peak_bytes, after_bytes=after.peak_bytes, outputs_equal=before.results == after.results
+        unmodified = Plan.baseline(self.graph)
+        before, after = (run_kernels(self._translation, each, arguments) for each in (unmodified, plan))
+        agreement = compare_outputs(
+            before.results, after.results, lambda: run_kernels(self._translation, unmodified, arguments).results
         )
+        return Measurement.of(agreement, before_bytes=before.peak_bytes, after_bytes=after.peak_bytes)
 
     def compiled(self) -> Any:
         """Return the compiled function, with XLA's own order and addresses."""

@@ -42,12 +42,13 @@ from lowtide.frameworks.onnx.loading.load import (
     whole_content,
 )
 from lowtide.frameworks.onnx.loading.rewrite import NodeOrder, reordered_model
-from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
+from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak
 from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.levels import first_pass
 from lowtide.frameworks.onnx.stock.stock_graph import StockGraph, running_nodes
+from lowtide.frameworks.outputs import compare_outputs
 from lowtide.frameworks.wire import Content
 
 
@@ -301,13 +302,13 @@ class OnnxModel(Model):
     def measure(self, plan: Plan) -> Measurement:
         """Run the unmodified and the planned model in ONNX Runtime on random inputs; see `measure_peak`."""
         inputs = random_inputs(self._model, self._dims)
-        before = measure_peak(load_whole_model(self._source), inputs, dims=self._dims, folder=self._folder)
-        after = measure_peak(self.apply(plan), inputs, dims=self._dims, folder=self._folder)
-        return Measurement(
-            before_bytes=before.peak_bytes,
-            after_bytes=after.peak_bytes,
-            outputs_equal=equal_outputs(before.outputs, after.outputs),
-        )
+
+        def run(model: ModelProto) -> MeasuredRun:
+            return measure_peak(model, inputs, dims=self._dims, folder=self._folder)
+
+        before, after = run(load_whole_model(self._source)), run(self.apply(plan))
+        agreement = compare_outputs(before.outputs, after.outputs, lambda: run(load_whole_model(self._source)).outputs)
+        return Measurement.of(agreement, before_bytes=before.peak_bytes, after_bytes=after.peak_bytes)
 
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError, because ONNX Runtime runs models and not single ops."""

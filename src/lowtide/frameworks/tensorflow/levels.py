@@ -1,15 +1,15 @@
 """Grappler's memory optimizer on TensorFlow nodes: its levels, improved or exact."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lowtide.core.collection import without_collection
-from lowtide.core.errors import UsageError, unknown
+from lowtide.core.errors import UnsupportedError, UsageError, unknown
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.grappler.levels import LEVELS, RECOMPUTING, SWAPPING, LevelName
 from lowtide.frameworks.tensorflow.grappler.recompute import DEFAULT_SCOPE, TAPE_SCOPE, is_in_scope
 from lowtide.frameworks.tensorflow.passes import Passes, Situation
-from lowtide.frameworks.tensorflow.reading.body import body_of_graph, refuse_v1
+from lowtide.frameworks.tensorflow.reading.body import NodeCycleError, body_of_graph, refuse_v1
 from lowtide.frameworks.tensorflow.reading.node_graph import estimated_seconds
 from lowtide.frameworks.tensorflow.rewrites.memory_rewrites import SwappedInput
 
@@ -51,7 +51,8 @@ def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, s
     """Run a level on the nodes of a graph, one device after the other.
 
     Raises UsageError for an unknown level, an empty scope, and hints that match no node; UnsupportedError for control
-    flow of TensorFlow 1.
+    flow of TensorFlow 1. Candidates whose nodes form a cycle are dropped; if no candidate is left, the graph is
+    unchanged, or for exact levels UnsupportedError is raised.
     """
     name, as_grappler = split_level(level)
     body = body_of_graph(nodes, situation.where)
@@ -63,22 +64,25 @@ def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, s
     if name == "no":
         return _changes(unchanged, before, before)
     if as_grappler:
-        tried = [unchanged.restarted().optimize_as_grappler(name)]
+        candidates = [_as_grappler(name)]
     elif name not in RECOMPUTING or name == "manual":
-        tried = [unchanged.restarted().optimize(name, None)]
+        candidates = [_optimized(name, None)]
     else:
         useful, all_groups = unchanged.worth_recomputing()
-        tried = [unchanged.restarted().optimize(name, set()) if name in SWAPPING else unchanged.restarted()]
+        candidates = [_optimized(name, set()) if name in SWAPPING else _as_is]
         choices = [useful] if useful == all_groups else [useful, all_groups]
-        tried += [unchanged.restarted().optimize(name, chosen) for chosen in choices if chosen]
+        candidates += [_optimized(name, chosen) for chosen in choices if chosen]
         if all_groups:
-            tried.append(unchanged.restarted().optimize_as_grappler(name))
-    after, best = _lowest(tried)
+            candidates.append(_as_grappler(name))
+    found = _lowest(_estimated(unchanged, make) for make in candidates)
+    if found is None and as_grappler:
+        raise UnsupportedError(
+            f"{situation.where}: Grappler's rules for level {name!r} make a graph with a cycle; use level {name!r}"
+        )
+    after, best = found or (before, unchanged.restarted())
     may_copy = name in RECOMPUTING and name != "manual" and not as_grappler
     if may_copy and sum(after.values()) > _LOWERED * sum(before.values()):
-        work = unchanged.restarted()
-        if work.recompute_any_kind():
-            after, best = _lowest([best, work.optimize(name, set()) if name in SWAPPING else work])
+        after, best = _lowest([(after, best), _estimated(unchanged, _recomputing_any_kind(name))]) or (after, best)
     best.relax()
     return _changes(best, before, after)
 
@@ -90,9 +94,45 @@ def _scope_of(nodes: Sequence[NodeDef], scope: str) -> str:
     return TAPE_SCOPE
 
 
-def _lowest(tried: Sequence[Passes]) -> tuple[dict[str, int], Passes]:
-    estimated = [(work.estimates(), work) for work in tried]
-    return min(estimated, key=lambda each: sum(each[0].values()))
+_Candidate = Callable[[Passes], Passes | None]
+"""Runs passes on an unchanged graph; None if they have nothing to do."""
+_Estimated = tuple[Mapping[str, int], Passes]
+
+
+def _as_is(passes: Passes) -> Passes:
+    return passes
+
+
+def _optimized(level: LevelName, recomputed: set[str] | None) -> _Candidate:
+    return lambda passes: passes.optimize(level, recomputed)
+
+
+def _as_grappler(level: LevelName) -> _Candidate:
+    return lambda passes: passes.optimize_as_grappler(level)
+
+
+def _recomputing_any_kind(level: LevelName) -> _Candidate:
+    def run(passes: Passes) -> Passes | None:
+        if not passes.recompute_any_kind():
+            return None
+        return passes.optimize(level, set()) if level in SWAPPING else passes
+
+    return run
+
+
+def _estimated(unchanged: Passes, make: _Candidate) -> _Estimated | None:
+    """Return a candidate with Grappler's estimate of its peak, or None if its nodes form a cycle."""
+    try:
+        work = make(unchanged.restarted())
+        return None if work is None else (work.estimates(), work)
+    except NodeCycleError:  # the unchanged graph has no cycle, so the added edges made one
+        return None
+
+
+def _lowest(candidates: Iterable[_Estimated | None]) -> _Estimated | None:
+    """Return the candidate with the lowest estimate, if there is any."""
+    found = [each for each in candidates if each is not None]
+    return min(found, key=lambda each: sum(each[0].values()), default=None)
 
 
 def _changes(work: Passes, before: Mapping[str, int], after: Mapping[str, int]) -> Changes:

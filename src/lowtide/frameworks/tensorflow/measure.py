@@ -40,9 +40,10 @@ class GraphRun:
     state: tuple[Any, ...]
     """Values of the variables after the run."""
 
-    def equals(self, other: "GraphRun") -> bool:
-        """Return whether another run is bit-equal."""
-        return equal_values((*self.values, *self.state), (*other.values, *other.state))
+    @property
+    def compared(self) -> tuple[Any, ...]:
+        """Values of the fetches, and of the variables after the run."""
+        return *self.values, *self.state
 
 
 def run_graph(

@@ -16,6 +16,7 @@ from lowtide.engine.offload import HOST, Host
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Measurement, Rewritten
 from lowtide.frameworks.model import Model
+from lowtide.frameworks.outputs import compare_outputs
 from lowtide.frameworks.tensorflow.apply import planned_graph
 from lowtide.frameworks.tensorflow.executor import executor_plan, is_worth_its_edges
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
@@ -197,11 +198,16 @@ class TensorflowModel(Model):
         applied = self.planned_graph(plan)
         graphs = (self.planned_graph(Plan.baseline(self.graph)), applied, self._loaded.graph)
         before, after, original = (run_graph(*self._to_run(graph)) for graph in graphs)
-        return Measurement(
+
+        def run_plain() -> tuple[Any, ...]:
+            return run_graph(*self._to_run(self._loaded.graph)).compared
+
+        agreements = [compare_outputs(original.compared, each.compared, run_plain) for each in (before, after)]
+        return Measurement.of(
+            max(agreements, key=lambda each: each.largest_difference or 0.0),
             before_bytes=before.peak_bytes,
             after_bytes=after.peak_bytes,
             original_bytes=original.peak_bytes,
-            outputs_equal=original.equals(after) and before.equals(after),
             host_bytes=after.host_bytes if any(space.name == HOST for space in self.graph.spaces) else None,
         )
 

@@ -122,6 +122,7 @@ class Passes:
             hints=hints,
             scope=self._scope,
             cheap_kinds=CHEAP_KINDS_TODAY if recomputed is None else (),
+            may_swap=self._situation.devices.has_other_memory(device),
         )
         place = {name: op for op, name in enumerate(graph.op_names)}
         for name in done.accumulated:
@@ -249,8 +250,11 @@ class Passes:
                 break
 
     def _swap(self, swap: Swap, graph: Graph) -> bool:
-        """Add a swap, unless it exists or its input is a reference; return whether it was added."""
+        """Add a swap and return True, unless it exists, its input is a reference, or its node is on the host."""
         name = graph.op_names[swap.op]
+        devices = self._situation.devices
+        if not devices.has_other_memory(devices.by_node.get(name, devices.fallback)):
+            return False
         number = swap.read + (self.nodes.node(name).op == _ACCUMULATE)
         spec = spec_of(self.nodes.node(name).op)
         references = [] if spec is None else spec.input_types(self.nodes.node(name))

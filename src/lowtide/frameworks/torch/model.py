@@ -11,11 +11,12 @@ from weakref import WeakSet
 from torch.export import ExportedProgram
 
 from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.engine.analysis import simulate
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.measured import Measurement
+from lowtide.engine.planning.measured import Agreement, Measurement
 from lowtide.engine.planning.program import Form, FormName
 from lowtide.frameworks.model import Model
 from lowtide.frameworks.torch.capture.capture import capture
@@ -24,8 +25,12 @@ from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
+from lowtide.frameworks.torch.internals.one_at_a_time import one_at_a_time
+from lowtide.frameworks.torch.measure.compare_peak import warn_of_higher_peak
+from lowtide.frameworks.torch.measure.compare_with_plain import compare_with_plain
 from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
+from lowtide.frameworks.torch.measure.step_times import step_times
 from lowtide.frameworks.torch.planning.agreement import require_one_order
 from lowtide.frameworks.torch.planning.program_forms import outline_chunks
 from lowtide.frameworks.torch.planning.read_program import scratch_under_inductor
@@ -37,7 +42,6 @@ from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
     chunk_module_in_two_passes,
 )
 from lowtide.frameworks.torch.rewrites.chunks.optional import found_or_none
-from lowtide.frameworks.torch.rewrites.chunks.rounding import largest_difference
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +101,7 @@ class TorchModel(Model):
         """Return the program as it was captured."""
         return TorchForm("unmodified", self.graph, reading=self._reading)
 
+    @one_at_a_time
     def make_form(self, name: FormName, *, exact: bool) -> TorchForm | None:
         """Return the program with its largest products and updates in chunks of rows.
 
@@ -130,6 +135,7 @@ class TorchModel(Model):
             vars(other).pop(derived, None)
         return other
 
+    @one_at_a_time
     def _read(self, captured: Captured) -> Reading:
         if not self._chunking.fused:
             return Reading(captured)
@@ -142,6 +148,7 @@ class TorchModel(Model):
     def _with_host_added(self, graph: Graph) -> Graph:
         return graph if self.host is None else self.host.added_to(graph)
 
+    @one_at_a_time
     def apply(self, plan: Plan, *, verified: bool = False) -> Applied:
         """Return the program as a callable that follows a plan for any of its forms.
 
@@ -194,32 +201,29 @@ class TorchModel(Model):
     def measure(self, plan: Plan) -> Measurement:
         """Measure the program in its own order, under the plan, and as the user wrote it, from the same state.
 
-        Results, gradients, updated parameters and state are compared bit by bit over all three. A plan that is equal
-        only up to rounding is compared number by number, which needs two copies of all results. If numbers differ by
-        more than rounding, the user's program runs once more with inputs and state perturbed by one unit in the last
-        place, and the plan may differ by 64 times as much: optimizers divide gradients by their size, which enlarges
-        differences.
+        Results, gradients, updated parameters and state are compared bit by bit over all three. If bits differ, they
+        are compared number by number; see `compare_with_plain`. Warns if the plan's peak is more than 2 % above the
+        prediction.
         """
-        near = not self.planned_form(plan).is_exact
-        before = measure_captured(self.captured, self.apply(Plan.baseline(self.graph), verified=True))
-        after = measure_captured(self.captured, self.apply(plan), keep_results=near)
-        original = measure_captured(self.captured, self.captured.run_original, keep_results=near)
-        equal = before.outputs_digest == after.outputs_digest == original.outputs_digest
-        difference = None if equal or not near else largest_difference(original.results, after.results)
-        if difference is not None and not difference.is_rounding:
-            nudged = measure_captured(
-                self.captured, self.captured.run_original, keep_results=True, last_digits=True
-            ).results
-            usual = largest_difference(original.results, nudged)
-            difference = replace(difference, is_rounding=difference.is_within_noise(usual))
-        return Measurement(
+        programs = self.apply(Plan.baseline(self.graph), verified=True), self.apply(plan)
+        before, after = (measure_captured(self.captured, program) for program in programs)
+        original = measure_captured(self.captured, self.captured.run_original)
+        runs = zip(programs, (before, after), strict=True)
+        differing = [program for program, run in runs if run.outputs_digest != original.outputs_digest]
+        predicted = simulate(self.graph_for(plan), plan).peak_bytes[self.graph.spaces[0].name]
+        if self.graph.spaces[0].name == str(after.device):
+            warn_of_higher_peak(self.graph_for(plan), after.peak_bytes, predicted)
+        agreement = Agreement(outputs_equal=True)
+        if differing:
+            may_round = not self.planned_form(plan).is_exact
+            agreement = compare_with_plain(self.captured, differing, may_round=may_round)
+        return Measurement.of(
+            agreement,
             before_bytes=before.peak_bytes,
             after_bytes=after.peak_bytes,
-            outputs_equal=equal,
-            largest_difference=None if difference is None else difference.share,
-            outputs_near=difference is not None and difference.is_rounding,
             original_bytes=original.peak_bytes,
             host_bytes=None if self.host is None else after.host_peak_bytes,
+            times=step_times(self.captured, programs[1]),
         )
 
     def measure_costs(self) -> Prices:

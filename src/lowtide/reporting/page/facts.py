@@ -113,6 +113,13 @@ class Facts:
         """Changes that the plan makes."""
         return actions_of(self.graph, self.plan, self.prices)
 
+    @property
+    def extra_time(self) -> float:
+        """Time that the plan adds to the unmodified program as a share; without a result, chunks are not known."""
+        if self.result is not None:
+            return self.result.extra_time
+        return self.actions.extra_cost / self.actions.base_cost if self.actions.base_cost else 0.0
+
     @cached_property
     def streams(self) -> tuple[list[Bar], int]:
         """Bars of all streams, and the number of bars left out."""

@@ -36,13 +36,13 @@ class Rectangles:
 
     @classmethod
     def of(cls, graph: Graph, plan: Plan, space: SpaceId) -> "Rectangles":
-        """Return the rectangles of a plan with addresses, without empty ones. O(n log n)."""
+        """Return the rectangles of a plan with addresses, without those of no bytes or no run. O(n log n)."""
         table = Addresses.of(plan.addresses).table
         table = table[table[:, 3] == space]
         runs = np.flatnonzero(plan.kinds == StepKind.RUN)
         first, last = np.searchsorted(runs, table[:, 1]), np.searchsorted(runs, table[:, 2])
-        lasting = last > first
-        table, first, last = table[lasting], first[lasting], last[lasting]
+        shown = (last > first) & (graph.sizes[table[:, 0]] > 0)
+        table, first, last = table[shown], first[shown], last[shown]
         sizes = graph.sizes[table[:, 0]]
         area = sizes.astype(np.float64) * (last - first)
         drawn = np.sort(np.argsort(-area, kind="stable")[:MOST_DRAWN])

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from lowtide.core.units import ByteUnit, percent
 from lowtide.reporting.claims import caption
+from lowtide.reporting.outputs import outputs_phrase
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.shortfall import short_verdict
 from lowtide.reporting.table import format_ratio, page_width, printable, shortened
@@ -39,13 +40,13 @@ def to_text(facts: Facts) -> str:
     if plan.arena_bytes:
         lines.append(f"  arena        {unit.by_space(plan.arena_bytes)}   (with addresses)")
     lines.append(f"  persistent   {unit.by_space(graph.persistent_bytes())}   (not included above)")
+    if facts.extra_time:
+        lines.append(f"  extra time   {percent(facts.extra_time, signed=True)}   ({facts.prices.profile} prices)")
     if facts.measured is not None:
         measured = facts.measured
-        near = "equal up to rounding" if measured.outputs_near else "not equal"
-        equal = "bit-equal" if measured.outputs_equal else near
         lines.append(
             f"  measured     {unit.write(measured.before_bytes)} before, {unit.write(measured.after_bytes)} after, "
-            f"outputs {equal}"
+            f"outputs {outputs_phrase(measured)}"
         )
     for before, after in facts.over_time:
         most = max(int(before.live.max(initial=0)), int(after.live.max(initial=0)))
@@ -66,9 +67,8 @@ def to_text(facts: Facts) -> str:
     if facts.in_chunks:
         lines.append("  largest tensors computed in chunks")
     if actions.reruns:
-        base = actions.base_cost or 1.0
         runs = sum(row.times for row in actions.reruns)
-        lines.append(f"  {runs} recomputed runs, {percent(actions.extra_cost / base, signed=True)} time")
+        lines.append(f"  {runs} recomputed runs")
         lines += [
             _cut(f"  {unit.write(row.writes_bytes):>10}  {printable(row.op)}, {row.times} more")
             for row in actions.reruns[:_MOST_ACTIONS]

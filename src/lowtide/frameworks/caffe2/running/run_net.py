@@ -82,11 +82,3 @@ def made_up_inputs(types: Mapping[str, TensorType], blobs: Iterable[str]) -> dic
         array = rng.standard_normal(kind.shape) if is_float else rng.integers(0, 2, kind.shape)
         inputs[blob] = array.astype(kind.dtype)
     return inputs
-
-
-def equal_results(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
-    return {name: _bits(array) for name, array in one.items()} == {name: _bits(array) for name, array in other.items()}
-
-
-def _bits(array: Array) -> tuple[str, tuple[int, ...], bytes]:
-    return str(array.dtype), array.shape, array.tobytes()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowtide.engine.plan import Free, Plan, Run
 from lowtide.frameworks.jax.emit.run_plan import results_of, run_kernel
@@ -21,8 +22,8 @@ class KernelByKernel:
 
     peak_bytes: int
     """Peak bytes of live arrays, without constants."""
-    results: tuple[bytes, ...]
-    """The bits of every result."""
+    results: tuple[NDArray[Any], ...]
+    """A copy of every result."""
 
 
 def run_kernels(translation: JaxTranslation, plan: Plan, arguments: Sequence[Any]) -> KernelByKernel:
@@ -47,7 +48,7 @@ def run_kernels(translation: JaxTranslation, plan: Plan, arguments: Sequence[Any
             peak = max(peak, _live_bytes() - before)
         elif isinstance(step, Free):
             del contents[stored[step.buffer]]
-    return KernelByKernel(peak, tuple(np.asarray(each).tobytes() for each in results_of(program, contents)))
+    return KernelByKernel(peak, tuple(np.asarray(each).copy() for each in results_of(program, contents)))
 
 
 def _run_separately(

@@ -66,13 +66,14 @@ def optimize_memory(
     scope: str = DEFAULT_SCOPE,
     cheap_kinds: Collection[str] = CHEAP_KINDS_TODAY,
     bytes_per_second: float = PCIE_BYTES_PER_SECOND,
+    may_swap: bool = True,
 ) -> LevelPlan:
     """Run a level of Grappler's memory optimizer on the first memory space; swaps use the second.
 
     Levels: no; default (scheduling and swapping); manual (hints only); swapping; recomputation; scheduling; heuristics
     (all). Recomputation is first, then up to 25 rounds of scheduling and swapping. `capacity_bytes` include persistent
-    buffers; without a capacity, only hinted swaps are made. Beyond Grappler, fed values are swapped only if hinted, and
-    variables that were read never. The peak can exceed the baseline's.
+    buffers; without a capacity, only hinted swaps are made, and without `may_swap` none. Beyond Grappler, fed values
+    are swapped only if hinted, and variables that were read never. The peak can exceed the baseline's.
 
     Raises UsageError for an unknown level, hints that match no op, an empty scope, a bandwidth that is not positive,
     and swaps without a second space.
@@ -105,7 +106,7 @@ def optimize_memory(
                 accumulated += [graph.op_names[op] for op in sums]
                 graph = accumulate_sums(graph, sums)
                 continue
-        new = _new_swaps(graph, nodes, plan, level, capacity, hints, skipped, bytes_per_second)
+        new = _new_swaps(graph, nodes, plan, level, capacity, hints, skipped, bytes_per_second) if may_swap else []
         if not new:
             break
         swaps += new

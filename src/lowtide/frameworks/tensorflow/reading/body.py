@@ -15,6 +15,10 @@ Port = tuple[int, int]
 """A node and the index of an output."""
 
 
+class NodeCycleError(MalformedInputError):
+    """Nodes form a cycle."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeBody:
     """Nodes and their edges. A function starts with its arguments, as nodes "_Arg"."""
@@ -124,7 +128,7 @@ def sorter_of(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> T
 def first_ready_order(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> list[int]:
     """Return the needed nodes in the order in which they become ready, as Grappler's virtual scheduler does.
 
-    Raises UnsupportedError for a loop of v1 control flow, MalformedInputError for another cycle. O(n + e).
+    Raises UnsupportedError for a loop of v1 control flow, NodeCycleError for another cycle. O(n + e).
     """
     try:
         return list(sorter_of(body, needed, fed).static_order())
@@ -134,7 +138,7 @@ def first_ready_order(body: NodeBody, needed: Sequence[bool], fed: Collection[in
         for node in names:
             if node.op in CONTROL_FLOW_V1:
                 raise UnsupportedError(f"{body.where}: {v1_reason(node)}") from None
-        raise MalformedInputError(
+        raise NodeCycleError(
             f"{body.where}: {len(names)} nodes form a cycle through {names[0].name!r}; remove it"
         ) from None
 

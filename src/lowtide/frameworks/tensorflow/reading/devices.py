@@ -34,6 +34,10 @@ class Devices:
         """Return the device of a node, or None if there is only one."""
         return None if len(self.spaces) == 1 else self.by_node.get(node.name, self.fallback)
 
+    def has_other_memory(self, name: str) -> bool:
+        """Return whether a device has memory beside the host's, so that values can be copied to the host."""
+        return not name.startswith(("/cpu", "/xla_cpu"))
+
     def space_of(self, node: NodeDef) -> int:
         """Return the memory space of the outputs of a node."""
         name = self.name_of(node)

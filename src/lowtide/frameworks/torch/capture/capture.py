@@ -28,13 +28,17 @@ from lowtide.frameworks.torch.internals.fake_tensors import (
 )
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import make_values_fake
+from lowtide.frameworks.torch.internals.one_at_a_time import one_at_a_time
 from lowtide.frameworks.torch.reading.captured import Binding, Captured, warn_of_math_attention
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import GIVEN
 
 
+@one_at_a_time
 def capture(program: Any) -> Captured:
     """Capture a PyTorch program as one aten graph. Nothing is allocated, and the user's objects stay unchanged.
+
+    Other threads that capture or compile wait.
 
     A program is an ExportedProgram; a GraphModule with tensor metadata; (function or module, example
     inputs), with inputs as a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or an

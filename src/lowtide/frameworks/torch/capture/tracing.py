@@ -20,6 +20,7 @@ from lowtide.frameworks.torch.internals.fake_tensors import (
     trace_on_fakes,
 )
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
+from lowtide.frameworks.torch.internals.one_at_a_time import TRACING
 from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.runtime import (
     kept_random_state,
@@ -148,9 +149,9 @@ def _refuse_written_scalars(module: GraphModule) -> None:
 def quiet_tracing() -> Generator[None]:
     """Preserve the random state, and record accesses as ops. Refuse control flow that depends on values.
 
-    Checkpointing accesses it to replay random draws.
+    Checkpointing accesses it to replay random draws. Other threads that trace wait.
     """
-    with kept_random_state(), random_state_functions(_GET_STATE, _SET_STATE):
+    with TRACING, kept_random_state(), random_state_functions(_GET_STATE, _SET_STATE):
         try:
             yield
         except DEPENDS_ON_VALUES as error:

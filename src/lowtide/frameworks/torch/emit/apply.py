@@ -1,6 +1,6 @@
 """Apply a plan to a captured PyTorch program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -40,10 +40,14 @@ class Applied:
         self._donated = [i for i, (_, lifetime) in enumerate(captured.inputs) if lifetime is Lifetime.DONATED]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program. Raises UsageError for arguments of another form."""
+        """Run the program. Raises UsageError for arguments of another form, or a step that runs in another thread."""
         if self._before_first_call is not None:
             self._before_first_call()
             self._before_first_call = None
+        with self.captured.binding.one_thread():
+            return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         binding = self.captured.binding
         sources = binding.bind(args, kwargs)
         inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in sources]

@@ -1,14 +1,13 @@
 """Peaks of device and host memory during a call."""
 
 import gc
-import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from lowtide.frameworks.torch.emit.transfers.ops import cpu_host
+from lowtide.frameworks.torch.internals.cpu_peak import cpu_peak_of
 
 
 def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
@@ -19,7 +18,7 @@ def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, An
     gc.collect()
     if device.type == "cuda":
         return _peak_on_cuda(call, device)
-    return _peak_on_cpu(call)
+    return cpu_peak_of(call)
 
 
 def _peak_on_cuda(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
@@ -29,23 +28,6 @@ def _peak_on_cuda(call: Callable[[], Any], device: torch.device) -> tuple[int, A
     result = call()
     torch.cuda.synchronize(device)
     return torch.cuda.max_memory_allocated(device) - before, result
-
-
-def _peak_on_cpu(call: Callable[[], Any]) -> tuple[int, Any]:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler prints to stderr
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        result = call()
-    recorded: Any = profiler.profiler
-    events = [
-        (event.start_ns(), event.nbytes())
-        for event in recorded.kineto_results.events()
-        if event.name() == "[memory]" and event.device_type().name == "CPU"
-    ]
-    live = peak = 0
-    for _, size in sorted(events, key=lambda event: event[0]):
-        live += size
-        peak = max(peak, live)
-    return peak, result
 
 
 def host_peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:

@@ -1,6 +1,5 @@
 """Measure peak memory and time of any step, and predict its peak."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -11,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.result import Result
@@ -22,6 +21,7 @@ from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call, peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
+from lowtide.frameworks.torch.measure.step_times import seconds_of
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import programs_run
 from lowtide.frameworks.torch.reading.captured import Captured
@@ -55,6 +55,10 @@ class MeasuredStep:
     """Why there is no prediction."""
     median_seconds: float
     """Time of one call."""
+    noise: float
+    """Half of the distance between the fastest and the slowest timed call, as a share of the median."""
+    predicted_extra_time: float | None
+    """Time that the plan adds to the program, as a share of it; None without a prediction."""
     planned: tuple[Result, ...]
     """Planning results in the order of first runs."""
     eager: "MeasuredStep | None"
@@ -81,10 +85,13 @@ class MeasuredStep:
         lines = [f"{label:16}{unit.write(size)}{note}" for label, size, note in rows if size is not None]
         if self.predicted_peak_bytes is None and self.planned:
             lines.insert(1, f"no prediction   {self.reason}")
-        lines.append(f"step time       {self.median_seconds * 1e3:.1f} ms")
+        extra = self.predicted_extra_time
+        notes = [] if extra is None else [f"plan predicted at {percent(extra, signed=True)}"]
         if eager is not None:
             ratio = self.median_seconds / eager.median_seconds
-            lines[-1] += f"   (eager {eager.median_seconds * 1e3:.1f} ms, ratio {ratio:.2f})"
+            notes.insert(0, f"eager {eager.median_seconds * 1e3:.1f} ms, ratio {ratio:.2f}")
+        notes.append(f"calls differ by {percent(max(self.noise, 0.0 if eager is None else eager.noise))} each way")
+        lines.append(f"step time       {self.median_seconds * 1e3:.1f} ms   ({'; '.join(notes)})")
         return "\n".join(lines)
 
 
@@ -155,7 +162,7 @@ def _measured(
     seconds: list[float] = []
     for _ in range(timed_calls):
         prepare()
-        seconds.append(_seconds_of(call, device))
+        seconds.append(seconds_of(call, device))
     held = {storage_key(tensor): storage_bytes(tensor) for tensor in tensors if tensor.device == device}
     prediction = predict(program, programs)
     return MeasuredStep(
@@ -167,6 +174,8 @@ def _measured(
         predicted_unmodified_peak_bytes=_on(device, prediction.unmodified_peak_bytes),
         reason=prediction.reason,
         median_seconds=median(seconds),
+        noise=(max(seconds) - min(seconds)) / 2 / median(seconds),
+        predicted_extra_time=prediction.planned[0].extra_time if len(prediction.planned) == 1 else None,
         planned=prediction.planned,
         eager=eager,
     )
@@ -184,18 +193,6 @@ def _growth_of(call: Callable[[], Any], placed: InArena | None) -> int | None:
 
 def _on(device: torch.device, peaks: Mapping[str, int] | None) -> int | None:
     return None if peaks is None else peaks.get(str(device))
-
-
-def _seconds_of(call: Callable[[], Any], device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    started = time.perf_counter()
-    result = call()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    seconds = time.perf_counter() - started
-    del result
-    return seconds
 
 
 def _device_of(tensors: Sequence[torch.Tensor], kept: KeptState | None) -> torch.device:

@@ -26,6 +26,8 @@ class MeasuredCall:
     """Live tensor bytes with inputs, without persistent tensors."""
     host_peak_bytes: int
     """Bytes of copies on the host."""
+    device: torch.device
+    """The device of the inputs, whose memory was measured."""
     outputs_digest: str
     """Digest of outputs, gradients, and persistent tensors after the call."""
     results: Sequence[Any] = ()
@@ -40,8 +42,9 @@ def measure_captured(
     *,
     keep_results: bool = False,
     last_digits: bool = False,
+    warm_up: bool = True,
 ) -> MeasuredCall:
-    """Measure one call of an applied plan or of `captured.run_original`, after two warm-up calls.
+    """Measure one call of an applied plan or of `captured.run_original`, by default after two warm-up calls.
 
     Inputs default to the example inputs. The call starts without gradients, from the present state, which is restored
     at the end. `keep_results` keeps copies of compared tensors; `last_digits` changes the last digit of every input and
@@ -51,8 +54,8 @@ def measure_captured(
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
     inputs = check_real(given, named)
     device = inputs[0].device if inputs else torch.device("cpu")
-    with _restored_state(captured, inputs) as restore:
-        for _ in range(_WARM_UP_CALLS):
+    with restored_state(captured, inputs) as restore:
+        for _ in range(_WARM_UP_CALLS if warm_up else 0):
             program(*given, **named)
             restore()
         if last_digits:
@@ -64,9 +67,11 @@ def measure_captured(
         )
         held = sum({storage_key(tensor): storage_bytes(tensor) for tensor in inputs}.values())
         compared = pytree.tree_leaves([result, captured.binding.gradients(), captured.persistent(), inputs])
-        digest = _digest(compared)
+        digest = digest_of(compared)
         kept = [_copied(leaf) for leaf in compared] if keep_results else ()
-    return MeasuredCall(peak_bytes=peak + held, host_peak_bytes=on_host, outputs_digest=digest, results=kept)
+    return MeasuredCall(
+        peak_bytes=peak + held, host_peak_bytes=on_host, device=device, outputs_digest=digest, results=kept
+    )
 
 
 def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
@@ -81,7 +86,7 @@ def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.T
 
 
 @contextmanager
-def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[Callable[[], None]]:
+def restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[Callable[[], None]]:
     """Save all state, yield a function that restores it, and restore gradients at the end."""
     captured.binding.materialize()
     kept = KeptState([*captured.persistent(), *inputs])
@@ -97,7 +102,8 @@ def _copied(leaf: Any) -> Any:
     return leaf.detach().cpu().clone() if isinstance(leaf, torch.Tensor) else leaf
 
 
-def _digest(leaves: list[Any]) -> str:
+def digest_of(leaves: Sequence[Any]) -> str:
+    """Return a hash of the bits, types and shapes of tensors, and of the text of other values."""
     digest = hashlib.blake2b()
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):

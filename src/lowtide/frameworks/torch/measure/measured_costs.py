@@ -1,6 +1,5 @@
 """Measure op costs: run every op alone on random tensors."""
 
-import math
 import platform
 import statistics
 import time
@@ -17,12 +16,12 @@ from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import higher_order_of
 from lowtide.frameworks.torch.internals.runtime import kept_random_state, without_autocast
-from lowtide.frameworks.torch.internals.tensors import plain_number
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.costs import seconds_of
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
 from lowtide.frameworks.torch.reading.lowering import Lowered, lower_callee
 from lowtide.frameworks.torch.reading.read import Reading, kind_of
+from lowtide.frameworks.torch.reading.stand_ins import form_of, stand_in
 
 
 def measure_prices(reading: Reading) -> Prices:
@@ -113,46 +112,6 @@ def _seconds(target: Any, given: Any) -> float | None:
         return time_call(lambda: target(*args, **kwargs), device)
     except (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError, AssertionError):
         return None
-
-
-def stand_in(value: Any) -> Any:
-    """Return nested values with real tensors of the same form, and plain numbers.
-
-    Floats are random between 0 and 1. Integers are 0, a valid index, and masks are True.
-    """
-    return pytree.tree_map(_of_leaf, value)
-
-
-def form_of(value: Any) -> str:
-    """Return a key for arguments of equal cost."""
-    return repr(pytree.tree_map(_form_of_leaf, value))
-
-
-def _of_leaf(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        shape, strides = _numbers(leaf.shape), _numbers(leaf.stride())
-        reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
-        flat = _numbers_of(leaf.dtype, leaf.device, 1 + sum(reach) if math.prod(shape) else 0)
-        return flat.as_strided(shape, strides)
-    return plain_number(leaf)
-
-
-def _numbers_of(dtype: torch.dtype, device: torch.device, count: int) -> torch.Tensor:
-    if dtype is torch.bool:
-        return torch.ones(count, dtype=dtype, device=device)
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.rand(count, device=device).to(dtype)
-    return torch.zeros(count, dtype=dtype, device=device)
-
-
-def _form_of_leaf(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        return _numbers(leaf.shape), _numbers(leaf.stride()), leaf.dtype, leaf.device
-    return plain_number(leaf)
-
-
-def _numbers(sizes: Any) -> tuple[int, ...]:
-    return tuple(int(plain_number(size)) for size in sizes)
 
 
 _FEWEST, _MOST = 3, 21

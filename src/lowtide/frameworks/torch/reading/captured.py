@@ -3,6 +3,7 @@
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -46,6 +47,10 @@ class Binding(ABC):
     def gradients(self) -> list[torch.Tensor | None]:
         """Return the gradients that a call leaves in `.grad`."""
         return []
+
+    def one_thread(self) -> AbstractContextManager[None]:
+        """Return a context that raises UsageError if another thread is running a program with state in Python."""
+        return nullcontext()
 
     def materialize(self) -> None:  # noqa: B027 (most programs have no lazy state)
         """Create the state that a first call creates."""

@@ -27,6 +27,7 @@ from lowtide.frameworks.torch.reading.effects import (
     waits_for_collective,
 )
 from lowtide.frameworks.torch.reading.scratch_reductions import kept_bytes
+from lowtide.frameworks.torch.reading.workspaces import workspace_of
 
 LASTS = "lowtide_lasts"
 """Marks a node with a result that is kept to the end."""
@@ -193,12 +194,22 @@ class _Lowering:
         if owned:
             kept = max(kept_bytes(node), self._copied_bytes(node) if name in _COPIES_STORAGE else 0)
             result.buffers[owned[0]].size_bytes = max(result.buffers[owned[0]].size_bytes, kept)
+            self._enlarge(node, owned, known)
         if leaves and not writes and not mutates and not is_random(node) and not is_opaque(node):
             self._shaped_by[node] = tuple(buffer for buffer in reads if result.buffers[buffer].device is None)
             return
         if name in _READS_FORM_ONLY:
             reads = [buffer for buffer in reads if result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE]
         result.ops.append(LoweredOp(node, reads, writes, mutates))
+
+    def _enlarge(self, node: Node, owned: tuple[BufferId, ...], known: int) -> None:
+        """Give new results of a library's kernel their measured sizes, which fake tensors may not know."""
+        measured = workspace_of(node)
+        if measured is None or len(measured.result_bytes) != len(owned):
+            return
+        for buffer, size in zip(owned, measured.result_bytes, strict=True):
+            if buffer >= known:
+                self.result.buffers[buffer].size_bytes = max(self.result.buffers[buffer].size_bytes, size)
 
     def _copied_bytes(self, node: Node) -> int:
         """Return the bytes of the storage that a call copies with its first operand."""

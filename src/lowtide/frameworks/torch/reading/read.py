@@ -25,9 +25,11 @@ from lowtide.frameworks.torch.reading.effects import (
     keeps_order,
 )
 from lowtide.frameworks.torch.reading.in_place import in_place_forms
+from lowtide.frameworks.torch.reading.library_ops import is_known_op
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower, lower_callee
-from lowtide.frameworks.torch.reading.scratch import has_unknown_workspace, scratch_bytes
+from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.reading.stack_trace import source_of
+from lowtide.frameworks.torch.reading.workspaces import is_unmeasured
 
 
 @dataclass(eq=False)
@@ -69,12 +71,18 @@ def graph_of(
     for note in notes:
         builder.note(note)
     spaces = _add_spaces(builder, lowered)
+    unmeasured: dict[str, list[str]] = {}
+    unknown: dict[str, list[str]] = {}
     for buffer in lowered.buffers:
         builder.add_buffer(buffer.name, buffer.size_bytes, buffer.lifetime, space=spaces.get(str(buffer.device), 0))
     for place, op in enumerate(lowered.ops):
         node = op.node
         callees = _add_callees(builder, module, node, lowered)
         _note_limits(builder, node)
+        if is_unmeasured(node):
+            unmeasured.setdefault(kind_of(node), []).append(node.name)
+        elif not is_known_op(node):
+            unknown.setdefault(kind_of(node), []).append(node.name)
         ranks, span = _group_of(op)
         once = any(buffer in run_once for buffer in op.writes)
         builder.add_op(
@@ -96,7 +104,15 @@ def graph_of(
             callees=callees,
             source=source_of(node),
         )
+    _note_kernels(builder, unmeasured, "the workspace of the kernel is not modeled, since it cannot run here alone")
+    _note_kernels(builder, unknown, "memory that a custom kernel allocates beside its results is not modeled")
     return builder.build()
+
+
+def _note_kernels(builder: GraphBuilder, ops: Mapping[str, Sequence[str]], what: str) -> None:
+    for kind, names in ops.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        builder.note(f"op '{names[0]}'{more} ({kind}): {what}")
 
 
 def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, SpaceId]:
@@ -117,8 +133,6 @@ def _in_place_pairs(op: LoweredOp, lowered: Lowered) -> list[tuple[BufferId, Buf
 def _note_limits(builder: GraphBuilder, node: Node) -> None:
     if is_opaque(node):
         builder.note(f"op '{node.name}' ({kind_of(node)}): unknown effects, so it stays in program order")
-    if has_unknown_workspace(node):
-        builder.note(f"op '{node.name}' ({kind_of(node)}): the workspace of its kernel is not modeled")
     if has_data_dependent_size(node):
         builder.note(f"op '{node.name}' ({kind_of(node)}): its size depends on values; planned at its upper bound")
 

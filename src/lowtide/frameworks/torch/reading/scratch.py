@@ -14,6 +14,7 @@ from lowtide.frameworks.torch.internals.nodes import map_nodes
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.internals.tensors import bytes_of, contiguous_copy, is_channels_last
 from lowtide.frameworks.torch.reading.effects import Arguments, arguments_by_name, is_repeatable_collective
+from lowtide.frameworks.torch.reading.library_ops import is_library_op
 from lowtide.frameworks.torch.reading.outlined import outlined_by
 from lowtide.frameworks.torch.reading.scratch_convolution import convolution, convolution_backward
 from lowtide.frameworks.torch.reading.scratch_products import (
@@ -23,6 +24,7 @@ from lowtide.frameworks.torch.reading.scratch_products import (
     matrix_product,
 )
 from lowtide.frameworks.torch.reading.scratch_reductions import RULES_OF_REDUCTIONS, single_precision_bytes
+from lowtide.frameworks.torch.reading.workspaces import workspace_of
 
 _SELECTORS = ("condition", "mask")
 """Arguments that are not cast."""
@@ -33,7 +35,8 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
 
     Modeled on the CPU: copies of operands that BLAS or a kernel cannot read, casts of mixed dtypes, layouts of
     convolutions, temporaries of normalization, losses, attention, sorting and resampling, and collectives over gloo.
-    Modeled on a GPU: only workspaces of products with a bias, not those of cuDNN. Scalars are left out.
+    Modeled on a GPU: workspaces of products with a bias. Other kernels of libraries are measured, see `workspace_of`.
+    Scalars are left out.
     `given_value` returns the value of an argument as the kernel receives it.
     """
     outlined = outlined_by(node)
@@ -45,29 +48,33 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
     given: Arguments = {name: map_nodes(value, given_value) for name, value in arguments_by_name(node).items()}
     devices = {value.device.type for value in given.values() if isinstance(value, torch.Tensor)}
     if devices - {"cpu"}:
-        return cuda_product(given) if devices == {"cuda"} and op_name(target) == "addmm" else 0
+        if devices == {"cuda"} and op_name(target) == "addmm":
+            return cuda_product(given)
+        return _measured(node)
     rule = _RULES.get(op_name(target))
     if rule is not None:
         return rule(given, hinted_value_of(node))
+    if is_library_op(node, "cpu"):
+        return _measured(node)
     return _casts(given) if torch.Tag.pointwise in target.tags else 0
 
 
-def has_unknown_workspace(node: Node) -> bool:
-    name = op_name(node.target)
-    return name.startswith(("linalg_", "_linalg_", "_fft_", "mkldnn_rnn_layer")) or name in ("_unique2", "multinomial")
+def _measured(node: Node) -> int:
+    found = workspace_of(node)
+    return 0 if found is None else found.scratch_bytes
 
 
 def _casts(given: Arguments) -> int:
-    """Return the bytes of operands cast to the common dtype."""
-    operands = [
-        value
-        for name, value in given.items()
-        if isinstance(value, torch.Tensor) and value.dim() > 0 and name not in _SELECTORS
-    ]
+    """Return the bytes of operands cast to the common dtype. A scalar tensor counts if its kind of number is wider."""
+    operands = [value for name, value in given.items() if isinstance(value, torch.Tensor) and name not in _SELECTORS]
     if len({tensor.dtype for tensor in operands}) < 2:
         return 0
-    common = reduce(torch.promote_types, (tensor.dtype for tensor in operands))
-    return sum(tensor.numel() * common.itemsize for tensor in operands if tensor.dtype != common)
+    arrays = [tensor for tensor in operands if tensor.dim() > 0]
+    if len(operands) == 2:
+        common = torch.result_type(*operands)
+    else:
+        common = reduce(torch.promote_types, (tensor.dtype for tensor in arrays or operands))
+    return sum(tensor.numel() * common.itemsize for tensor in arrays if tensor.dtype != common)
 
 
 def _fused_update(given: Arguments, _: Any) -> int:

@@ -80,9 +80,11 @@ def _sort(given: Arguments, _: Any) -> int:
     return source.shape[given.get("dim", -1)] * torch.int64.itemsize if source.dim() else 0
 
 
-def _single_precision_result(_: Arguments, result: torch.Tensor) -> int:
-    """Half-precision results are computed in single precision."""
-    return single_precision_bytes(result) if result.dtype in HALF_TYPES else 0
+def _single_precision_result(given: Arguments, result: torch.Tensor) -> int:
+    """Half-precision results are computed in single precision, and indices are cast to 64 bits."""
+    index = given["index"]
+    indices = 0 if index.dtype == torch.int64 else index.numel() * torch.int64.itemsize
+    return indices + (single_precision_bytes(result) if result.dtype in HALF_TYPES else 0)
 
 
 RULES_OF_REDUCTIONS: dict[str, Callable[[Arguments, Any], int]] = {

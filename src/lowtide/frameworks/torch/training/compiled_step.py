@@ -22,6 +22,7 @@ from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.fake_tensors import new_fake_mode, tracing_in
 from lowtide.frameworks.torch.internals.inductor import compile_boxed
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.one_at_a_time import one_at_a_time
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.planning.missed_budgets import describe_lowest_peak
 from lowtide.frameworks.torch.planning.options import Options
@@ -108,6 +109,7 @@ def _warn(graph: Graph, result: Result, allowed: int, excess_bytes: int) -> None
     )
 
 
+@one_at_a_time
 def _compile(model: TorchModel, result: Result, options: Options, peaks: "_StepPeaks") -> Applied:
     applied = model.apply(result.plan, verified=True)
     binding = applied.captured.binding

@@ -15,6 +15,7 @@ from lowtide.core.effort import EffortName
 from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.core.files import path_of
 from lowtide.core.progress import Report, Stage, showing
+from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.budget import GivenBudget
@@ -31,6 +32,7 @@ from lowtide.frameworks.torch.capture.step.training_step import (
     check_callable,
 )
 from lowtide.frameworks.torch.emit.apply import Applied
+from lowtide.frameworks.torch.measure.compare_peak import compared_on_cuda
 from lowtide.frameworks.torch.measure.explain import remember_step
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.planning.missed_budgets import collect_missed_budgets
@@ -43,11 +45,30 @@ _MAX_FORMS = 32
 """Number of captured forms of a step that are kept: shapes of batches, modes, branches, Python values."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+_COMPARED_CALL = 2
+"""The call whose peak on a GPU is compared with the prediction; the first one may create state."""
+
+
+@dataclass(slots=True, eq=False)
 class _Program:
     model: TorchModel
     result: Result
     applied: Applied
+    calls: int = 0
+
+    def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor:
+        def call() -> torch.Tensor:
+            return self.applied(*args, **kwargs)
+
+        is_compared = self.calls + 1 == _COMPARED_CALL and self.applied.planned is not None
+        if is_compared and torch.cuda.is_available():
+            graph, plan = self.applied.planned or (self.model.graph, self.result.plan)
+            predicted = simulate(graph, plan).peak_bytes[graph.spaces[0].name]
+            loss = compared_on_cuda(call, (args, kwargs), graph, predicted, stacklevel=5)
+        else:
+            loss = call()
+        self.calls += 1
+        return loss
 
 
 class PlannedStep:
@@ -98,14 +119,22 @@ class PlannedStep:
         return self._programs[0].model.graph
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Run one step; raises UnsupportedError if a call of a new form cannot be captured."""
+        """Run one step.
+
+        Raises UnsupportedError if a call of a new form cannot be captured, UsageError if the step runs in another
+        thread.
+        """
+        with self.step.one_thread():
+            return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor:
         if self.step.part.first:
             self.step.optimizer.zero_grad(set_to_none=True)
         changed: PythonChangedError | None = None
         with self.step.python.one_call():
             for program in list(self._programs):
                 try:
-                    loss = program.applied(*args, **kwargs)
+                    loss = program.run(args, kwargs)
                 except PythonChangedError as error:
                     changed = error
                     continue
@@ -116,18 +145,18 @@ class PlannedStep:
             if changed is not None:
                 self._warn_of(changed)
             self.prepare(args, kwargs)
-            return self._programs[0].applied(*args, **kwargs)
+            return self._programs[0].run(args, kwargs)
 
     def _warn_of(self, changed: PythonChangedError) -> None:
         """Warn, once per name, of Python values that made another program of the step."""
         if not changed.names <= self._named:
             self._named |= changed.names
             message = f"{changed.changes} changed, so the step is captured and planned again; both programs are kept"
-            warnings.warn(f"lowtide: {message}", stacklevel=3)
+            warnings.warn(f"lowtide: {message}", stacklevel=4)
 
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Capture and plan the step for a call, without running it."""
-        with showing(self._request.progress) as report:
+        with self.step.one_thread(), showing(self._request.progress) as report:
             report(Stage.READ)
             self._prepare(args, kwargs)
 
@@ -170,7 +199,8 @@ class PlannedStep:
         """
         if self.step.accumulate > 1:
             raise UnsupportedError("a step of several calls cannot be measured; measure one with accumulate=1")
-        return self._programs[0].model.measure(self.plan)
+        with self.step.one_thread():
+            return self._programs[0].model.measure(self.plan)
 
     def save_plans(self, folder: str | Path) -> list[Path]:
         """Write the plans of all captured forms to a folder, for `training_step(plan=folder)`; returns the paths.

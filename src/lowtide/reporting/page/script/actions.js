@@ -12,7 +12,7 @@ function actions() {
   part(facts.n_shared, `${facts.n_shared} buffers are computed in place${more(facts.shared, facts.n_shared)}`,
     table(["size", "op", "storage of", "used by"], facts.shared.map((row) => [[bytes(row.size_bytes), "n"], [row.op, ""],
       [row.read, ""], [row.written, ""]])));
-  part(facts.n_reruns, `${facts.n_reruns} recomputed runs, +${share(facts.extra_cost, facts.base_cost)} time`, table(["recomputes", "op", "times", "cost"],
+  part(facts.n_reruns, `${facts.n_reruns} recomputed runs`, table(["recomputes", "op", "times", "cost"],
     facts.reruns.map((row) => [[bytes(row.writes_bytes), "n"], [row.op, ""], [String(row.times), "n"],
       [share(row.cost, facts.base_cost), "n"]])));
   const moved = facts.transfers;

@@ -47,7 +47,7 @@ function paintRectangles(chart, rows) {
   paint.textBaseline = "middle";
   paint.textAlign = "left";
   const named = [];
-  for (let part = 0; part < 4; part++) {
+  for (let part = 0; part < hatched.length; part++) {
     paint.fillStyle = hatched[part];
     paint.strokeStyle = edge;
     for (let k = 0; k < rows.first.length; k++) {

@@ -19,11 +19,15 @@ function headline() {
   if (met !== null) boxes.push(box("budget", bytes(budget), met ? "met" : "missed"));
   if (facts.measured) {
     const measured = facts.measured;
-    const near = measured.outputs_near ? "equal up to rounding" : "not equal";
     boxes.push(box("measured", bytes(measured.after_bytes),
-      `before ${bytes(measured.before_bytes)}; outputs ${measured.outputs_equal ? "bit-equal" : near}`));
+      `before ${bytes(measured.before_bytes)}; outputs ${facts.outputs}`));
   }
-  if (facts.extra_cost) boxes.push(box("extra time", share(facts.extra_cost, facts.base_cost), `${facts.costs} prices`));
+  if (facts.extra_time) boxes.push(box("extra time", percent(facts.extra_time), `${facts.costs} prices, chunks included`));
+  if (facts.measured && facts.measured.times) {
+    const { before_seconds: plain, after_seconds: planned, noise } = facts.measured.times;
+    boxes.push(box("measured time", `${planned > plain ? "+" : ""}${((planned / plain - 1) * 100).toFixed(1)} %`,
+      `${(plain * 1e3).toFixed(1)} ms before, ${(planned * 1e3).toFixed(1)} ms after; steps differ by ${percent(noise)} each way`));
+  }
   $("figures").replaceChildren(...boxes);
   $("verdict").textContent = `${facts.verdict}${facts.shortfall ? `: ${facts.shortfall}` : ""}`;
   $("verdict").className = facts.shortfall || met === false ? "bad" : facts.status === "optimal" ? "good" : "faint";

@@ -1,6 +1,7 @@
 """The inputs and outputs of a captured training step."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,6 +112,9 @@ class TrainingStepBinding(Binding):
             self.step.run_after_update()
         self.step.advance()
         return outputs[0]
+
+    def one_thread(self) -> AbstractContextManager[None]:
+        return self.step.one_thread()
 
     def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         start = self.rehearsed.start

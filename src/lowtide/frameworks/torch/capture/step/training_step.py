@@ -1,6 +1,7 @@
 """A training step that runs plainly or is captured."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, cast
 from weakref import ref
 
@@ -10,6 +11,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
+from lowtide.core.one_thread import OneThread
 from lowtide.frameworks.torch.capture.state.rehearsal import StepPython
 from lowtide.frameworks.torch.capture.step.optimizer_update import parameters_of
 
@@ -78,10 +80,17 @@ class TrainingStep:
         self.done = 0
         """Finished calls of the present step."""
         self.python = StepPython()
+        self._thread = OneThread(
+            "the training step", "call it from one thread at a time, or make a step with its own model for each thread"
+        )
         self.owners = dict[int, ref[nn.Module]]()
         """The modules of the optimizer's parameters, by `id` of the parameter."""
         self.keeps_after_update = False
         """Whether `after_update` changes Python state, so that it runs as it is after the planned step."""
+
+    def one_thread(self) -> AbstractContextManager[None]:
+        """Return a context that raises UsageError if another thread is running the step."""
+        return self._thread.enter()
 
     def traced_functions(self) -> dict[str, object]:
         """Return the modules and functions that a captured step contains, by label."""

@@ -44,9 +44,9 @@ def difference_of(one: Any, other: Any) -> LargestDifference:
         return _OTHER_VALUE
     if torch.equal(one, other):
         return NO_DIFFERENCE
-    if not one.is_floating_point():
+    if not one.is_floating_point() and not one.is_complex():
         return _OTHER_VALUE
-    share = float((one - other).abs_().max() / one.abs().max())
+    share = float((one - other).abs().max() / one.abs().max())
     if not math.isfinite(share):
         return _OTHER_VALUE
     return LargestDifference(share, share <= math.sqrt(torch.finfo(one.dtype).eps))

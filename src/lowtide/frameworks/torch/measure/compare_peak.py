@@ -1,0 +1,51 @@
+"""Compare measured peaks with predictions, and warn of those that are higher."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from lowtide.core.units import ByteUnit, percent
+from lowtide.engine.graph import Graph
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
+
+_MOST_ABOVE = 0.02
+_LEAST_BYTES = 2**16
+"""Scalars and small buffers of libraries are not modeled."""
+
+
+def warn_of_higher_peak(graph: Graph, measured_bytes: int, predicted_bytes: int, stacklevel: int = 2) -> None:
+    """Warn if a measured peak is more than 2 % (and 64 KiB) above the predicted one, and name a cause if known."""
+    above = measured_bytes - predicted_bytes
+    if above <= max(_MOST_ABOVE * predicted_bytes, _LEAST_BYTES):
+        return
+    unit = ByteUnit(measured_bytes)
+    why = f"not modeled: {graph.unmodeled[0]}" if graph.unmodeled else "please report the program"
+    message = (
+        f"lowtide: {graph.name!r} takes {unit.write(measured_bytes)}, {percent(above / max(predicted_bytes, 1))} above "
+        f"the prediction of {unit.write(predicted_bytes)}; {why}"
+    )
+    warnings.warn(message, stacklevel=stacklevel + 1)
+
+
+def compared_on_cuda(
+    call: Callable[[], Any], batch: Any, graph: Graph, predicted_bytes: int, stacklevel: int = 2
+) -> Any:
+    """Call a step and return its result; warn if its peak on the GPU is higher than predicted.
+
+    The allocator's statistics are not reset: only a peak above all earlier ones is known, and lower ones need no
+    warning.
+    """
+    tensors = [tensor for tensor in pytree.tensors_in(batch) if tensor.device.type == "cuda"]
+    if not tensors:
+        return call()
+    device = tensors[0].device
+    held = sum({storage_key(tensor): storage_bytes(tensor) for tensor in tensors}.values())
+    before, highest = torch.cuda.memory_allocated(device), torch.cuda.max_memory_allocated(device)
+    result = call()
+    reached = torch.cuda.max_memory_allocated(device)
+    if reached > highest:
+        warn_of_higher_peak(graph, reached - before + held, predicted_bytes, stacklevel + 1)
+    return result

@@ -1,0 +1,48 @@
+"""Times of a program's calls with and without a plan, taken in turns."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from lowtide.engine.planning.measured import StepTimes
+from lowtide.frameworks.torch.measure.measure_captured import check_real, restored_state
+from lowtide.frameworks.torch.reading.captured import Captured
+
+_ROUNDS, _LEAST_ROUNDS = 7, 3
+_ENOUGH_SECONDS = 10.0
+"""Time after which no more than the least number of rounds is run."""
+
+
+def step_times(captured: Captured, planned: Callable[..., Any]) -> StepTimes:
+    """Return the times of the user's own call and of a planned one that ran before, on the example inputs.
+
+    Calls alternate, so that a busy machine slows both, and state is restored after each.
+    """
+    args, kwargs = captured.example_args, dict(captured.example_kwargs)
+    inputs = check_real(args, kwargs)
+    device = inputs[0].device if inputs else torch.device("cpu")
+    times: tuple[list[float], list[float]] = [], []
+    started = time.perf_counter()
+    with restored_state(captured, inputs) as restore:
+        for turn in range(_ROUNDS):
+            if turn >= _LEAST_ROUNDS and time.perf_counter() - started > _ENOUGH_SECONDS:
+                break
+            for program, seconds in zip((captured.run_original, planned), times, strict=True):
+                seconds.append(seconds_of(lambda program=program: program(*args, **kwargs), device))
+                restore()
+    return StepTimes.of(*times)
+
+
+def seconds_of(call: Callable[[], Any], device: torch.device) -> float:
+    """Return the seconds of a call, until its kernels end; freeing the result is not included."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    started = time.perf_counter()
+    result = call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    seconds = time.perf_counter() - started
+    del result
+    return seconds

@@ -1,0 +1,172 @@
+"""Memory of library kernels, measured once by running each in its real shapes on made-up numbers."""
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from lowtide.core.collection import without_collection
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.cpu_peak import cpu_peak_of
+from lowtide.frameworks.torch.internals.hints import hinted_value_of
+from lowtide.frameworks.torch.internals.nodes import map_arguments
+from lowtide.frameworks.torch.internals.one_at_a_time import TRACING
+from lowtide.frameworks.torch.internals.operators import op_name
+from lowtide.frameworks.torch.internals.runtime import kept_random_state, without_autocast, without_modes
+from lowtide.frameworks.torch.internals.tensors import plain_number, storage_bytes, storage_key
+from lowtide.frameworks.torch.reading.captured import attribute
+from lowtide.frameworks.torch.reading.effects import arguments_by_name
+from lowtide.frameworks.torch.reading.library_ops import KEEPS_STATE, STATE, is_library_op
+from lowtide.frameworks.torch.reading.stand_ins import form_of, stand_in
+
+_MOST_BYTES = 2**28
+"""Operands and results of more bytes are not allocated to measure a kernel."""
+_MOST_WORK = 2**30
+"""Most elements times rows of a matrix that is factorized to measure the kernel: about a second."""
+_CUDA_BLOCK = 512
+_FACTORIZATIONS = ("linalg_", "_linalg_")
+_FAILURES = (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError, AssertionError)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelMemory:
+    """Memory of a kernel."""
+
+    scratch_bytes: int
+    """Bytes that it allocates beside its results, and frees."""
+    result_bytes: tuple[int, ...]
+    """Bytes of the storage of each result, which fake tensors may not know."""
+
+
+_known: dict[tuple[str, str, bool, int], KernelMemory | None] = {}
+
+
+def workspace_of(node: Node) -> KernelMemory | None:
+    """Return the memory of a library's kernel, measured once per operator and form of operands in this process.
+
+    Return None for other nodes, and for kernels that cannot run here: without the device, on more than 256 MiB, or on
+    made-up numbers.
+    """
+    device = _device_of(node) if is_library_op(node) else None
+    if device is None or not is_library_op(node, device.type):
+        return None
+    args, kwargs = map_arguments(node, _value_of)
+    key = str(node.target), form_of((args, kwargs)), _keeps_state(node), torch.get_num_threads()
+    if key not in _known:
+        _known[key] = _measured(node, device) if _may_run(node, device, (args, kwargs)) else None
+    return _known[key]
+
+
+def is_unmeasured(node: Node) -> bool:
+    """Return whether a node is a library's kernel with unknown memory."""
+    device = _device_of(node) if is_library_op(node) else None
+    return device is not None and is_library_op(node, device.type) and workspace_of(node) is None
+
+
+def _device_of(node: Node) -> torch.device | None:
+    values = (hinted_value_of(each) for each in (*node.all_input_nodes, node))
+    return next((tensor.device for tensor in pytree.tensors_in(list(values))), None)
+
+
+def _value_of(node: Node) -> Any:
+    value = hinted_value_of(node)
+    if value is None and node.op == "get_attr" and node.graph.owning_module is not None:
+        return attribute(node.graph.owning_module, str(node.target))
+    return value
+
+
+def _may_run(node: Node, device: torch.device, given: Any) -> bool:
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not torch.cuda.is_available()):
+        return False
+    state = STATE.get(op_name(node.target))
+    if state is not None and _source_of(arguments_by_name(node).get(state)) is None:
+        return False  # without its state, the kernel would read memory that is not its own
+    tensors = pytree.tensors_in([given, hinted_value_of(node)])
+    if any(tensor.layout != torch.strided or tensor.device != device for tensor in tensors):
+        return False
+    if op_name(node.target).startswith(_FACTORIZATIONS):
+        work = max((tensor.numel() * max(tensor.shape[-2:], default=1) for tensor in tensors), default=0)
+        if work > _MOST_WORK:
+            return False
+    return sum(map(storage_bytes, tensors)) <= _MOST_BYTES
+
+
+def _source_of(argument: Any) -> Node | None:
+    """Return the library kernel that an argument is a result of."""
+    source = argument.args[0] if isinstance(argument, Node) and argument.target is operator.getitem else None
+    return source if isinstance(source, Node) and workspace_of(source) is not None else None
+
+
+def _measured(node: Node, device: torch.device) -> KernelMemory | None:
+    try:
+        with (
+            TRACING,
+            without_modes(),
+            without_autocast(),
+            kept_random_state([device]),
+            without_collection(),
+        ):
+            return _run_measured(node, device)
+    except _FAILURES:
+        return None
+
+
+def _run_measured(node: Node, device: torch.device) -> KernelMemory:
+    args, kwargs = _operands(node)
+
+    def call() -> Any:
+        return _run(node, args, kwargs)
+
+    call()
+    peak, result = cpu_peak_of(call) if device.type == "cpu" else _cuda_peak_of(call, device)
+    given = set(map(storage_key, pytree.tensors_in((args, kwargs))))
+    results = pytree.tensors_in(result)
+    sizes = {storage_key(tensor): storage_bytes(tensor) for tensor in results if storage_key(tensor) not in given}
+    block = _CUDA_BLOCK if device.type == "cuda" else 1
+    made = sum(-(-size // block) * block for size in sizes.values())
+    return KernelMemory(max(0, peak - made), tuple(sizes.get(storage_key(tensor), 0) for tensor in results))
+
+
+def _operands(node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return made-up operands, and the state that a backward kernel gets from its forward kernel."""
+    made: dict[Node, Any] = {}
+    for argument in node.all_input_nodes:
+        source = _source_of(argument)
+        if source is None:
+            made[argument] = stand_in(_value_of(argument))
+        else:
+            made[argument] = _run(source, *_operands(source))[argument.args[1]]
+    args, kwargs = map_arguments(node, made.__getitem__)
+    return _with_numbers(args), _with_numbers(kwargs)
+
+
+def _run(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    target: Any = node.target
+    with torch.set_grad_enabled(_keeps_state(node)):  # else kernels make no state for the backward pass
+        return target(*args, **kwargs)
+
+
+def _keeps_state(node: Node) -> bool:
+    """Return whether a forward kernel has a result that a backward kernel may need as its state."""
+    place = KEEPS_STATE.get(op_name(node.target))
+    return place is not None and any(user.users and user.args[1] == place for user in node.users)
+
+
+def _with_numbers(values: Any) -> Any:
+    """Return nested values with tensors unchanged, and plain numbers for symbolic ones."""
+    return pytree.tree_map(_plain, values)
+
+
+def _plain(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, torch.Tensor) else plain_number(leaf)
+
+
+def _cuda_peak_of(call: Any, device: torch.device) -> tuple[int, Any]:
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    result = call()
+    torch.cuda.synchronize(device)
+    return torch.cuda.max_memory_allocated(device) - before, result
