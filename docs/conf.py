@@ -47,7 +47,7 @@ html_show_copyright = False
 
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:class", r"(collections|contextlib|jax|numpy|onnx|os|pathlib|torch)\..*"),
+    ("py:class", r"(collections|contextlib|jax|msgspec|numpy|onnx|os|pathlib|torch)\..*"),
     ("py:class", "ModelProto"),
 ]
 """Types that other projects document. The site is built without a network, so nothing links there."""
