@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 
 from lowtide.core.errors import one_line
 from lowtide.core.techniques import NEED_BUDGET
+from lowtide.core.units import ByteUnit
 from lowtide.engine.planning.budget import budget_bytes
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
@@ -258,8 +259,17 @@ class _Compiler:
         alone = Partitioner(options, self._own.peak, name=self._name, because=because)
         run = _compile(self._module, self._inputs, options, peaks, alone)
         if excess > 0:
-            warn_of_need(peaks.planned[0], excess, self._own.peak, _NOTHING_LOWER)
+            warn_of_need(peaks.planned[0], excess, self._own.peak, self._why_nothing_fits())
         return run, peaks.planned
+
+    def _why_nothing_fits(self) -> str:
+        if self._allowed >= 0:
+            return _NOTHING_LOWER
+        unit = ByteUnit(self._own.persistent, self._own.peak)
+        return (
+            f"persistent buffers need {unit.write(self._own.persistent)}, {unit.write(-self._allowed)} more than the "
+            f"budget allows; the best plan found needs another {unit.write(self._own.peak)}"
+        )
 
 
 def _kernels_of(module: GraphModule, inputs: Sequence[Any], options: Options, name: str | None) -> KernelProgram | None:
