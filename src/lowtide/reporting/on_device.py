@@ -58,9 +58,9 @@ class OnDevice:
         if result.reruns:
             base = result.base_cost or 1.0
             cost = percent(result.extra_cost / base, signed=True)
-            lines.append(f"  extra cost       {cost} time ({result.reruns} recomputed kernels, {result.costs} prices)")
+            lines.append(f"  extra time       {cost} ({result.reruns} recomputed kernels, {result.costs} prices)")
         else:
-            lines.append("  extra cost       none: Inductor's kernels run unchanged")
+            lines.append("  extra time       none: Inductor's kernels run unchanged")
         if result.shortfall is not None:
             lines.append(f"  misses budget    {describe_missed(result)}")
         return "\n".join(lines)

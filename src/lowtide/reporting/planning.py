@@ -139,13 +139,16 @@ def _extra(result: Result) -> str:
         parts.append(f"chunks {percent(result.chunk_cost / base, signed=True)}")
     if result.reruns:
         parts.append(f"{result.reruns} recomputed runs")
-    if result.extra_cost_bound is not None and (result.reruns or result.transfers.bytes_out):
+    proven, word = (
+        "" if bound is None else percent(bound / base) for bound in (result.extra_cost_bound, result.solver_bound)
+    )
+    if proven and (result.reruns or result.transfers.bytes_out):
         is_of_any = any(claim.figure == "extra cost" and claim.base_order is None for claim in result.claims)
         order = "in any order" if is_of_any else f"in order {result.base_order}"
         beside = " beside chunks" if result.chunk_cost else ""
-        parts.append(f"lower bound{beside} {percent(result.extra_cost_bound / base)} {order}")
-    if result.solver_bound is not None:
-        parts.append(f"the solver's word, not proven: at least {percent(result.solver_bound / base)}")
+        parts.append(f"lower bound{beside} {proven} {order}")
+    if word and word != proven:
+        parts.append(f"the solver's word, not proven: at least {word}")
     parts.append(f"{result.costs} prices")
     return f"{percent(result.extra_time, signed=True)}   ({', '.join(parts)})"
 
