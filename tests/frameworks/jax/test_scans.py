@@ -151,6 +151,39 @@ def test_planned_bodies_of_loops_and_branches_need_less_with_equal_values(functi
     assert lowest < 0.75 * temp_bytes(function, arguments)
 
 
+def test_scans_in_scans_get_as_low_as_with_checkpoints_by_hand() -> None:
+    def loss_of(wrap: Any) -> Any:
+        def turn(state: Any, _: Any) -> Any:
+            return jnp.tanh(state * 1.001 + jnp.sin(state) * 0.01), None
+
+        def block(state: Any, _: Any) -> Any:
+            return jax.lax.scan(turn, state, None, length=20)[0], None
+
+        return jax.value_and_grad(lambda state: jnp.sum(jax.lax.scan(wrap(block), state, None, length=6)[0] ** 2))
+
+    arguments = (normal(7, 100, 100),)
+    plain = loss_of(lambda block: block)
+    saving = saving_program(flat(plain, arguments), 0)
+    assert saving is not None
+    planned = with_planned_bodies(saving.program, temp_bytes(loss_of(jax.checkpoint), arguments) // 2, None)
+    assert planned is not None
+    run = jax.jit(lambda *leaves: run_program(planned, leaves))
+    assert close(run(*arguments), jax.tree.leaves(jax.jit(plain)(*arguments)))
+    lowest = min(temp_bytes(run, arguments), temp_bytes(run, arguments, {"xla_cpu_scheduler_type": SMALL}))
+    assert lowest < 0.75 * temp_bytes(loss_of(jax.checkpoint), arguments)
+
+
+def test_stacks_that_nothing_reads_are_left_out() -> None:
+    def first_of_two(x: Any) -> Any:
+        def turn(total: Any, each: Any) -> Any:
+            return total + each, (total * 2, jnp.sin(total))
+
+        return jax.lax.scan(turn, 0.0, x)[1][0]
+
+    (scan,) = (each for each in flat(first_of_two, (normal(8, 9),)).equations if each.kind == "scan")
+    assert len(scan.outputs) == 2
+
+
 SMALL = "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"
 
 

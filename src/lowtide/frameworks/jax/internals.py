@@ -5,12 +5,19 @@ from typing import Any
 import jax as typed_jax
 from jax import export as jax_export
 from jax._src import source_info_util
+from jax._src.interpreters import partial_eval
 from jax.extend import core as extend_core
 
 jax: Any = typed_jax
 """JAX without its incomplete types."""
 export: Any = jax_export
 jaxpr_as_fun: Any = extend_core.jaxpr_as_fun
+
+
+def without_unused(closed: Any) -> Any:
+    """Return a closed jaxpr without equations, stacks of scans and results of branches that nothing reads."""
+    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
+    return extend_core.ClosedJaxpr(jaxpr, closed.consts)
 
 
 def has_host_space() -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr
 
 from lowtide.frameworks.jax.flat.program import Atom, Equation, FlatProgram, Value, atom_of, run_program
-from lowtide.frameworks.jax.internals import is_unspecified, jax, user_frame
+from lowtide.frameworks.jax.internals import is_unspecified, jax, user_frame, without_unused
 
 Flat = Callable[..., Sequence[Any]]
 """A function from leaves of arguments to leaves of results."""
@@ -21,8 +21,10 @@ _CHECKPOINTS = ("remat2", "checkpoint")
 def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> FlatProgram:
     """Return a closed jaxpr as a flat program. O(equations).
 
-    Equations with effects and calls of functions with custom derivatives are kept.
+    Equations with effects and calls of functions with custom derivatives are kept. What nothing reads is left out, also
+    in bodies, as XLA does.
     """
+    closed = without_unused(closed)
     flat = _Flat()
     atoms: dict[Any, Atom] = {}
     for var, value in zip(closed.jaxpr.constvars, closed.consts, strict=True):

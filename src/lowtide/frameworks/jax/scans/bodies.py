@@ -27,22 +27,22 @@ def with_planned_bodies(
 ) -> FlatProgram | None:
     """Return an equivalent program with loops above `limit` modeled bytes that recompute in their bodies.
 
-    A body that cannot meet the limit gets the lowest peak found. None if no loop is above the limit or none can be
-    lowered. `window` as in `run_plan`.
+    A body that cannot meet the limit gets the lowest peak found. Loops are planned one after the other, the one at the
+    peak first, because several may reach the same peak. None if no loop is above the limit or the peak stays. `window`
+    as in `run_plan`.
     """
-    changed = False
-    for _ in range(sum(equation.kind in _LOOPS for equation in program.equations)):
-        translation = read_program(program, counted, kept)
-        peak, position = _peak_of(translation)
-        if peak <= limit or position is None:
-            break
+    peak, position = _peak_of(read_program(program, counted, kept))
+    lowest, best = peak, None
+    planned: set[int] = set()
+    while peak > limit and position is not None and position not in planned:
+        planned.add(position)
         equations = list(program.equations)
         equations[position] = _planned_loop(equations[position], peak - limit, window)
-        lowered = replace(program, equations=equations)
-        if _peak_of(read_program(lowered, counted, kept))[0] >= peak:
-            break
-        program, changed = lowered, True
-    return program if changed else None
+        program = replace(program, equations=equations)
+        peak, position = _peak_of(read_program(program, counted, kept))
+        if peak < lowest:
+            lowest, best = peak, program
+    return best
 
 
 def _peak_of(translation: JaxTranslation) -> tuple[int, int | None]:
