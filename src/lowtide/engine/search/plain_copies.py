@@ -51,7 +51,7 @@ class PlainCopies(PlainReruns):
         once = ((graph.buffer_spaces == 0) & ~graph.exists_at_start & (changed == 1)).tolist()
         allowed = [False] * graph.n_buffers
         for op, results in enumerate(program.allocates):
-            if self._may_run_twice[op] and graph.scratch_spaces[op] == 0 and all(once[buffer] for buffer in results):
+            if self.may_run_twice[op] and graph.scratch_spaces[op] == 0 and all(once[buffer] for buffer in results):
                 for buffer in results:
                     allowed[buffer] = bool(graph.sizes[buffer] > 0)
         return allowed
@@ -59,7 +59,7 @@ class PlainCopies(PlainReruns):
     @cached_property
     def _copied(self) -> list[BufferId]:
         """The buffers that a plan may choose to copy back after the place."""
-        return [b for b, allowed in enumerate(self._may_copy) if allowed and self._is_kept(0, b)]
+        return [b for b, allowed in enumerate(self._may_copy) if allowed and self.is_kept(0, b)]
 
     @cached_property
     def _starts(self) -> list[Fraction]:
@@ -85,7 +85,7 @@ class PlainCopies(PlainReruns):
                 return super().column(name)
 
     def _other_sources(self, k: int, buffer: BufferId) -> list[Name]:
-        return [("back", k, buffer)] if self._may_copy[buffer] and self._is_kept(k, buffer) else []
+        return [("back", k, buffer)] if self._may_copy[buffer] and self.is_kept(k, buffer) else []
 
     def row(self, name: Name) -> ExactRow:
         """Return a row that every plan satisfies; KeyError if there is no such row.
@@ -107,7 +107,7 @@ class PlainCopies(PlainReruns):
             case ("out until", int(earliest)) if earliest < self._place:
                 per_byte, starts = self._link[1], self._starts
                 terms: dict[Name, int | Fraction] = {
-                    ("out", 0, b): per_byte * self.program.sizes[b] for b in self._copied if self._first(b) >= earliest
+                    ("out", 0, b): per_byte * self.program.sizes[b] for b in self._copied if self.first(b) >= earliest
                 }
                 terms["stall", 0] = -1
                 return ExactRow(terms, None, starts[self._place] - starts[earliest + 1])
@@ -120,11 +120,11 @@ class PlainCopies(PlainReruns):
         per_byte, starts = self._link[2], self._starts
         terms: dict[Name, int | Fraction] = {("stall", 1): -1}
         for buffer in self._copied:
-            uses = sorted(self._uses[buffer])
+            uses = sorted(self.uses[buffer])
             following = bisect_right(uses, self._place)
             if following < len(uses) and uses[following] <= latest:
                 terms["back", 0, buffer] = per_byte * self.program.sizes[buffer]
         for op in range(self.program.n_ops):
-            if self._may_rerun(op, self._place):
+            if self.may_rerun(op, self._place):
                 terms["rerun", 0, op] = -Fraction(self.costs[op])
         return ExactRow(terms, None, starts[latest] - starts[self._place + 1])

@@ -33,15 +33,15 @@ class PlainReruns:
         twice: list[bool] = may_run_twice(graph).tolist()
         self._is_remade = [op >= 0 and twice[op] for op in program.producers]
         """Per buffer, whether the op that makes it may run again."""
-        self._may_run_twice = twice
+        self.may_run_twice = twice
 
-    def _first(self, buffer: BufferId) -> Place:
+    def first(self, buffer: BufferId) -> Place:
         """Return the place that makes a buffer, -1 for the start."""
         producer = self.program.producers[buffer]
         return self._place_of[producer] if producer >= 0 else -1
 
     @cached_property
-    def _uses(self) -> list[list[Place]]:
+    def uses(self) -> list[list[Place]]:
         """Per buffer, the places of all ops that touch it, and the end for results."""
         program, end = self.program, len(self.order)
         uses = [[self._place_of[op] for op in users] for users in program.users]
@@ -56,7 +56,7 @@ class PlainReruns:
 
     def _is_pinned(self, buffer: BufferId, place: Place) -> bool:
         """Return whether a buffer cannot be made again and is used after a place."""
-        return not self._is_remade[buffer] and max(self._uses[buffer], default=-1) > place
+        return not self._is_remade[buffer] and max(self.uses[buffer], default=-1) > place
 
     def _own(self, place: Place) -> set[BufferId]:
         op = self.order[place]
@@ -65,9 +65,9 @@ class PlainReruns:
     def _pairs(self, place: Place) -> list[tuple[BufferId, BufferId]]:
         return [pair for pair in self.program.pairs[self.order[place]] if not self._is_pinned(pair[0], place)]
 
-    def _may_rerun(self, op: OpId, place: Place) -> bool:
+    def may_rerun(self, op: OpId, place: Place) -> bool:
         """Return whether an op may be recomputed after a place: what it reads is not overwritten, and it fits."""
-        if not self._may_run_twice[op] or self._place_of[op] > place:
+        if not self.may_run_twice[op] or self._place_of[op] > place:
             return False
         reads: list[BufferId] = self.program.graph.reads[op].tolist()
         lost = [buffer for buffer in reads if not self._is_remade[buffer]]
@@ -102,20 +102,20 @@ class PlainReruns:
         """Return a column; KeyError if no plan makes it 1 or it is no column."""
         refuse_negative(name)
         match name:
-            case ("kept", int(k), int(buffer)) if self._is_kept(k, buffer):
+            case ("kept", int(k), int(buffer)) if self.is_kept(k, buffer):
                 return ExactColumn(0, 0, 1)
-            case ("rerun", int(k), int(op)) if self._may_rerun(op, self.places[k]):
+            case ("rerun", int(k), int(op)) if self.may_rerun(op, self.places[k]):
                 return ExactColumn(Fraction(self.costs[op]), 0, 1)
             case ("pair", int(k), int(read), int(written)) if (read, written) in self._pairs(self.places[k]):
                 return ExactColumn(0, 0, 1)
             case _:
                 raise KeyError(name)
 
-    def _is_kept(self, k: int, buffer: BufferId) -> bool:
+    def is_kept(self, k: int, buffer: BufferId) -> bool:
         """Return whether a plan chooses to keep a buffer at a counted place."""
         place = self.places[k]
         return (
-            self._first(buffer) <= place
+            self.first(buffer) <= place
             and not self._is_always_there(buffer)
             and buffer not in self._own(place)
             and not self._is_pinned(buffer, place)
@@ -134,11 +134,11 @@ class PlainReruns:
         match name:
             case ("used", int(k), int(buffer)) if self._is_used(k, buffer):
                 return self._available(k, buffer, None)
-            case ("read", int(k), int(op), int(buffer)) if self._may_rerun(op, self.places[k]):
+            case ("read", int(k), int(op), int(buffer)) if self.may_rerun(op, self.places[k]):
                 if buffer in self.program.touches[op]:
                     return self._available(k, buffer, ("rerun", k, op))
-            case ("kept", int(k), int(buffer)) if k > 0 and self._is_kept(k, buffer):
-                if self._first(buffer) <= self.places[k - 1]:
+            case ("kept", int(k), int(buffer)) if k > 0 and self.is_kept(k, buffer):
+                if self.first(buffer) <= self.places[k - 1]:
                     return self._available(k - 1, buffer, ("kept", k, buffer))
             case ("paired once", int(k), (0 | 1) as side, int(buffer)):
                 pairs = [pair for pair in self._pairs(self.places[k]) if pair[side] == buffer]
@@ -151,7 +151,7 @@ class PlainReruns:
 
     def _is_used(self, k: int, buffer: BufferId) -> bool:
         end = self.places[k + 1] if k + 1 < len(self.places) else len(self.order)
-        return self._first(buffer) <= self.places[k] and any(self.places[k] < use <= end for use in self._uses[buffer])
+        return self.first(buffer) <= self.places[k] and any(self.places[k] < use <= end for use in self.uses[buffer])
 
     def _available(self, k: int, buffer: BufferId, if_one: Name | None) -> ExactRow:
         """Return: the buffer is there after place k or recomputed in stage k, if a column is 1 or always."""
@@ -167,10 +167,10 @@ class PlainReruns:
                     terms["pair", k, read, written] = -1
         elif self._is_pinned(buffer, place):
             least -= 1
-        elif self._is_kept(k, buffer):
+        elif self.is_kept(k, buffer):
             terms["kept", k, buffer] = 1
         producer = self.program.producers[buffer]
-        if producer >= 0 and self._may_rerun(producer, place):
+        if producer >= 0 and self.may_rerun(producer, place):
             terms["rerun", k, producer] = 1
         terms.update((source, 1) for source in self._other_sources(k, buffer))
         return ExactRow(terms, least, None)
@@ -186,13 +186,13 @@ class PlainReruns:
         there.update(
             buffer
             for buffer in range(len(program.sizes))
-            if self._first(buffer) < place
+            if self.first(buffer) < place
             and (program.producers[buffer] >= 0 or program.lifetimes[buffer] <= Lifetime.DONATED)
             and self._is_pinned(buffer, place)
         )
         resident = program.transient[self.order[place]] + sum(program.sizes[buffer] for buffer in there)
         terms: dict[Name, int] = {
-            ("kept", k, buffer): size for buffer, size in enumerate(program.sizes) if size and self._is_kept(k, buffer)
+            ("kept", k, buffer): size for buffer, size in enumerate(program.sizes) if size and self.is_kept(k, buffer)
         }
         savings = {("pair", k, read, written): -program.sizes[read] for read, written in self._pairs(place)}
         return ExactRow({**terms, **savings}, None, self.budget - resident)
