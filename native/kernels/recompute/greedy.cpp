@@ -177,7 +177,7 @@ bool RecomputeGreedy::fit(Cuts& cuts, double max_cost) {
 }
 
 void RecomputeGreedy::trim(Cuts& cuts) {
-  double cost = trials_.begin(cuts).cost;
+  double cost = trials_.standing().cost;
   std::vector<Candidate> dropped;
   for (const auto& [moment, listed] : cuts)
     for (int32_t b : listed)

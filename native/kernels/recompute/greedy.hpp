@@ -11,7 +11,7 @@ class RecomputeGreedy {
   // Drops more until the peak is within the budget. Returns false if no drop helps, the extra cost exceeds `max_cost`, or
   // the work is used up.
   bool fit(Cuts& cuts, double max_cost);
-  // From cuts that fit: keeps again what need not be dropped, the most expensive first.
+  // From the cuts that `fit` ended with: keeps again what need not be dropped, the most expensive first.
   void trim(Cuts& cuts);
 
  private:

@@ -194,7 +194,7 @@ void RecomputeTrials::keep_changed_runs() {
   int64_t more = 0;
   for (size_t r = low_; r < high_; ++r) base_.live[r] += more += change_[r];
   for (const auto& [run, taken] : rematched_) taken_over_[run] = taken;
-  for (size_t i = gone_.size(); i-- > 0;) base_.stage[gone_[i]] = kGone;
+  for (size_t run : gone_) base_.stage[run] = kGone;
   Execution merged;
   std::vector<int64_t> taken;
   auto at = new_runs_.begin();
@@ -217,7 +217,6 @@ void RecomputeTrials::keep_changed_runs() {
     merged.live.push_back(base_.live[r]);
     taken.push_back(taken_over_[r]);
   }
-  std::fill(change_.begin() + low_, change_.begin() + high_ + 1, 0);
   low_ = high_ = 0;
   base_ = std::move(merged);
   taken_over_ = std::move(taken);

@@ -12,13 +12,7 @@ import msgspec
 from lowtide.engine.analysis.holders_at_peak import Holder
 from lowtide.engine.analysis.lower_bounds import BoundHolder
 from lowtide.engine.plan import Status
-from lowtide.engine.planning.measured import (
-    CompiledMemory,
-    Measurement,
-    Reserved,
-    RuntimePeaks,
-    RuntimeRun,
-)
+from lowtide.engine.planning.measured import CompiledMemory, Measurement, Reserved, RuntimePeaks, RuntimeRun
 from lowtide.engine.planning.next_technique import NextTechnique
 from lowtide.engine.timeline import Transfers
 from lowtide.reporting.claims import ClaimFields

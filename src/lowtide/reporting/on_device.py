@@ -56,8 +56,7 @@ class OnDevice:
         if allowed is not None:
             lines.append(f"  budget           {unit.write(max(allowed, 0))}   (without persistent)")
         if result.reruns:
-            base = result.base_cost or 1.0
-            cost = percent(result.extra_cost / base, signed=True)
+            cost = percent(result.extra_time, signed=True)
             lines.append(f"  extra time       {cost} ({result.reruns} recomputed kernels, {result.costs} prices)")
         else:
             lines.append("  extra time       none: Inductor's kernels run unchanged")

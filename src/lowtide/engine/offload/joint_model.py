@@ -29,7 +29,8 @@ from lowtide.engine.recompute import Drops, solver
 from lowtide.engine.recompute.certified_bound import certify
 from lowtide.engine.recompute.place_model import ModelBuilder, PlaceModel
 from lowtide.engine.recompute.program import OrderedProgram
-from lowtide.engine.recompute.solver import MixedIntegerProgram, RowName
+from lowtide.engine.recompute.solver import MixedIntegerProgram
+from lowtide.engine.search.proof_of_cost import Name
 
 _MAX_WINDOWS = 16
 _ROUNDING = 1e-9
@@ -142,7 +143,7 @@ class JointModelBuilder(ModelBuilder):
                 self._add_stream_row(("back until", latest), copies, self.per_byte_back, place + 1, latest)
 
     def _add_stream_row(
-        self, name: RowName, copies: Iterable[tuple[int, BufferId]], per_byte: float, start: Place, end: Place
+        self, name: Name, copies: Iterable[tuple[int, BufferId]], per_byte: float, start: Place, end: Place
     ) -> None:
         """Add a row: copies fit between the end of the op before `start` and the start of the op at `end`."""
         starts = self.joint.starts

@@ -1,7 +1,7 @@
 """Records of figures that a framework, runtime or compiler measured or reported for a program."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -64,10 +64,7 @@ class Measurement(Agreement):
     ) -> "Measurement":
         """Return a measurement with the outcome of a comparison."""
         return cls(
-            outputs_equal=agreement.outputs_equal,
-            largest_difference=agreement.largest_difference,
-            own_difference=agreement.own_difference,
-            outputs_near=agreement.outputs_near,
+            **asdict(agreement),
             before_bytes=before_bytes,
             after_bytes=after_bytes,
             original_bytes=original_bytes,
@@ -95,9 +92,12 @@ class StepTimes:
     @classmethod
     def of(cls, before: Sequence[float], after: Sequence[float]) -> "StepTimes":
         """Return the times of several runs of each."""
-        usual = median(before)
-        noise = (max(before) - min(before)) / 2 / usual
-        return cls(before_seconds=usual, after_seconds=median(after), noise=noise)
+        return cls(before_seconds=median(before), after_seconds=median(after), noise=noise_of(before))
+
+
+def noise_of(seconds: Sequence[float]) -> float:
+    """Return half of the distance between the fastest and the slowest run, as a share of the median."""
+    return (max(seconds) - min(seconds)) / 2 / median(seconds)
 
 
 @dataclass(frozen=True, slots=True)

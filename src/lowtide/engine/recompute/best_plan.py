@@ -90,7 +90,7 @@ class BestPlan:
     @property
     def max_cost_to_trim(self) -> float:
         """Extra cost above which a plan is unlikely to become the best one by trimming."""
-        return _TRIM_COST_RATIO * self.execution.extra_cost if self.fits else float("inf")
+        return _TRIM_COST_RATIO * self.cost
 
     def rank(self, execution: Execution) -> tuple[int, float, int]:
         """Return the sort key of an execution: bytes over the budget, extra cost, peak."""
@@ -112,13 +112,12 @@ class BestPlan:
     @property
     def solver_bound(self) -> float | None:
         """The solver's word on the bound if it exceeds the proven one, else None."""
-        claimed = min(self.claimed_bound, self.execution.extra_cost if self.fits else np.inf)
+        claimed = min(self.claimed_bound, self.cost)
         return claimed if self.claimed_places and claimed > self.bound else None
 
     def goal_to_certify(self, program: OrderedProgram) -> float:
         """Return the least cost bound that, rounded up, proves the claimed one or that the plan is optimal."""
-        goal = min(self.claimed_bound, self.execution.extra_cost if self.fits else np.inf)
-        return before_rounding(goal, program.cost)
+        return before_rounding(min(self.claimed_bound, self.cost), program.cost)
 
     def claim_bound(self, program: OrderedProgram, bound: float, places: Sequence[Place] = ()) -> None:
         """Let an unproven bound steer the search. With places, it is the solver's word on the program over them."""

@@ -344,12 +344,11 @@ class BudgetSearch:
                 if reserve == 0.0:
                     found.raise_bound(self.program, trade.bound, place)
                     place = self._worst_place(self.program.execute(trade.choices[0]))
-                most = effort.play_work
                 for drops in trade.choices:
                     if (key := drops.listed.tobytes() + drops.moments.tobytes()) not in tried:
                         tried.add(key)
-                        repair(self.program, found, drops, most - found.play_work)
-                if found.is_within(effort.relative_gap) or found.play_work > most:
+                        repair(self.program, found, drops, effort.play_work - found.play_work)
+                if found.is_within(effort.relative_gap) or found.play_work > effort.play_work:
                     return
 
     def _worst_place(self, execution: Execution) -> int:

@@ -16,7 +16,8 @@ from lowtide.core.index_spaces import BufferId, Place
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.recompute.floor import Needs, needs_by_place, possible_pairs
 from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram, first_run_at, rerun_until_at_most
-from lowtide.engine.recompute.solver import MixedIntegerProgram, ModelRows, RowName
+from lowtide.engine.recompute.solver import MixedIntegerProgram, ModelRows
+from lowtide.engine.search.proof_of_cost import Name
 
 _ALWAYS = -1
 _NEVER = -2
@@ -205,7 +206,7 @@ class ModelBuilder:
             _ALWAYS if not model.recomputable[buffer] and model.last[buffer] > self.places[number] else _NEVER
         ), taken
 
-    def _require(self, name: RowName, number: int, buffer: BufferId, column: int | None) -> None:
+    def _require(self, name: Name, number: int, buffer: BufferId, column: int | None) -> None:
         """Add a row: a buffer is available after a place if `column` is 1 or None."""
         model = self.model
         held, taken = self._held(number, buffer)

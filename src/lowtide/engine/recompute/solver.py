@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.engine.search.proof_of_cost import Name
+
 if TYPE_CHECKING:
     import highspy
 
@@ -22,10 +24,6 @@ _ROW_SLACK = 1e-7
 """Room added to rows in units."""
 _WORK_PER_VALUE = 5
 _VALUES_PER_WORK = 100
-
-
-RowName = tuple[str | int, ...]
-"""The kind of a row or column and its indices, as `search.plain_reruns` defines them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +46,7 @@ class MixedIntegerProgram:
     upper: NDArray[np.float64]
     continuous: NDArray[np.int32]
     """Columns that need not be integer."""
-    row_names: Sequence[RowName] = ()
+    row_names: Sequence[Name] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -61,10 +59,10 @@ class ModelRows:
     lower: list[float] = field(default_factory=list[float])
     upper: list[float] = field(default_factory=list[float])
     units: list[float | None] = field(default_factory=list[float | None])
-    names: list[RowName] = field(default_factory=list[RowName])
+    names: list[Name] = field(default_factory=list[Name])
 
     def add(
-        self, name: RowName, terms: Iterable[tuple[int, float]], lower: float, upper: float, unit: float | None = None
+        self, name: Name, terms: Iterable[tuple[int, float]], lower: float, upper: float, unit: float | None = None
     ) -> None:
         """Add a row of (column, value) terms. With a unit, the solver gets it in these units and with some slack."""
         for column, value in terms:

@@ -76,17 +76,21 @@ def check_certificate(graph: Graph, plan: Plan, proof: Proof | None) -> Certific
 def _checked_cost(graph: Graph, plan: Plan, proof: Proof, cost: CostProof) -> float:
     """Return the confirmed bound of the extra cost. Raises ProofError if the plan contradicts it."""
     confirmed = check_cost(graph, cost, in_place=proof.in_place)
-    runs: list[int] = plan.order().tolist()
-    first_runs = tuple(dict.fromkeys(runs))
     copies = bool((plan.kinds == StepKind.COPY_OUT).any())
-    is_of_class = first_runs == cost.order and not copies and not cost.seconds
-    if is_of_class and plan.peak_bytes.get(cost.space, 0) <= cost.budget_bytes:
+    if _is_of_proof(plan, cost) and not copies and not cost.seconds:
+        runs: list[int] = plan.order().tolist()
         extra = math.fsum(cost.costs[op] for op in runs) - math.fsum(cost.costs)
         if extra < confirmed - _ROUNDING * math.fsum(cost.costs):
             raise ProofError(
                 f"the plan's extra cost is {extra}, less than the proof's bound of {confirmed}; make it again"
             )
     return confirmed
+
+
+def _is_of_proof(plan: Plan, cost: CostProof) -> bool:
+    """Return whether a plan's order of first runs is that of a proof, and its peak within the budget."""
+    first_runs = tuple(dict.fromkeys(plan.order().tolist()))
+    return first_runs == cost.order and plan.peak_bytes.get(cost.space, 0) <= cost.budget_bytes
 
 
 def _class_of(cost: CostProof) -> PlanClass:
@@ -99,9 +103,7 @@ def _is_shown_cost(plan: Plan, claim: Claim, proof: Proof | None, confirmed: flo
         return True
     if proof is None or proof.cost is None or confirmed is None or claim.over != _class_of(proof.cost):
         return False
-    first_runs = tuple(dict.fromkeys(plan.order().tolist()))
-    is_of_proof = first_runs == proof.cost.order and plan.peak_bytes.get(proof.cost.space, 0) <= proof.cost.budget_bytes
-    return claim.at_least <= confirmed and claim.in_place <= proof.in_place and is_of_proof
+    return claim.at_least <= confirmed and claim.in_place <= proof.in_place and _is_of_proof(plan, proof.cost)
 
 
 def _refuse_contradictions(graph: Graph, plan: Plan, proof: Proof) -> None:

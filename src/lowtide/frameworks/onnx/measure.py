@@ -15,7 +15,7 @@ from lowtide.frameworks.onnx.loading.external_data import check_weights_present
 from lowtide.frameworks.onnx.loading.load import serialize
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, operator_of
 from lowtide.frameworks.onnx.operators.tables import EXPANDED
-from lowtide.frameworks.onnx.running.inputs import Array, digest, with_seeds
+from lowtide.frameworks.onnx.running.inputs import Array, with_seeds
 from lowtide.frameworks.onnx.running.session import open_session
 
 
@@ -62,8 +62,3 @@ def _expand(model: ModelProto) -> ModelProto:
         expanded = sorted(EXPANDED & used)
         return inline_selected_functions(model, expanded, inline_schema_functions=True) if expanded else model
     return model
-
-
-def equal_outputs(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Return whether outputs are bit-equal, with equal types and shapes."""
-    return digest(one) == digest(other)

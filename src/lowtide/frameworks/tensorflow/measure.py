@@ -105,16 +105,6 @@ def made_up_variables(graph: GraphDef) -> dict[str, Any]:
     return values
 
 
-def equal_values(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Return whether two sequences of values are bit-equal."""
-    return [_bits(value) for value in one] == [_bits(value) for value in other]
-
-
-def _bits(value: Any) -> tuple[str, tuple[int, ...], bytes]:
-    array = np.asarray(value)
-    return str(array.dtype), array.shape, array.tobytes()
-
-
 def _peaks(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> tuple[int, int]:
     """Replay the reported run, and return the peaks of the device and of the CPU that replaces the host.
 

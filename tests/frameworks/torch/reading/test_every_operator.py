@@ -12,9 +12,9 @@ from torch.fx import GraphModule, Node
 from lowtide.core.errors import LowtideError
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.cpu_peak import cpu_peak_of
 from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
 from lowtide.frameworks.torch.internals.operators import is_view, overload_of
+from lowtide.frameworks.torch.internals.peaks import cpu_peak_of
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes

@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 
 from lowtide.core.errors import one_line
 from lowtide.core.techniques import NEED_BUDGET
-from lowtide.core.units import ByteUnit
+from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.planning.budget import budget_bytes
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
@@ -47,6 +47,7 @@ from lowtide.frameworks.torch.planning.programs import (
 )
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
+from lowtide.reporting.shortfall import describe
 
 _NO_BUDGET = "without a budget, only their order is planned"
 _HAS_HOOKS = "the backward pass has hooks"
@@ -259,17 +260,21 @@ class _Compiler:
         alone = Partitioner(options, self._own.peak, name=self._name, because=because)
         run = _compile(self._module, self._inputs, options, peaks, alone)
         if excess > 0:
-            warn_of_need(peaks.planned[0], excess, self._own.peak, self._why_nothing_fits())
+            why = self._why_nothing_fits(peaks.planned[0].graph.spaces[0].name)
+            warn_of_need(peaks.planned[0], excess, self._own.peak, why)
         return run, peaks.planned
 
-    def _why_nothing_fits(self) -> str:
+    def _why_nothing_fits(self, space: str) -> str:
         if self._allowed >= 0:
             return _NOTHING_LOWER
-        unit = ByteUnit(self._own.persistent, self._own.peak)
-        return (
-            f"persistent buffers need {unit.write(self._own.persistent)}, {unit.write(-self._allowed)} more than the "
-            f"budget allows; the best plan found needs another {unit.write(self._own.peak)}"
+        shortfall = Shortfall(
+            space=space,
+            allowed_bytes=self._allowed,
+            reached_bytes=self._own.peak,
+            cause="persistent buffers",
+            needed_bytes=self._own.persistent,
         )
+        return describe(shortfall)
 
 
 def _kernels_of(module: GraphModule, inputs: Sequence[Any], options: Options, name: str | None) -> KernelProgram | None:

@@ -1,7 +1,7 @@
 """Storages and layouts of tensors, and the values at which symbolic sizes are planned."""
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,6 +25,11 @@ def storage_key(tensor: torch.Tensor) -> int:
 def storage_bytes(tensor: torch.Tensor) -> int:
     """Return the planned bytes of a tensor's storage."""
     return hint(tensor.untyped_storage().nbytes())
+
+
+def bytes_held_by(tensors: Iterable[torch.Tensor]) -> int:
+    """Return the bytes of all storages of tensors, each counted once."""
+    return sum({storage_key(tensor): storage_bytes(tensor) for tensor in tensors}.values())
 
 
 def storage_over(memory: NDArray[np.uint8]) -> torch.UntypedStorage:

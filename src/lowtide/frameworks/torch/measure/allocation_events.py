@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from lowtide.frameworks.torch.emit.transfers.ops import cpu_host
-from lowtide.frameworks.torch.internals.cpu_peak import cpu_peak_of
+from lowtide.frameworks.torch.internals.peaks import cpu_peak_of, cuda_peak_of
 
 
 def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
@@ -17,17 +17,8 @@ def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, An
     """
     gc.collect()
     if device.type == "cuda":
-        return _peak_on_cuda(call, device)
+        return cuda_peak_of(call, device)
     return cpu_peak_of(call)
-
-
-def _peak_on_cuda(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device)
-    result = call()
-    torch.cuda.synchronize(device)
-    return torch.cuda.max_memory_allocated(device) - before, result
 
 
 def host_peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:

@@ -9,7 +9,8 @@ import torch
 from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.graph import Graph
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
+from lowtide.frameworks.torch.internals.allocators import AllocatorStart
+from lowtide.frameworks.torch.internals.tensors import bytes_held_by
 
 _MOST_ABOVE = 0.02
 _LEAST_BYTES = 2**16
@@ -42,10 +43,10 @@ def compared_on_cuda(
     if not tensors:
         return call()
     device = tensors[0].device
-    held = sum({storage_key(tensor): storage_bytes(tensor) for tensor in tensors}.values())
-    before, highest = torch.cuda.memory_allocated(device), torch.cuda.max_memory_allocated(device)
+    without_batch = torch.cuda.memory_allocated(device) - bytes_held_by(tensors)
+    start = AllocatorStart(device, without_batch, torch.cuda.max_memory_allocated(device))
     result = call()
-    reached = torch.cuda.max_memory_allocated(device)
-    if reached > highest:
-        warn_of_higher_peak(graph, reached - before + held, predicted_bytes, stacklevel + 1)
+    peak = start.peak_since()
+    if peak is not None:
+        warn_of_higher_peak(graph, peak, predicted_bytes, stacklevel + 1)
     return result

@@ -13,12 +13,13 @@ from lowtide.core.errors import UsageError
 from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.plan import Plan
+from lowtide.engine.planning.measured import noise_of
 from lowtide.engine.planning.result import Result
 from lowtide.frameworks.resident import ResidentGrowth
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.emit.in_arena import InArena
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
+from lowtide.frameworks.torch.internals.tensors import bytes_held_by
 from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call, peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
 from lowtide.frameworks.torch.measure.step_times import seconds_of
@@ -163,10 +164,10 @@ def _measured(
     for _ in range(timed_calls):
         prepare()
         seconds.append(seconds_of(call, device))
-    held = {storage_key(tensor): storage_bytes(tensor) for tensor in tensors if tensor.device == device}
+    held = bytes_held_by(tensor for tensor in tensors if tensor.device == device)
     prediction = predict(program, programs)
     return MeasuredStep(
-        measured_peak_bytes=peak + sum(held.values()),
+        measured_peak_bytes=peak + held,
         measured_host_bytes=on_host,
         resident_growth_bytes=growth,
         arena_bytes=None if placed is None else placed.reserved_bytes,
@@ -174,7 +175,7 @@ def _measured(
         predicted_unmodified_peak_bytes=_on(device, prediction.unmodified_peak_bytes),
         reason=prediction.reason,
         median_seconds=median(seconds),
-        noise=(max(seconds) - min(seconds)) / 2 / median(seconds),
+        noise=noise_of(seconds),
         predicted_extra_time=prediction.planned[0].extra_time if len(prediction.planned) == 1 else None,
         planned=prediction.planned,
         eager=eager,

@@ -11,7 +11,7 @@ import torch
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
-from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
+from lowtide.frameworks.torch.internals.tensors import bytes_held_by
 from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call, peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
 from lowtide.frameworks.torch.reading.captured import Captured
@@ -65,7 +65,7 @@ def measure_captured(
         on_host, (peak, result) = host_peak_of_call(
             lambda: peak_of_call(lambda: program(*given, **named), device), device
         )
-        held = sum({storage_key(tensor): storage_bytes(tensor) for tensor in inputs}.values())
+        held = bytes_held_by(inputs)
         compared = pytree.tree_leaves([result, captured.binding.gradients(), captured.persistent(), inputs])
         digest = digest_of(compared)
         kept = [_copied(leaf) for leaf in compared] if keep_results else ()

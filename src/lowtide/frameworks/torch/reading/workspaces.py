@@ -9,11 +9,11 @@ from torch.fx import Node
 
 from lowtide.core.collection import without_collection
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.cpu_peak import cpu_peak_of
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import map_arguments
 from lowtide.frameworks.torch.internals.one_at_a_time import TRACING
 from lowtide.frameworks.torch.internals.operators import op_name
+from lowtide.frameworks.torch.internals.peaks import cpu_peak_of, cuda_peak_of
 from lowtide.frameworks.torch.internals.runtime import kept_random_state, without_autocast, without_modes
 from lowtide.frameworks.torch.internals.tensors import plain_number, storage_bytes, storage_key
 from lowtide.frameworks.torch.reading.captured import attribute
@@ -49,8 +49,8 @@ def workspace_of(node: Node) -> KernelMemory | None:
     Return None for other nodes, and for kernels that cannot run here: without the device, on more than 256 MiB, or on
     made-up numbers.
     """
-    device = _device_of(node) if is_library_op(node) else None
-    if device is None or not is_library_op(node, device.type):
+    device = _device_of(node)
+    if device is None:
         return None
     args, kwargs = map_arguments(node, _value_of)
     key = str(node.target), form_of((args, kwargs)), _keeps_state(node), torch.get_num_threads()
@@ -61,13 +61,16 @@ def workspace_of(node: Node) -> KernelMemory | None:
 
 def is_unmeasured(node: Node) -> bool:
     """Return whether a node is a library's kernel with unknown memory."""
-    device = _device_of(node) if is_library_op(node) else None
-    return device is not None and is_library_op(node, device.type) and workspace_of(node) is None
+    return _device_of(node) is not None and workspace_of(node) is None
 
 
 def _device_of(node: Node) -> torch.device | None:
+    """Return the device of a library's kernel, None for other nodes."""
+    if not is_library_op(node):
+        return None
     values = (hinted_value_of(each) for each in (*node.all_input_nodes, node))
-    return next((tensor.device for tensor in pytree.tensors_in(list(values))), None)
+    device = next((tensor.device for tensor in pytree.tensors_in(list(values))), None)
+    return device if device is not None and is_library_op(node, device.type) else None
 
 
 def _value_of(node: Node) -> Any:
@@ -120,7 +123,7 @@ def _run_measured(node: Node, device: torch.device) -> KernelMemory:
         return _run(node, args, kwargs)
 
     call()
-    peak, result = cpu_peak_of(call) if device.type == "cpu" else _cuda_peak_of(call, device)
+    peak, result = cpu_peak_of(call) if device.type == "cpu" else cuda_peak_of(call, device)
     given = set(map(storage_key, pytree.tensors_in((args, kwargs))))
     results = pytree.tensors_in(result)
     sizes = {storage_key(tensor): storage_bytes(tensor) for tensor in results if storage_key(tensor) not in given}
@@ -161,12 +164,3 @@ def _with_numbers(values: Any) -> Any:
 
 def _plain(leaf: Any) -> Any:
     return leaf if isinstance(leaf, torch.Tensor) else plain_number(leaf)
-
-
-def _cuda_peak_of(call: Any, device: torch.device) -> tuple[int, Any]:
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device)
-    result = call()
-    torch.cuda.synchronize(device)
-    return torch.cuda.max_memory_allocated(device) - before, result

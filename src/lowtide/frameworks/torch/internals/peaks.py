@@ -1,9 +1,10 @@
-"""The peak of CPU memory during a call, from the allocator's events in PyTorch's profiler."""
+"""Peaks of memory during a call: by the profiler's events on a CPU, by the caching allocator on a GPU."""
 
 import os
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.profiler import ProfilerActivity, profile
 
 
@@ -23,3 +24,13 @@ def cpu_peak_of(call: Callable[[], Any]) -> tuple[int, Any]:
         live += size
         peak = max(peak, live)
     return peak, result
+
+
+def cuda_peak_of(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
+    """Return the peak of bytes allocated on a GPU during a call beyond those before it, and its result."""
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    result = call()
+    torch.cuda.synchronize(device)
+    return torch.cuda.max_memory_allocated(device) - before, result
