@@ -7,7 +7,8 @@ from lowtide.core.effort import RECOMPUTE_EFFORTS
 from lowtide.engine.analysis import Problem
 from lowtide.engine.plan import verify
 from lowtide.engine.recompute import BudgetSearch, Drops, OrderedProgram, budget_search, plan_within_budget
-from lowtide.engine.recompute.segments import Stretch, checkpoint_drops, repeated_layers, repeated_stretch
+from lowtide.engine.recompute.repeats import Stretch, longest_stretch, op_classes
+from lowtide.engine.recompute.segments import checkpoint_drops, repeated_layers
 from tests.oracles.layered_step import layered_step
 from tests.strategies import random_graph
 
@@ -27,15 +28,13 @@ def _at_peak(program: OrderedProgram) -> int:
 
 
 def test_layers_are_found_as_the_shortest_period_of_the_longest_stretch() -> None:
-    assert repeated_stretch(_program(), TURN) == Stretch(0, TURN, OPS_A_LAYER)
+    classes = op_classes(layered_step(LAYERS), range(TURN))
+    assert longest_stretch(classes) == Stretch(0, TURN, OPS_A_LAYER)
 
 
 def test_a_program_without_layers_repeats_nothing() -> None:
     for seed in range(20):
-        problem = Problem(random_graph(seed, 6))
-        program = OrderedProgram(problem, problem.given_order(), problem.graph.cost)
-        found = repeated_stretch(program, 2)
-        assert found is None
+        assert longest_stretch(op_classes(random_graph(seed, 6), range(2))) is None
     assert repeated_layers(_program(2), 2 * OPS_A_LAYER) is None
 
 

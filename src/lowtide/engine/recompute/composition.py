@@ -1,83 +1,31 @@
 """Choose the order and the recomputed ops together, because each depends on the other."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.core.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, SEARCH_EFFORTS, EffortName, RecomputeEffort
-from lowtide.core.errors import UsageError
-from lowtide.core.progress import Report, Stage, silent
-from lowtide.engine.analysis.budget import Budget
+from lowtide.core.effort import RecomputeEffort
+from lowtide.core.progress import Report, silent
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.plan import Plan
-from lowtide.engine.recompute.base_orders import frees_early, lower_sections
 from lowtide.engine.recompute.best_plan import BestPlan
 from lowtide.engine.recompute.budget_search import BudgetSearch
 from lowtide.engine.recompute.exact_search import ExactResult, search_exactly
+from lowtide.engine.recompute.fewer_layers import with_fewer_layers
+from lowtide.engine.recompute.order_search import QUICK_ROUTE, Composed, ComposeSettings, OrderSearch, Route
 from lowtide.engine.recompute.program import Drops, Ints, OrderedProgram, checked_cost
-from lowtide.engine.recompute.result import RecomputeResult
-from lowtide.engine.recompute.unrolled import first_runs, unroll
-from lowtide.engine.search import solve
+from lowtide.engine.recompute.unrolled import first_runs
 
-_MAX_REORDERINGS = 3
-_SETTLE_COST_RATIO = 1.1
-"""Orders within this multiple of the lowest extra cost are searched for run sequences."""
-_MISSED_COST_RATIO = 0.9
-"""Orders whose plans miss the budget are searched for run sequences if they cost at most this share of the best plan.
-"""
-_DROP_COST_RATIO = 1.5
-"""Plans of drops of an order are given up at this multiple of the lowest extra cost of the orders before it."""
-_DROP_WORK_RATIO = 2
-"""Plans of drops of an order get at most this multiple of the work that the cheapest order before it took,"""
-_LEAST_DROP_WORK = 25_000_000
-"""or this number of accesses if that is more."""
-_FEW_OPS = 1_000
-"""In larger programs, base orders with the bound and the first plan of an earlier one are left out."""
-_CLOSE_COST_RATIO = 1.25
-"""The best order of a family is improved within this multiple of the best plan's cost."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Composed:
-    """The cheapest plan over several base orders."""
-
-    result: RecomputeResult
-    """Its bounds hold for `order`, unless they hold for any order."""
-    base: str
-    """Name of the base order, with "+ rerun order" for each reordering of its runs."""
-    order: Order
-    problem: Problem
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ComposeSettings:
-    """How to choose the order and the recomputed ops."""
-
-    cost: NDArray[np.float64] | None = None
-    """Recompute cost per op, by default the graph's."""
-    reorder: bool = True
-    """Whether the order of first runs may change."""
-    effort: EffortName = DEFAULT_EFFORT
-    exact: bool = True
-    """Whether to use the exact search and the solver."""
-    prove: bool = False
-    """Whether to raise the bound of the cost as far as the work limit for proofs allows."""
-    negligible: float = 0.0
-    """Extra cost above its bound that is accepted in larger graphs, as a share of the base cost."""
-
-    @property
-    def limits(self) -> RecomputeEffort:
-        """The work limits."""
-        limits = RECOMPUTE_EFFORTS[self.effort]
-        return limits.for_proof() if self.prove else limits
-
-    @property
-    def proves(self) -> bool:
-        """Whether bounds are worth more work than plans need."""
-        return self.prove or self.effort == "max"
+_MANY_OPS = 4_000
+"""Programs of this many ops are first planned with fewer layers,"""
+_FEW_LAYERS = 6
+"""namely with this many,"""
+_MAX_SHARE = 0.4
+"""if these have at most this share of the ops."""
+_NEAR_EXPECTED = 1.04
+"""Multiple of the extra cost per layer within which the search ends."""
 
 
 def compose(
@@ -107,9 +55,60 @@ def compose(
         [_exact_plan(problem, searched.runs, budget_bytes, costs, settings.limits)] if searched.runs is not None else []
     )
     if not (known and searched.is_exact):
-        search = _OrderSearch(problem, budget_bytes, costs, settings, report, keep)
-        known.append(search.plan(orders))
+        known.append(_Planning(problem, orders, budget_bytes, costs, settings, report, keep).cheapest())
     return _with_exact_bounds(min(known, key=lambda found: found.result.rank), searched)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Planning:
+    """The search for the cheapest plan from base orders, which may begin with fewer layers."""
+
+    problem: Problem
+    orders: Sequence[tuple[str, Order]]
+    budget: int
+    cost: NDArray[np.float64]
+    settings: ComposeSettings
+    report: Report
+    keep: Callable[[Plan], None] | None
+
+    def cheapest(self) -> Composed:
+        """Return the cheapest plan found.
+
+        A program of many equal layers is first planned with a few. The whole program then takes the base order and the
+        searches that were useful there. If its plan is dearer per layer, all orders and searches follow.
+        """
+        search = OrderSearch(self.problem, self.budget, self.cost, self.settings, self.report, self.keep)
+        known: list[Composed] = []
+        if not (self._is_small or search.is_done_by(self.orders[0])):
+            self.report("planning a few layers")
+            found = self._with_few_layers()
+            if found is not None:
+                route, expected = found
+                planned, _ = search.plan(self.orders, route)
+                if planned.result.fits and planned.result.extra_cost <= _NEAR_EXPECTED * expected:
+                    return planned
+                known.append(planned)
+        known.append(search.plan(self.orders)[0])
+        return min(known, key=lambda each: each.result.rank)
+
+    @property
+    def _is_small(self) -> bool:
+        return self.problem.graph.n_ops < _MANY_OPS or self.settings.proves or not self.orders
+
+    def _with_few_layers(self) -> tuple[Route, float] | None:
+        """Return the useful route with a few layers, and the extra cost that it suggests for all, or None."""
+        fewer = with_fewer_layers(self.problem, _FEW_LAYERS)
+        if fewer is None or fewer.problem.graph.n_ops > _MAX_SHARE * self.problem.graph.n_ops:
+            return None
+        budget = fewer.budget(self.problem, self.budget)
+        if budget is None:
+            return None
+        orders = [(name, fewer.order(order)) for name, order in self.orders]
+        search = OrderSearch(fewer.problem, budget, self.cost[fewer.ops], self.settings, silent, None)
+        planned, useful = search.plan(orders, QUICK_ROUTE)
+        if not planned.result.fits:
+            return None
+        return useful, planned.result.extra_cost * fewer.all_layers / fewer.layers
 
 
 def _exact_plan(
@@ -140,243 +139,3 @@ def _with_exact_bounds(best: Composed, searched: ExactResult) -> Composed:
         holds_for_any_order=True,
     )
     return replace(best, result=known)
-
-
-@dataclass(slots=True, eq=False)
-class _Attempt:
-    """The search from one base order."""
-
-    name: str
-    search: BudgetSearch
-    found: BestPlan
-
-    @property
-    def rank(self) -> tuple[int, float, int]:
-        """Sort key: bytes over the budget, extra cost, peak."""
-        return self.found.rank(self.found.execution)
-
-    @property
-    def cost(self) -> float:
-        """Extra cost of the best plan, infinite if it misses the budget."""
-        return self.found.cost
-
-    @property
-    def first_cost(self) -> float:
-        """Extra cost of the plan that is found fast, infinite if it misses the budget."""
-        over, cost, _ = self.found.first_rank
-        return float("inf") if over else cost
-
-    def begins_like(self, other: "_Attempt") -> bool:
-        """Return whether bounds and fast plans are the same, so that both orders are likely to end alike."""
-        return (self.found.bound, self.found.first_rank) == (other.found.bound, other.found.first_rank)
-
-    def is_near(self, best: tuple[int, float, int], factor: float) -> bool:
-        """Return whether more work may make this the cheapest plan."""
-        return best[0] > 0 or self.cost <= factor * best[1]
-
-    def may_fit_below(self, cost: float) -> bool:
-        """Return whether the plan misses the budget, but one that fits may cost at most this much."""
-        found = self.found
-        return not found.fits and max(found.execution.extra_cost, found.steering_bound) <= cost
-
-    @property
-    def is_done(self) -> bool:
-        """Whether more work cannot help."""
-        return self.cost == 0 or self.found.layers_suffice
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _OrderSearch:
-    """The search over base orders for one budget."""
-
-    problem: Problem
-    budget: int
-    cost: NDArray[np.float64]
-    settings: ComposeSettings
-    report: Report
-    keep: Callable[[Plan], None] | None
-    _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
-    """Rank of the last plan passed on."""
-
-    def plan(self, orders: Sequence[tuple[str, Order]]) -> Composed:
-        """Return the cheapest plan found from the named base orders.
-
-        All base orders get plans of drops, the most promising first, and those near the cheapest run sequences. The
-        best order of each family is then improved, and the solver closes the gap of the best plan.
-        """
-        limits = self.settings.limits
-        families: list[list[_Attempt]] = []
-        cheapest = float("inf")
-        for family in self._families(orders):
-            families.append([])
-            for name, order in family:
-                self.report(f"choosing ops to recompute ({name})")
-                attempt = self._attempt(name, order, limits, _DROP_COST_RATIO * cheapest)
-                if len(order) > _FEW_OPS and any(attempt.begins_like(other) for other in chain(*families)):
-                    continue
-                families[-1].append(attempt)
-                cheapest = min(cheapest, attempt.first_cost)
-                if attempt.is_done:
-                    attempt.search.choose_drops(attempt.found, limits)
-                    self._keep_if_better(attempt)
-                    return self._composed(attempt)
-        attempts = [attempt for family in families for attempt in family]
-        cheapest, drop_limits = float("inf"), limits
-        for attempt in sorted(attempts, key=lambda each: each.found.first_rank):
-            attempt.search.choose_drops(attempt.found, drop_limits, _DROP_COST_RATIO * cheapest)
-            if attempt.cost < cheapest:
-                cheapest = attempt.cost
-                later = max(_LEAST_DROP_WORK, _DROP_WORK_RATIO * attempt.found.play_work)
-                drop_limits = replace(limits, play_work=min(limits.play_work, later))
-            self._keep_if_better(attempt)
-            if attempt.is_done:
-                return self._composed(attempt)
-        if not attempts:
-            raise UsageError("there is no base order to plan; give one")
-        self.report(Stage.IMPROVE)
-        self._settle(attempts, limits)
-        best = self._best_reordered(families, limits)
-        if not best.found.fits:
-            self._lower(attempts, limits)
-            best = min(best, self._best_reordered(families, limits, lowers=True), key=_rank)
-        best.search.refine(best.found, limits)
-        self._keep_if_better(best)
-        if self.settings.exact:
-            self._close(best, limits)
-        return self._composed(best)
-
-    def _composed(self, best: _Attempt) -> Composed:
-        if self.settings.proves:
-            best.search.bound_more(best.found, self.settings.limits, exact=self.settings.exact)
-        result = best.search.result(best.found, self.settings.limits, exact=self.settings.exact)
-        return Composed(result, best.name, best.search.program.order, self.problem)
-
-    def _families(self, orders: Sequence[tuple[str, Order]]) -> Iterator[Iterable[tuple[str, Order]]]:
-        """Yield the base orders in two families: with lower sections, and those that free early."""
-        if self.settings.reorder:
-            yield self._with_lower_sections(orders)
-            yield _orders_that_free_early(self.problem, orders)
-        else:
-            yield orders
-
-    def _with_lower_sections(self, orders: Sequence[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
-        lower = (
-            (f"{name} + lower sections", lower_sections(self._program(order), self.budget, SEARCH_EFFORTS["fast"]))
-            for name, order in orders
-        )
-        return _distinct(chain(orders, lower))
-
-    def _program(self, order: Order) -> OrderedProgram:
-        return OrderedProgram(self.problem, order, self.cost)
-
-    def _settle(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
-        """Search the run sequences of the orders whose plans may become the cheapest, the cheapest first."""
-        for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
-            best = min(other.rank for other in attempts)
-            may_win = attempt.is_near(best, _SETTLE_COST_RATIO) and attempt.found.may_fit
-            if may_win or attempt.may_fit_below(_MISSED_COST_RATIO * best[1]):
-                self.report(f"choosing ops to recompute ({attempt.name}, run by run)")
-                attempt.search.settle(attempt.found, limits)
-                self._keep_if_better(attempt)
-
-    def _lower(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
-        """Lower the peaks of the orders that may fit, or of the lowest order."""
-        lowest = min(attempts, key=_rank)
-        for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
-            if attempt.found.may_fit or attempt is lowest:
-                self.report(f"lowering the peak ({attempt.name})")
-                attempt.search.lower(attempt.found, limits)
-                self._keep_if_better(attempt)
-
-    def _best_reordered(
-        self, families: Sequence[Sequence[_Attempt]], limits: RecomputeEffort, *, lowers: bool = False
-    ) -> _Attempt:
-        """Return the best attempt after the best of each family, if it is near the best one, is reordered."""
-        leaders = sorted((min(family, key=_rank) for family in families if family), key=_rank)
-        best = leaders[0]
-        for leader in leaders:
-            if leader.is_near(best.rank, _CLOSE_COST_RATIO):
-                best = min(best, self._reordered(leader, limits, lowers=lowers), key=_rank)
-        return best
-
-    def _attempt(self, name: str, order: Order, limits: RecomputeEffort, max_cost: float = float("inf")) -> _Attempt:
-        search = BudgetSearch(self._program(order), self.settings.negligible)
-        return _Attempt(name, search, search.begin(self.budget, limits, max_cost, exact=self.settings.exact))
-
-    def _keep_if_better(self, attempt: _Attempt) -> None:
-        if self.keep is not None and (not self._kept or attempt.rank < self._kept[0]):
-            self._kept[:] = [attempt.rank]
-            self.keep(attempt.search.program.plan(attempt.found.execution))
-
-    def _reordered(self, best: _Attempt, limits: RecomputeEffort, *, lowers: bool) -> _Attempt:
-        """Return the best attempt after up to three reorderings of its runs."""
-        last, lowest, lowest_rank, settings = best, best.rank, best.rank, self.settings
-        closes_all = settings.exact and settings.effort == "max"
-        # Later reorderings gain less than the first, so they get less work.
-        later_effort: EffortName = "max" if settings.effort == "max" else "fast"
-        if closes_all:
-            self._close(best, limits)
-        for _ in range(_MAX_REORDERINGS if settings.reorder and not best.is_done else 0):
-            self.report("reordering the recomputed program")
-            runs = _in_better_order(last, later_effort, self.budget)
-            order = first_runs(runs.tolist())
-            if np.array_equal(order, last.search.program.order):
-                break
-            turn = self._attempt(f"{last.name} + rerun order", order, limits)
-            turn.search.choose_drops(turn.found, limits, _DROP_COST_RATIO * best.cost)
-            as_ordered = turn.search.plan_of_runs(runs, turn.found, limits)
-            if as_ordered.rank(as_ordered.execution)[:2] < best.rank[:2]:
-                best = _Attempt(turn.name, turn.search, as_ordered)
-            if turn.is_near(lowest, _SETTLE_COST_RATIO) and (turn.found.may_fit or turn.rank < best.rank):
-                turn.search.settle(turn.found, limits)
-                if lowers:
-                    turn.search.lower(turn.found, limits)
-            if turn.rank >= lowest_rank:
-                break
-            lowest_rank = turn.rank
-            if closes_all:
-                turn.search.close_gap(turn.found, limits)
-                if best.search is turn.search:
-                    best.found.share_bounds(turn.found)
-            if turn.rank >= last.rank:
-                break
-            last = turn
-            if turn.rank[:2] < best.rank[:2]:
-                best = turn
-            self._keep_if_better(best)
-        return best
-
-    def _close(self, attempt: _Attempt, limits: RecomputeEffort) -> None:
-        self.report(f"closing the gap ({attempt.name})")
-        attempt.search.close_gap(attempt.found, limits)
-        self._keep_if_better(attempt)
-
-
-def _rank(attempt: _Attempt) -> tuple[int, float, int]:
-    return attempt.rank
-
-
-def _orders_that_free_early(problem: Problem, orders: Sequence[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
-    given = {name for name, _ in orders}
-    early = ((f"{name} + early frees", frees_early(problem, order)) for name, order in orders)
-    return ((name, order) for name, order in _distinct(chain(orders, early)) if name not in given)
-
-
-def _distinct(orders: Iterable[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
-    known: set[bytes] = set()
-    for name, order in orders:
-        key = order.tobytes()
-        if key not in known:
-            known.add(key)
-            yield name, order
-
-
-def _in_better_order(known: _Attempt, effort: EffortName, budget: int) -> Ints:
-    """Return the plan's runs in the order that the order search finds."""
-    program = known.search.program
-    problem = program.problem
-    unrolled = unroll(problem, known.found.execution.runs.tolist())
-    inner = Problem(unrolled.graph, in_place=problem.in_place)
-    within = Budget.of_limits(problem.graph, [budget, *(None for _ in problem.graph.spaces[1:])])
-    solution = solve(inner, [inner.given_order()], SEARCH_EFFORTS[effort], budget=within)
-    return np.asarray(unrolled.runs(solution.order), np.int32)

@@ -11,15 +11,13 @@ from lowtide.core.index_spaces import Place
 from lowtide.engine.recompute.best_plan import BestPlan
 from lowtide.engine.recompute.choose_drops import trade_at
 from lowtide.engine.recompute.floor import Needs, first_and_last_use, is_recomputable
-from lowtide.engine.recompute.program import Drops, Execution, Ints, OrderedProgram, first_run_at
+from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram, first_run_at
+from lowtide.engine.recompute.repeats import longest_stretch, op_classes
 from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 
 Buffers = NDArray[np.bool_]
 """A mask over all buffers."""
 _RATIO = 1.3
-_LEAST_PERIODS = 3
-_MAX_COMPARED = 50_000_000
-"""Limit on ops times periods, about 500,000,000 per second."""
 MAX_EXCESS = 0.25
 """Share of the budget by which plans of too long segments exceed it."""
 _LAYERS_AT_TURN = (1, 2, 3, 4)
@@ -106,51 +104,6 @@ def _cuts(crossing_bytes: NDArray[np.int64], weight: NDArray[np.float64], count:
     return cuts or [0]
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Places `first` to `end - 1`, where every op matches the op one period before."""
-
-    first: Place
-    end: Place
-    period: int
-
-
-def repeated_stretch(program: OrderedProgram, before: Place) -> Stretch | None:
-    """Return the longest stretch before a place that repeats a period at least three times, or None.
-
-    Ops match if their kinds and buffer sizes do. Ties go to the shortest period, then the first stretch. O(ops *
-    periods). In very long programs only short periods are tried.
-    """
-    alike = _op_classes(program, before)
-    best: tuple[int, int, int] | None = None
-    for period in range(1, min(len(alike) // _LEAST_PERIODS, _MAX_COMPARED // max(1, len(alike))) + 1):
-        same = np.zeros(len(alike) - period + 2, np.int8)
-        same[1:-1] = alike[:-period] == alike[period:]
-        edges = np.flatnonzero(np.diff(same))
-        if not len(edges):
-            continue
-        starts, lengths = edges[::2], edges[1::2] - edges[::2]
-        longest = int(lengths.argmax())
-        found = (int(lengths[longest]) + period, -period, -int(starts[longest]))
-        if lengths[longest] >= (_LEAST_PERIODS - 1) * period and (best is None or found > best):
-            best = found
-    return None if best is None else Stretch(-best[2], -best[2] + best[0], -best[1])
-
-
-def _op_classes(program: OrderedProgram, before: Place) -> Ints:
-    graph = program.problem.graph
-    sizes: list[int] = graph.sizes.tolist()
-    reads: list[list[int]] = list(graph.reads)
-    writes: list[list[int]] = list(graph.writes)
-    ops: list[int] = program.order[:before].tolist()
-    numbers: dict[tuple[str, tuple[int, ...], tuple[int, ...]], int] = {}
-    found: list[int] = []
-    for op in ops:
-        read, written = (tuple(sizes[buffer] for buffer in row[op]) for row in (reads, writes))
-        found.append(numbers.setdefault((graph.op_kinds[op], read, written), len(numbers)))
-    return np.asarray(found, np.int32)
-
-
 class Layers:
     """Repeated layers before the turn, cut where the fewest bytes cross."""
 
@@ -175,7 +128,7 @@ class Layers:
 def repeated_layers(program: OrderedProgram, turn: Place) -> Layers | None:
     """Return the layers that a program repeats before the turn, or None. One layer's best choice is then the best for
     all."""
-    stretch = repeated_stretch(program, turn)
+    stretch = longest_stretch(op_classes(program.problem.graph, program.order[:turn].tolist()))
     if stretch is None:
         return None
     crossing = crossing_buffers(program, turn)
