@@ -7,6 +7,11 @@ import types
 from lowtide.frameworks.torch.capture.state.names import mentioned_as_text, with_inner
 
 _ADD_IN_PLACE = "+="
+_ADD_INSTRUCTION = next(
+    bytes((each.opcode, each.arg or 0))
+    for each in dis.get_instructions(compile("x += 1", "", "exec"))
+    if each.argrepr == _ADD_IN_PLACE
+)
 _MOVES = {"SWAP", "ROT_TWO", "COPY"}
 
 
@@ -19,7 +24,7 @@ def counter_names(codes: tuple[types.CodeType, ...]) -> frozenset[str]:
 
 
 def _incremented(code: types.CodeType) -> set[str]:
-    if not any(isinstance(each, int) for each in code.co_consts):
+    if _ADD_INSTRUCTION not in code.co_code or not any(isinstance(each, int) for each in code.co_consts):
         return set()
     return {name for name, uses in _uses_by_name(code).items() if all(uses)}
 
