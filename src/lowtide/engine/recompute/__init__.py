@@ -6,7 +6,8 @@ plan.
 The greedy search tries a drop by playing only the runs that it changes, so that programs of 10,000 ops take seconds.
 Only bounds of `certified_bound` and of searches are published; the solver's own bound only steers the search.
 `compose` varies the base order too, because the best order depends on the recomputed ops. Graphs of some tens of ops
-are searched exactly.
+are searched exactly. Programs of many equal layers are planned with a few of them first (`fewer_layers`). This shows
+which base order and which searches are useful, and the whole program takes these only.
 
 If no plan meets a budget, it is approached from below: the closer a target is to the lower bound, the fewer plans the
 search finds on the way. So the search plans for slightly more than the lower bound, then twice for halfway between the
