@@ -2,10 +2,12 @@
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
+from html import escape
 from typing import Any, TypeAlias
 
 from lowtide.core.units import ByteUnit
@@ -82,16 +84,11 @@ def showing(progress: bool | Report | None = True) -> Generator[Report]:
 
 
 def _can_show() -> bool:
-    """Return whether stderr is a terminal, or a notebook with widgets shows it."""
-    if sys.stderr.isatty():
-        return True
-    if "ipykernel" not in sys.modules:
-        return False
-    try:
-        import ipywidgets  # noqa: F401  # pyright: ignore[reportMissingImports, reportUnusedImport]
-    except ImportError:
-        return False
-    return True
+    return sys.stderr.isatty() or _in_notebook()
+
+
+def _in_notebook() -> bool:
+    return "ipykernel" in sys.modules and not sys.stderr.isatty()
 
 
 class ProgressBar:
@@ -102,7 +99,9 @@ class ProgressBar:
 
     def __init__(self, *, prints: bool = False) -> None:
         self._lock = threading.RLock()
-        self._prints = prints and not sys.stderr.isatty()
+        self._prints = prints and not _can_show()
+        self._in_notebook = _in_notebook()
+        self._started: float | None = None
         self._stage: Stage | None = None
         self._line = ""
         self._best = ""
@@ -114,7 +113,7 @@ class ProgressBar:
         """Show a line: the next stage, the best plan found, or work outside of planning."""
         with self._lock:
             if isinstance(line, Found):
-                self._best = f"{line}, Ctrl-C takes it"
+                self._best = f"{line}, {'an interrupt' if self._in_notebook else 'Ctrl-C'} takes it"
             elif line == Stage.DONE:
                 self.close()
             elif isinstance(line, Stage):
@@ -128,13 +127,16 @@ class ProgressBar:
         """Remove the line; the next stage starts a new one."""
         with self._lock:
             self._stop_timer()
-            self._stage, self._best = None, ""
+            self._stage, self._best, self._started = None, "", None
             if self._display is not None:
                 self._display.stop()
                 self._display = None
 
     def _enter(self, line: str) -> None:
         self._line = line
+        if self._in_notebook:
+            self._started = self._started or time.monotonic()
+            return
         if self._prints:
             self._stop_timer()
         if self._timer is None:
@@ -171,7 +173,32 @@ class ProgressBar:
             self._update()
 
     def _update(self) -> None:
-        if self._display is not None:
+        if self._started is not None and time.monotonic() - self._started > _PATIENCE_SECONDS:
+            self._display = self._display or _NotebookLine()
+            self._display.show(f"{self._line}  {time.monotonic() - self._started:.0f} s  {self._best}")
+        elif self._display is not None:
             total = None if self._stage is None else Stage.DONE.number
             done = 0 if self._stage is None else self._stage.number
             self._display.update(self._task, description=str(self._line), total=total, completed=done, best=self._best)
+
+
+class _NotebookLine:
+    """A line below a notebook's cell that needs no widgets.
+
+    Only lines of the work replace it, as output from other threads may appear below another cell.
+    """
+
+    def __init__(self) -> None:
+        from IPython.display import display  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+        self._handle: Any = display(self._content(""), raw=True, display_id=True)
+
+    def show(self, text: str) -> None:
+        self._handle.update(self._content(text), raw=True)
+
+    def stop(self) -> None:
+        self.show("")
+
+    @staticmethod
+    def _content(text: str) -> dict[str, str]:
+        return {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>" if text else ""}
