@@ -169,6 +169,9 @@ PLANNED = "lowtide.planned"
 BY_DEFAULT = ", in the default order"
 """Suffix if the runtime's default order is the planned one."""
 
+MACHINE = "lowtide.machine"
+"""Key for the only machine that a file is for: the channels of a block, and the runtime's release."""
+
 ADDRESSES = "lowtide.addresses"
 """Key for the addresses of a run's allocations, for the planned shapes."""
 

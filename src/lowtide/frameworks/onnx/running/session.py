@@ -1,6 +1,7 @@
 """ONNX Runtime sessions that run a model in file order and free values at their last use."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,20 @@ def follow_file(options: Any, allocator: NativeAllocator, *, planned: bool, by_d
     options.enable_cpu_mem_arena = False
     options.add_session_config_entry("session.use_env_allocators", "1")
     options.register_custom_ops_library(str(allocator.path))
+
+
+_KEPT = ("graph_optimization_level", "execution_order", "optimized_model_filepath", "log_severity_level")
+
+
+@contextmanager
+def kept_options(options: Any) -> Generator[None]:
+    """Restore the level, order, logs, profile and output file of SessionOptions at the end."""
+    kept = {name: getattr(options, name) for name in (*_KEPT, "enable_profiling")}
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(options, name, value)
 
 
 def open_session(model: bytes, *, dims: Mapping[str, int], folder: Path | None, allocator: NativeAllocator) -> Any:
