@@ -46,8 +46,9 @@ from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak
 from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
-from lowtide.frameworks.onnx.running.levels import LAST_LEVEL, first_pass
+from lowtide.frameworks.onnx.running.levels import LAST_LEVEL
 from lowtide.frameworks.onnx.running.machine import machine_of
+from lowtide.frameworks.onnx.running.session import sharing_of
 from lowtide.frameworks.onnx.stock.stock_graph import StockGraph, running_nodes
 from lowtide.frameworks.outputs import compare_outputs
 from lowtide.frameworks.wire import Content
@@ -81,7 +82,7 @@ class OnnxModel(Model):
         self._skipped: tuple[str, ...] = ()
         self._translation = read_model(self._model, self._dims, self._name)
         self._stock = self._runs = StockGraph(self._model.graph, self._translation)
-        """The graph that the stock runtime runs; `_runs` differs for a model that its runtime has optimized."""
+        """The graph in the stock runtime; `_runs` has the order of a model that its runtime has optimized."""
         self._file_orders: WeakKeyDictionary[Plan, tuple[NodeOrder, str]] = WeakKeyDictionary()
 
     @property
@@ -175,13 +176,13 @@ class OnnxModel(Model):
         Only lowtide's session follows the order.
         """
         order = planned_order(self._model, self._translation, plan)
-        metadata = {PLANNED: level, **machine_of(self._model)}
+        metadata = {PLANNED: level, **machine_of(self._model), **sharing_of(self._model)}
         write_pieces(path, drained(reordered_model(self._content(), order, metadata)))
 
     def _planned(self, plan: Plan, notes: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
         """Return the reordered model; its metadata records the plan."""
         order, by = self._file_order(plan)
-        metadata = {PLANNED: (self._level or "file") + by}
+        metadata = {PLANNED: (self._level or "file") + by, **sharing_of(self._model)}
         if self._level is not None:
             metadata |= machine_of(self._model)
             metadata |= self._addresses(order, metadata)
@@ -223,10 +224,8 @@ class OnnxModel(Model):
         finalize(model, rmtree, folder, ignore_errors=True)
         model._level, model._given = found.level, self._source
         model._is_faster_here = found.is_faster_here
-        first = first_pass(output)
-        runs = OnnxModel(first, self._dims)._runs if first.exists() else model._runs
-        changed = running_nodes(self._model.graph) != running_nodes(runs.graph)
-        model._runs = replace(runs, in_running_order=changed)
+        changed = running_nodes(self._model.graph) != running_nodes(model._model.graph)
+        model._runs = replace(model._stock, in_running_order=changed)
         return model
 
     @property

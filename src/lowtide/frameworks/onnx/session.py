@@ -18,7 +18,7 @@ from lowtide.frameworks.onnx.loading.load import PLANNED, load_model, read_metad
 from lowtide.frameworks.onnx.model import OnnxModel
 from lowtide.frameworks.onnx.running.levels import level_of, write_optimized
 from lowtide.frameworks.onnx.running.planned_session import PlannedSession, check_sequential
-from lowtide.frameworks.onnx.running.session import kept_options
+from lowtide.frameworks.onnx.running.session import allow_copies, kept_options
 
 _SETTINGS = PlanSettings(effort="fast", addresses=False)
 
@@ -107,6 +107,7 @@ def _planned_here(source: ModelPath, options: Any, dims: Mapping[str, int], more
         level = level_of(options)
         with kept_options(options):
             options.log_severity_level, options.enable_profiling = 4, False
+            allow_copies(options, allowed=True)
             write_optimized(path, options, optimized, **more)
         model = OnnxModel(optimized, dims)
         model.save_for_session(model.planned(_SETTINGS).plan, planned, level)

@@ -172,6 +172,9 @@ BY_DEFAULT = ", in the default order"
 MACHINE = "lowtide.machine"
 """Key for the only machine that a file is for: the channels of a block, and the runtime's release."""
 
+SHARING = "lowtide.sharing"
+"""Key for files in which several nodes read one result of a DequantizeLinear."""
+
 ADDRESSES = "lowtide.addresses"
 """Key for the addresses of a run's allocations, for the planned shapes."""
 

@@ -25,38 +25,23 @@ expands functions.
 """
 
 LAST_LEVEL = next(iter(LEVELS))
-_MOST_PASSES = 3
 
 
 def write_optimized(model: Path, options: Any, output: Path, **more: Any) -> None:
     """Write a model as ONNX Runtime optimizes it with `options`, and let its exceptions pass.
 
-    `options` get the path and, for more passes, level "none". `more` are arguments of InferenceSession. Unchanged
-    external weights stay, so `output` must be able to reach them. If several passes are needed, the first one's graph
-    is at `first_pass(output)`. Raises UnsupportedError for more than 1 GiB of changed weights.
+    `options` get the path; `more` are arguments of InferenceSession. Unchanged external weights stay, so `output` must
+    be able to reach them. Raises UnsupportedError for more than 1 GiB of changed weights.
     """
-    first = first_pass(output)
-    first.unlink(missing_ok=True)
-    _write(model, options, output, more)
-    # A DequantizeLinear with several readers is copied on loading; copies run late.
-    nodes = load_model(output).graph.node
-    for _ in range(_MOST_PASSES):
-        if not any(node.op_type == "DequantizeLinear" for node in nodes):
-            return
-        again = output.with_name(f"{output.name}.again")
-        options.graph_optimization_level = level_named("none")
-        _write(output, options, again, more)
-        if not first.exists():
-            output.replace(first)
-        again.replace(output)
-        earlier, nodes = nodes, load_model(output).graph.node
-        if len(nodes) == len(earlier):
-            return
-
-
-def first_pass(output: Path) -> Path:
-    """Return the path of the graph that the runtime itself runs, if not `output`."""
-    return output.with_name(f"{output.stem}.first.onnx")
+    options.optimized_model_filepath = str(output)
+    weights = output.with_name(f"{output.name}.weights")
+    has_other_files = bool(external_locations(load_model(model)))
+    if has_other_files:
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", weights.name)
+        options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
+    open_on_cpu(model, options, **more)
+    if has_other_files:
+        refer_to_given_weights(model, output, weights)
 
 
 def quiet_options(level: str) -> Any:
@@ -64,14 +49,8 @@ def quiet_options(level: str) -> Any:
     onnxruntime: Any = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    options.graph_optimization_level = level_named(level)
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[level])
     return options
-
-
-def level_named(level: str) -> Any:
-    """Return ONNX Runtime's level."""
-    onnxruntime: Any = import_module("onnxruntime")
-    return getattr(onnxruntime.GraphOptimizationLevel, LEVELS[level])
 
 
 def level_of(options: Any) -> str:
@@ -84,18 +63,6 @@ def open_on_cpu(model: Path, options: Any, **more: Any) -> Any:
     """Return a stock session on the CPU; `more` are arguments of InferenceSession."""
     onnxruntime: Any = import_module("onnxruntime")
     return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"], **more)
-
-
-def _write(model: Path, options: Any, output: Path, more: Mapping[str, Any]) -> None:
-    options.optimized_model_filepath = str(output)
-    weights = output.with_name(f"{output.name}.weights")
-    has_other_files = bool(external_locations(load_model(model)))
-    if has_other_files:
-        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", weights.name)
-        options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-    open_on_cpu(model, options, **more)
-    if has_other_files:
-        refer_to_given_weights(model, output, weights)
 
 
 _MOST_EMBEDDED_BYTES = 2**30

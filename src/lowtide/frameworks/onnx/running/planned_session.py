@@ -8,7 +8,7 @@ from typing import Any, cast
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.arena.allocator import Arena, native_allocator
 from lowtide.frameworks.arena.runs import Key, PlannedRuns, RunsInArena, addresses_from_text
-from lowtide.frameworks.onnx.loading.load import ADDRESSES, BY_DEFAULT, PLANNED, read_metadata
+from lowtide.frameworks.onnx.loading.load import ADDRESSES, BY_DEFAULT, PLANNED, SHARING, read_metadata
 from lowtide.frameworks.onnx.running.machine import check_machine
 from lowtide.frameworks.onnx.running.session import follow_file, kept_options
 
@@ -50,7 +50,9 @@ class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ign
         self._runs = PlannedRuns(Arena(allocator) if arena is None else arena, noted)
         stock: Any = super()
         with kept_options(options):
-            follow_file(options, allocator, planned=PLANNED in metadata, by_default=by_default)
+            follow_file(
+                options, allocator, planned=PLANNED in metadata, by_default=by_default, shares=SHARING in metadata
+            )
             stock.__init__(path_or_bytes, options, providers or ["CPUExecutionProvider"], provider_options, **more)
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
