@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import onnxruntime
 from bench_onnx_session import session_run, stock_run
 from onnx_models import model_path
 from results import write_section
@@ -95,7 +94,6 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where models are kept; by default they are written anew")
     parser.add_argument("models", nargs="*", default=list(MODELS))
     given = parser.parse_args()
-    onnxruntime.set_seed(0)
     with tempfile.TemporaryDirectory() as temporary:
         rows: list[str] = []
         for name in given.models:
@@ -108,8 +106,8 @@ def main() -> None:
     note = (
         f"One thread. Milliseconds are the least CPU time of {ROUNDS} runs in one process, where all ways take turns. "
         "Behind them, the median ratio of a round to the stock runtime's fastest setting: levels all and extended, "
-        "with and without pattern and arena. opened: a session of the unplanned model; s to open it. for this machine, for "
-        "any machine: files by lowtide optimize with and without --for-this-machine. Megabytes (10^6): the plan's peak "
+        "with and without pattern and arena. opened: a session of the unplanned model; s to open it. for this machine, "
+        "for any machine: files by lowtide optimize with and without --for-this-machine. Megabytes (10^6): the plan's peak "
         "with inputs; the growth of resident memory in the session of the file for this machine, in the stock runtime "
         "at level all, and there with an arena that grows as asked. same bits: as the stock runtime at level all."
     )
