@@ -109,7 +109,8 @@ def main() -> None:
         "with and without pattern and arena. opened: a session of the unplanned model; s to open it. for this machine, "
         "for any machine: files by lowtide optimize with and without --for-this-machine. Megabytes (10^6): the plan's "
         "peak with inputs; the growth of resident memory in the session of the file for this machine, in the stock "
-        "runtime at level all, and there with an arena that grows as asked. same bits: as the stock runtime at level all."
+        "runtime at level all, and there with an arena that grows as asked. same bits: as the stock "
+        "runtime at level all."
     )
     table = "\n".join([note, "", head, "|---|" + "--:|" * 10, *rows])
     if given.models == list(MODELS):
