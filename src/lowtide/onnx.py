@@ -11,7 +11,7 @@ from lowtide.frameworks.arena.runs import ArenaUse
 from lowtide.frameworks.onnx.loading.load import ModelSource
 from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak
 from lowtide.frameworks.onnx.model import OnnxModel
-from lowtide.frameworks.onnx.running.planned_session import Pool, Session
+from lowtide.frameworks.onnx.session import Pool, Session
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -40,6 +40,8 @@ class Job:
     """Whether to run the program with and without the plan."""
     level: str | None = None
     """Level of the runtime's own optimizations to plan on top of, for programs that a runtime optimizes."""
+    for_this_machine: bool = False
+    """Whether to plan on top of all optimizations of the runtime, also those for one kind of processor."""
     target: Target = "any-runtime"
     annotate: bool = False
     """Whether the written program carries the plan's notes on each node."""
@@ -200,25 +202,30 @@ def runtime_outlook(model: Model, best: Plan) -> RuntimeOutlook | None:
 def _as_it_runs(model: Model, job: Job, report: Report, warn: Callable[[str], None]) -> Model:
     """Return the program with its runtime's optimizations if a program is written.
 
-    A program that the runtime does not load is planned as given, with a warning, unless the job names a level.
+    A program that the runtime does not load is planned as given, with a warning, unless the job names a level. Another
+    warning is for a program that would be faster in a form for this machine.
     """
     is_written = job.output is not None and job.output.name.endswith(model.file_endings)
+    asked = "--for-this-machine" if job.for_this_machine else None if job.level is None else "--level"
     if not model.is_reordered_by_runtime:
-        if job.level is not None:
-            raise UsageError(f"{model.graph.name!r} has no levels to plan on top of; leave out --level")
+        if asked is not None:
+            raise UsageError(f"{model.graph.name!r} has no levels to plan on top of; leave out {asked}")
         return model
     if not is_written:
-        if job.level is not None:
-            raise UsageError("a level changes the planned program; write it with -o OUTPUT, of the kind of MODEL")
+        if asked is not None:
+            raise UsageError(f"{asked} changes the planned program; write it with -o OUTPUT, of the kind of MODEL")
         return model
     report("optimizing by the runtime")
     try:
-        return model.optimized(job.level)
+        found = model.optimized(job.level, for_this_machine=job.for_this_machine)
     except UnsupportedError as error:
-        if job.level is not None:
+        if asked is not None:
             raise
         warn(f"planned as given, without optimization by the runtime: {error}")
         return model
+    if found.is_faster_here:
+        warn(f"level {found.level} runs anywhere; --for-this-machine is faster here, in the layout of this processor")
+    return found
 
 
 def check_order(model: Model, result: Result, job: Job) -> None:

@@ -119,6 +119,7 @@ def optimize(
     output: str | Path | None = None,
     measure: bool = False,
     level: str | None = None,
+    for_this_machine: bool = False,
     target: Target = "any-runtime",
     annotate: bool = False,
     **options: Unpack[PlanOptions],
@@ -126,8 +127,9 @@ def optimize(
     """Plan a program, write the program that follows the plan to `output`, and measure both if asked to.
 
     `output` has the file ending of the program, or `.plan.json[.gz]` for the plan itself. `level` is a level of the
-    runtime's own optimizations (ONNX Runtime). The other options are those of `plan`. Raises the errors of `plan`,
-    UsageError for an output that cannot be used, UnsupportedError if the program cannot be applied or measured.
+    runtime's own optimizations (ONNX Runtime); `for_this_machine` is its last one, for this kind of processor. The
+    other options are those of `plan`. Raises the errors of `plan`, UsageError for an output that cannot be used,
+    UnsupportedError if the program cannot be applied or measured.
     """
     path = None if output is None else path_of(output)
     with showing(options.get("progress")) as report:
@@ -135,7 +137,15 @@ def optimize(
         model, settings = _opened(program, inputs, options, path), _settings(options)
         if annotate:
             check_annotated(model, path)
-        job = Job(settings=settings, output=path, measure=measure, level=level, target=target, annotate=annotate)
+        job = Job(
+            settings=settings,
+            output=path,
+            measure=measure,
+            level=level,
+            for_this_machine=for_this_machine,
+            target=target,
+            annotate=annotate,
+        )
         return optimize_model(model, job, report)
 
 

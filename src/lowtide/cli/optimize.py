@@ -28,7 +28,13 @@ from lowtide.reporting.planning import level_to_json, level_to_text
     metavar="LEVEL",
     help=f"TensorFlow: rewrite like Grappler at a level ({', '.join(LEVELS)}; original:LEVEL for exactly Grappler's "
     "result). ONNX: plan MODEL as optimized by its runtime (none, basic, extended, all; by default the highest level "
-    "with bit-equal results if OUTPUT is an .onnx file).",
+    "with bit-equal results on all processors if OUTPUT is an .onnx file).",
+)
+@click.option(
+    "--for-this-machine",
+    is_flag=True,
+    help="ONNX: plan MODEL with all optimizations of its runtime, as fast as that. Convolutions may get the layout of "
+    "this kind of processor; lowtide's session then refuses the file elsewhere.",
 )
 @click.option(
     "--for",
@@ -53,6 +59,7 @@ def command(
     output: Path | None,
     measure: bool,
     level: str | None,
+    for_this_machine: bool,
     target: Target,
     devices: tuple[str, ...],
     annotate: bool,
@@ -76,11 +83,19 @@ def command(
         opened = open_model(model, dims, settings.host, trust=trust, output=output, device=device)
     if annotate:
         check_annotated(opened, output)
-    if level is not None and not opened.is_reordered_by_runtime:
+    if level is not None and not opened.is_reordered_by_runtime and not for_this_machine:
         return rewrite_at_level(opened, output, measure, level, devices, as_json)
     if devices and device is None:
         raise UsageError(f"--device is for --level, which {model} does not have; leave it out")
-    job = Job(settings=settings, output=output, measure=measure, level=level, target=target, annotate=annotate)
+    job = Job(
+        settings=settings,
+        output=output,
+        measure=measure,
+        level=level,
+        for_this_machine=for_this_machine,
+        target=target,
+        annotate=annotate,
+    )
     with Progress() as progress:
         done = optimize_model(opened, job, progress, lambda line: click.echo(f"lowtide: {line}", err=True))
     show("optimize", as_json, done.to_json, done.to_text)

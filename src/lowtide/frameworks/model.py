@@ -123,12 +123,18 @@ class Model(Program):
         """The level of the runtime's optimizations that the program already contains; None for a program as given."""
         return None
 
-    def optimized(self, level: str | None) -> "Model":
-        """Return the program as its runtime would run it at a level, by default the highest that keeps all bits.
+    def optimized(self, level: str | None, *, for_this_machine: bool = False) -> "Model":
+        """Return the program as its runtime would run it at a level, by default the highest with equal bits anywhere.
 
-        Raises UsageError for an unknown level, UnsupportedError for a program that the runtime does not load.
+        `for_this_machine` is the last level, which may be for one kind of processor. Raises UsageError for an unknown
+        level, UnsupportedError for a program that the runtime does not load.
         """
         return self
+
+    @property
+    def is_faster_here(self) -> bool:
+        """Whether `optimized` left out a faster form, because it is for one kind of processor."""
+        return False
 
     def runtime_peaks(self, plan: Plan) -> RuntimePeaks | None:
         """Return the peaks of the unmodified and the planned program in the runtime's own order, if it has one."""

@@ -126,13 +126,11 @@ def test_layouts_that_the_runtime_takes_are_planned(quantized: bool, tmp_path: P
     measured = model.measure(Plan.baseline(model.graph))
     predicted = peak_of(model, Plan.baseline(model.graph))
     assert abs(predicted - measured.before_bytes) <= 0.02 * measured.before_bytes
-    again = model.optimized("none")
-    assert again.graph.n_ops == model.graph.n_ops  # what the runtime would copy when it loads the file is there already
 
 
 @pytest.mark.parametrize("level", ["none", "extended"])
-def test_the_stock_runtime_is_modeled_by_the_graph_of_one_pass(level: str, tmp_path: Path) -> None:
-    """Copies that only a second pass makes, for lowtide's session, are none that the stock runtime would run."""
+def test_the_stock_runtime_of_a_quantized_model_is_modeled(level: str, tmp_path: Path) -> None:
+    """A DequantizeLinear is copied once, as the stock runtime does."""
     onnx.save(_convolutions(20), tmp_path / "net.onnx")
     path = tmp_path / "qdq.onnx"
     quantize_static(tmp_path / "net.onnx", path, _Images(), quant_format=QuantFormat.QDQ)

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, finalize
 
 from onnx import ModelProto
 
-from lowtide.core.errors import InputError, UnsupportedError
+from lowtide.core.errors import InputError, UnsupportedError, UsageError
 from lowtide.core.files import write_bytes, write_pieces
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
@@ -46,7 +46,9 @@ from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak
 from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
-from lowtide.frameworks.onnx.running.levels import first_pass
+from lowtide.frameworks.onnx.running.levels import LAST_LEVEL
+from lowtide.frameworks.onnx.running.machine import machine_of
+from lowtide.frameworks.onnx.running.session import sharing_of
 from lowtide.frameworks.onnx.stock.stock_graph import StockGraph, running_nodes
 from lowtide.frameworks.outputs import compare_outputs
 from lowtide.frameworks.wire import Content
@@ -76,10 +78,11 @@ class OnnxModel(Model):
         self._folder = source_folder(source)
         self._dims = dict(dims or {})
         self._level: str | None = None
+        self._is_faster_here = False
         self._skipped: tuple[str, ...] = ()
         self._translation = read_model(self._model, self._dims, self._name)
         self._stock = self._runs = StockGraph(self._model.graph, self._translation)
-        """The graph that the stock runtime runs; `_runs` differs for a model that its runtime has optimized."""
+        """The graph in the stock runtime; `_runs` has the order of a model that its runtime has optimized."""
         self._file_orders: WeakKeyDictionary[Plan, tuple[NodeOrder, str]] = WeakKeyDictionary()
 
     @property
@@ -167,11 +170,21 @@ class OnnxModel(Model):
         content = b"".join(model._planned(plan, notes_of_model(plan)))
         write_pieces(path, with_notes(content, notes_of_nodes(model._translation, plan, order)))
 
+    def save_for_session(self, plan: Plan, path: Path, level: str) -> None:
+        """Write a model that ONNX Runtime has optimized here at `level`, in a plan's order, without addresses.
+
+        Only lowtide's session follows the order.
+        """
+        order = planned_order(self._model, self._translation, plan)
+        metadata = {PLANNED: level, **machine_of(self._model), **sharing_of(self._model)}
+        write_pieces(path, drained(reordered_model(self._content(), order, metadata)))
+
     def _planned(self, plan: Plan, notes: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
         """Return the reordered model; its metadata records the plan."""
         order, by = self._file_order(plan)
-        metadata = {PLANNED: (self._level or "file") + by}
+        metadata = {PLANNED: (self._level or "file") + by, **sharing_of(self._model)}
         if self._level is not None:
+            metadata |= machine_of(self._model)
             metadata |= self._addresses(order, metadata)
         return reordered_model(self._content(), order, {**metadata, **(notes or {})})
 
@@ -188,13 +201,18 @@ class OnnxModel(Model):
             self._file_orders[plan] = (order, "") if numbered is None else (numbered, BY_DEFAULT)
         return self._file_orders[plan]
 
-    def optimized(self, level: str | None) -> "OnnxModel":
-        """Return the model as ONNX Runtime would run it at a level, by default the highest that keeps all bits.
+    def optimized(self, level: str | None, *, for_this_machine: bool = False) -> "OnnxModel":
+        """Return the model as ONNX Runtime would run it at a level, by default the highest with equal bits anywhere.
 
-        The runtime writes it in its own process, so inserted casts and copies, fused operators and folded constants
-        are ordinary nodes of the result. Raises UsageError for an unknown level, UnsupportedError for a model that the
-        runtime does not load.
+        `for_this_machine` is the last level, "all". The runtime writes the model in its own process, so inserted casts
+        and copies, fused operators and folded constants are ordinary nodes of the result. Raises UsageError for an
+        unknown level or a lower one with `for_this_machine`, UnsupportedError for a model that the runtime does not
+        load.
         """
+        if for_this_machine:
+            if level not in (None, LAST_LEVEL):
+                raise UsageError(f"the fastest form on this machine has level {LAST_LEVEL}; leave out level {level}")
+            level = LAST_LEVEL
         folder = folder_for_copies(self._model, self._folder)
         try:
             output = folder / "optimized.onnx"
@@ -204,11 +222,10 @@ class OnnxModel(Model):
             rmtree(folder, ignore_errors=True)
             raise
         finalize(model, rmtree, folder, ignore_errors=True)
-        model._level, model._given = found, self._source
-        first = first_pass(output)
-        runs = OnnxModel(first, self._dims)._runs if first.exists() else model._runs
-        changed = running_nodes(self._model.graph) != running_nodes(runs.graph)
-        model._runs = replace(runs, in_running_order=changed)
+        model._level, model._given = found.level, self._source
+        model._is_faster_here = found.is_faster_here
+        changed = running_nodes(self._model.graph) != running_nodes(model._model.graph)
+        model._runs = replace(model._stock, in_running_order=changed)
         return model
 
     @property
@@ -225,6 +242,11 @@ class OnnxModel(Model):
     def level(self) -> str | None:
         """The level at which ONNX Runtime optimized the model; None for a model as given."""
         return self._level
+
+    @property
+    def is_faster_here(self) -> bool:
+        """Whether `optimized` left out a faster form, in the blocked layout of convolutions of this processor."""
+        return self._is_faster_here
 
     def _addresses(self, order: NodeOrder, metadata: Mapping[str, str]) -> Mapping[str, str]:
         """Run the planned model in child processes and return the addresses that they record; empty if it does not run.

@@ -18,7 +18,7 @@ from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.model import OnnxModel
 from lowtide.frameworks.onnx.reading.translate import read_model
 from lowtide.frameworks.onnx.running.children import measure_in_child
-from lowtide.frameworks.onnx.running.levels import write_optimized
+from lowtide.frameworks.onnx.running.levels import quiet_options, write_optimized
 from lowtide.frameworks.onnx.stock.arena import StockArena
 from lowtide.frameworks.onnx.stock.default_order import default_order_of
 from lowtide.frameworks.onnx.stock.frames import StockFrame
@@ -112,7 +112,7 @@ def test_reuse_and_pattern_are_predicted_to_the_byte(name: str, cases: dict[str,
     """The most that one run allocates, and the block of the next, are what the runtime asks an allocator for."""
     path = tmp_path / "given.onnx"
     onnx.save(_net() if name == "net" else cases[name].make(), path)
-    write_optimized(path, "none", tmp_path / "runs.onnx")
+    write_optimized(path, quiet_options("none"), tmp_path / "runs.onnx")
     predicted = _predicted(tmp_path / "runs.onnx")
     assert predicted.reuse_bytes == _peak(recorded(tmp_path / "runs.onnx", pattern=False)[-1])
     assert predicted.pattern_bytes in recorded(tmp_path / "runs.onnx", pattern=True)[-1][:, 0]
@@ -122,7 +122,7 @@ def test_reuse_and_pattern_are_predicted_to_the_byte(name: str, cases: dict[str,
 def test_the_stock_runtime_grows_as_predicted(tmp_path: Path) -> None:
     """Pages of the arena, its table, and what a pattern adds are what resident memory grows by, within 2 %."""
     onnx.save(_net(), tmp_path / "net.onnx")
-    write_optimized(tmp_path / "net.onnx", "none", tmp_path / "runs.onnx")
+    write_optimized(tmp_path / "net.onnx", quiet_options("none"), tmp_path / "runs.onnx")
     measured = measure_in_child(tmp_path / "runs.onnx", {}, planned=False, level="none", runs=4, threads=1)
     assert measured.growth_bytes is not None
     predicted = _predicted(tmp_path / "runs.onnx")

@@ -169,6 +169,12 @@ PLANNED = "lowtide.planned"
 BY_DEFAULT = ", in the default order"
 """Suffix if the runtime's default order is the planned one."""
 
+MACHINE = "lowtide.machine"
+"""Key for the only machine that a file is for: the channels of a block, and the runtime's release."""
+
+SHARING = "lowtide.sharing"
+"""Key for files in which several nodes read one result of a DequantizeLinear."""
+
 ADDRESSES = "lowtide.addresses"
 """Key for the addresses of a run's allocations, for the planned shapes."""
 

@@ -34,7 +34,10 @@ IN_PLACE: Mapping[Operator, tuple[tuple[int, int], ...]] = {
 }
 """Pairs (input, output): the output may use a dying input's storage if sizes match."""
 
-FROM_BLOCKED: Operator = ("com.microsoft.nchwc", "ReorderOutput")
+BLOCKED_DOMAIN = "com.microsoft.nchwc"
+"""Operators on channels in blocks, of a size that depends on the processor."""
+
+FROM_BLOCKED: Operator = (BLOCKED_DOMAIN, "ReorderOutput")
 """Leaves the blocked layout of convolutions."""
 
 RANDOM = named("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike") | named(

@@ -48,15 +48,24 @@ class RuntimeFigures:
         return RuntimeRun(by=by, seconds=self.seconds, fallbacks=self.fallbacks, **figures)
 
 
-def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping[str, int]) -> str:
-    """Write a model as ONNX Runtime would run it; return the level, by default the highest that keeps all bits.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizedOffline:
+    """The level of a model that ONNX Runtime wrote."""
+
+    level: str
+    is_faster_here: bool
+    """Whether a form for this machine alone, in a blocked layout, was left out."""
+
+
+def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping[str, int]) -> OptimizedOffline:
+    """Write a model as ONNX Runtime would run it, by default at the highest level with equal bits for any machine.
 
     Raises UsageError for an unknown level, UnsupportedError if ONNX Runtime does not load the model.
     """
     if level is not None and level not in LEVELS:
         raise UsageError(unknown("level of ONNX Runtime", level, LEVELS))
-    answer = _ask({"do": "optimize", "model": str(model), "level": level, "output": str(output), "dims": dict(dims)})
-    return answer["level"]
+    request = {"do": "optimize", "model": str(model), "level": level, "output": str(output), "dims": dict(dims)}
+    return OptimizedOffline(**_ask(request))
 
 
 def equal_in_child(model: Path, pairs: Sequence[tuple[str, str]]) -> list[bool]:

@@ -24,37 +24,24 @@ LEVELS: Mapping[str, str] = {
 expands functions.
 """
 
+LAST_LEVEL = next(iter(LEVELS))
 
-_MOST_PASSES = 3
 
+def write_optimized(model: Path, options: Any, output: Path, **more: Any) -> None:
+    """Write a model as ONNX Runtime optimizes it with `options`, and let its exceptions pass.
 
-def write_optimized(model: Path, level: str, output: Path) -> None:
-    """Write a model as ONNX Runtime optimizes it, and let its exceptions pass.
-
-    Unchanged external weights stay, so `output` must be able to reach them. If several passes are needed, the first
-    one's graph is at `first_pass(output)`. Raises UnsupportedError for more than 1 GiB of changed weights.
+    `options` get the path; `more` are arguments of InferenceSession. Unchanged external weights stay, so `output` must
+    be able to reach them. Raises UnsupportedError for more than 1 GiB of changed weights.
     """
-    first = first_pass(output)
-    first.unlink(missing_ok=True)
-    _write(model, level, output)
-    # A DequantizeLinear with several readers is copied on loading; copies run late.
-    nodes = load_model(output).graph.node
-    for _ in range(_MOST_PASSES):
-        if not any(node.op_type == "DequantizeLinear" for node in nodes):
-            return
-        again = output.with_name(f"{output.name}.again")
-        _write(output, "none", again)
-        if not first.exists():
-            output.replace(first)
-        again.replace(output)
-        earlier, nodes = nodes, load_model(output).graph.node
-        if len(nodes) == len(earlier):
-            return
-
-
-def first_pass(output: Path) -> Path:
-    """Return the path of the graph that the runtime itself runs, if not `output`."""
-    return output.with_name(f"{output.stem}.first.onnx")
+    options.optimized_model_filepath = str(output)
+    weights = output.with_name(f"{output.name}.weights")
+    has_other_files = bool(external_locations(load_model(model)))
+    if has_other_files:
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", weights.name)
+        options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
+    open_on_cpu(model, options, **more)
+    if has_other_files:
+        refer_to_given_weights(model, output, weights)
 
 
 def quiet_options(level: str) -> Any:
@@ -66,23 +53,16 @@ def quiet_options(level: str) -> Any:
     return options
 
 
-def open_on_cpu(model: Path, options: Any) -> Any:
-    """Return a stock session on the CPU."""
+def level_of(options: Any) -> str:
+    """Return the level of SessionOptions, by its name here or in ONNX Runtime."""
+    name = options.graph_optimization_level.name
+    return next((level for level, its_name in LEVELS.items() if its_name == name), name)
+
+
+def open_on_cpu(model: Path, options: Any, **more: Any) -> Any:
+    """Return a stock session on the CPU; `more` are arguments of InferenceSession."""
     onnxruntime: Any = import_module("onnxruntime")
-    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-
-
-def _write(model: Path, level: str, output: Path) -> None:
-    options = quiet_options(level)
-    options.optimized_model_filepath = str(output)
-    weights = output.with_name(f"{output.name}.weights")
-    has_other_files = bool(external_locations(load_model(model)))
-    if has_other_files:
-        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", weights.name)
-        options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-    open_on_cpu(model, options)
-    if has_other_files:
-        refer_to_given_weights(model, output, weights)
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"], **more)
 
 
 _MOST_EMBEDDED_BYTES = 2**30

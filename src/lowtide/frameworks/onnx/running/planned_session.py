@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions with values at planned addresses."""
+"""ONNX Runtime sessions with values at planned addresses, for models as they are given."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,14 @@ from typing import Any, cast
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.arena.allocator import Arena, native_allocator
 from lowtide.frameworks.arena.runs import Key, PlannedRuns, RunsInArena, addresses_from_text
-from lowtide.frameworks.onnx.loading.load import ADDRESSES, BY_DEFAULT, PLANNED, read_metadata
-from lowtide.frameworks.onnx.running.session import follow_file
+from lowtide.frameworks.onnx.loading.load import ADDRESSES, BY_DEFAULT, PLANNED, SHARING, read_metadata
+from lowtide.frameworks.onnx.running.machine import check_machine
+from lowtide.frameworks.onnx.running.session import follow_file, kept_options
 
 onnxruntime: Any = import_module("onnxruntime")  # it has no types
 
 
-class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBaseClass]
+class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBaseClass]
     """An `onnxruntime.InferenceSession` on the CPU with all values of a run at planned addresses in one arena.
 
     The first run per input shapes is recorded and packed, unless the file has addresses. A run that allocates
@@ -34,21 +35,25 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
     ) -> None:
         """Open a model like InferenceSession, optionally in a shared `arena`.
 
-        The options lose the runtime's arena, pattern and reuse. Raises UsageError for parallel execution.
+        The options lose the runtime's arena, pattern and reuse. Raises UsageError for parallel execution,
+        UnsupportedError for a file that is for another kind of processor.
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
-        if options.execution_mode != onnxruntime.ExecutionMode.ORT_SEQUENTIAL:
-            raise UsageError("planned addresses need sequential execution; leave execution_mode unset")
+        check_sequential(options)
         allocator = native_allocator()
         metadata = read_metadata(path_or_bytes)
+        check_machine(metadata)
         by_default = metadata.get(PLANNED, "").endswith(BY_DEFAULT)
-        follow_file(options, allocator, planned=PLANNED in metadata, by_default=by_default)
         # Workspaces depend on the number of threads.
         self._threads = options.intra_op_num_threads or os.cpu_count() or 1
         noted = addresses_from_text(allocator, metadata.get(ADDRESSES, ""))
         self._runs = PlannedRuns(Arena(allocator) if arena is None else arena, noted)
         stock: Any = super()
-        stock.__init__(path_or_bytes, options, providers or ["CPUExecutionProvider"], provider_options, **more)
+        with kept_options(options):
+            follow_file(
+                options, allocator, planned=PLANNED in metadata, by_default=by_default, shares=SHARING in metadata
+            )
+            stock.__init__(path_or_bytes, options, providers or ["CPUExecutionProvider"], provider_options, **more)
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
         """Compute the outputs like InferenceSession."""
@@ -76,6 +81,12 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
         return self._runs.noted_addresses()
 
 
+def check_sequential(options: Any) -> None:
+    """Raise UsageError if SessionOptions ask for parallel execution."""
+    if options.execution_mode != onnxruntime.ExecutionMode.ORT_SEQUENTIAL:
+        raise UsageError("planned addresses need sequential execution; leave execution_mode unset")
+
+
 def _shapes(values: Mapping[str, Any]) -> list[Key]:
     return [(name, *_shape(value)) for name, value in values.items()]
 
@@ -87,34 +98,3 @@ def _shape(value: Any) -> Key:
     dtype = getattr(value, "dtype", None)
     # Unlike str(), dtype.str is fast.
     return (type(value).__name__ if dtype is None else dtype.str, *cast("Sequence[int]", shape or ()))
-
-
-class Pool:
-    """Sessions that run one at a time in one arena, as large as the largest needs.
-
-    A second concurrent run uses ordinary allocation, counted in `use` as "arena in use".
-    """
-
-    def __init__(self) -> None:
-        self._arena = Arena(native_allocator())
-        self._sessions: list[Session] = []
-
-    def open(self, path_or_bytes: str | bytes | os.PathLike[str], *arguments: Any, **more: Any) -> Session:
-        """Open a model with arguments of `Session`."""
-        session = Session(path_or_bytes, *arguments, arena=self._arena, **more)
-        self._sessions.append(session)
-        return session
-
-    @property
-    def sessions(self) -> tuple[Session, ...]:
-        """All opened sessions."""
-        return tuple(self._sessions)
-
-    @property
-    def arena_bytes(self) -> int:
-        """Bytes of the arena, as large as the largest run."""
-        return self._arena.size_bytes
-
-    def trim(self) -> bool:
-        """Release the arena's pages; return False if a run uses them."""
-        return self._arena.trim()

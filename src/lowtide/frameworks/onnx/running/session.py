@@ -1,29 +1,89 @@
 """ONNX Runtime sessions that run a model in file order and free values at their last use."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from onnx import ModelProto
+
 from lowtide.core.errors import MissingExtraError, UnsupportedError, one_line
 from lowtide.frameworks.arena.allocator import NativeAllocator
+from lowtide.frameworks.onnx.loading.load import SHARING
+from lowtide.frameworks.onnx.operators.nodes import all_nodes
 
 
-def follow_file(options: Any, allocator: NativeAllocator, *, planned: bool, by_default: bool = False) -> None:
+def follow_file(
+    options: Any, allocator: NativeAllocator, *, planned: bool, by_default: bool = False, shares: bool = False
+) -> None:
     """Set options so that values live from writer to last reader, allocated through `allocator`.
 
-    A `planned` file runs unoptimized, in its order or, if `by_default`, in the default order.
+    A `planned` file runs unoptimized, in its order or, if `by_default`, in the default order. If nodes of it `shares`
+    results of a DequantizeLinear, they go on doing so.
     """
     if planned:
         onnxruntime: Any = import_module("onnxruntime")
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         orders = onnxruntime.ExecutionOrder
         options.execution_order = orders.DEFAULT if by_default else orders.PRIORITY_BASED
+    allow_copies(options, allowed=not shares)
     options.enable_mem_reuse = False
     options.enable_mem_pattern = False
     options.enable_cpu_mem_arena = False
-    options.add_session_config_entry("session.use_env_allocators", "1")
+    if _entry(options, _ENVIRONMENT) != "1":
+        options.add_session_config_entry(_ENVIRONMENT, "1")
     options.register_custom_ops_library(str(allocator.path))
+
+
+_ENVIRONMENT = "session.use_env_allocators"
+_NO_COPIES = "session.disable_quant_qdq"
+_FORBIDDEN_HERE = "lowtide.forbids_copies"
+
+
+def allow_copies(options: Any, *, allowed: bool) -> None:
+    """Let the runtime copy a DequantizeLinear for each reader when it loads a model, or not.
+
+    Without copies, it fuses no quantized nodes either. Options in which only the user forbade copies stay unchanged.
+    """
+    are_forbidden = _entry(options, _NO_COPIES) == "1"
+    if not allowed and not are_forbidden:
+        options.add_session_config_entry(_NO_COPIES, "1")
+        if _entry(options, _FORBIDDEN_HERE) is None:
+            options.add_session_config_entry(_FORBIDDEN_HERE, "1")
+    elif allowed and are_forbidden and _entry(options, _FORBIDDEN_HERE) is not None:
+        options.add_session_config_entry(_NO_COPIES, "0")
+
+
+def _entry(options: Any, key: str) -> str | None:
+    try:
+        return options.get_session_config_entry(key)
+    except RuntimeError:
+        return None
+
+
+def sharing_of(model: ModelProto) -> Mapping[str, str]:
+    """Return metadata for a model in which several nodes read one result of a DequantizeLinear; empty for others."""
+    nodes = list(all_nodes(model.graph))
+    results = {name for node in nodes if node.op_type == "DequantizeLinear" for name in node.output}
+    readers = Counter(name for node in nodes for name in node.input if name in results)
+    shared = sum(count > 1 for count in readers.values())
+    return {SHARING: str(shared)} if shared else {}
+
+
+_KEPT = ("graph_optimization_level", "execution_order", "optimized_model_filepath", "log_severity_level")
+
+
+@contextmanager
+def kept_options(options: Any) -> Generator[None]:
+    """Restore the level, order, logs, profile and output file of SessionOptions at the end."""
+    kept = {name: getattr(options, name) for name in (*_KEPT, "enable_profiling")}
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(options, name, value)
 
 
 def open_session(model: bytes, *, dims: Mapping[str, int], folder: Path | None, allocator: NativeAllocator) -> Any:
@@ -38,7 +98,7 @@ def open_session(model: bytes, *, dims: Mapping[str, int], folder: Path | None, 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    follow_file(options, allocator, planned=True)
+    follow_file(options, allocator, planned=True, shares=True)
     for name, size in dims.items():
         options.add_free_dimension_override_by_name(name, size)
     if folder is not None:
