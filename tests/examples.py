@@ -3,8 +3,10 @@
 import math
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
+import pytest
 from hypothesis import settings
 
 T = TypeVar("T")
@@ -20,3 +22,9 @@ def share_of(cases: Sequence[T], part: float = 1.0) -> list[T]:
     """Return the share of the cases that the environment asks for, or a part of that share, evenly spread."""
     n = math.ceil(SHARE * (1 if SHARE >= 1 else part) * len(cases))
     return [cases[k * len(cases) // n] for k in range(n)]
+
+
+def folder_of_the_run(factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all processes of a test run share."""
+    own = factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own

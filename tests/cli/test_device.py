@@ -7,6 +7,7 @@ import pytest
 
 from lowtide.engine.costs import device_named
 from tests.cli.conftest import Command
+from tests.examples import folder_of_the_run
 
 PROGRAM = "tests/frameworks/torch/absent_device/programs.py:on_cuda"
 
@@ -34,7 +35,7 @@ def test_an_unknown_device_is_refused_before_anything_runs(lowtide: Command) -> 
 def test_a_plan_on_a_device_shows_the_eager_the_compiled_and_the_planned_peak(
     lowtide: Command, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path_factory.getbasetemp() / "absent_devices"))
+    monkeypatch.setenv("LOWTIDE_CACHE", str(folder_of_the_run(tmp_path_factory) / "absent_devices"))
     done = lowtide("plan", PROGRAM, "--device", "a100-40", "--budget", "70%", "--json")
     assert done.code == 0
     found = json.loads(done.stdout)
