@@ -1,6 +1,6 @@
 """`FitSearch`: compile planned candidates until XLA's temp bytes meet a target."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -25,16 +25,18 @@ from lowtide.frameworks.jax.fitting.forms import (
     saving_form,
     segment_orders,
 )
+from lowtide.frameworks.jax.flat.flatten import Flat
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.measure.compiled import (
     CompiledCandidate,
     CompiledFigures,
-    Wrapper,
     compile_flat,
     schedulers,
 )
 from lowtide.frameworks.jax.scans.pairs import disjoint_pairs
 
+Use = Callable[[FunctionForm, RunOrder], Flat]
+"""Return the function to compile for a form in an order."""
 _MAX_ROUNDS = 4
 _MAX_BODY_ROUNDS = 2
 
@@ -56,10 +58,8 @@ class FitFound:
     traced: TracedFunction
     """The function, or a loss with its backward pass."""
     form: FunctionForm
+    order: RunOrder
     best: CompiledCandidate
-    predicted_bytes: int | None
-    result: Result | None
-    """The result behind the candidate, if any."""
     unmodified: CompiledFigures
     target_bytes: int
     tried: tuple[Tried, ...]
@@ -67,9 +67,24 @@ class FitFound:
     """A bound for all plans in the model; None if XLA needs less than the model."""
 
     @property
+    def predicted_bytes(self) -> int | None:
+        """The modeled peak of the candidate, if there is one."""
+        return self.order.predicted_bytes
+
+    @property
+    def result(self) -> Result | None:
+        """The planning result behind the candidate, if any."""
+        return self.order.result
+
+    @property
     def fits(self) -> bool:
         """Whether its temp bytes meet the target."""
         return self.best.figures.temp_bytes <= self.target_bytes
+
+
+def whole(form: FunctionForm, order: RunOrder) -> Flat:
+    """Return all results of a form, in an order."""
+    return order.of(form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +99,14 @@ class _Best:
 
 
 class FitSearch:
-    """A search that compiles candidates until one fits."""
+    """A search that compiles candidates until one fits.
 
-    def __init__(self, traced: TracedFunction, settings: PlanSettings, wrapper: Wrapper | None = None) -> None:
-        self._wrapper = wrapper
+    A candidate's figures are those of its first use, or of the use with the most temp bytes if the first meets the
+    target.
+    """
+
+    def __init__(self, traced: TracedFunction, settings: PlanSettings, uses: Sequence[Use] = (whole,)) -> None:
+        self._uses = uses
         self._traced = traced
         self._recomputes = "recompute" in settings.techniques
         self._settings = settings
@@ -95,8 +114,7 @@ class FitSearch:
         self._compiled: dict[Any, CompiledCandidate] = {}
         self._known: dict[Any, FunctionForm] = {}
         self._tried: list[Tried] = []
-        self.unmodified = self._compile(self._forms[0], RunOrder(), 0)
-        self._best = _Best(self._forms[0], RunOrder(), self.unmodified)
+        self.unmodified = self._compile(self._forms[0], RunOrder(), 0, target=-1)
 
     def fit(self, target: int) -> FitFound:
         """Return the first candidate within `target` temp bytes, or else the lowest one.
@@ -107,12 +125,12 @@ class FitSearch:
         in chunks; plans by segments; the best candidate with other windows.
         """
         self._tried = self._tried[:1]
-        self._best = _Best(self._forms[0], RunOrder(), self.unmodified)
+        self._best = _Best(self._forms[0], RunOrder(), self._compile(self._forms[0], RunOrder(), 0, target))
         for form, order in self._candidates(max(0, target)):
             for scheduler in reversed(range(len(schedulers()))):
                 if self._best.temp_bytes <= target:
                     break
-                each = self._compile(form, order, scheduler)
+                each = self._compile(form, order, scheduler, target)
                 if each.figures.temp_bytes < self._best.temp_bytes:
                     self._best = _Best(form, order, each)
             if self._best.temp_bytes <= target:
@@ -122,9 +140,8 @@ class FitSearch:
         return FitFound(
             traced=self._traced,
             form=best.form,
+            order=best.order,
             best=best.candidate,
-            predicted_bytes=best.order.predicted_bytes,
-            result=best.order.result,
             unmodified=self.unmodified.figures,
             target_bytes=target,
             tried=tuple(self._tried),
@@ -202,19 +219,27 @@ class FitSearch:
             if limit <= 0:
                 return
 
-    def _compile(self, form: FunctionForm, order: RunOrder, scheduler: int) -> CompiledCandidate:
-        options = schedulers()[scheduler]
-        name = ", ".join(filter(None, (form.name, order.name))) or "unmodified"
-        name += ", scheduled for least memory" if options else ""
-        key = id(form), order.runs, order.window, scheduler  # forms live as long as this search
-        if key not in self._compiled:
-            current_report()(f"compiling a candidate ({name})")
-            self._compiled[key] = compile_flat(name, order.of(form), self._traced, options, self._wrapper)
-        found = self._compiled[key]
-        tried = Tried(name=name, predicted_bytes=order.predicted_bytes, temp_bytes=found.figures.temp_bytes)
+    def _compile(self, form: FunctionForm, order: RunOrder, scheduler: int, target: int) -> CompiledCandidate:
+        found = self._compile_use(form, order, scheduler, 0)
+        for number in range(1, len(self._uses)):
+            if found.figures.temp_bytes > target:
+                break
+            other = self._compile_use(form, order, scheduler, number)
+            found = max(found, other, key=lambda each: each.figures.temp_bytes)
+        tried = Tried(name=found.name, predicted_bytes=order.predicted_bytes, temp_bytes=found.figures.temp_bytes)
         if tried not in self._tried:
             self._tried.append(tried)
         return found
+
+    def _compile_use(self, form: FunctionForm, order: RunOrder, scheduler: int, number: int) -> CompiledCandidate:
+        options = schedulers()[scheduler]
+        name = ", ".join(filter(None, (form.name, order.name))) or "unmodified"
+        name += ", scheduled for least memory" if options else ""
+        key = id(form), order.runs, order.window, scheduler, number  # forms live as long as this search
+        if key not in self._compiled:
+            current_report()(f"compiling a candidate ({name})")
+            self._compiled[key] = compile_flat(name, self._uses[number](form, order), self._traced, options)
+        return self._compiled[key]
 
 
 def _floor(tried: Sequence[FunctionForm]) -> Claim | None:
