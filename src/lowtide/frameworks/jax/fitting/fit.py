@@ -118,11 +118,13 @@ class FittedFunction:
         self._fitted[signature] = fitted
         return fitted
 
-    def _search(self, traced: TracedFunction, uses: Sequence[Use] = (whole,), target: int | None = None) -> FitFound:
+    def _search(self, traced: TracedFunction, uses: Sequence[Use] = (whole,), like: FitFound | None = None) -> FitFound:
         with showing(self._progress) as report:
             report(Stage.READ)
+            if like is not None:
+                return FitSearch(traced, self._settings, uses, (like.best.options,)).fit(like.target_bytes)
             search = FitSearch(traced, self._settings, uses)
-            return search.fit(_target_bytes(self._settings, search.unmodified.figures) if target is None else target)
+            return search.fit(_target_bytes(self._settings, search.unmodified.figures))
 
     @property
     def fits(self) -> bool:

@@ -13,12 +13,12 @@ from lowtide.frameworks.jax.flat.flatten import Flat
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import is_floating, jax
 
-Search = Callable[[TracedFunction, Sequence[Use], int | None], FitFound]
-"""Fit a function, compiled for some uses, to a number of temp bytes; None for those of the budget."""
+Search = Callable[[TracedFunction, Sequence[Use], FitFound | None], FitFound]
+"""Fit a function, compiled for some uses, to the budget, or to the target and compiler options of another search."""
 
 
 class FittedLoss:
-    """A loss with planned values and gradients. Each set of wanted leaves has its own search.
+    """A loss with planned values and gradients. Values alone and each set of wanted leaves have their own search.
 
     JAX calls one function for the values and another one for the gradients. Each computes its part of the same planned
     program, so that XLA merges both. Only the arguments are saved between them.
@@ -27,16 +27,12 @@ class FittedLoss:
     def __init__(self, traced: TracedFunction, search: Search, wanted: Wanted) -> None:
         self._traced = replace(traced, donated=(False,) * len(traced.structs), shardings=None)
         self._search = search
-        self._wanted = wanted
-        self._parts: dict[Wanted, _Parts] = {}
+        self.found = search(with_backward(self._traced, wanted), self._uses, None)
+        """The search result for the first wanted leaves."""
+        self._parts: dict[Wanted, _Parts] = {wanted: self._parts_of(self.found)}
         self._alone: Flat | None = None
         self._call: Any = jax.custom_vjp(self._run_alone)
         self._call.defvjp(self._save, self._pull, symbolic_zeros=True)
-
-    @property
-    def found(self) -> FitFound:
-        """The search result for the first wanted leaves."""
-        return self._parts_for(self._wanted).found
 
     def __call__(self, leaves: Sequence[Any]) -> Sequence[Any]:
         """Return the leaves of the results."""
@@ -54,13 +50,19 @@ class FittedLoss:
 
     def _parts_for(self, wanted: Wanted) -> "_Parts":
         if wanted not in self._parts:
-            found = self._search(with_backward(self._traced, wanted), (self._both, self._gradients_of), None)
-            self._parts[wanted] = _Parts(
-                found=found,
-                values=_jitted(self._values_of(found.form, found.order), found.best.options),
-                gradients=_jitted(self._gradients_of(found.form, found.order), found.best.options),
-            )
+            joint = with_backward(self._traced, wanted)
+            self._parts[wanted] = self._parts_of(self._search(joint, self._uses, self.found))
         return self._parts[wanted]
+
+    def _parts_of(self, found: FitFound) -> "_Parts":
+        return _Parts(
+            values=_jitted(self._values_of(found.form, found.order), found.best.options),
+            gradients=_jitted(self._gradients_of(found.form, found.order), found.best.options),
+        )
+
+    @property
+    def _uses(self) -> Sequence[Use]:
+        return self._both, self._gradients_of
 
     def _values_of(self, form: FunctionForm, order: RunOrder) -> Flat:
         results = self._traced.jaxpr.out_avals
@@ -81,7 +83,7 @@ class FittedLoss:
     def _run_alone(self, *leaves: Any) -> Sequence[Any]:
         """Return the values, without gradients, within the temp bytes that the budget allows with gradients."""
         if self._alone is None:
-            found = self._search(self._traced, (whole,), self.found.target_bytes)
+            found = self._search(self._traced, (whole,), self.found)
             self._alone = _jitted(found.best.flat, found.best.options)
         return self._alone(*leaves)
 
@@ -99,7 +101,6 @@ class FittedLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    found: FitFound
     values: Flat
     """Of the leaves."""
     gradients: Flat

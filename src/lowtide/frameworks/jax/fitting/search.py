@@ -1,6 +1,6 @@
 """`FitSearch`: compile planned candidates until XLA's temp bytes meet a target."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -105,7 +105,14 @@ class FitSearch:
     target.
     """
 
-    def __init__(self, traced: TracedFunction, settings: PlanSettings, uses: Sequence[Use] = (whole,)) -> None:
+    def __init__(
+        self,
+        traced: TracedFunction,
+        settings: PlanSettings,
+        uses: Sequence[Use] = (whole,),
+        options: Sequence[Mapping[str, str]] | None = None,
+    ) -> None:
+        self._options = schedulers() if options is None else options
         self._uses = uses
         self._traced = traced
         self._recomputes = "recompute" in settings.techniques
@@ -127,7 +134,7 @@ class FitSearch:
         self._tried = self._tried[:1]
         self._best = _Best(self._forms[0], RunOrder(), self._compile(self._forms[0], RunOrder(), 0, target))
         for form, order in self._candidates(max(0, target)):
-            for scheduler in reversed(range(len(schedulers()))):
+            for scheduler in reversed(range(len(self._options))):
                 if self._best.temp_bytes <= target:
                     break
                 each = self._compile(form, order, scheduler, target)
@@ -232,7 +239,7 @@ class FitSearch:
         return found
 
     def _compile_use(self, form: FunctionForm, order: RunOrder, scheduler: int, number: int) -> CompiledCandidate:
-        options = schedulers()[scheduler]
+        options = self._options[scheduler]
         name = ", ".join(filter(None, (form.name, order.name))) or "unmodified"
         name += ", scheduled for least memory" if options else ""
         key = id(form), order.runs, order.window, scheduler, number  # forms live as long as this search
