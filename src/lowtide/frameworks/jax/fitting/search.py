@@ -21,6 +21,7 @@ from lowtide.frameworks.jax.fitting.forms import (
     RunOrder,
     form_with_planned_bodies,
     forms,
+    only_figure,
     planned_orders,
     saving_form,
     segment_orders,
@@ -184,10 +185,16 @@ class FitSearch:
             planned = find_plan(graph, replace(self._settings, budget=limit, transient=True))
             if planned.shortfall is not None and not is_last:
                 return
-            before = len(self._tried)
-            yield from planned_orders(planned, only_held=self._best.order.window is not None)
-            lowest = min((each.temp_bytes for each in self._tried[before:]), default=target)
-            limit -= max((lowest - target) * 5 // 4, limit // 50, 1) << number  # larger steps in later rounds
+            reached, lowest, held = self._best.temp_bytes, target, target
+            for order in planned_orders(planned, only_held=self._best.order.window is not None):
+                before = len(self._tried)
+                yield order
+                held = min((each.temp_bytes for each in self._tried[before:]), default=target)
+                lowest = held if lowest == target else min(lowest, held)
+            # XLA's own order may hide the effect of a plan, held orders do not
+            excess = (held if lowest >= reached else lowest) - target
+            limit = min(limit, only_figure(planned.peak_bytes))
+            limit -= min(max(excess * 5 // 4, limit // 50, 1) << number, limit // 2)  # larger steps in later rounds
             if planned.shortfall is not None or limit <= 0:
                 return
 
