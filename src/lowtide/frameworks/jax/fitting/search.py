@@ -185,14 +185,14 @@ class FitSearch:
             planned = find_plan(graph, replace(self._settings, budget=limit, transient=True))
             if planned.shortfall is not None and not is_last:
                 return
-            reached, lowest, held = self._best.temp_bytes, target, target
+            reached = self._best.temp_bytes
+            lowest: list[int] = []
             for order in planned_orders(planned, only_held=self._best.order.window is not None):
                 before = len(self._tried)
                 yield order
-                held = min((each.temp_bytes for each in self._tried[before:]), default=target)
-                lowest = held if lowest == target else min(lowest, held)
-            # XLA's own order may hide the effect of a plan, held orders do not
-            excess = (held if lowest >= reached else lowest) - target
+                lowest.append(min((each.temp_bytes for each in self._tried[before:]), default=target))
+            # XLA's own order may hide the effect of a plan; the held one, which comes last, does not
+            excess = (min(lowest) if min(lowest) < reached else lowest[-1]) - target
             limit = min(limit, only_figure(planned.peak_bytes))
             limit -= min(max(excess * 5 // 4, limit // 50, 1) << number, limit // 2)  # larger steps in later rounds
             if planned.shortfall is not None or limit <= 0:
