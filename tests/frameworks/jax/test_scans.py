@@ -203,3 +203,60 @@ def test_effects_in_a_loop_happen_once_per_iteration(capfd: pytest.CaptureFixtur
     jax.effects_barrier()
     assert capfd.readouterr().out == "iteration False\n" * 2
     assert equal_bits(results[0], jax.jit(printing)(*arguments)) or close(results[0], jax.jit(printing)(*arguments))
+
+
+def _sum_with_a_constant(wrap: Any) -> Any:
+    """Return the gradient of a scan that adds a constant to every slice: a number, and so a loss."""
+
+    def loss(x: Any, ys: Any) -> Any:
+        z = jnp.ones((64, 64))
+        turn = wrap(lambda total, y: (total + x * (y + z), None))
+        return jax.lax.scan(turn, jnp.zeros_like(z), ys)[0].mean()
+
+    return jax.grad(loss)
+
+
+def _with_means(weights: Any, x: Any) -> Any:
+    """Return a loss of layers in a scan, and the mean after each layer."""
+
+    def layer(x: Any, weights: Any) -> Any:
+        x = x + jnp.tanh(jnp.tanh(x @ weights["up"]) @ weights["down"])
+        return x, x.mean()
+
+    x, means = jax.lax.scan(layer, x, weights)
+    return jnp.square(x).mean(), means
+
+
+USES = {
+    "value": lambda function, **_: function,
+    "gradients": jax.grad,
+    "both": jax.value_and_grad,
+}
+
+
+@pytest.fixture(scope="module")
+def fitted_losses() -> dict[str, Any]:
+    """Return fitted losses, the plain functions and their arguments."""
+    plain, arguments = _sum_with_a_constant(lambda turn: turn), (np.float32(0.5), normal(9, 20))
+    means, layers = _with_means, layers_arguments()
+    return {
+        "a gradient": (lowtide.jax.fit(plain, "50%", example_args=arguments), plain, arguments),
+        "has_aux": (lowtide.jax.fit(means, "50%", example_args=layers, argnums=0), means, layers),
+    }
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("loss", ["a gradient", "has_aux"])
+def test_each_use_of_a_fitted_loss_with_a_scan_is_within_the_budget_with_equal_bits(
+    fitted_losses: dict[str, Any], loss: str, use: str
+) -> None:
+    fitted, plain, arguments = fitted_losses[loss]
+    assert fitted.fits
+    one, other = (USES[use](function, **{"has_aux": True} if loss == "has_aux" else {}) for function in (fitted, plain))
+    assert temp_bytes(one, arguments, fitted.compiler_options) <= fitted.budget_bytes
+    assert equal_bits(jax.jit(one)(*arguments), jax.jit(other)(*arguments))
+
+
+def test_a_fitted_gradient_of_a_scan_needs_no_more_than_with_checkpoints_by_hand(fitted_losses: Any) -> None:
+    fitted, _, arguments = fitted_losses["a gradient"]
+    assert fitted.temp_bytes <= temp_bytes(_sum_with_a_constant(jax.checkpoint), arguments)

@@ -1,5 +1,6 @@
 """Ties and holds: bit-equal values of every type, an order that XLA follows."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 
 import lowtide
-from lowtide.frameworks.jax.emit.run_plan import run_plan
+from lowtide.frameworks.jax.emit.run_plan import needed_runs, run_plan
 from lowtide.frameworks.jax.emit.ties import can_anchor, hold, tie
+from lowtide.frameworks.jax.fitting.forms import segment_orders, unmodified_form
+from lowtide.frameworks.jax.flat.traced import trace
 from lowtide.frameworks.jax.model import JaxModel
 from lowtide.frameworks.jax.reading.read import read_program
 from tests.frameworks.jax.programs import blocks_arguments, blocks_step, close, temp_bytes
@@ -108,3 +111,15 @@ def test_a_held_plan_has_equal_values_for_any_window(window: int) -> None:
     translation, runs = read_program(model.program), planned.plan.order().tolist()
     results = jax.jit(lambda *leaves: run_plan(translation, runs, leaves, window))(*jax.tree.leaves(arguments))
     assert close(results, jax.tree.leaves(jax.jit(blocks_step)(*arguments)))
+
+
+def test_first_results_of_a_planned_order_leave_out_the_runs_that_they_do_not_need() -> None:
+    arguments = blocks_arguments(blocks=2)
+    form = unmodified_form(trace(lambda x, weights: blocks_step(weights, x)[::-1], arguments[::-1]))
+    order = max(segment_orders(form), key=lambda order: len(order.runs or ()))
+    assert order.runs is not None
+    loss = dataclasses.replace(form.translation.program, outputs=form.translation.program.outputs[:1])
+    needed = needed_runs(dataclasses.replace(form.translation, program=loss), order.runs)
+    assert 0 < len(needed) == len(set(needed)) < len(set(order.runs)) < len(order.runs)
+    (found,) = order.first_of(form, 1)(*jax.tree.leaves(arguments[::-1]))
+    assert close(found, blocks_step(*arguments)[1])

@@ -11,6 +11,7 @@ from lowtide.core.index_spaces import OpId, Place
 from lowtide.frameworks.jax.flat.program import Value
 from lowtide.frameworks.jax.internals import is_floating, jax
 from lowtide.frameworks.jax.reading.read import JaxTranslation
+from lowtide.frameworks.jax.reading.sizes import bytes_of
 
 _NEVER = 0x7FC5A3D1
 """A NaN whose payload no arithmetic produces."""
@@ -89,8 +90,8 @@ class Crossing:
 def crossings(translation: JaxTranslation, runs: Sequence[OpId], length: int) -> dict[Place, Crossing]:
     """Return the values held before each window of `length` runs, by the place of its first run. O(runs + reads).
 
-    Inputs and constants are not held, since XLA would copy them. The first window starts at the first recomputed run,
-    so that XLA can merge the forward pass with a separate one.
+    Inputs and constants are not held, since XLA would copy them. The first window starts at the first recomputed run or
+    one window after the most saved bytes, so that XLA can merge the forward pass with a separate one.
     """
     program, base = translation.program, translation.kernels.base
     given = {*program.inputs, *program.constants}
@@ -98,7 +99,7 @@ def crossings(translation: JaxTranslation, runs: Sequence[OpId], length: int) ->
     read_later = _read_later(translation, runs)
     found: dict[Place, Crossing] = {}
     before = 0
-    for start in range(_first_recomputed(runs) or length, len(runs), length):
+    for start in range(_first_hold(translation, runs, length, read_later), len(runs), length):
         last, following = runs[before:start], runs[start : start + length]
         made = dict.fromkeys(value for op in last for value in translation.equation(op).outputs)
         inside = {value for op in last for value in translation.kernels.kernels[op].reads}
@@ -117,6 +118,18 @@ def _first_recomputed(runs: Sequence[OpId]) -> Place | None:
             return place
         seen.add(op)
     return None
+
+
+def _first_hold(
+    translation: JaxTranslation, runs: Sequence[OpId], length: int, read_later: dict[Place, set[Value]]
+) -> Place:
+    recomputed = _first_recomputed(runs)
+    if recomputed is None:
+        return length
+    program = translation.program
+    given = {*program.inputs, *program.constants}
+    saved = [sum(bytes_of(program.types[each]) for each in read_later[place] - given) for place in range(recomputed)]
+    return min(recomputed, saved.index(max(saved)) + length)
 
 
 def _earlier_reads(translation: JaxTranslation, window: Sequence[OpId], given: set[Value]) -> Iterator[Value]:

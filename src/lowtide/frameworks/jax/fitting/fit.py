@@ -16,11 +16,12 @@ from lowtide.engine.plan.claim import Claim
 from lowtide.engine.planning.budget import parse_budget
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
-from lowtide.frameworks.jax.fitting.losses import FittedLoss, is_loss, wanted_leaves
-from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried
+from lowtide.frameworks.jax.fitting.fitted_loss import FittedLoss
+from lowtide.frameworks.jax.fitting.losses import is_loss, wanted_leaves
+from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried, Use, whole
 from lowtide.frameworks.jax.flat.traced import TracedFunction, struct_of, trace
 from lowtide.frameworks.jax.internals import jax
-from lowtide.frameworks.jax.measure.compiled import CompiledFigures, Wrapper
+from lowtide.frameworks.jax.measure.compiled import CompiledFigures
 
 
 def fit(
@@ -109,18 +110,20 @@ class FittedFunction:
     def _fit(self, signature: Any, traced: TracedFunction) -> "_Fitted":
         argnums = ((0,) if is_loss(traced) else ()) if self._argnums is None else self._argnums
         if argnums:
-            loss = FittedLoss(traced, self._search)
-            fitted = _Fitted(traced, loss.found(wanted_leaves(traced, argnums)), loss)
+            loss = FittedLoss(traced, self._search, wanted_leaves(traced, argnums))
+            fitted = _Fitted(traced, loss.found, loss)
         else:
             found = self._search(traced)
             fitted = _Fitted(traced, found, lambda leaves: _run_found(found, leaves))
         self._fitted[signature] = fitted
         return fitted
 
-    def _search(self, traced: TracedFunction, wrapper: Wrapper | None = None) -> FitFound:
+    def _search(self, traced: TracedFunction, uses: Sequence[Use] = (whole,), like: FitFound | None = None) -> FitFound:
         with showing(self._progress) as report:
             report(Stage.READ)
-            search = FitSearch(traced, self._settings, wrapper)
+            if like is not None:
+                return FitSearch(traced, self._settings, uses, (like.best.options,)).fit(like.target_bytes)
+            search = FitSearch(traced, self._settings, uses)
             return search.fit(_target_bytes(self._settings, search.unmodified.figures))
 
     @property

@@ -9,8 +9,8 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.recompute.checkpointing import segment_plan
-from lowtide.frameworks.jax.emit.run_plan import run_plan
-from lowtide.frameworks.jax.flat.flatten import Flat, MeshProgram, flatten, mesh_program
+from lowtide.frameworks.jax.emit.run_plan import needed_runs, run_plan
+from lowtide.frameworks.jax.flat.flatten import Flat, MeshProgram, first_results, flatten, mesh_program
 from lowtide.frameworks.jax.flat.program import FlatProgram, run_program
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import jaxpr_as_fun
@@ -74,6 +74,23 @@ class RunOrder:
     def of(self, form: FunctionForm) -> Flat:
         """Return a form in this order."""
         return form.unplanned() if self.runs is None else form.following(self.runs, self.window)
+
+    def first_of(self, form: FunctionForm, count: int) -> Flat:
+        """Return a function of the form's arguments that computes only its first `count` results, in this order.
+
+        Without recomputation, XLA orders the kernels, so that it can merge them with those of the whole form.
+        """
+        if form.mesh is not None:
+            return lambda *leaves: form.unplanned()(*leaves)[:count]
+        translation = form.translation
+        if self.runs is None:
+            first = first_results(translation.program, count)
+            return lambda *leaves: run_program(first, leaves)
+        program = replace(translation.program, outputs=translation.program.outputs[:count])
+        translation = replace(translation, program=program)
+        runs = needed_runs(translation, self.runs)
+        window = None if len(set(runs)) == len(runs) else self.window
+        return lambda *leaves: run_plan(translation, runs, leaves, window)
 
     def held(self, window: int = WINDOW) -> "RunOrder":
         """Return this order, held."""

@@ -1,6 +1,6 @@
 """`FitSearch`: compile planned candidates until XLA's temp bytes meet a target."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -21,20 +21,23 @@ from lowtide.frameworks.jax.fitting.forms import (
     RunOrder,
     form_with_planned_bodies,
     forms,
+    only_figure,
     planned_orders,
     saving_form,
     segment_orders,
 )
+from lowtide.frameworks.jax.flat.flatten import Flat
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.measure.compiled import (
     CompiledCandidate,
     CompiledFigures,
-    Wrapper,
     compile_flat,
     schedulers,
 )
 from lowtide.frameworks.jax.scans.pairs import disjoint_pairs
 
+Use = Callable[[FunctionForm, RunOrder], Flat]
+"""Return the function to compile for a form in an order."""
 _MAX_ROUNDS = 4
 _MAX_BODY_ROUNDS = 2
 
@@ -56,10 +59,8 @@ class FitFound:
     traced: TracedFunction
     """The function, or a loss with its backward pass."""
     form: FunctionForm
+    order: RunOrder
     best: CompiledCandidate
-    predicted_bytes: int | None
-    result: Result | None
-    """The result behind the candidate, if any."""
     unmodified: CompiledFigures
     target_bytes: int
     tried: tuple[Tried, ...]
@@ -67,9 +68,24 @@ class FitFound:
     """A bound for all plans in the model; None if XLA needs less than the model."""
 
     @property
+    def predicted_bytes(self) -> int | None:
+        """The modeled peak of the candidate, if there is one."""
+        return self.order.predicted_bytes
+
+    @property
+    def result(self) -> Result | None:
+        """The planning result behind the candidate, if any."""
+        return self.order.result
+
+    @property
     def fits(self) -> bool:
         """Whether its temp bytes meet the target."""
         return self.best.figures.temp_bytes <= self.target_bytes
+
+
+def whole(form: FunctionForm, order: RunOrder) -> Flat:
+    """Return all results of a form, in an order."""
+    return order.of(form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +100,21 @@ class _Best:
 
 
 class FitSearch:
-    """A search that compiles candidates until one fits."""
+    """A search that compiles candidates until one fits.
 
-    def __init__(self, traced: TracedFunction, settings: PlanSettings, wrapper: Wrapper | None = None) -> None:
-        self._wrapper = wrapper
+    A candidate's figures are those of its first use, or of the use with the most temp bytes if the first meets the
+    target.
+    """
+
+    def __init__(
+        self,
+        traced: TracedFunction,
+        settings: PlanSettings,
+        uses: Sequence[Use] = (whole,),
+        options: Sequence[Mapping[str, str]] | None = None,
+    ) -> None:
+        self._options = schedulers() if options is None else options
+        self._uses = uses
         self._traced = traced
         self._recomputes = "recompute" in settings.techniques
         self._settings = settings
@@ -95,8 +122,7 @@ class FitSearch:
         self._compiled: dict[Any, CompiledCandidate] = {}
         self._known: dict[Any, FunctionForm] = {}
         self._tried: list[Tried] = []
-        self.unmodified = self._compile(self._forms[0], RunOrder(), 0)
-        self._best = _Best(self._forms[0], RunOrder(), self.unmodified)
+        self.unmodified = self._compile(self._forms[0], RunOrder(), 0, target=-1)
 
     def fit(self, target: int) -> FitFound:
         """Return the first candidate within `target` temp bytes, or else the lowest one.
@@ -107,12 +133,12 @@ class FitSearch:
         in chunks; plans by segments; the best candidate with other windows.
         """
         self._tried = self._tried[:1]
-        self._best = _Best(self._forms[0], RunOrder(), self.unmodified)
+        self._best = _Best(self._forms[0], RunOrder(), self._compile(self._forms[0], RunOrder(), 0, target))
         for form, order in self._candidates(max(0, target)):
-            for scheduler in reversed(range(len(schedulers()))):
+            for scheduler in reversed(range(len(self._options))):
                 if self._best.temp_bytes <= target:
                     break
-                each = self._compile(form, order, scheduler)
+                each = self._compile(form, order, scheduler, target)
                 if each.figures.temp_bytes < self._best.temp_bytes:
                     self._best = _Best(form, order, each)
             if self._best.temp_bytes <= target:
@@ -122,9 +148,8 @@ class FitSearch:
         return FitFound(
             traced=self._traced,
             form=best.form,
+            order=best.order,
             best=best.candidate,
-            predicted_bytes=best.order.predicted_bytes,
-            result=best.order.result,
             unmodified=self.unmodified.figures,
             target_bytes=target,
             tried=tuple(self._tried),
@@ -160,10 +185,16 @@ class FitSearch:
             planned = find_plan(graph, replace(self._settings, budget=limit, transient=True))
             if planned.shortfall is not None and not is_last:
                 return
-            before = len(self._tried)
-            yield from planned_orders(planned, only_held=self._best.order.window is not None)
-            lowest = min((each.temp_bytes for each in self._tried[before:]), default=target)
-            limit -= max((lowest - target) * 5 // 4, limit // 50, 1) << number  # larger steps in later rounds
+            reached = self._best.temp_bytes
+            lowest: list[int] = []
+            for order in planned_orders(planned, only_held=self._best.order.window is not None):
+                before = len(self._tried)
+                yield order
+                lowest.append(min((each.temp_bytes for each in self._tried[before:]), default=target))
+            # XLA's own order may hide the effect of a plan; the held one, which comes last, does not
+            excess = (min(lowest) if min(lowest) < reached else lowest[-1]) - target
+            limit = min(limit, only_figure(planned.peak_bytes))
+            limit -= min(max(excess * 5 // 4, limit // 50, 1) << number, limit // 2)  # larger steps in later rounds
             if planned.shortfall is not None or limit <= 0:
                 return
 
@@ -202,19 +233,27 @@ class FitSearch:
             if limit <= 0:
                 return
 
-    def _compile(self, form: FunctionForm, order: RunOrder, scheduler: int) -> CompiledCandidate:
-        options = schedulers()[scheduler]
-        name = ", ".join(filter(None, (form.name, order.name))) or "unmodified"
-        name += ", scheduled for least memory" if options else ""
-        key = id(form), order.runs, order.window, scheduler  # forms live as long as this search
-        if key not in self._compiled:
-            current_report()(f"compiling a candidate ({name})")
-            self._compiled[key] = compile_flat(name, order.of(form), self._traced, options, self._wrapper)
-        found = self._compiled[key]
-        tried = Tried(name=name, predicted_bytes=order.predicted_bytes, temp_bytes=found.figures.temp_bytes)
+    def _compile(self, form: FunctionForm, order: RunOrder, scheduler: int, target: int) -> CompiledCandidate:
+        found = self._compile_use(form, order, scheduler, 0)
+        for number in range(1, len(self._uses)):
+            if found.figures.temp_bytes > target:
+                break
+            other = self._compile_use(form, order, scheduler, number)
+            found = max(found, other, key=lambda each: each.figures.temp_bytes)
+        tried = Tried(name=found.name, predicted_bytes=order.predicted_bytes, temp_bytes=found.figures.temp_bytes)
         if tried not in self._tried:
             self._tried.append(tried)
         return found
+
+    def _compile_use(self, form: FunctionForm, order: RunOrder, scheduler: int, number: int) -> CompiledCandidate:
+        options = self._options[scheduler]
+        name = ", ".join(filter(None, (form.name, order.name))) or "unmodified"
+        name += ", scheduled for least memory" if options else ""
+        key = id(form), order.runs, order.window, scheduler, number  # forms live as long as this search
+        if key not in self._compiled:
+            current_report()(f"compiling a candidate ({name})")
+            self._compiled[key] = compile_flat(name, self._uses[number](form, order), self._traced, options)
+        return self._compiled[key]
 
 
 def _floor(tried: Sequence[FunctionForm]) -> Claim | None:

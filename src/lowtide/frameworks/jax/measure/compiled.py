@@ -1,6 +1,6 @@
 """`compile_flat`: compile a function and read XLA's memory figures."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,6 @@ from lowtide.frameworks.jax.flat.flatten import Flat
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import jax
 
-Wrapper = Callable[[Flat], Flat]
-"""Code to compile around a candidate."""
 _CPU_SCHEDULER = "xla_cpu_scheduler_type"
 LEAST_MEMORY: Mapping[str, str] = {_CPU_SCHEDULER: "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 """Options of the memory-optimized scheduler."""
@@ -56,17 +54,14 @@ class AssignedBytes:
     allocations: int
 
 
-def compile_flat(
-    name: str, flat: Flat, traced: TracedFunction, options: Mapping[str, str], wrapper: Wrapper | None = None
-) -> CompiledCandidate:
+def compile_flat(name: str, flat: Flat, traced: TracedFunction, options: Mapping[str, str]) -> CompiledCandidate:
     """Compile a function with the shapes, donations and shardings of `traced`."""
     more: dict[str, Any] = {}
     if traced.shardings is not None:
         more = {"in_shardings": traced.shardings[0], "out_shardings": list(traced.shardings[1])}
-    wrapped = flat if wrapper is None else wrapper(flat)
 
     def function(*leaves: Any) -> Sequence[Any]:
-        return wrapped(*leaves)
+        return flat(*leaves)
 
     function.__name__ = traced.name  # XLA's name for the module
     jitted = jax.jit(function, donate_argnums=[n for n, each in enumerate(traced.donated) if each], **more)

@@ -69,6 +69,8 @@ class Kernels:
     kernels: Sequence[Kernel]
     base: Sequence[Value]
     """Per value, the stored value that it is a view of, or the value."""
+    makers: Mapping[Value, int]
+    """Per computed value, the position of its equation."""
 
 
 def kernels_of(program: FlatProgram) -> Kernels:
@@ -95,7 +97,7 @@ def kernels_of(program: FlatProgram) -> Kernels:
         for position in range(len(equations))
         if not fused[position] and kinds[position] != "view"
     ]
-    return Kernels(kernels=kernels, base=base)
+    return Kernels(kernels=kernels, base=base, makers=makers)
 
 
 def fusion_kind(eqn: Any) -> str:
@@ -130,6 +132,11 @@ def called_jaxpr(eqn: Any) -> Any:
     return None
 
 
+def is_repeated(equation: Equation, equations: Sequence[Equation], makers: Mapping[Value, int]) -> bool:
+    """Return whether an equation is so cheap that XLA fuses it into each of several readers."""
+    return fusion_kind(equation.origin) == "cheap" and _wide_operands(equation, equations, makers) < 2
+
+
 def _fused(
     equations: Sequence[Equation],
     kinds: Sequence[str],
@@ -149,8 +156,8 @@ def _fused(
             fuses[position] = can
         else:
             has_one_reader = _count_readers(readers, kinds, equations, users) < 2
-            is_repeated = kind == "cheap" and _wide_operands(equation, equations, makers) < 2
-            fused[position] = (can and (has_one_reader or is_repeated)) or _is_filled(equation)
+            fuses_often = has_one_reader or is_repeated(equation, equations, makers)
+            fused[position] = (can and fuses_often) or _is_filled(equation)
     return fused
 
 

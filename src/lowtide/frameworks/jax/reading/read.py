@@ -12,6 +12,7 @@ from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Value
 from lowtide.frameworks.jax.reading.bodies import bodies_of, kept_results, source_of
+from lowtide.frameworks.jax.reading.copies import transposed_bytes
 from lowtide.frameworks.jax.reading.kernels import (
     LIBRARIES,
     PRODUCTS,
@@ -105,6 +106,7 @@ def add_kernel(
         ordered=ordered,
         cost=PLAIN_MACHINE.seconds(traffic, flops),
         flops=flops,
+        scratch_bytes=transposed_bytes(equation, program, kernels.makers),
         callees=callees,
         source=source_of(equation),
     )
