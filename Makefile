@@ -45,7 +45,7 @@ test: $(VENV)/.test  ## run all tests
 
 test-quick: $(VENV)/.test  ## run the tests of the engine, without frameworks
 	@echo "==> running the tests of the engine"
-	@LOWTIDE_SHARE_OF_EXAMPLES=0.1 $(BIN)/python -m pytest $(IN_PARALLEL) tests/core tests/engine tests/native
+	@$(BIN)/python -m pytest $(IN_PARALLEL) tests/core tests/engine tests/native
 
 test-all: $(VENV)/.test  ## run all tests with all examples, TensorFlow too (about a gigabyte)
 	@$(INSTALL) $(VENV) -c constraints.txt -e '.[test,tensorflow]'

@@ -1,4 +1,4 @@
-"""The share of examples and cases that run: 20 % by default, all with LOWTIDE_SHARE_OF_EXAMPLES=1 (make test-all)."""
+"""The share of examples and cases that run: 10 % by default, all with LOWTIDE_SHARE_OF_EXAMPLES=1 (make test-all)."""
 
 import math
 import os
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 T = TypeVar("T")
-SHARE = float(os.environ.get("LOWTIDE_SHARE_OF_EXAMPLES", "0.2"))
+SHARE = float(os.environ.get("LOWTIDE_SHARE_OF_EXAMPLES", "0.1"))
 
 
 def examples(most: int) -> settings:
