@@ -20,6 +20,8 @@ _MOST_FOR_QUADRATIC = 20_000
 """With more items, quadratic rules and the short penalty loop are skipped."""
 _SHORT_LOOP = 25_000
 """Work per item of the short penalty loop, about fifty rounds."""
+_NEAR, _REPAIR_SHARE = 50, 4
+"""Ejection first tries packings at most one part in 50 above the goal, with one part in 4 of the penalty loop's work."""
 _MOST_ROUNDS = 64
 
 
@@ -67,6 +69,8 @@ class PackSearch:
             self._improve_parts(improve_briefly, cheap=False)
         for method, offsets in self._cheap_packings(self.items):
             self.offer(offsets, method)
+            if method == "penalty-loop":
+                self._repair()
         affordable = self.work <= self._effort.priority_work + self._effort.exact_work
         if not self._is_finished() and affordable:  # otherwise one pass used all work, as for a million items
             self._improve_parts(partial(improve, only_goal=self._capacity is not None), cheap=True)
@@ -117,6 +121,17 @@ class PackSearch:
         offsets, work = _native.pack_by_priority(items.native(), self._goal, False, most)
         self.work += work
         return offsets, "skyline"
+
+    def _repair(self) -> None:
+        """Repair the packing if little of it passes the goal."""
+        is_near = self._goal < self.height <= self._goal + self._goal // _NEAR
+        if not is_near or not self.items.plain or self.bound.size_bytes > self._goal:
+            return
+        most = self._effort.priority_work // _REPAIR_SHARE
+        fit, offsets, work = _native.pack_within_by_ejection(self.items.native(), self.offsets, self._goal, most)
+        self.work += work
+        if fit == 0:
+            self.offer(offsets, "ejection")
 
     def _short_work(self, items: Items) -> int:
         return min(self._effort.priority_work, _SHORT_LOOP * len(items))
