@@ -52,9 +52,10 @@ def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Ite
 def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
     """Lower `state` in place until its height reaches `goal` or its bound, or the work ends.
 
-    Yields after every step. The searches try the goal in rounds with more and more work; the penalty loop runs after
-    the first round and the last. Then, with `only_goal`, they use their remaining work at the goal, else at heights
-    between the refuted and the found ones. All share packings, bounds and the work limit.
+    Yields after every step. The searches try the goal in rounds with more and more work; ejection and the penalty
+    loop run after the first round, the penalty loop again after the last. Then, with `only_goal`, the searches use their
+    remaining work at the goal. Else ejection lowers the packing, and the searches try heights between the refuted and
+    the found ones. All share packings, bounds and the work limit.
     """
     searches = _searches(state, effort)
     rounds: list[list[Callable[[], object]]] = [

@@ -20,8 +20,8 @@ _MOST_FOR_QUADRATIC = 20_000
 """With more items, quadratic rules and the short penalty loop are skipped."""
 _SHORT_LOOP = 25_000
 """Work per item of the short penalty loop, about fifty rounds."""
-_NEAR, _REPAIR_SHARE = 50, 4
-"""Ejection first tries packings at most one part in 50 above the goal, with one part in 4 of the penalty loop's work."""
+_NEAR = 50
+"""Ejection repairs a packing of many items at most this fraction above the goal, one part in n, before it is split."""
 _MOST_ROUNDS = 64
 
 
@@ -123,11 +123,11 @@ class PackSearch:
         return offsets, "skyline"
 
     def _repair(self) -> None:
-        """Repair the packing if little of it passes the goal."""
-        is_near = self._goal < self.height <= self._goal + self._goal // _NEAR
-        if not is_near or not self.items.plain or self.bound.size_bytes > self._goal:
+        """Repair the packing of many items if it passes the goal by little."""
+        is_near = self.height <= self._goal + self._goal // _NEAR
+        if self._is_finished() or not is_near or not self.items.plain or len(self.items) <= self._effort.exact_items:
             return
-        most = self._effort.priority_work // _REPAIR_SHARE
+        most = self._effort.priority_work
         fit, offsets, work = _native.pack_within_by_ejection(self.items.native(), self.offsets, self._goal, most)
         self.work += work
         if fit == 0:
