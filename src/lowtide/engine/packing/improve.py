@@ -53,7 +53,7 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     """Lower `state` in place until its height reaches `goal` or its bound, or the work ends.
 
     Yields after every step. The searches try the goal in rounds with more and more work; ejection and the penalty
-    loop run after the first round, the penalty loop again after the last. Then, with `only_goal`, the searches use their
+    loop run after the first round, and that loop again after the last. Then, with `only_goal`, the searches use their
     remaining work at the goal. Else ejection lowers the packing, and the searches try heights between the refuted and
     the found ones. All share packings, bounds and the work limit.
     """
