@@ -52,8 +52,8 @@ def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Ite
 def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
     """Lower `state` in place until its height reaches `goal` or its bound, or the work ends.
 
-    Yields after every step. The searches try the goal in rounds with more and more work; ejection and the penalty
-    loop run after the first round, and that loop again after the last. Then, with `only_goal`, the searches use their
+    Yields after every step. The searches try the goal in rounds with more and more work; the penalty loop and
+    ejection run after the first round, and the loop again after the last. Then, with `only_goal`, the searches use their
     remaining work at the goal. Else ejection lowers the packing, and the searches try heights between the refuted and
     the found ones. All share packings, bounds and the work limit.
     """
@@ -68,10 +68,10 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
         return effort.priority_work + (effort.exact_work if is_nearly_done and not searches else 0)
 
     steps = [] if state.missed_goal == goal else rounds[0]
-    if state.items.plain:
-        steps.append(lambda: _eject(state, goal, effort.priority_work // 2))
     # The penalty loop mostly succeeds early, long before a large round would fail.
     steps += [lambda: _penalty_loop(state, goal, effort.priority_work // _SHARE_FIRST, joined=False)]
+    if state.items.plain:
+        steps.append(lambda: _eject(state, goal, effort.priority_work // 2))
     steps += [step for more in rounds[1:] for step in more]
     steps += [partial(search.attempt, goal, search.try_work) for search in searches]
     if state.items.plain:
