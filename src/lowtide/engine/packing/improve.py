@@ -53,8 +53,8 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     """Lower `state` in place until its height reaches `goal` or its bound, or the work ends.
 
     Yields after every step. The searches try the goal in rounds with more and more work; the penalty loop and
-    ejection run after the first round, and the loop again after the last. Then, with `only_goal`, the searches use their
-    remaining work at the goal. Else ejection lowers the packing, and the searches try heights between the refuted and
+    ejection run after the first round, and the loop again after the last. Then, with `only_goal`, the searches use
+    their remaining work at the goal. Else ejection lowers the packing, and they try heights between the refuted and
     the found ones. All share packings, bounds and the work limit.
     """
     searches = _searches(state, effort)
