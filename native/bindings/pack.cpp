@@ -6,6 +6,7 @@
 #include "kernels/packing/best_fit_by_birth.hpp"
 #include "kernels/packing/by_priority.hpp"
 #include "kernels/packing/canonical.hpp"
+#include "kernels/packing/ejection.hpp"
 #include "kernels/packing/exact.hpp"
 #include "kernels/packing/in_order.hpp"
 #include "kernels/packing/joined.hpp"
@@ -181,6 +182,24 @@ void register_pack(nb::module_& m) {
       },
       nb::arg("items"), nb::arg("capacity"), nb::arg("max_work"), nb::arg("joins") = static_cast<int32_t>(kAllJoins),
       "As `pack_within`, over blocks of joined items; never 1. Plain rectangles only. `joins`: what is joined, as bits.");
+
+  m.def(
+      "pack_within_by_ejection",
+      [](const HeldPackItems& held, Array<int64_t> offsets, int64_t capacity, int64_t max_work) {
+        require_plain(held.items);
+        const auto start = span_of(offsets);
+        require(start.size() == held.items.sizes.size(), "every item needs an offset or -1");
+        PackFitResult result;
+        Monitor monitor;
+        {
+          nb::gil_scoped_release released;
+          result = fit_by_ejection(held.items, capacity, start, {max_work, [&] { return monitor.go_on(); }});
+        }
+        monitor.raise();
+        return std::make_tuple(static_cast<int32_t>(result.fit), to_numpy(std::move(result.offsets)), result.work);
+      },
+      nb::arg("items"), nb::arg("offsets"), nb::arg("capacity"), nb::arg("max_work"),
+      "As `pack_within`, by repair of the packing in `offsets`; never 1. Plain rectangles only.");
 
   m.def(
       "pack_joined_by_priority",

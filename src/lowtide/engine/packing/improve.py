@@ -22,6 +22,8 @@ _SHARES = {"exact-search": (3, 10), "second-exact-search": (6, 4), "joined-block
 """Each search gets one part in n of all work, and one part in m of that per try at the goal."""
 _SHARE_FIRST = 4
 """One part in this many of the penalty loop's work comes before the larger rounds."""
+_STEPS = 40
+"""Ejection lowers a packing by this part of its distance to the goal at a time."""
 _NEAR = 50
 """A part is nearly done at this fraction above the goal, one part in n."""
 
@@ -50,9 +52,10 @@ def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Ite
 def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
     """Lower `state` in place until its height reaches `goal` or its bound, or the work ends.
 
-    Yields after every step. The searches try the goal in rounds with more and more work; the penalty loop runs after
-    the first round and the last. Then, with `only_goal`, they use their remaining work at the goal, else at heights
-    between the refuted and the found ones. All share packings, bounds and the work limit.
+    Yields after every step. The searches try the goal in rounds with more and more work; the penalty loop and
+    ejection run after the first round, and the loop again after the last. Then, with `only_goal`, the searches use
+    their remaining work at the goal. Else ejection lowers the packing, and they try heights between the refuted and
+    the found ones. All share packings, bounds and the work limit.
     """
     searches = _searches(state, effort)
     rounds: list[list[Callable[[], object]]] = [
@@ -64,9 +67,11 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
         is_nearly_done = state.height - goal <= goal // _NEAR
         return effort.priority_work + (effort.exact_work if is_nearly_done and not searches else 0)
 
-    # The penalty loop mostly succeeds early, long before a large round would fail.
     steps = [] if state.missed_goal == goal else rounds[0]
+    # The penalty loop mostly succeeds early, long before a large round would fail.
     steps += [lambda: _penalty_loop(state, goal, effort.priority_work // _SHARE_FIRST, joined=False)]
+    if state.items.plain:
+        steps.append(lambda: _eject(state, goal, effort.priority_work // 2))
     steps += [step for more in rounds[1:] for step in more]
     steps += [partial(search.attempt, goal, search.try_work) for search in searches]
     if state.items.plain:
@@ -76,6 +81,8 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
         steps += [partial(search.use_up, goal) for search in searches]
     yield from _run_steps(state, goal, steps)
     if not only_goal:
+        if state.items.plain:
+            yield from _lower_by_ejection(state, goal, 2 * effort.priority_work)
         for search in searches:
             yield from _close_in(state, goal, search, search.try_work // 2)
 
@@ -137,6 +144,26 @@ def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> 
     if height < state.height:
         method = "joined-penalty-loop" if joined else "penalty-loop"
         state.offsets, state.height, state.method = offsets, height, method
+
+
+def _eject(state: Improvement, height: int, work: int) -> tuple[bool, int]:
+    """Repair the packing to fit `height`; return whether that succeeded, and the work."""
+    fit, offsets, used = _native.pack_within_by_ejection(state.items.native(), state.offsets, height, work)
+    state.work += used
+    if fit == _FOUND:
+        state.offsets, state.height, state.method = offsets, state.items.height(offsets), "ejection"
+    return fit == _FOUND, used
+
+
+def _lower_by_ejection(state: Improvement, goal: int, work: int) -> Iterator[None]:
+    """Lower the packing in small steps, each by repair of the packing before."""
+    step = max(_common_divisor(state.items), (state.height - goal) // _STEPS)
+    while work > 0 and state.height > max(goal, state.bound):
+        found, used = _eject(state, max(goal, state.bound, state.height - step), work)
+        work -= max(used, 1)
+        if not found:
+            return
+        yield
 
 
 class _HeightSearch:

@@ -20,6 +20,8 @@ _MOST_FOR_QUADRATIC = 20_000
 """With more items, quadratic rules and the short penalty loop are skipped."""
 _SHORT_LOOP = 25_000
 """Work per item of the short penalty loop, about fifty rounds."""
+_NEAR = 50
+"""Ejection repairs a packing of many items at most this fraction above the goal, one part in n, before it is split."""
 _MOST_ROUNDS = 64
 
 
@@ -67,6 +69,8 @@ class PackSearch:
             self._improve_parts(improve_briefly, cheap=False)
         for method, offsets in self._cheap_packings(self.items):
             self.offer(offsets, method)
+            if method == "penalty-loop":
+                self._repair()
         affordable = self.work <= self._effort.priority_work + self._effort.exact_work
         if not self._is_finished() and affordable:  # otherwise one pass used all work, as for a million items
             self._improve_parts(partial(improve, only_goal=self._capacity is not None), cheap=True)
@@ -117,6 +121,17 @@ class PackSearch:
         offsets, work = _native.pack_by_priority(items.native(), self._goal, False, most)
         self.work += work
         return offsets, "skyline"
+
+    def _repair(self) -> None:
+        """Repair the packing of many items if it passes the goal by little."""
+        is_near = self.height <= self._goal + self._goal // _NEAR
+        if self._is_finished() or not is_near or not self.items.plain or len(self.items) <= self._effort.exact_items:
+            return
+        most = self._effort.priority_work
+        fit, offsets, work = _native.pack_within_by_ejection(self.items.native(), self.offsets, self._goal, most)
+        self.work += work
+        if fit == 0:
+            self.offer(offsets, "ejection")
 
     def _short_work(self, items: Items) -> int:
         return min(self._effort.priority_work, _SHORT_LOOP * len(items))
