@@ -1,6 +1,6 @@
 """The kernels of both passes as one graph, and a plan of it in terms of FX nodes."""
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -223,12 +223,15 @@ class KernelChoice:
     """Sizes and strides of forward values."""
 
     def maker(self, value: str, reader: Place) -> Place | None:
-        """Return the place of the recomputed run that a reader of a stored value uses; None for the forward pass."""
+        """Return the place of the recomputed run that a reader of a stored value uses; None for the forward pass.
+
+        A run that writes the value reads its own result, not that of an earlier run.
+        """
         buffer = self.buffer_of[value]
         places = self.recomputed_at.get(buffer, ())
-        later = bisect_left(places, reader)
-        if later:
-            return places[later - 1]
+        n_before = bisect_right(places, reader)
+        if n_before:
+            return places[n_before - 1]
         return None if buffer in self.saved or not places else places[0]
 
 
