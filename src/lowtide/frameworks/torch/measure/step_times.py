@@ -18,8 +18,8 @@ _ENOUGH_SECONDS = 10.0
 def step_times(captured: Captured, planned: Callable[..., Any]) -> StepTimes:
     """Return the times of the user's own call and of a planned one, on the example inputs.
 
-    Calls alternate, so that a busy machine slows both, and state is restored after each. A first call of each is not
-    counted, because libraries set themselves up in it.
+    Both must have run before, because libraries set themselves up in the first call. Calls alternate, so that a busy
+    machine slows both, and state is restored after each.
     """
     args, kwargs = captured.example_args, dict(captured.example_kwargs)
     inputs = check_real(args, kwargs)
@@ -27,14 +27,13 @@ def step_times(captured: Captured, planned: Callable[..., Any]) -> StepTimes:
     times: tuple[list[float], list[float]] = [], []
     started = time.perf_counter()
     with restored_state(captured, inputs) as restore:
-        for turn in range(1 + _ROUNDS):
-            if turn > _LEAST_ROUNDS and time.perf_counter() - started > _ENOUGH_SECONDS:
+        for turn in range(_ROUNDS):
+            if turn >= _LEAST_ROUNDS and time.perf_counter() - started > _ENOUGH_SECONDS:
                 break
             for program, seconds in zip((captured.run_original, planned), times, strict=True):
                 seconds.append(seconds_of(lambda program=program: program(*args, **kwargs), device))
                 restore()
-    before, after = times
-    return StepTimes.of(before[1:], after[1:])
+    return StepTimes.of(*times)
 
 
 def seconds_of(call: Callable[[], Any], device: torch.device) -> float:
