@@ -9,6 +9,9 @@ MIB = 2**20
 MEASURED_MIB = {"llama1b": 12_521.0, "llama1b_checkpointed": 5_395.2, "gpt2_medium": 10_449.8, "resnet50": 10_029.0}
 """`max_memory_allocated` of a compiled training step above the memory between steps; torch 2.13.0 with CUDA 13.0."""
 
+CHECKPOINTED_MIB = {"llama1b": 5_395.0, "gpt2_medium": 2_843.0}
+"""Compiled peaks of the same training steps with every block checkpointed."""
+
 
 def llama1b(*, checkpointed: bool = False) -> Any:
     """Return Llama 1B in bfloat16 on 4 x 2,048 tokens."""

@@ -172,3 +172,11 @@ def test_compiled_peaks_are_within_two_percent_of_those_that_an_h100_measured(na
     model = DeviceModel(f"{recorded.__file__}:{name}", "h100")
     predicted = _facts(model).compiled_peak_bytes / recorded.MIB
     assert predicted == pytest.approx(recorded.MEASURED_MIB[name], rel=0.02)
+
+
+@pytest.mark.skipif(SHARE < 1, reason="minutes of one core; make test-all")
+@pytest.mark.parametrize("name", list(recorded.CHECKPOINTED_MIB))
+def test_plans_of_kernels_meet_the_peak_of_compiled_block_checkpoints(name: str) -> None:
+    model = DeviceModel(f"{recorded.__file__}:{name}", "h100")
+    budget = int(recorded.CHECKPOINTED_MIB[name] * recorded.MIB) + _facts(model).persistent_bytes
+    assert lowtide.plan(model, device="h100", budget=budget).shortfall is None

@@ -16,18 +16,9 @@ from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
 from lowtide.frameworks.torch.internals.inductor import CustomSchedulerPass
 from lowtide.frameworks.torch.internals.kernel_storage import drop_ordering_users, loops_over_reduction
-from lowtide.frameworks.torch.internals.kernels import (
-    KernelNode,
-    choices,
-    input_names,
-    origins_of,
-    scheduler,
-    set_choices,
-)
+from lowtide.frameworks.torch.internals.kernels import KernelNode, choices, input_names, scheduler, set_choices
 from lowtide.frameworks.torch.planning.options import Options, identity
 
-RECOMPUTED_AT = "lowtide_recomputed_at"
-"""Key in the meta of an FX node: the place in a plan of kernels at which it is recomputed."""
 _Interval = tuple[Place, Place] | None
 
 
@@ -205,17 +196,6 @@ def _loops(nodes: Sequence[KernelNode]) -> set[OpId]:
     return {op for op, node in enumerate(nodes) if loops_over_reduction(node)}
 
 
-def _places(node: KernelNode) -> set[Place]:
-    """Return the places of a plan of kernels at which a kernel is recomputed."""
-    found = (origin.meta.get(RECOMPUTED_AT) for origin in origins_of(node))
-    return {place for place in found if place is not None}
-
-
-def are_consecutive(places: Collection[Place]) -> bool:
-    """Return whether no place lies between two others without being one of them."""
-    return not places or max(places) - min(places) < len(places)
-
-
 class _Choices:
     """Inductor's choices, limited for one scheduler."""
 
@@ -237,8 +217,7 @@ class _Choices:
         if scheduler is not self._scheduler:
             return True
         self._note_fusion()
-        allowed = are_consecutive(_places(node1) | _places(node2))
-        allowed = allowed and self._timeline.fits(self._ops(node1), self._ops(node2))
+        allowed = self._timeline.fits(self._ops(node1), self._ops(node2))
         self._allowed = (node1, node2) if allowed else None
         return allowed
 

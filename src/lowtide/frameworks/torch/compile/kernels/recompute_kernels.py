@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.core.index_spaces import Place
-from lowtide.frameworks.torch.compile.fusion.guard import RECOMPUTED_AT
 from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelChoice
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import runs_once
 from lowtide.frameworks.torch.internals.aot_autograd import mark_must_save
@@ -118,7 +117,7 @@ class _Copies:
 
         with self.graph.inserting_before(before):
             copy = self.graph.node_copy(node, source)
-            copy.meta = {**node.meta, "val": compute_fake(copy), RECOMPUTED_AT: place}
+            copy.meta = {**node.meta, "val": compute_fake(copy)}
             copy = self._as_first(copy, node)
             if node.name not in self.choice.stored_by_loops or node.target in (*AS_STORED, operator.getitem):
                 return copy
