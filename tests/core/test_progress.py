@@ -105,6 +105,12 @@ def _on_a_terminal(program: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
 
 
+def test_a_process_that_only_imports_the_kernel_is_no_notebook() -> None:
+    program = "import IPython, ipykernel.kernelbase\n" + WORK.format(progress="True")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr + done.stdout == ""
+
+
 def test_a_notebook_shows_long_work_below_its_cell_and_removes_it() -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     slow = WORK.format(progress="True") + "\nprint('done')"

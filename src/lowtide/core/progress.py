@@ -88,7 +88,9 @@ def _can_show() -> bool:
 
 
 def _in_notebook() -> bool:
-    return "ipykernel" in sys.modules and not sys.stderr.isatty()
+    ipython: Any = sys.modules.get("IPython")
+    shell = None if ipython is None or sys.stderr.isatty() else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
 
 
 class ProgressBar:

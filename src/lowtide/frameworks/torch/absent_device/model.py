@@ -108,11 +108,12 @@ class DeviceModel(UnrunnableModel):
             plan = replace(found.plan, claims=(), lower_bound_bytes={}, status="feasible")
             exact: int = self._process.ask(Lower(plan=plan, allowed_bytes=allowed))
             best = min(best, self._result(settings, allowed, plan, exact, found.seconds), key=_rank)
-            left = allowed - exact
+            left, missed = allowed - exact, found.shortfall
+            # A plan that misses its target may need less than the budget once lowered. Its own peak leaves room then.
+            target = left + (target if missed is None else missed.reached_bytes)
             is_close = 0 <= left < _MIN_GAIN * allowed
-            if is_close or found.shortfall is not None or not 0 < target + left < self._facts.compiled_peak_bytes:
+            if is_close or (missed is not None and left < 0) or not 0 < target < self._facts.compiled_peak_bytes:
                 break
-            target += left
         return best
 
     def apply(self, plan: Plan) -> NoReturn:
