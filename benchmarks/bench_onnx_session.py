@@ -2,7 +2,7 @@
 
 import argparse
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,17 +91,23 @@ def row(name: str, folder: Path) -> str:
     return f"| {name} | {graph.n_ops} | {' | '.join(figures)} |"
 
 
-def main() -> None:
-    """Measure, print, and write the section into RESULTS.md."""
+def rows_of(models: Sequence[str], row_of: Callable[[str, Path], str]) -> tuple[list[str], bool]:
+    """Print and return the rows of the models on the command line, by default all, and whether these are all."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, help="where models are kept; by default they are written anew")
-    parser.add_argument("models", nargs="*", default=list(MODELS))
+    parser.add_argument("models", nargs="*", default=list(models))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         rows: list[str] = []
         for name in given.models:
-            rows.append(row(name, given.folder or Path(temporary)))
+            rows.append(row_of(name, given.folder or Path(temporary)))
             print(rows[-1], flush=True)
+    return rows, given.models == list(models)
+
+
+def main() -> None:
+    """Measure, print, and write the section into RESULTS.md."""
+    rows, are_all = rows_of(MODELS, row)
     head = (
         "| model | ops | level | predicted | needed | session | stock | stock, modeled | stock, least | ratio | "
         "session ms | stock ms, fastest | at 50 % | resident, session / stock | same bits | fallbacks |"
@@ -118,7 +124,7 @@ def main() -> None:
         "resident: the whole process, with code, weights and inputs. same bits: as the stock runtime at that level."
     )
     table = "\n".join([note, "", head, "|---|" + "--:|" * 15, *rows])
-    if given.models == list(MODELS):
+    if are_all:
         write_section("ONNX Runtime sessions", "python benchmarks/bench_onnx_session.py", table)
 
 

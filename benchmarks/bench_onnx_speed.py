@@ -1,14 +1,12 @@
 """Time of a run of networks of convolutions: the stock runtime at its fastest setting, and lowtide's sessions."""
 
-import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_onnx_session import session_run, stock_run
+from bench_onnx_session import rows_of, session_run, stock_run
 from onnx_models import model_path
 from results import write_section
 
@@ -90,15 +88,7 @@ def row(name: str, folder: Path) -> str:
 
 def main() -> None:
     """Measure, print, and write the section into RESULTS.md."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--folder", type=Path, help="where models are kept; by default they are written anew")
-    parser.add_argument("models", nargs="*", default=list(MODELS))
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        rows: list[str] = []
-        for name in given.models:
-            rows.append(row(name, given.folder or Path(temporary)))
-            print(rows[-1], flush=True)
+    rows, are_all = rows_of(MODELS, row)
     head = (
         "| model | stock ms, fastest | opened | for this machine | for any machine | s to open | predicted | "
         "session | stock | stock, least | same bits |"
@@ -113,7 +103,7 @@ def main() -> None:
         "runtime at level all."
     )
     table = "\n".join([note, "", head, "|---|" + "--:|" * 10, *rows])
-    if given.models == list(MODELS):
+    if are_all:
         write_section("ONNX Runtime speed", "python benchmarks/bench_onnx_speed.py", table)
 
 

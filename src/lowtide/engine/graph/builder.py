@@ -83,9 +83,13 @@ class GraphBuilder:
         self._lifetimes.extend(lifetimes)
         self._buffer_spaces.extend(spaces)
 
+    def copy_spaces(self, graph: Graph) -> None:
+        """Add the memory spaces of a graph."""
+        self._spaces.extend(graph.spaces)
+
     def copy_storage(self, graph: Graph) -> None:
         """Add the memory spaces and buffers of a graph."""
-        self._spaces.extend(graph.spaces)
+        self.copy_spaces(graph)
         self.add_buffers(
             graph.buffer_names, graph.sizes.tolist(), graph.lifetimes.tolist(), graph.buffer_spaces.tolist()
         )

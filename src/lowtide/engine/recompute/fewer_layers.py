@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, Op
+from lowtide.engine.graph import Graph, GraphBuilder, Op
 from lowtide.engine.recompute.repeats import Stretch, long_stretches, op_classes
 
 _LEAST_SHARE = 0.01
@@ -178,24 +178,19 @@ class _Removal:
                 other = maker + shift
                 if not stretch.first <= other < user or self.is_gone[other]:
                     return None
-                return self.allocates[other][self.allocates[maker].index(buffer)]
+                slot = self.allocates[maker].index(buffer)
+                return self.allocates[other][slot] if slot < len(self.allocates[other]) else None
         return None
 
     def _built(self, records: list[Op]) -> Graph:
         graph = self.graph
         builder = GraphBuilder(graph.name)
-        for space in graph.spaces:
-            builder.add_space(
-                space.name,
-                capacity_bytes=space.capacity_bytes,
-                alignment=space.alignment,
-                bandwidth_bytes_per_s=space.bandwidth_bytes_per_s,
-            )
+        builder.copy_spaces(graph)
         used = sorted({buffer for record in records for buffer in (*record.reads, *record.writes, *record.mutates)})
         builder.add_buffers(
             [graph.buffer_names[buffer] for buffer in used],
             graph.sizes[used].tolist(),
-            [Lifetime(lifetime) for lifetime in graph.lifetimes[used].tolist()],
+            graph.lifetimes[used].tolist(),
             graph.buffer_spaces[used].tolist(),
         )
         number = {buffer: place for place, buffer in enumerate(used)}
