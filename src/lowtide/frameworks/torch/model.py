@@ -28,7 +28,7 @@ from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
 from lowtide.frameworks.torch.internals.one_at_a_time import one_at_a_time
 from lowtide.frameworks.torch.measure.compare_peak import warn_of_higher_peak
 from lowtide.frameworks.torch.measure.compare_with_plain import compare_with_plain
-from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_captured
+from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_in_turn, restored_state
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.measure.step_times import step_times
 from lowtide.frameworks.torch.planning.agreement import require_one_order
@@ -205,9 +205,11 @@ class TorchModel(Model):
         are compared number by number; see `compare_with_plain`. Warns if the plan's peak is more than 2 % above the
         prediction.
         """
+        captured = self.captured
         programs = self.apply(Plan.baseline(self.graph), verified=True), self.apply(plan)
-        before, after = (measure_captured(self.captured, program) for program in programs)
-        original = measure_captured(self.captured, self.captured.run_original)
+        with restored_state(captured, check_real(captured.example_args, captured.example_kwargs)) as restore:
+            before, after, original = measure_in_turn(captured, [*programs, captured.run_original], restore)
+            times = step_times(captured, programs[1], restore)
         runs = zip(programs, (before, after), strict=True)
         differing = [program for program, run in runs if run.outputs_digest != original.outputs_digest]
         predicted = simulate(self.graph_for(plan), plan).peak_bytes[self.graph.spaces[0].name]
@@ -216,14 +218,14 @@ class TorchModel(Model):
         agreement = Agreement(outputs_equal=True)
         if differing:
             may_round = not self.planned_form(plan).is_exact
-            agreement = compare_with_plain(self.captured, differing, may_round=may_round)
+            agreement = compare_with_plain(captured, differing, may_round=may_round)
         return Measurement.of(
             agreement,
             before_bytes=before.peak_bytes,
             after_bytes=after.peak_bytes,
             original_bytes=original.peak_bytes,
             host_bytes=None if self.host is None else after.host_peak_bytes,
-            times=step_times(self.captured, programs[1]),
+            times=times,
         )
 
     def measure_costs(self) -> Prices:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,6 @@ from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.chunks.rounding import in_other_last_digits
-
-_WARM_UP_CALLS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ def measure_captured(
     last_digits: bool = False,
     warm_up: bool = True,
 ) -> MeasuredCall:
-    """Measure one call of an applied plan or of `captured.run_original`, by default after two warm-up calls.
+    """Measure one call of an applied plan or of `captured.run_original`, by default after a warm-up call.
 
     Inputs default to the example inputs. The call starts without gradients, from the present state, which is restored
     at the end. `keep_results` keeps copies of compared tensors; `last_digits` changes the last digit of every input and
@@ -53,24 +52,45 @@ def measure_captured(
     given = captured.example_args if args is None else args
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
     inputs = check_real(given, named)
-    device = inputs[0].device if inputs else torch.device("cpu")
     with restored_state(captured, inputs) as restore:
-        for _ in range(_WARM_UP_CALLS if warm_up else 0):
+        if warm_up:
             program(*given, **named)
             restore()
         if last_digits:
             with torch.no_grad():
                 for tensor in {id(tensor): tensor for tensor in (*captured.persistent(), *inputs)}.values():
                     tensor.copy_(in_other_last_digits(tensor))
-        on_host, (peak, result) = host_peak_of_call(
-            lambda: peak_of_call(lambda: program(*given, **named), device), device
-        )
-        held = bytes_held_by(inputs)
-        compared = pytree.tree_leaves([result, captured.binding.gradients(), captured.persistent(), inputs])
-        digest = digest_of(compared)
-        kept = [_copied(leaf) for leaf in compared] if keep_results else ()
+        return _measured(captured, lambda: program(*given, **named), inputs, keep_results=keep_results)
+
+
+def measure_in_turn(
+    captured: Captured, programs: Sequence[Callable[..., Any]], restore: Callable[[], None]
+) -> list[MeasuredCall]:
+    """Measure one call of each program on the example inputs, after a warm-up call, and restore state after each."""
+    args, kwargs = captured.example_args, captured.example_kwargs
+    inputs = check_real(args, kwargs)
+    calls: list[MeasuredCall] = []
+    for program in programs:
+        program(*args, **kwargs)
+        restore()
+        calls.append(_measured(captured, lambda program=program: program(*args, **kwargs), inputs))
+        restore()
+    return calls
+
+
+def _measured(
+    captured: Captured, call: Callable[[], Any], inputs: list[torch.Tensor], *, keep_results: bool = False
+) -> MeasuredCall:
+    """Measure a call from the present state."""
+    device = inputs[0].device if inputs else torch.device("cpu")
+    on_host, (peak, result) = host_peak_of_call(lambda: peak_of_call(call, device), device)
+    compared = pytree.tree_leaves([result, captured.binding.gradients(), captured.persistent(), inputs])
     return MeasuredCall(
-        peak_bytes=peak + held, host_peak_bytes=on_host, device=device, outputs_digest=digest, results=kept
+        peak_bytes=peak + bytes_held_by(inputs),
+        host_peak_bytes=on_host,
+        device=device,
+        outputs_digest=digest_of(compared),
+        results=[_copied(leaf) for leaf in compared] if keep_results else (),
     )
 
 
@@ -90,7 +110,7 @@ def restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[
     """Save all state, yield a function that restores it, and restore gradients at the end."""
     captured.binding.materialize()
     kept = KeptState([*captured.persistent(), *inputs])
-    kept.put_back()
+    kept.clear_gradients()
     try:
         yield kept.put_back
     finally:
@@ -103,13 +123,21 @@ def _copied(leaf: Any) -> Any:
 
 
 def digest_of(leaves: Sequence[Any]) -> str:
-    """Return a hash of the bits, types and shapes of tensors, and of the text of other values."""
-    digest = hashlib.blake2b()
-    for leaf in leaves:
-        if isinstance(leaf, torch.Tensor):
-            flat = leaf.detach().cpu().contiguous().reshape(-1)
-            digest.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
-            digest.update(flat.view(torch.uint8).numpy().data)
-        else:
-            digest.update(repr(leaf).encode())
+    """Return a hash of the bits, types and shapes of tensors, and of the text of other values.
+
+    Tensors are hashed in several threads.
+    """
+    digest = hashlib.sha256()
+    with ThreadPoolExecutor() as threads:
+        for part in threads.map(_digest_of_leaf, leaves):
+            digest.update(part)
     return digest.hexdigest()
+
+
+def _digest_of_leaf(leaf: Any) -> bytes:
+    if not isinstance(leaf, torch.Tensor):
+        return hashlib.sha256(repr(leaf).encode()).digest()
+    digest = hashlib.sha256(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
+    flat = leaf.detach().cpu().contiguous().reshape(-1)
+    digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.digest()
