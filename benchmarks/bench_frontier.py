@@ -47,18 +47,17 @@ HEAD = (
     "| program | plan | peak | bound | cost | least cost | regathered | communication | exposed | time |"
 )
 LEAD = (
-    "The step of one rank of `examples/frontier.py`: bfloat16, AdamW, one sequence of 8,192 tokens, weights sharded "
-    "over the data-parallel ranks, layers split over the tensor-parallel ones (of `deepseek-v3` the experts, each "
-    "given an equal share of the tokens; these ranks have other data, and shards of all else). `full` checkpoints "
-    "every block with `torch.utils.checkpoint`, `every second` each other one, and `selective` keeps attention, what "
-    "is exchanged, and every other product, as torchtitan does; in their own order. Their figures are those of "
-    "programs of two, four and six like layers (or one more), continued along the straight line on which they lie. "
-    "Plans "
-    "are lowtide's, `--effort fast`, of the whole program without checkpoints: within a device, and within the peak "
-    "of each of the three. All are priced for an H100 on a network of 400 Gbit/s by the peak figures of its maker, "
-    "collectives as if nothing ran meanwhile; cost is time beyond the program without checkpoints, least cost its "
-    "bound for plans in the same order. Exposed is how long computation waits for communication, which runs beside it "
-    "on a stream of its own. Peaks in GiB with what is held throughout, times of one core."
+    "The step of one rank of `examples/frontier.py`: bfloat16, AdamW, one sequence of 8,192 tokens. Weights are "
+    "sharded over the data-parallel ranks, layers are split over the tensor-parallel ones. The experts of "
+    "`deepseek-v3` are split instead, each with an equal share of the tokens. Checkpoints by hand: `full` checkpoints"
+    " every block with `torch.utils.checkpoint`, `every second` each other block; `selective` saves attention, the "
+    "results of collectives, and every other product, as torchtitan does. Their figures are extrapolated from "
+    "programs of two, four and six equal layers (or one more), which are on a straight line. Plans use lowtide's "
+    "default settings, on the whole program without checkpoints: within a device, and within the peak of each of the "
+    "three. Prices are the peak figures of an H100 on a network of 400 Gbit/s, with collectives priced alone. Cost is"
+    " the time beyond the program without checkpoints; least cost is its bound for plans in the same order. Exposed "
+    "is the time for which computation waits for communication on a separate stream. Peaks are in GiB, with "
+    "persistent tensors; times are processor seconds of one core."
 )
 
 
@@ -134,9 +133,7 @@ def plan(file: Path, facts: dict[str, Any], checkpoints: dict[str, Any]) -> list
     for name, budget in budgets:
         started = time.process_time()
         try:
-            result = lowtide.minimize(
-                graph, budget=budget, allow=["reorder", "share", "recompute"], costs=PROFILE, effort="fast"
-            )
+            result = lowtide.minimize(graph, budget=budget, allow=["reorder", "share", "recompute"], costs=PROFILE)
         except LowtideError as error:
             rows.append({"program": "as it is", "plan": f"{name}: {error}", "peak": None})
             continue

@@ -38,6 +38,25 @@ class TensorContents(Place):
         return [(version_of(self.owner),)]
 
 
+class Environment(Place):
+    """The variables of the environment."""
+
+    __slots__ = ()
+
+    def read(self) -> list[Any]:
+        return [*self.owner, *self.owner.values()]
+
+    def write(self, values: list[Any]) -> None:
+        half = len(values) // 2
+        wanted = dict(zip(values[:half], values[half:], strict=True))
+        for name in set(self.owner).difference(wanted):
+            del self.owner[name]
+        self.owner.update(wanted)
+
+    def name(self, values: list[Any], position: int) -> str:
+        return f"{self.label}[{values[position % (len(values) // 2)]!r}]"
+
+
 class ArrayContents(Place):
     """The bytes of a small NumPy array."""
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from lowtide.frameworks.torch.capture.state.places import ABSENT, Place, WithoutCounters
-from lowtide.frameworks.torch.capture.state.reach import find_places
+from lowtide.frameworks.torch.capture.state.reach import Reach, find_places
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 
 _COMPARED_BY_VALUE = (int, float, complex, str, bytes, bool, np.generic)
@@ -66,17 +66,25 @@ class Change:
 class PythonState:
     """The values that a step's code may read or write, as they are now."""
 
-    def __init__(self, places: Sequence[Place], counters: Set[str]) -> None:
-        self._places = places
-        self.counters = counters
-        """Names of variables that the code only increments."""
-        self._values = [place.read() for place in places]
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._values = [place.read() for place in reach.places]
         self.guards = Guards(
             (guard, values, list(map(id, values)))
-            for guard in map(self._guard, places, self._values)
+            for guard in map(self._guard, reach.places, self._values)
             if guard.is_guarded
             for values in [guard.read()]
         )
+
+    @property
+    def counters(self) -> Set[str]:
+        """Names of variables that the code only increments."""
+        return self._reach.counters
+
+    @property
+    def sources(self) -> Set[str]:
+        """The clock or files, if the code may read them: guards cannot compare their values."""
+        return self._reach.sources
 
     def _guard(self, place: Place, values: list[Any]) -> Place:
         has_counter = bool(self.counters) and not self.counters.isdisjoint(place.variables(values))
@@ -88,11 +96,11 @@ class PythonState:
 
         It includes values that any of their code may use, or only those that `executed` code may use.
         """
-        return cls(*find_places(roots, executed))
+        return cls(find_places(roots, executed))
 
     def renewed(self) -> "PythonState":
         """Return the present state, with the same guards, if the state holds."""
-        present = PythonState(self._places, self.counters)
+        present = PythonState(self._reach)
         present.guards = self.guards
         return present
 
@@ -119,7 +127,7 @@ class PythonState:
         return list(self._changes())
 
     def _changes(self) -> Iterator[Change]:
-        for place, before in zip(self._places, self._values, strict=True):
+        for place, before in zip(self._reach.places, self._values, strict=True):
             now = place.read()
             if not _all_same(now, before):
                 yield Change(place, before, now)

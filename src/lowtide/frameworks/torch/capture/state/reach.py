@@ -7,10 +7,12 @@ found names it. Each class, function and object adds names, so the search repeat
 import argparse
 import functools
 import io
+import os
 import random
 import types
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, cast
 
@@ -31,6 +33,7 @@ from lowtide.frameworks.torch.capture.state.names import (
 from lowtide.frameworks.torch.capture.state.observed_places import (
     ArrayContents,
     DefaultState,
+    Environment,
     Flags,
     NumpyRandom,
     Position,
@@ -38,6 +41,7 @@ from lowtide.frameworks.torch.capture.state.observed_places import (
     TensorContents,
     random_places,
 )
+from lowtide.frameworks.torch.capture.state.outside import ENVIRONMENT, source_of, sources_of
 from lowtide.frameworks.torch.capture.state.places import (
     Cell,
     Globals,
@@ -77,19 +81,31 @@ _CALLED = {"__call__", "__getattr__", "__setattr__"}
 _ANY_INSTANCE = {"__init__", "__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__annotations__"}
 
 
-def find_places(
-    roots: Mapping[str, object], executed: Container[types.CodeType] | None = None
-) -> tuple[list[Place], frozenset[str]]:
-    """Return the places that code reachable from labelled roots may use, and the names of counters.
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The values that a step's code may read or write."""
 
-    The global random states are among the places. If `executed` is given, other code is not followed.
+    places: Sequence[Place]
+    counters: Set[str]
+    """Names of variables that the code only increments."""
+    sources: Set[str]
+    """The clock or files, if the code may read them."""
+
+
+def find_places(roots: Mapping[str, object], executed: Container[types.CodeType] | None = None) -> Reach:
+    """Return the places that code reachable from labelled roots may use.
+
+    The global random states are among the places, and the environment if code reads it. If `executed` is given, other
+    code is not followed.
     """
     closure = _PlaceSearch(frozenset(), False, executed)
     closure.run(roots)
     closure.follow_new_names()
     search = _PlaceSearch(frozenset(closure.names), closure.computes_names, executed)
     search.run(roots)
-    return [*search.places, DefaultState("", None), *random_places()], counter_names(tuple(search.codes))
+    environment = [Environment("os.environ", os.environ)] if ENVIRONMENT in search.sources else []
+    places = [*search.places, *environment, DefaultState("", None), *random_places()]
+    return Reach(places, counter_names(tuple(search.codes)), frozenset(search.sources - {ENVIRONMENT}))
 
 
 class _PlaceSearch:
@@ -101,6 +117,7 @@ class _PlaceSearch:
         self._followed_names = None if follows_all else names
         self.places: list[Place] = []
         self.codes: list[types.CodeType] = []
+        self.sources: set[str] = set()
         self._seen: dict[int, Any] = {}
         self._waiting: deque[tuple[str, Any]] = deque()
         self._globals: dict[int, Globals] = {}
@@ -186,6 +203,8 @@ class _PlaceSearch:
         if self._executed is not None and function.__code__ not in self._executed:
             return
         self.codes.append(function.__code__)
+        if not is_in_pytorch(function.__code__.co_filename):
+            self.sources |= sources_of(function)
         self.names |= names_in(function.__code__)
         self.computes_names = self.computes_names or computes_names(function.__code__)
         self.add(f"defaults of {function.__name__}", function.__defaults__)
@@ -223,6 +242,8 @@ class _PlaceSearch:
         return is_special and (key in _CALLED or is_followed_module(kind.__module__))
 
     def _object(self, label: str, value: Any) -> None:
+        if (source := source_of(value)) is not None:
+            self.sources.add(source)
         kind = cast("type[Any]", type(value))
         if isinstance(value, types.MethodType):
             self.add(label, value.__func__)

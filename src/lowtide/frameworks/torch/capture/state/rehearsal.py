@@ -162,6 +162,8 @@ class StepPython:
         if self.state is not None:
             changes = self.state.changes_since(self._after) or [*self._drawn]
         described = {each.name: each.describe() for each in changes if not each.name.endswith(".training")}
+        if self.state is not None and not described:
+            described = {source: source for source in sorted(self.state.sources)}
         self._changes = dict(list(described.items())[:_MOST_NAMES])
         if len(described) > _MOST_NAMES:
             more = f"{len(described) - _MOST_NAMES} more values"
@@ -214,5 +216,10 @@ class Rehearsed:
         self._guards, self.effects = weakref.ref(rehearsal.guards), rehearsal.effects
 
     def still_holds(self, present: PythonState | None) -> bool:
-        """Return whether the code has no effects but increments of counters, and its state is unchanged."""
-        return self.effects.is_counting and present is not None and self._guards() is present.guards and present.holds()
+        """Return whether the present call needs no rehearsal.
+
+        The code has no effects but increments of counters, reads neither clock nor files, and its state is unchanged.
+        """
+        if present is None or present.sources or not self.effects.is_counting:
+            return False
+        return self._guards() is present.guards and present.holds()
