@@ -1,6 +1,7 @@
 """The function that `torch.compile` finds under the name "lowtide"."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch.fx import GraphModule
@@ -14,6 +15,7 @@ from lowtide.frameworks.torch.internals.autocast import with_shared_casts
 from lowtide.frameworks.torch.internals.compiling import capture_own_modules
 from lowtide.frameworks.torch.internals.dynamo import aot_autograd, snapshot_capture, watch_skipped_frames
 from lowtide.frameworks.torch.internals.fake_strides import strides_as_in_eager
+from lowtide.frameworks.torch.planning.free_memory import fit_budget, is_fit, tensors_of
 from lowtide.frameworks.torch.planning.missed_budgets import collect_missed_budgets
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_program import Share
@@ -35,12 +37,23 @@ def lowtide(
     """
     if mode is not None:
         raise UsageError(f"backend 'lowtide' has no mode {mode!r}; give options instead")
-    chosen = Options.parse(options)
+    chosen = _chosen_options(options, example_inputs)
     recompile = _recompiler(module, chosen)
     with showing(chosen.progress), programs_planned() as programs, collect_missed_budgets() as missed:
         compiled = _compile(module, example_inputs, chosen)
     graph = shared_budget_of(options, chosen).add(programs, compiled, recompile, missed)
     return recording_runs(graph, lambda: graph.planned)
+
+
+def _chosen_options(given: Mapping[str, Any] | None, example_inputs: Sequence[Any]) -> Options:
+    """Return the options of a graph. The budget "fit" becomes the bytes at the first graph of these options."""
+    chosen = Options.parse(given)
+    if not is_fit(chosen.budget):
+        return chosen
+    shared = shared_budget_of(given, chosen)
+    if is_fit(shared.options.budget):
+        shared.options = replace(chosen, budget=fit_budget(tensors_of(example_inputs)))
+    return shared.options
 
 
 def _compile(

@@ -18,6 +18,7 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.planning.budget import GivenBudget, read_budget
 from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
 from lowtide.frameworks.torch.emit.transfers.link import check_host
+from lowtide.frameworks.torch.planning.free_memory import is_fit
 
 BUDGET_VARIABLE = "LOWTIDE_BUDGET"
 """The environment variable with a budget, such as "8 GiB" or "70%"."""
@@ -34,10 +35,15 @@ def default_options() -> dict[str, Any]:
     if not text or "budget" in _configured:
         return dict(_configured)
     try:
-        read_budget(text)
+        _check_budget(text)
     except UsageError as error:
         raise UsageError(f"{BUDGET_VARIABLE} in the environment: {error}") from None
     return {"budget": text, **_configured}
+
+
+def _check_budget(budget: GivenBudget) -> None:
+    if budget is not None and not is_fit(budget):
+        read_budget(budget)
 
 
 def set_default_options(options: dict[str, Any]) -> None:
@@ -66,8 +72,8 @@ class Options:
     """Options for all graphs of a compiled program: settings of planning and of the backend."""
 
     budget: GivenBudget = BACKEND_DEFAULTS.budget
-    """Bytes or a percentage for the device while a graph runs, see `PlanSettings`. None: the lowest peak without
-    recomputation."""
+    """Bytes or a percentage for the device while a graph runs, see `PlanSettings`. "fit": the free memory of the device
+    when the first graph is compiled. None: the lowest peak without recomputation."""
     allow: tuple[str, ...] | None = None
     """Techniques, see `PlanSettings`. None: those of `DEFAULTS` that the compiler and the budget can use."""
     host_bandwidth: str | int | None = None
@@ -104,8 +110,7 @@ class Options:
             checked_techniques(allow)
             values["allow"] = (allow,) if isinstance(allow, str) else tuple(allow)
         options = cls(**values)
-        if options.budget is not None:
-            read_budget(options.budget)
+        _check_budget(options.budget)
         if options.compiler not in COMPILERS:
             raise UsageError(f"unknown compiler {options.compiler!r}; choose one of {', '.join(COMPILERS)}")
         check_effort(options.effort)

@@ -35,6 +35,7 @@ from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.measure.compare_peak import compared_on_cuda
 from lowtide.frameworks.torch.measure.explain import remember_step
 from lowtide.frameworks.torch.model import TorchModel
+from lowtide.frameworks.torch.planning.free_memory import fit_budget, is_fit, tensors_of
 from lowtide.frameworks.torch.planning.missed_budgets import collect_missed_budgets
 from lowtide.frameworks.torch.planning.options import DEFAULTS
 from lowtide.frameworks.torch.planning.plan_folder import save_plans
@@ -246,8 +247,9 @@ def training_step(
     """Return the whole training step, forward, backward and update, as one planned program, without running it.
 
     `loss_function(model, *batch)` returns the scalar loss; if None, the model does. `budget`, `allow` and `effort` are
-    those of `lowtide.minimize`. By default `allow` is "reorder" and "share", with a budget "recompute" as well. With
-    "offload", plans may copy buffers to the host, which holds `host_capacity` and copies at `host_bandwidth` each way
+    those of `lowtide.minimize`. The budget "fit" is the memory that is free on the device now, with the tensors of the
+    step. By default `allow` is "reorder" and "share", with a budget "recompute" as well. With "offload", plans may copy
+    buffers to the host, which holds `host_capacity` and copies at `host_bandwidth` each way
     ("25 GB/s"; by default 1/64 of the speed of the device's memory, the ratio of PCIe to a GPU).
 
     With the compiler "eager", results are bit-equal to the plain step's. If `allow` names "rounding", they are equal up
@@ -281,6 +283,8 @@ def training_step(
     >>> step.result.peak_bytes["cpu"] <= 0.7 * step.result.baseline_peak_bytes["cpu"]
     True
     """
+    if is_fit(budget):
+        budget = fit_budget(tensors_of(model, optimizer, example_batch))
     request = StepRequest(
         budget,
         allowed_techniques(allow, budget),
