@@ -1,170 +1,318 @@
-"""Training steps on a GPU in under ten minutes: lowtide, with offload as well, torch's own budget, checkpointing."""
+"""Training loops on a GPU: peak, reserved memory and time with lowtide and with what people use today.
+
+Each row runs in a process of its own and is kept in a folder at once, so that a run that was stopped goes on.
+"""
 
 import argparse
+import json
 import logging
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
-from measured_models import FULL, MODELS, TINY, MeasuredModel
 from results import table_head, write_section
 from torch import nn
 from torch._functorch import config as functorch_config
 from torch.utils.checkpoint import checkpoint
+from training_models import WithLoss
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    ResNetConfig,
+    ResNetForImageClassification,
+)
 
-from lowtide.core.units import format_bytes
-from lowtide.torch import MeasuredStep, measure
+import lowtide.torch
+from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.measure.measure import predict
+from lowtide.frameworks.torch.planning.programs import programs_run
 
-SHOWN = ("GPT-2", "ResNet-50", "Llama-style")
-"""In this order, as far as the time goes."""
-SHARE = 0.5
-ACTIVATION_BUDGETS = (0.6, 0.4, 0.2)
-LAST_START = 330.0
-"""No model is begun after so many seconds; one takes one to three minutes, nearly all of it compiling."""
+Batch = tuple[torch.Tensor, ...]
+MIB = 2**20
+WARM_UP_STEPS, TIMED_STEPS = 3, 10
+CHECKPOINTS = "compiled, blocks in checkpoints"
+HALF, WHOLE_STEP = "lowtide, 50 %", "whole step, op by op, 60 %"
+WITHIN = "lowtide, at the peak of compiled checkpoints"
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """A model that returns its loss, with a batch for one GPU, or a small one."""
+
+    make: Callable[[bool], tuple[nn.Module, Batch]]
+    blocks: str
+    """Path of the list of repeated blocks."""
+    autocast: bool = True
+
+
+def _tokens(classes: int, sequences: int, length: int) -> Batch:
+    return torch.randint(classes, (sequences, length)), torch.randint(classes, (sequences, length))
+
+
+def _llama(small: bool) -> tuple[nn.Module, Batch]:
+    width, layers, classes = (64, 1, 512) if small else (2048, 16, 128_256)
+    config = LlamaConfig(
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=max(4, width // 64),
+        num_key_value_heads=max(2, width // 256),
+        vocab_size=classes,
+        tie_word_embeddings=True,
+        use_cache=False,
+    )
+    batch = _tokens(classes, 2, 16) if small else _tokens(classes, 4, 2048)
+    return WithLoss(LlamaForCausalLM(config)).to(torch.bfloat16), batch
+
+
+def _gpt2(small: bool) -> tuple[nn.Module, Batch]:
+    width, layers, classes = (64, 1, 512) if small else (1024, 24, 50_257)
+    config = GPT2Config(n_embd=width, n_layer=layers, n_head=width // 64, vocab_size=classes, use_cache=False)
+    return WithLoss(GPT2LMHeadModel(config)), _tokens(classes, 2, 16) if small else _tokens(classes, 8, 1024)
+
+
+def _resnet(small: bool) -> tuple[nn.Module, Batch]:
+    config = ResNetConfig(**({"embedding_size": 8, "hidden_sizes": [8, 16, 32, 64]} if small else {}), num_labels=1000)
+    images, pixels = (2, 32) if small else (256, 224)
+    module = WithLoss(ResNetForImageClassification(config)).to(memory_format=torch.channels_last)
+    rows = torch.randn(images, 3, pixels, pixels).to(memory_format=torch.channels_last)
+    return module, (rows, torch.randint(1000, (images,)))
+
+
+MODELS: Mapping[str, GpuModel] = {
+    "Llama 1B": GpuModel(_llama, "model.model.layers", autocast=False),
+    "GPT-2 medium": GpuModel(_gpt2, "model.transformer.h"),
+    "ResNet-50": GpuModel(_resnet, "model.resnet.encoder.stages"),
+}
+
+
+class Loop:
+    """The training loop of a model on a device."""
+
+    def __init__(self, model: GpuModel, device: torch.device, compiler: str, *, small: bool) -> None:
+        torch.manual_seed(0)
+        module, batch = model.make(small)
+        self.module, self.model, self.compiler = module.to(device).train(), model, compiler
+        self.device = device
+        self.batch = tuple(each.to(device) for each in batch)
+        self.optimizer = torch.optim.AdamW(self.module.parameters(), fused=True)
+
+    def loss(self, module: Callable[..., Any], *batch: torch.Tensor) -> torch.Tensor:
+        """Return the loss, under autocast to bfloat16 if the model uses it."""
+        with torch.autocast(self.device.type, torch.bfloat16) if self.model.autocast else nullcontext():
+            return module(*batch)
+
+    def step_with(self, module: Callable[..., Any]) -> Callable[[], Any]:
+        """Return a step that computes the loss by `module`."""
+
+        def step() -> None:
+            self.loss(module, *self.batch).backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+
+        return step
+
+    def compiled(self) -> Callable[..., Any]:
+        """Return the module compiled without lowtide."""
+        return torch.compile(self.module, backend="inductor" if self.compiler == "inductor" else "aot_eager")
+
+    def planned(self, budget: str | int, **options: Any) -> Callable[[], Any]:
+        """Return a step compiled by lowtide."""
+        given = {"compiler": self.compiler, "budget": budget, **options}
+        return self.step_with(torch.compile(self.module, backend="lowtide", options=given))
+
+    def whole(self, budget: str, compiler: Any) -> Callable[[], Any]:
+        """Return a whole step planned by lowtide."""
+        step = lowtide.torch.training_step(
+            self.module, self.loss, self.optimizer, self.batch, budget=budget, compiler=compiler
+        )
+        return partial(step, *self.batch)
+
+    def checkpointed(self) -> nn.Module:
+        """Return the module with every block in `torch.utils.checkpoint`."""
+        for block in self.module.get_submodule(self.model.blocks).children():
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+        return self.module
+
+
+def _within_torchs_budget(loop: Loop, _budget: int) -> Callable[[], Any]:
+    functorch_config.activation_memory_budget = 0.5
+    return loop.step_with(loop.compiled())
+
+
+def _checkpointed_and_compiled(loop: Loop, _budget: int) -> Callable[[], Any]:
+    loop.checkpointed()
+    return loop.step_with(loop.compiled())
+
+
+WAYS: Mapping[str, Callable[[Loop, int], Callable[[], Any]]] = {
+    "compiled": lambda loop, _budget: loop.step_with(loop.compiled()),
+    CHECKPOINTS: _checkpointed_and_compiled,
+    "torch's own budget, 0.5": _within_torchs_budget,
+    HALF: lambda loop, _budget: loop.planned("50%"),
+    WITHIN: lambda loop, budget: loop.planned(budget),
+    "lowtide, fit": lambda loop, _budget: loop.planned("fit"),
+    "lowtide, 50 % with offload": lambda loop, _budget: loop.planned("50%", allow=["recompute", "offload"]),
+    "whole step, compiled, 60 %": lambda loop, _budget: loop.whole("60%", loop.compiler),
+    "eager": lambda loop, _budget: loop.step_with(loop.module),
+    "eager, blocks in checkpoints": lambda loop, _budget: loop.step_with(loop.checkpointed()),
+    "lowtide, 50 %, op by op, to rounding": lambda loop, _budget: loop.planned(
+        "50%", compiler="eager", allow=["reorder", "share", "recompute", "rounding"]
+    ),
+    WHOLE_STEP: lambda loop, _budget: loop.whole("60%", "eager"),
+}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One way to run a model's step."""
+    """One way to train a model; bytes above those that are allocated between steps."""
 
     model: str
     way: str
-    measured: MeasuredStep
-    compiling_seconds: float
+    peak_bytes: int = 0
+    predicted_bytes: int | None = None
+    reserved_bytes: int | None = None
+    """Reserved by the caching allocator, all in all."""
+    resident_bytes: int = 0
+    least_seconds: float = 0.0
+    median_seconds: float = 0.0
+    first_call_seconds: float = 0.0
+    error: str | None = None
 
-    def line(self, baseline: "Row") -> str:
-        """The row of the table; peaks and times beside those of the compiler alone."""
-        predicted = self.measured.predicted_peak_bytes
-        peak, least = self.measured.measured_peak_bytes, baseline.measured.measured_peak_bytes
-        seconds = self.measured.median_seconds
+    def line(self, compiled: "Row | None") -> str:
+        """Return the row of the table, beside the row of the compiler without lowtide."""
+        if self.error is not None:
+            return f"| {self.model} | {self.way}: {self.error} |{' |' * 8}"
+        beside = compiled is not None and compiled.error is None
         cells = [
             self.model,
             self.way,
-            "" if predicted is None else format_bytes(predicted),
-            format_bytes(peak),
-            f"{peak / least:.1%}",
-            f"{seconds * 1e3:.1f}",
-            f"{seconds / baseline.measured.median_seconds - 1:+.1%}",
-            f"{self.compiling_seconds:.0f}",
+            _mebibytes(self.predicted_bytes),
+            _mebibytes(self.peak_bytes),
+            f"{self.peak_bytes / compiled.peak_bytes:.1%}" if compiled is not None and beside else "",
+            _mebibytes(self.resident_bytes),
+            _mebibytes(self.reserved_bytes),
+            f"{1e3 * self.least_seconds:.1f}",
+            f"{1e3 * self.median_seconds:.1f}",
+            f"{self.first_call_seconds:.0f}",
         ]
         return f"| {' | '.join(cells)} |"
 
 
-class Bench:
-    """One model on one device, run in every way."""
+def _mebibytes(count: int | None) -> str:
+    return "" if count is None else f"{count / MIB:,.0f}"
 
-    def __init__(self, model: MeasuredModel, device: torch.device, compiler: str, small: bool) -> None:
-        torch.manual_seed(0)
-        module, batch = model.make(TINY if small else FULL)
-        self.model = model
-        self.device = device
-        self.module = module.to(device).train()
-        self.batch = tuple(tensor.to(device) for tensor in batch)
-        self.compiler = compiler
-        self.timed_calls = 1 if small else 10
-        self.settings = ACTIVATION_BUDGETS[-1:] if small else ACTIVATION_BUDGETS
 
-    def rows(self) -> Iterator[Row]:
-        """Run every way; the compiler alone comes first."""
-        plain = "inductor" if self.compiler == "inductor" else "aot_eager"
-        baseline = self._row(plain, self._compiled(plain))
-        yield baseline
-        yield self._row("eager", self.module)
-        blocks = self.model.block_list(self.module)
-        if blocks:
-            with checkpointed(blocks):
-                yield self._row("eager, every block checkpointed", self.module)
-        held = sum(tensor.nbytes for tensor in [*self.module.parameters(), *self.module.buffers()])
-        budget = int(baseline.measured.measured_peak_bytes * SHARE) + held
-        options = {"compiler": self.compiler, "budget": budget}
-        ours = self._row(f"lowtide at {SHARE:.0%}", self._compiled("lowtide", options=options))
-        yield ours
-        if self.device.type == "cuda":  # elsewhere copies are no faster than running again
-            offloading = {**options, "allow": ["reorder", "recompute", "offload"]}
-            yield self._row(f"lowtide at {SHARE:.0%}, with offload", self._compiled("lowtide", options=offloading))
-            rounding = {"compiler": "eager", "budget": budget, "allow": ["reorder", "share", "recompute", "rounding"]}
-            way = f"lowtide at {SHARE:.0%}, op by op, with rounding"
-            yield self._row(way, self._compiled("lowtide", options=rounding))
-        yield self._torch_within(plain, ours.measured.measured_peak_bytes)
-
-    def _torch_within(self, backend: str, peak_bytes: int) -> Row:
-        """Return the fastest of torch's own plans within a peak, or the one of least peak where none is."""
-        found: list[Row] = []
-        for setting in self.settings:
-            with functorch_config.patch(activation_memory_budget=setting):
-                found.append(self._row(f"torch's own budget {setting}", self._compiled(backend)))
-        within = [row for row in found if row.measured.measured_peak_bytes <= peak_bytes]
-        if within:
-            return min(within, key=lambda row: row.measured.median_seconds)
-        return min(found, key=lambda row: row.measured.measured_peak_bytes)
-
-    def _compiled(self, backend: str, **more: Any) -> Callable[..., Any]:
-        torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
-        return torch.compile(self.module, backend=backend, dynamic=False, **more)
-
-    def _row(self, way: str, call: Callable[..., Any]) -> Row:
-        def step(*batch: torch.Tensor) -> None:
-            call(*batch).backward()
-
+def measured_row(name: str, way: str, device: torch.device, compiler: str, *, small: bool, budget: int = 0) -> Row:
+    """Train a model in one way and return its figures; `budget` is for the way that has one in bytes."""
+    is_cuda = device.type == "cuda"
+    loop = Loop(MODELS[name], device, compiler, small=small)
+    if budget:  # a budget in bytes includes the tensors that the program reads
+        budget += sum(each.nbytes for each in (*loop.module.parameters(), *loop.module.buffers(), *loop.batch))
+    started = time.perf_counter()
+    step = WAYS[way](loop, budget)
+    step()
+    _wait(device)
+    first = time.perf_counter() - started
+    for _ in range(WARM_UP_STEPS):
+        step()
+    loop.optimizer.zero_grad(set_to_none=True)
+    _wait(device)
+    resident = torch.cuda.memory_allocated(device) if is_cuda else 0
+    with programs_run() as programs:
+        peak, _ = peak_of_call(step, device)
+    seconds: list[float] = []
+    for _ in range(1 if small else TIMED_STEPS):
         started = time.perf_counter()
-        step(*self.batch)  # compiles
-        compiling = time.perf_counter() - started
-        measured = measure(step, *self.batch, state=[self.module], timed_calls=self.timed_calls)
-        return Row(self.model.name, way, measured, compiling)
+        step()
+        _wait(device)
+        seconds.append(time.perf_counter() - started)
+    predicted = predict(getattr(step, "func", step), programs).peak_bytes
+    held = sum(each.nbytes for each in loop.batch)
+    return Row(
+        name,
+        way,
+        peak,
+        None if predicted is None or str(device) not in predicted else predicted[str(device)] - held,
+        torch.cuda.max_memory_reserved(device) if is_cuda else None,
+        resident,
+        min(seconds),
+        median(seconds),
+        first,
+    )
 
 
-@contextmanager
-def checkpointed(blocks: Sequence[nn.Module]) -> Generator[None]:
-    """Run every block again in the backward pass, as `torch.utils.checkpoint` does."""
-    for block in blocks:
-        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-    try:
-        yield
-    finally:
-        for block in blocks:
-            del block.forward
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _rows(folder: Path, names: Sequence[str], more: Sequence[str]) -> Iterator[Row]:
+    """Yield the row of each model and way, from the folder or from a process of its own."""
+    for name in names:
+        at_checkpoints = 0
+        for way in WAYS:
+            file = folder / f"{name} {way}.json"
+            if not file.exists():
+                command = [sys.executable, __file__, *more, "--row", name, way, str(at_checkpoints)]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+                failed = json.dumps(asdict(Row(name, way, error=lines[-1][:120])))
+                file.write_text(done.stdout.strip().splitlines()[-1] if done.returncode == 0 else failed)
+            row = Row(**json.loads(file.read_text()))
+            at_checkpoints = row.peak_bytes if way == CHECKPOINTS else at_checkpoints
+            yield row
 
 
 def main(arguments: Sequence[str] | None = None) -> list[str]:
-    """Measure, print, and write the section into RESULTS.md when it ran on a GPU; returns the table."""
+    """Measure the rows that the folder lacks, print all, and write the section if they are of a GPU."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="tiny models, to see that everything runs")
-    parser.add_argument("--only", help="models whose name contains this")
+    parser.add_argument("--only", default="", help="models whose name contains this")
     parser.add_argument("--compiler", choices=("inductor", "eager"), default="inductor")
-    chosen = parser.parse_args(arguments)
-    device = torch.device(chosen.device)
+    parser.add_argument("--folder", type=Path, default=Path("build/gpu"), help="where rows are kept")
+    parser.add_argument("--row", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    device = torch.device(given.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA device is there; to see that everything runs: --device cpu --small --compiler eager")
-    if device.type == "cuda" and device.index is None:
+    if device == torch.device("cuda"):
         device = torch.device("cuda", torch.cuda.current_device())
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_float32_matmul_precision("high")
-    head = ["model", "way", "predicted", "measured peak", "of the compiler's", "step, ms", "slower", "first call, s"]
-    table = table_head(head, n_texts=2)
+    if given.row:
+        name, way, budget = given.row
+        row = measured_row(name, way, device, given.compiler, small=given.small, budget=int(budget))
+        print(json.dumps(asdict(row)))
+        return []
+    given.folder.mkdir(parents=True, exist_ok=True)
+    head = ["model", "way", "predicted", "peak", "of compiled", "resident", "reserved", "least ms", "median ms"]
+    table = table_head([*head, "first call, s"], n_texts=2)
     print("\n".join(table), flush=True)
-    started = time.perf_counter()
-    by_name = {model.name: model for model in MODELS}
-    for name in SHOWN:
-        late = time.perf_counter() - started > LAST_START
-        if late or (chosen.only is not None and chosen.only not in name):
-            continue
-        baseline: Row | None = None
-        for row in Bench(by_name[name], device, chosen.compiler, chosen.small).rows():
-            baseline = baseline or row
-            table.append(row.line(baseline))
-            print(table[-1], flush=True)
-    if device.type == "cuda" and not chosen.small and chosen.only is None:
-        lead = (
-            f"On one {torch.cuda.get_device_name(device)}: peaks by the caching allocator's statistics, weights apart, "
-            "median step times. torch's own budget: the fastest of the settings "
-            f"{', '.join(map(str, ACTIVATION_BUDGETS))} within lowtide's measured peak, or the lowest."
-        )
-        write_section("Training steps on a GPU", "python benchmarks/gpu.py", "\n".join([lead, "", *table]))
+    compiled: Row | None = None
+    more = ["--device", str(device), "--compiler", given.compiler, *(["--small"] if given.small else [])]
+    for row in _rows(given.folder, [name for name in MODELS if given.only in name], more):
+        compiled = row if row.way == "compiled" else compiled
+        table.append(row.line(compiled))
+        print(table[-1], flush=True)
+        if device.type == "cuda" and not given.small:
+            lead = (
+                f"On one {torch.cuda.get_device_name(device)}: training loops with fused AdamW, Llama in bfloat16, the "
+                "others under autocast to it. Peaks in MiB above what is allocated between steps (resident); reserved "
+                "is the caching allocator's most, with the first call."
+            )
+            write_section("Training steps on a GPU", "python benchmarks/gpu.py", "\n".join([lead, "", *table]))
     return table
 
 

@@ -43,11 +43,8 @@ class Size:
         return self.width // 64
 
 
-FULL = Size(width=768, layers=12, vocabulary=50257, sequences=16, length=512, images=64, pixels=224)
-"""The published sizes, with batches for one GPU."""
 NARROW = Size(width=256, layers=4, vocabulary=4096, sequences=4, length=128, images=16, pixels=96)
 """Narrower and shallower, so that a step takes about a second on two cores and is not all gradients."""
-TINY = Size(width=64, layers=1, vocabulary=128, sequences=2, length=16, images=2, pixels=32)
 
 
 @dataclass(frozen=True)
