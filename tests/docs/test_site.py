@@ -3,6 +3,7 @@
 import re
 import subprocess
 import tomllib
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -88,10 +89,20 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
             assert (page.parent / path).is_file(), target
 
 
-def test_the_readme_is_short_and_stands_on_its_own() -> None:
-    """A package index shows it away from the repository, where only absolute links work."""
+def test_the_readme_is_short_and_its_links_work_in_any_clone() -> None:
     assert len(README.splitlines()) <= 80
-    assert all(target.startswith("https://") for target in re.findall(r"\]\(([^)\s]+)\)", README))
+    assert not [target for target in re.findall(r"\]\(([^)\s]+)\)", README) if ":" in target]
+
+
+def test_the_description_of_the_package_has_the_links_of_the_readme_to_the_repository() -> None:
+    """A package index shows it away from the repository, where only absolute links work."""
+    absolute, relative = (
+        re.findall(r"\]\(([^)\s]+)\)", text) for text in (str(metadata("lowtide").get_payload()), README)
+    )
+    assert len(absolute) == len(relative) > 0
+    for target, path in zip(absolute, relative, strict=True):
+        raw = REPOSITORY.replace("github.com", "raw.githubusercontent.com")
+        assert target == (f"{raw}/main/{path}" if path.endswith(".png") else f"{REPOSITORY}/blob/main/{path}")
 
 
 def test_the_commands_of_the_readme_are_targets() -> None:
