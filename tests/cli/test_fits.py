@@ -43,3 +43,15 @@ def test_what_runs_again_to_fit_has_a_price_and_a_next_command(lowtide: Command,
     options = json.loads(lowtide("fits", path, "--device", "1200", "--json").stdout)["options"]
     planned = json.loads(lowtide("plan", path, "--json", *options.split()).stdout)
     assert (planned["shortfall"], planned["extra_cost"]) == (None, 0.25)
+
+
+def test_the_size_of_a_device_needs_a_unit_for_a_program_of_mebibytes(lowtide: Command, tmp_path: Path) -> None:
+    builder = GraphBuilder("two mebibytes")
+    out = builder.add_buffer("out", 2**21, Lifetime.OUTPUT)
+    builder.add_op("make", "make", writes=[out])
+    path = tmp_path / "large.graph.json"
+    write_graph_file(builder.build(), path)
+    done = lowtide("fits", path, "--device", "24")
+    assert done.code == 2
+    assert "24 is 24 bytes; write '24GiB'" in done.stderr
+    assert lowtide("fits", path, "--device", "24G").code == 0

@@ -23,6 +23,8 @@ from lowtide.core.units import ByteUnit, format_bytes, parse_bandwidth, parse_by
         ("1.9 B", 1),
         ("3 TB", 3 * 10**12),
         ("16TiB", 2**44),
+        ("24G", 24 * 2**30),
+        ("1.5 m", 3 * 2**19),
     ],
 )
 def test_sizes_are_exact_ints_rounded_down(text: str | int, wanted: int) -> None:

@@ -23,6 +23,7 @@ ModelKind = TypeVar("ModelKind", bound=Model)
 PLAN_FILES = (".plan.json", ".plan.json.gz")
 _READ = dict.fromkeys(ending for each in FRAMEWORKS for ending in each.file_endings)
 _WRITTEN = dict.fromkeys((".graph.json", ".graph.json.gz", *(ending for each in FRAMEWORKS for ending in each.writes)))
+_MIB = 2**20
 _KINDS = f"a {', '.join(('.graph.json[.gz]', *_READ))} or .pickle file, or package.module:callable or file.py:callable"
 
 
@@ -80,10 +81,13 @@ def open_for_device(
     """Open a program for a device, given by its size or its name; return the model and the bytes of the device.
 
     For a device by name, PyTorch training steps are lowered to its kernels; other programs are read as they are.
-    Raises UsageError for an unknown device, and the errors of `open_model`.
+    Raises UsageError for an unknown device or a size that lacks its unit, and the errors of `open_model`.
     """
     if not isinstance(device, str) or not is_device(device):
-        return open_model(source, dims, host, trust=trust), parse_bytes(device)
+        model, size = open_model(source, dims, host, trust=trust), parse_bytes(device)
+        if size < _MIB <= int(model.graph.sizes.sum()) and str(device).strip().isdigit():
+            raise UsageError(f"{device} is {size} bytes; write '{size}GiB', or the name of a device")
+        return model, size
     size = device_named(device).memory_bytes
     is_lowered = is_callable_name(source) if isinstance(source, str) else isinstance(source, tuple)
     return open_model(source, dims, host, trust=trust, device=device if is_lowered else None), size

@@ -7,26 +7,23 @@ from typing import SupportsIndex
 
 from lowtide.core.errors import UsageError
 
+_PREFIXES = "kmgt"
 _FACTORS = {
     "": 1,
     "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "tib": 2**40,
+    **{f"{prefix}b": 1000 ** (power + 1) for power, prefix in enumerate(_PREFIXES)},
+    **{f"{prefix}ib": 1024 ** (power + 1) for power, prefix in enumerate(_PREFIXES)},
+    **{prefix: 1024 ** (power + 1) for power, prefix in enumerate(_PREFIXES)},
 }
 _QUANTITY = re.compile(r"\s*(\d{1,19}(?:\.\d{1,19})?)\s*([a-zA-Z]*)\s*", re.ASCII)
 _SHARE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", re.ASCII)
 
 
 def parse_bytes(text: str | SupportsIndex) -> int:
-    """Convert "8 GiB", "512kB" or 1024 to a number of bytes, rounded down.
+    """Convert "8 GiB", "512kB", "24G" or 1024 to a number of bytes, rounded down.
 
-    Units are B, kB to TB and KiB to TiB. Raises UsageError for anything else.
+    Units are B, kB to TB and KiB to TiB; K to T mean the same as KiB to TiB, as for the memory of a GPU. Raises
+    UsageError for anything else.
     """
     if isinstance(text, SupportsIndex) and not isinstance(text, bool):  # also NumPy integers
         size = index(text)
