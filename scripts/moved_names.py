@@ -68,7 +68,11 @@ def unbound_attributes(tree: ast.AST) -> set[str]:
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     own |= {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
-    own |= {node.target.id for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    own |= {
+        node.target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
     return {node.attr for node in attributes} - own - _OF_PYTHON
 
 

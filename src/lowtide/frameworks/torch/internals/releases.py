@@ -1,6 +1,6 @@
 """Differences between the supported releases of PyTorch, from 2.11 on."""
-# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
+# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -50,8 +50,12 @@ def checkpoints_as_in_eager() -> Generator[None]:
             yield
         return
     original = checkpoint._is_compiling
-    checkpoint._is_compiling = lambda *_args, **_kwargs: False
+    checkpoint._is_compiling = _never_compiling
     try:
         yield
     finally:
         checkpoint._is_compiling = original
+
+
+def _never_compiling(*_call: object) -> bool:
+    return False
