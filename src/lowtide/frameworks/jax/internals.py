@@ -75,3 +75,11 @@ def checkpoint_barriers(eqns: Sequence[Any]) -> set[Any]:
     operands = {id(var) for eqn in eqns if checkpoint_body(eqn) is not None for var in eqn.invars}
     barriers = [eqn.outvars for eqn in eqns if eqn.primitive.name == "optimization_barrier"]
     return {var for results in barriers if not operands.isdisjoint(map(id, results)) for var in results}
+
+
+def scan_counts(params: Any) -> tuple[int, int]:
+    """Return how many operands of a scan are constants, and how many are states; then come the slices."""
+    if "num_carry" in params:
+        return params["num_consts"], params["num_carry"]
+    constants, states, _ = params["ft_in"].unpack()  # since JAX 0.12
+    return len(list(constants)), len(list(states))
