@@ -10,7 +10,7 @@ IN_PARALLEL = -n $(WORKERS) --dist worksteal
 INSTALL := sh scripts/pip_install.sh
 NATIVE := CMakeLists.txt $(shell find native -type f)
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-quick test-all test-older-torch sanitized sanitize check lint types layers import-budget plans results prose docs wheel format bench clean
+.PHONY: help setup demo test test-quick test-all test-matrix sanitized sanitize check lint types layers import-budget plans results prose docs wheel format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,18 +52,11 @@ test-all: $(VENV)/.test  ## run all tests with all examples, TensorFlow too (abo
 	@echo "==> running the tests"
 	@LOWTIDE_SHARE_OF_EXAMPLES=1 $(BIN)/python -m pytest $(IN_PARALLEL)
 
-OLDER_TORCH := .venv-older-torch
+# Rows of scripts/matrix.toml, with or without a Python: ENVIRONMENTS="oldest newest-3.13"
+ENVIRONMENTS ?=
 
-$(OLDER_TORCH)/.made: pyproject.toml constraints.txt $(NATIVE)
-	@echo "==> installing the oldest supported PyTorch, building lowtide (gigabytes if PyTorch comes with CUDA)"
-	@test -d $(OLDER_TORCH) || $(PYTHON) -m venv $(OLDER_TORCH)
-	@sed 's/^torch==.*/torch==2.12.1/' constraints.txt > $(OLDER_TORCH)/constraints.txt
-	@$(INSTALL) $(OLDER_TORCH) -c $(OLDER_TORCH)/constraints.txt -e '.[test]'
-	@touch $@
-
-test-older-torch: $(OLDER_TORCH)/.made  ## run the tests of PyTorch with its oldest supported release
-	@echo "==> running the tests of PyTorch"
-	@$(OLDER_TORCH)/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider tests/frameworks/torch
+test-matrix: $(VENV)/.created  ## run the framework suites with the oldest, pinned and newest releases (gigabytes)
+	@$(BIN)/python scripts/test_matrix.py $(ENVIRONMENTS)
 
 SANITIZED := .venv-sanitized
 # Tests that need the native core and no framework, and those of the allocator in threads of ONNX Runtime.
@@ -134,4 +127,4 @@ bench: $(VENV)/.test  ## run the benchmarks and write benchmarks/RESULTS.md
 	@for script in benchmarks/bench_*.py; do echo "==> $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove everything that was built or installed
-	rm -rf $(VENV) $(OLDER_TORCH) $(SANITIZED) build docs/_build out src/lowtide/_native.pyi
+	rm -rf $(VENV) .venv-matrix $(SANITIZED) build docs/_build out src/lowtide/_native.pyi

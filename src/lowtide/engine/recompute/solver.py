@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.engine.recompute.quiet_solver import new_solver
 from lowtide.engine.search.proof_of_cost import Name
 
 if TYPE_CHECKING:
@@ -222,8 +223,6 @@ def _loaded(milp: MixedIntegerProgram) -> tuple["highspy.Highs", float]:
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.start_, lp.a_matrix_.index_ = milp.row_starts, milp.columns
     lp.a_matrix_.value_ = milp.values / np.repeat(units, np.diff(milp.row_starts))
-    highs = highspy.Highs()
-    for option, value in {"output_flag": False, "threads": 1, "random_seed": 0}.items():
-        highs.setOptionValue(option, value)
+    highs = new_solver()
     highs.passModel(lp)
     return highs, unit

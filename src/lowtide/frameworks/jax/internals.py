@@ -1,5 +1,6 @@
 """Untyped and private names of JAX; a new version is ported here."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax as typed_jax
@@ -56,3 +57,29 @@ def user_frame(eqn: Any) -> tuple[str, int, str] | None:
     """Return file, line and function of an equation in user code, if recorded."""
     frame: Any = source_info_util.user_frame(eqn.source_info.traceback)
     return None if frame is None else (frame.file_name, frame.start_line, frame.function_name)
+
+
+def checkpoint_body(eqn: Any) -> Any:
+    """Return the jaxpr of an equation made by `jax.checkpoint`, or None.
+
+    With the setting `jax_remat3` it is a high-level primitive, `call_hi_primitive`.
+    """
+    if eqn.primitive.name in ("remat2", "checkpoint"):
+        return eqn.params["jaxpr"]
+    primitive = eqn.params.get("_prim")
+    return primitive.jaxpr if type(primitive).__name__ == "RematTraced" else None
+
+
+def checkpoint_barriers(eqns: Sequence[Any]) -> set[Any]:
+    """Return the results of the barriers that `jax_remat3` puts before checkpointed bodies."""
+    operands = {id(var) for eqn in eqns if checkpoint_body(eqn) is not None for var in eqn.invars}
+    barriers = [eqn.outvars for eqn in eqns if eqn.primitive.name == "optimization_barrier"]
+    return {var for results in barriers if not operands.isdisjoint(map(id, results)) for var in results}
+
+
+def scan_counts(params: Any) -> tuple[int, int]:
+    """Return how many operands of a scan are constants, and how many are states; then come the slices."""
+    if "num_carry" in params:
+        return params["num_consts"], params["num_carry"]
+    constants, states, _ = params["ft_in"].unpack()  # since JAX 0.12
+    return len(list(constants)), len(list(states))

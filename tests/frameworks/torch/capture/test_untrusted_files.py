@@ -274,6 +274,8 @@ def test_what_would_run_code_is_refused_and_none_runs(doctored: Callable[[Doctor
 @pytest.mark.parametrize("how", RUNS)
 def test_these_files_run_code_where_they_are_trusted(doctored: Callable[[Doctor | None], Path], how: str) -> None:
     """Shows that the refusals above matter."""
+    if "constant" in how and torch.__version__.startswith("2.11."):
+        pytest.skip("PyTorch 2.11 reads no pickled constants")
     path = doctored(RUNS[how])
     with suppress(Exception):  # what it makes of the result does not matter
         load_exported(path, trust=True).module()

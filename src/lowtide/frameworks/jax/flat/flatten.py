@@ -7,15 +7,20 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr
 
 from lowtide.frameworks.jax.flat.program import Atom, Equation, FlatProgram, Value, atom_of, run_program
-from lowtide.frameworks.jax.internals import is_unspecified, jax, user_frame, without_unused
+from lowtide.frameworks.jax.internals import (
+    checkpoint_barriers,
+    checkpoint_body,
+    is_unspecified,
+    jax,
+    user_frame,
+    without_unused,
+)
 
 Flat = Callable[..., Sequence[Any]]
 """A function from leaves of arguments to leaves of results."""
 
 _GROUPS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 """Calls that only group equations."""
-_CHECKPOINTS = ("remat2", "checkpoint")
-"""Inlined, since the plan decides what to recompute."""
 
 
 def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> FlatProgram:
@@ -107,8 +112,12 @@ class _Flat:
 
     def inline(self, jaxpr: Any, atoms: dict[Any, Atom], call: Any = None) -> list[Atom]:
         """Append a jaxpr's equations and return its outputs' atoms. `call` is the inlined call, if any."""
+        barriers = checkpoint_barriers(jaxpr.eqns)
         for eqn in jaxpr.eqns:
             inputs = [atom_of(var, atoms) for var in eqn.invars]
+            if not barriers.isdisjoint(eqn.outvars):
+                atoms.update(zip(eqn.outvars, inputs, strict=True))
+                continue
             inner = _inlined_jaxpr(eqn)
             if inner is None:
                 outputs: Sequence[Atom] = self._append(eqn, inputs, call)
@@ -142,9 +151,10 @@ def _inlined_jaxpr(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
         if kind in ("jit", "pjit") and not _is_unsharded(eqn.params):
             return None
         return (body.jaxpr, body.consts) if isinstance(body, ClosedJaxpr) else (body, ())
-    if kind in _CHECKPOINTS:
-        return eqn.params["jaxpr"], ()
-    return None
+    body = checkpoint_body(eqn)  # the plan decides what to recompute
+    if body is None:
+        return None
+    return (body.jaxpr, body.consts) if isinstance(body, ClosedJaxpr) else (body, ())
 
 
 def _is_unsharded(params: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from lowtide.frameworks.jax.flat.program import Equation, Value
-from lowtide.frameworks.jax.internals import user_frame
+from lowtide.frameworks.jax.internals import scan_counts, user_frame
 
 _FUSED_CALLS = ("custom_jvp_call", "custom_vjp_call")
 """Small functions that XLA fuses as if inlined. Each call is one kernel."""
@@ -17,7 +17,7 @@ def kept_results(eqn: Any, body: ClosedJaxpr) -> int:
     """Return how many results of a body, its first ones, live until it ends. Others go to the caller's arrays at
     once."""
     kind = eqn.primitive.name
-    return eqn.params["num_carry"] if kind == "scan" else 0 if kind == "cond" else len(body.jaxpr.outvars)
+    return scan_counts(eqn.params)[1] if kind == "scan" else 0 if kind == "cond" else len(body.jaxpr.outvars)
 
 
 def bodies_of(eqn: Any) -> Iterator[tuple[str, ClosedJaxpr]]:

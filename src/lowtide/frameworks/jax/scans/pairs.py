@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Splice, Value
-from lowtide.frameworks.jax.internals import jax, jaxpr_as_fun
+from lowtide.frameworks.jax.internals import jax, jaxpr_as_fun, scan_counts
 from lowtide.frameworks.jax.reading.sizes import bytes_of
 
 
@@ -14,7 +14,7 @@ class Scan:
 
     def __init__(self, equation: Equation) -> None:
         params = equation.origin.params
-        n_constants, n_states = params["num_consts"], params["num_carry"]
+        n_constants, n_states = scan_counts(params)
         self.inputs = equation.inputs
         self.constants = equation.inputs[:n_constants]
         self.states = equation.inputs[n_constants : n_constants + n_states]
@@ -98,7 +98,7 @@ def scan_pairs(program: FlatProgram) -> list[ScanPair]:
         if equation.kind != "scan" or equation.origin.effects:
             continue
         params = equation.origin.params
-        stacks = [value for value in equation.outputs[params["num_carry"] :] if value not in returned]
+        stacks = [value for value in equation.outputs[scan_counts(params)[1] :] if value not in returned]
         followers = {min(readers[value]) for value in stacks if len(readers.get(value, ())) == 1}
         for follower in sorted(followers):
             saved = tuple(value for value in stacks if readers.get(value) == {follower})
@@ -145,13 +145,13 @@ def _is_backward(program: FlatProgram, forward: int, backward: int, saved: Seque
     there, back = one.origin.params, other.origin.params
     if there["length"] != back["length"] or there["length"] < 2 or there["reverse"] == back["reverse"]:
         return False
-    unsliced = other.inputs[: back["num_consts"] + back["num_carry"]]
+    unsliced = other.inputs[: sum(scan_counts(back))]
     return not set(saved).intersection(atom for atom in unsliced if isinstance(atom, int))
 
 
 def _pair(program: FlatProgram, forward: int, backward: int, saved: tuple[Value, ...]) -> ScanPair:
     params: Any = program.equations[forward].origin.params
-    states = program.equations[forward].outputs[: params["num_carry"]]
+    states = program.equations[forward].outputs[: scan_counts(params)[1]]
     return ScanPair(
         forward=forward,
         backward=backward,

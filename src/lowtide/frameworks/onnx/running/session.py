@@ -34,7 +34,12 @@ def follow_file(
     options.enable_cpu_mem_arena = False
     if _entry(options, _ENVIRONMENT) != "1":
         options.add_session_config_entry(_ENVIRONMENT, "1")
-    options.register_custom_ops_library(str(allocator.path))
+    try:
+        options.register_custom_ops_library(str(allocator.path))
+    except Exception as error:  # before 1.23, Python and C have separate environments
+        runtime: Any = import_module("onnxruntime")
+        message = f"runs at planned addresses need ONNX Runtime 1.23 or later; {runtime.__version__} is installed"
+        raise UnsupportedError(f"{message} ({one_line(error, 100)})") from None
 
 
 _ENVIRONMENT = "session.use_env_allocators"

@@ -44,6 +44,10 @@ def _exported(captured: Captured, planned: GraphModule) -> ExportedProgram:
     args, kwargs = pytree.tree_map_only(torch.Tensor, _real, given)
     with torch.no_grad():
         program = torch.export.export(_Planned(binding.function, binding, planned), args, kwargs)
+    aten = torch.ops.aten
+    for node in program.graph.find_nodes(op="call_function", target=aten.alias.default):
+        node.target = aten.detach.default  # since 2.14, `detach` is traced as `alias`, with gradients that no plan has
+    program.graph_module.recompile()
     if any(map(is_fake, pytree.tree_leaves(given))):
         program.example_inputs = None
     return program

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch._subclasses import FakeTensorMode
+from torch._subclasses import FakeTensorMode, fake_tensor
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 """The C++ parts: a device guard, hooks, and the choice of an attention kernel."""
@@ -38,6 +38,7 @@ def become_cuda_device(
     major, minor = capability
     ctypes.CDLL(str(library)).lowtide_become_cuda_device(10 * major + minor)
     device = SimpleNamespace(**properties, major=major, minor=minor)
+    fake_tensor.init_gpu_context = _always(None)  # a build with CUDA would look for a driver
     FakeTensorMode.avoid_device_init = True  # values of small tensors are not copied to the device
     torch.utils.weakref = SimpleNamespace(getweakrefs=_always([]))  # lets `Module.to` move fake parameters
     _answer_for_torch_cuda(device, capability)
@@ -65,6 +66,7 @@ def _answer_for_torch_cuda(device: SimpleNamespace, capability: tuple[int, int])
         "init": None,
         "is_available": True,
         "is_bf16_supported": True,
+        "is_current_stream_capturing": False,
         "is_initialized": True,
         "max_memory_allocated": 0,
         "max_memory_reserved": 0,

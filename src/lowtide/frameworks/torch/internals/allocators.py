@@ -11,9 +11,8 @@ import torch
 
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.arena.allocator import NativeAllocator, native_allocator
+from lowtide.frameworks.torch.internals.releases import ALLOCATORS
 
-_VERSIONS = ("2.12.", "2.13.")
-"""Versions that match `native/torch/registration.cpp`."""
 _FUNCTIONS = (
     "_ZN3c1015SetCPUAllocatorEPNS_9AllocatorEh",
     "_ZN3c1025profiledCPUMemoryReporterEv",
@@ -51,9 +50,9 @@ class AllocatorStart:
 def replace_cpu_allocator() -> NativeAllocator:
     """Replace the CPU allocator of this process permanently, and return the new one, or raise UnsupportedError."""
     allocator = native_allocator()
-    if not torch.__version__.startswith(_VERSIONS):
+    if not torch.__version__.startswith(ALLOCATORS):
         raise UnsupportedError(
-            f"cannot replace the CPU allocator of PyTorch {torch.__version__}; arenas need {'x or '.join(_VERSIONS)}x"
+            f"cannot replace the CPU allocator of PyTorch {torch.__version__}; arenas need {'x or '.join(ALLOCATORS)}x"
         )
     functions = [ctypes.cast(function, ctypes.c_void_p) for function in _find_functions()]
     allocator.library.lowtide_register_with_torch(*functions)

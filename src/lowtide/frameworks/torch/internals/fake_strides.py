@@ -25,6 +25,8 @@ _ATEN = torch.ops.aten
 _VIEWS = {_ATEN.view.default, _ATEN._unsafe_view.default}
 _COPIES = {_ATEN.clone.default, _ATEN._to_copy.default, _ATEN.native_dropout.default}
 """Pointwise ops that keep the strides of their operand."""
+_SCATTERS = {_ATEN.slice_scatter.default, _ATEN.select_scatter.default, _ATEN.diagonal_scatter.default}
+"""Ops whose results are contiguous if their first operand overlaps itself; fake ones overlap in PyTorch 2.11."""
 _WITH_NUMBERS = ("Tensor", "Scalar")
 """Overloads that treat a number as a tensor without dimensions."""
 _IMAGES = 4
@@ -43,7 +45,11 @@ def strides_as_in_eager() -> Generator[None]:
 
     def corrected(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = dispatch(self, func, types, args, kwargs)
-        if not isinstance(result, FakeTensor) or not _may_differ(func, result, args):
+        if not isinstance(result, FakeTensor):
+            return result
+        if func in _SCATTERS and _is_fixed(result) and 0 in result.stride():
+            return result.new_empty(result.shape)
+        if not _may_differ(func, result, args):
             return result
         if func in _VIEWS:
             strides = _strides_of_view(args[0], result.shape)

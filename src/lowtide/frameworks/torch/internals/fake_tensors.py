@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 
 from lowtide.frameworks.torch.internals.fake_strides import strides_as_in_eager
 from lowtide.frameworks.torch.internals.provenance import recording_sources, share_sources
+from lowtide.frameworks.torch.internals.releases import checkpoints_as_in_eager
 from lowtide.frameworks.torch.internals.runtime import autocast_cache
 
 DEPENDS_ON_VALUES: tuple[type[Exception], ...] = (
@@ -93,7 +94,7 @@ def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]
         with autocast_cache(caches_casts):
             return function(given)
 
-    with recording_sources(), strides_as_in_eager(), torch.compiler._non_strict_tracing_context():
+    with recording_sources(), strides_as_in_eager(), checkpoints_as_in_eager():
         traced = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
     share_sources(traced.graph)
     return traced

@@ -16,12 +16,8 @@ from torch.fx import GraphModule
 from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, take_overwritten_saves
 from lowtide.frameworks.torch.internals.dynamo import copied
 from lowtide.frameworks.torch.internals.hints import is_symbolic
+from lowtide.frameworks.torch.internals.releases import CustomSchedulerPass
 from lowtide.frameworks.torch.internals.runtime import marked_boxed
-
-try:
-    from torch._inductor.custom_graph_pass import CustomSchedulerPass
-except ImportError:  # before PyTorch 2.13, scheduler passes have the class of graph passes
-    from torch._inductor.custom_graph_pass import CustomGraphPass as CustomSchedulerPass
 
 __all__ = ["CustomKnapsackSolver", "CustomPartitionerFn", "CustomRuntimeEstimator", "CustomSchedulerPass"]
 

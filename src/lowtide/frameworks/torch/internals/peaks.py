@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 def cpu_peak_of(call: Callable[[], Any]) -> tuple[int, Any]:
     """Return the peak of bytes allocated on the CPU during a call, and its result."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler prints to stderr
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
         result = call()
     recorded: Any = profiler.profiler
     events = [

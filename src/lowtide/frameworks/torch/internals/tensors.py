@@ -10,7 +10,9 @@ import numpy as np
 import sympy
 import torch
 from numpy.typing import NDArray
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, optimization_hint
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+
+from lowtide.frameworks.torch.internals.releases import hint_of_expression, optimization_hint
 
 _UNLIMITED = 2**62
 """Larger upper bounds mean no limit."""
@@ -106,7 +108,7 @@ def hint(size: Any) -> int:
     shape_env, expression = size.node.shape_env, size.node.expr
     if expression not in planned.known:
         with at_planned_sizes(shape_env):
-            planned.known[expression] = shape_env.optimization_hint(expression)
+            planned.known[expression] = hint_of_expression(shape_env, expression)
     return planned.known[expression]
 
 

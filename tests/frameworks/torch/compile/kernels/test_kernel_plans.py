@@ -118,7 +118,7 @@ def test_kernels_are_planned_if_a_plan_of_ops_recomputes_much() -> None:
     """Both fit. The plan of ops prices recomputed ops that fusion makes free, and values that fusion does not store."""
     torch.manual_seed(0)
     module, batch = Blocks(4).to(torch.bfloat16), torch.randn(768, 96, dtype=torch.bfloat16)
-    _compiled(module, budget="75%")(batch).backward()
+    _compiled(module, budget="80%")(batch).backward()
     program = _only_program()
     assert program.result.shortfall is None
     assert 0 < program.result.reruns < 100

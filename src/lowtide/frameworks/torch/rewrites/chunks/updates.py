@@ -251,7 +251,7 @@ class _UpdateChunk:
         return call_like(node, self.graph, aten.slice.Tensor, node, 0, first, last)
 
     def _call(self, like: Node, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Node:
-        name = f"{like.name}_from_{self.first}"
+        name = f"{like.name}_from{self.first}"  # releases of PyTorch count up other digits after "_"
         done = self.graph.create_node("call_function", target, tuple(args), dict(kwargs), name=name)
         done.meta = origin_of(like)
         return done

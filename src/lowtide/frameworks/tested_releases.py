@@ -1,0 +1,48 @@
+"""The releases of frameworks that lowtide is tested with, and what users read about others."""
+
+import re
+import warnings
+from dataclasses import dataclass
+
+from lowtide.core.errors import UnsupportedError, one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """The range of a framework's releases that the tests run with, as (major, minor)."""
+
+    name: str
+    oldest: tuple[int, int]
+    newest: tuple[int, int]
+
+    def warn(self, installed: str) -> None:
+        """Warn once if the installed version is outside of the range."""
+        if not self.oldest <= _release(installed) <= self.newest:
+            found = installed.partition("+")[0]
+            message = f"lowtide is tested with {self.name} {self._range}; {found} is installed"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+    def unsupported(self, installed: str, error: Exception) -> UnsupportedError:
+        """Return the error for an installed version that lacks a name that lowtide uses."""
+        found = installed.partition("+")[0]
+        if _release(installed) < self.oldest:
+            needed = f"{self.oldest[0]}.{self.oldest[1]}"
+            return UnsupportedError(f"lowtide needs {self.name} {needed} or later; {found} is installed")
+        reason = one_line(error)
+        return UnsupportedError(f"lowtide needs {self.name} {self._range}; {found} is installed ({reason})")
+
+    @property
+    def _range(self) -> str:
+        (first, second), (third, fourth) = self.oldest, self.newest
+        return f"{first}.{second} to {third}.{fourth}"
+
+
+def _release(version: str) -> tuple[int, int]:
+    """Return major and minor number of a version such as "2.14.1+cu130"; (0, 0) if it has none."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+PYTORCH = Releases("PyTorch", (2, 11), (2, 14))
+JAX = Releases("JAX", (0, 10), (0, 12))
+ONNX_RUNTIME = Releases("ONNX Runtime", (1, 20), (1, 32))
