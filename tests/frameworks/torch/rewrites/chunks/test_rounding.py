@@ -59,7 +59,7 @@ def test_a_half_precision_step_needs_less_if_rounding_is_allowed_and_reports_it(
     assert not exact.to_rounding
     assert rounded.to_rounding
     assert rounded.peak_bytes["cpu"] < exact.peak_bytes["cpu"] / 2
-    measured = program.measure(rounded.plan)
+    measured = program.measure(rounded.plan, timed_calls=1)
     assert measured.after_bytes <= rounded.peak_bytes["cpu"] + 256
     assert not measured.outputs_equal
     assert measured.outputs_near
@@ -81,7 +81,7 @@ def test_a_missed_budget_is_reported_with_advice() -> None:
 def test_equal_bits_are_preferred_if_they_need_as_little() -> None:
     program = lt.TorchModel(step_of(Head(torch.float64)))
     found = lowtide.minimize(program, allow=ROUNDED, effort="fast")
-    assert program.measure(found.plan).outputs_equal != found.to_rounding
+    assert program.measure(found.plan, timed_calls=1).outputs_equal != found.to_rounding
 
 
 def test_a_plan_up_to_rounding_is_loaded_as_one(tmp_path: Path) -> None:
