@@ -19,8 +19,8 @@ def examples(most: int) -> settings:
 
 
 def share_of(cases: Sequence[T], part: float = 1.0) -> list[T]:
-    """Return the share of the cases that the environment asks for, or a part of that share, evenly spread."""
-    n = math.ceil(SHARE * (1 if SHARE >= 1 else part) * len(cases))
+    """Return the share of the cases that the environment asks for, `part` times as many, evenly spread."""
+    n = min(len(cases), math.ceil(SHARE * (1 if SHARE >= 1 else part) * len(cases)))
     return [cases[k * len(cases) // n] for k in range(n)]
 
 

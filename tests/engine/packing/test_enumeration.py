@@ -12,7 +12,7 @@ from lowtide.engine.packing.validate import validate
 from tests.oracles.brute_packing import least_arena
 from tests.oracles.random_buffers import plain_buffers, tied_buffers
 
-MOST_OFFSETS = 8_000
+MOST_OFFSETS = 3_000
 
 
 def least_of_all_offsets(buffers: Buffers) -> int | None:

@@ -55,9 +55,9 @@ def test_the_arena_is_between_the_bound_and_every_published_rule(seed: int) -> N
     assert all(packed.arena_bytes <= items.height(rule(items)) for rule in RULES.values())
 
 
-def test_twenty_thousand_buffers_are_packed_no_worse_than_by_any_published_rule() -> None:
+def test_five_thousand_buffers_are_packed_no_worse_than_by_any_published_rule() -> None:
     random = Random(5)
-    first = [random.randrange(10_000) for _ in range(20_000)]
+    first = [random.randrange(2_500) for _ in range(5_000)]
     last = [step + random.randint(1, random.choice([5, 300])) for step in first]
     buffers = Buffers(first, last, [random.randint(1, 5000) for _ in first])
     arena = pack(buffers, effort="fast").arena_bytes
@@ -97,7 +97,8 @@ def test_no_buffers_need_no_bytes(capacity: int | None) -> None:
     assert (packed.arena_bytes, packed.status, packed.conflict) == (0, "optimal", ())
 
 
-@pytest.mark.parametrize("seed", [75, 83, 101])
+@pytest.mark.share_of_cases
+@pytest.mark.parametrize("seed", [101, 83, 75])
 def test_a_capacity_that_is_missed_never_makes_the_arena_larger(seed: int) -> None:
     buffers = plain_buffers(seed, 40)
     free = pack(buffers, effort="fast")

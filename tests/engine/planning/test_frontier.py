@@ -37,7 +37,7 @@ def test_every_row_says_what_planning_for_its_budget_says(graph: Graph) -> None:
 
 
 def test_a_chain_beyond_exact_search_is_met_by_rows_and_single_budgets_alike() -> None:
-    graph = residual_chain(60)
+    graph = residual_chain(40)
     for point in frontier(graph, effort="fast").points:
         alone = minimize(graph, budget=point.budget_bytes, transient=True, allow=ALL, effort="fast")
         assert (point.fits, point.fits and point.extra_cost) == (

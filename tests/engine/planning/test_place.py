@@ -58,7 +58,7 @@ def test_ctrl_c_places_the_buffers_quickly_and_marks_the_plan() -> None:
 
 def test_without_addresses_a_plan_has_the_same_peak_bound_and_cost_and_nothing_is_packed() -> None:
     for seed in share_of(range(20)):
-        graph = random_graph(seed, 25)
+        graph = random_graph(seed, 16)
         for budget in (None, "70%"):
             asked = {"budget": budget, "allow": ("reorder", "share", "recompute")[: 3 if budget else 2]}
             placed, bare = minimize(graph, **asked), minimize(graph, **asked, addresses=False)

@@ -171,8 +171,8 @@ def test_the_frontier_falls_in_memory_and_rises_in_time_and_names_a_knee() -> No
 
 def test_copies_to_the_host_and_reruns_together_cost_no_more_than_reruns_alone() -> None:
     graph = with_host_space(_gpt2(), 25e9)
-    recompute = minimize(graph, budget="50%", allow=TECHNIQUES, addresses=False)
-    both = minimize(graph, budget="50%", allow={*TECHNIQUES, "offload"}, addresses=False)
+    recompute = minimize(graph, budget="50%", allow=TECHNIQUES, effort="fast", addresses=False)
+    both = minimize(graph, budget="50%", allow={*TECHNIQUES, "offload"}, effort="fast", addresses=False)
     assert both.shortfall is None
     assert both.extra_cost <= recompute.extra_cost
     assert replay(graph, both.plan).contents == replay(graph, Plan.baseline(graph)).contents

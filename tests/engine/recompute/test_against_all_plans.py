@@ -6,6 +6,7 @@ import pytest
 
 from lowtide.engine.analysis import Problem
 from lowtide.engine.recompute import plan_within_budget
+from tests.examples import share_of
 from tests.oracles.least_extra_cost import least_extra_cost
 from tests.oracles.plans import problem_of
 from tests.oracles.skipping_graphs import skipping_graph
@@ -17,7 +18,7 @@ INFINITE = float("inf")
 @cache
 def _problems(in_place: bool) -> list[Problem]:
     graphs = [skipping_graph(seed) for seed in range(100)] + [random_graph(seed, 3 + seed % 3) for seed in range(20)]
-    return [problem_of(graph, in_place=in_place) for graph in graphs]
+    return [problem_of(graph, in_place=in_place) for graph in share_of(graphs, 4)]
 
 
 @cache
@@ -49,5 +50,5 @@ def test_the_lowest_cost_of_all_plans_is_between_bound_and_cost(in_place: bool, 
             if least < INFINITE:
                 found += 1
                 best += result.fits and result.extra_cost == least
-    assert found > 100
+    assert found > 0.8 * len(_problems(in_place))
     assert best == found if exact else best >= 0.6 * found

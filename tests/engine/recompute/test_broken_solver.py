@@ -16,6 +16,7 @@ from lowtide.engine.recompute.prove_cost import ProvableCost
 from lowtide.engine.recompute.result import RecomputeResult
 from lowtide.engine.search.check_cost import check_cost
 from lowtide.engine.search.proof_of_cost import ClosedCase, CostProof
+from tests.examples import share_of
 from tests.oracles.broken_solvers import ALL_FAULTS, Faults, break_solver
 from tests.oracles.least_extra_cost import least_extra_cost
 from tests.oracles.plans import problem_of
@@ -33,7 +34,7 @@ EFFORT = replace(RECOMPUTE_EFFORTS["balanced"], state_work=0, certify_share=2.0)
 def cases(in_place: bool) -> list[tuple[BudgetSearch, int, float]]:
     """Return searches with a budget and the least extra cost of all plans."""
     graphs = [skipping_graph(seed) for seed in range(40)] + [random_graph(seed, 3 + seed % 3) for seed in range(20)]
-    return [case for graph in graphs for case in _cases_of(problem_of(graph, in_place=in_place))]
+    return [case for graph in share_of(graphs, 4) for case in _cases_of(problem_of(graph, in_place=in_place))]
 
 
 def _cases_of(problem: Problem) -> Iterator[tuple[BudgetSearch, int, float]]:
@@ -66,7 +67,7 @@ def test_no_claim_of_a_result_is_false(monkeypatch: pytest.MonkeyPatch, faults: 
         assert is_true(result, least)
         proven += result.extra_cost_bound == least
         words += result.solver_bound is not None
-    assert proven > 0.5 * len(cases(in_place)) or any(faults)
+    assert proven >= 0.5 * len(cases(in_place)) or any(faults)
     assert words > 0 or faults[0] is None
 
 
@@ -86,7 +87,7 @@ def test_every_proven_cost_is_shown_by_its_proof(in_place: bool) -> None:
         read = msgspec.json.decode(msgspec.json.encode(proof), type=CostProof)
         assert check_cost(problem.graph, read, in_place=in_place) <= least
         shown += 1
-    assert shown > 30
+    assert shown > 12
 
 
 def test_the_checker_confirms_no_more_than_the_least_cost() -> None:
@@ -115,7 +116,7 @@ def test_the_checker_confirms_no_more_than_the_least_cost() -> None:
                     with pytest.raises(ProofError):
                         check_cost(program.problem.graph, above, in_place=in_place)
                     refused += 1
-    assert refused > 50
+    assert refused > 20
 
 
 def test_a_changed_proof_is_refused_or_still_true() -> None:

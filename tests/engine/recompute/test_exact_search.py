@@ -11,6 +11,7 @@ from lowtide.engine.recompute import ComposeSettings, OrderedProgram, compose, l
 from lowtide.engine.recompute.exact_search import search_exactly
 from lowtide.engine.recompute.unrolled import first_runs
 from lowtide.reporting.shortfall import describe_missed
+from tests.examples import share_of
 from tests.oracles.least_extra_cost import least_extra_cost
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain
@@ -26,7 +27,7 @@ def _budgets(in_place: bool) -> list[tuple[Problem, int, int]]:
     """Return small problems without callees, budgets below the peak of the given order, and that peak."""
     found: list[tuple[Problem, int, int]] = []
     graphs = [skipping_graph(seed) for seed in range(60)] + [random_graph(seed, 3 + seed % 4) for seed in range(120)]
-    for graph in graphs:
+    for graph in share_of(graphs, 3):
         if not graph.subgraphs:
             problem = problem_of(graph, in_place=in_place)
             peak = int(problem.evaluate(problem.given_order()).peaks[0])
@@ -57,7 +58,7 @@ def test_exact_results_cost_as_much_as_the_cheapest_of_all_plans(in_place: bool,
             played = OrderedProgram(problem, first_runs(found.runs.tolist()), problem.graph.cost).replay(found.runs)
             assert (played.extra_cost, played.peak_bytes <= budget) == (least, True)
             met += 1
-    assert met > 50
+    assert met > 15
 
 
 def test_the_lowest_peak_is_found_if_no_plan_fits() -> None:
@@ -70,7 +71,7 @@ def test_the_lowest_peak_is_found_if_no_plan_fits() -> None:
             assert found.peak_bound > budget
             assert _least_extra_cost(problem, found.peak_bound - 1, True) == INFINITE
             assert _least_extra_cost(problem, found.peak_bound, True) < INFINITE
-    assert refuted > 50
+    assert refuted > 15
 
 
 @pytest.mark.parametrize("any_order", [False, True])

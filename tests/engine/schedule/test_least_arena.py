@@ -8,6 +8,7 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.packing import pack_plan
 from lowtide.engine.plan import verify
 from lowtide.engine.schedule import Candidate, make_candidate, with_least_arena
+from tests.examples import share_of
 from tests.strategies import random_graph
 
 
@@ -18,7 +19,7 @@ def arena_of(graph: Graph, candidate: Candidate) -> int:
 
 def test_the_arena_never_grows_the_peak_stays_and_some_arenas_shrink() -> None:
     shrunk = 0
-    for seed in range(25):
+    for seed in share_of(range(25), 3):
         graph = random_graph(seed, 60)
         candidate = make_candidate("search", graph, in_place=True, effort="fast")
         chosen = with_least_arena(candidate)

@@ -12,7 +12,7 @@ from lowtide.engine.search.check_refutation import is_refuted
 from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
 from lowtide.engine.search.searched import find_refutation
-from tests.examples import examples
+from tests.examples import examples, share_of
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
 from tests.oracles.random_graphs import random_graph
@@ -39,14 +39,15 @@ def test_a_log_is_found_for_impossible_budgets_only_and_is_confirmed(graph: Grap
 
 def test_most_budgets_below_the_least_peak_and_above_all_cuts_are_refuted() -> None:
     found = tried = 0
-    for seed in range(100):
+    seeds = share_of(range(100), 4)
+    for seed in seeds:
         graph = random_graph(seed, limited=False)
         problem = problem_of(graph)
         least = least_peak(problem, 0)
         if lower_bounds(problem, [problem.given_order()])[0].peak_bytes < least:
             tried += 1
             found += bool(find_refutation(problem, problem.given_order(), 0, least - 1, WORK))
-    assert tried > 10
+    assert tried > 0.1 * len(seeds)
     assert found > tried * 0.8
 
 
@@ -74,7 +75,7 @@ def test_a_damaged_log_shows_nothing_that_is_false(number: int, seed: int) -> No
 
 def test_walks_over_sets_in_both_directions_refute_other_budgets() -> None:
     kinds: set[type[Line]] = set()
-    for seed in range(0, 200, 3):
+    for seed in share_of(range(0, 200, 3), 4):
         graph = random_graph(seed, limited=False)
         problem = problem_of(graph)
         below = least_peak(problem, 0) - 1

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-BLOCKS, BATCH, WIDTH, HIDDEN = 4, 512, 16, 64
+BLOCKS, BATCH, WIDTH, HIDDEN = 3, 512, 16, 64
 
 
 def blocks_loss(weights: Any, x: Any) -> Any:

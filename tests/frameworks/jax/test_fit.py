@@ -31,7 +31,7 @@ def arguments() -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module")
 def fitted_loss(arguments: Any) -> lowtide.jax.FittedFunction:
-    return lowtide.jax.fit(blocks_loss, "40%", example_args=arguments)
+    return lowtide.jax.fit(blocks_loss, "50%", example_args=arguments)
 
 
 @pytest.mark.share_of_cases

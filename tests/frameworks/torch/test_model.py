@@ -37,7 +37,7 @@ def test_a_planned_gpt2_step_takes_what_was_predicted_and_computes_the_same() ->
     """The main job on a small scale: peak goes down as predicted, all bits stay."""
     model = lowtide.open_model(gpt2_step())
     result = lowtide.minimize(model.graph)
-    measured = model.measure(result.plan)
+    measured = model.measure(result.plan, timed_calls=1)
     assert measured.outputs_equal
     assert measured.times is not None
     assert min(measured.times.before_seconds, measured.times.after_seconds) > 0
@@ -138,7 +138,7 @@ def test_fake_inputs_cannot_be_measured() -> None:
     module = make_fx(lambda x: x + 1, tracing_mode="fake")(torch.ones(3))
     model: Any = lowtide.open_model(module)
     with pytest.raises(UnsupportedError, match="real inputs"):
-        model.measure(Plan.baseline(model.graph))
+        model.measure(Plan.baseline(model.graph), timed_calls=1)
 
 
 def test_importing_lowtide_loads_no_framework() -> None:
@@ -162,7 +162,7 @@ def test_a_program_is_lowered_once_for_its_graph_its_plans_and_what_is_measured(
     try:
         model = lt.TorchModel(program)
         model.apply(plan)
-        model.measure(plan)
+        model.measure(plan, timed_calls=1)
         model.with_host(host).apply(Plan.baseline(model.with_host(host).graph))
     finally:
         sys.setprofile(None)

@@ -30,7 +30,7 @@ from lowtide.frameworks.torch.measure.compare_peak import warn_of_higher_peak
 from lowtide.frameworks.torch.measure.compare_with_plain import compare_with_plain
 from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_in_turn, restored_state
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
-from lowtide.frameworks.torch.measure.step_times import step_times
+from lowtide.frameworks.torch.measure.step_times import TIMED_CALLS, step_times
 from lowtide.frameworks.torch.planning.agreement import require_one_order
 from lowtide.frameworks.torch.planning.program_forms import outline_chunks
 from lowtide.frameworks.torch.planning.read_program import scratch_under_inductor
@@ -198,18 +198,18 @@ class TorchModel(Model):
         """Raise UnsupportedError where the program has no real inputs to run on."""
         check_real(self.captured.example_args, self.captured.example_kwargs)
 
-    def measure(self, plan: Plan) -> Measurement:
+    def measure(self, plan: Plan, *, timed_calls: int = TIMED_CALLS) -> Measurement:
         """Measure the program in its own order, under the plan, and as the user wrote it, from the same state.
 
         Results, gradients, updated parameters and state are compared bit by bit over all three. If bits differ, they
-        are compared number by number; see `compare_with_plain`. Warns if the plan's peak is more than 2 % above the
-        prediction.
+        are compared number by number; see `compare_with_plain`. `timed_calls` calls of each are timed, fewer if they
+        take long. Warns if the plan's peak is more than 2 % above the prediction.
         """
         captured = self.captured
         programs = self.apply(Plan.baseline(self.graph), verified=True), self.apply(plan)
         with restored_state(captured, check_real(captured.example_args, captured.example_kwargs)) as restore:
             before, after, original = measure_in_turn(captured, [*programs, captured.run_original], restore)
-            times = step_times(captured, programs[1], restore)
+            times = step_times(captured, programs[1], restore, timed_calls)
         runs = zip(programs, (before, after), strict=True)
         differing = [program for program, run in runs if run.outputs_digest != original.outputs_digest]
         predicted = simulate(self.graph_for(plan), plan).peak_bytes[self.graph.spaces[0].name]

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-WIDTH, CLASSES, N_BLOCKS, N_ROWS = 128, 1024, 4, 2048
+WIDTH, CLASSES, N_BLOCKS, N_ROWS = 128, 512, 2, 2048
 
 
 class Blocks(nn.Module):

@@ -63,7 +63,7 @@ def test_a_step_with_library_kernels_takes_what_was_predicted_or_lists_them(name
     step = lt.TrainingStep(module, lambda m, x: m(x).square().mean(), torch.optim.SGD(module.parameters(), lr=0.1))
     model = lowtide.open_model((step, (batch,)))
     predicted = lowtide.minimize(model.graph, effort="fast").baseline_peak_bytes["cpu"]
-    measured = model.measure(Plan.baseline(model.graph))
+    measured = model.measure(Plan.baseline(model.graph), timed_calls=1)
     assert measured.outputs_equal
     assert measured.before_bytes <= 1.02 * predicted + 4096 or model.graph.unmodeled
     if name in ("LSTM", "GRU"):
@@ -125,4 +125,4 @@ with_large_workspace.register_fake(torch.empty_like)
 def test_a_measured_peak_above_the_prediction_is_a_warning_with_the_kernel_that_is_not_modeled() -> None:
     model = lowtide.open_model((lambda x: with_large_workspace(x) * 2, (torch.randn(8),)))
     with pytest.warns(UserWarning, match=r"^lowtide: .* above the prediction of .*; not modeled: op 'with_large_work"):
-        model.measure(Plan.baseline(model.graph))
+        model.measure(Plan.baseline(model.graph), timed_calls=1)

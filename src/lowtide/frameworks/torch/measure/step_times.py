@@ -10,24 +10,27 @@ from lowtide.engine.planning.measured import StepTimes
 from lowtide.frameworks.torch.measure.measure_captured import check_real
 from lowtide.frameworks.torch.reading.captured import Captured
 
-_ROUNDS, _LEAST_ROUNDS = 7, 3
+TIMED_CALLS = 7
+_LEAST_CALLS = 3
 _ENOUGH_SECONDS = 5.0
-"""Time after which no more than the least number of rounds is run."""
+"""Time after which no more than the least number of calls is timed."""
 
 
-def step_times(captured: Captured, planned: Callable[..., Any], restore: Callable[[], None]) -> StepTimes:
+def step_times(
+    captured: Captured, planned: Callable[..., Any], restore: Callable[[], None], timed_calls: int = TIMED_CALLS
+) -> StepTimes:
     """Return the times of the user's own call and of a planned one, on the example inputs.
 
-    Both must have run before, because libraries set themselves up in the first call. Calls alternate, so that a busy
-    machine slows both, and `restore` restores the state after each.
+    At most `timed_calls` calls of each are timed. Both must have run before, because libraries set themselves up in
+    the first call. Calls alternate, so that a busy machine slows both, and `restore` restores the state after each.
     """
     args, kwargs = captured.example_args, captured.example_kwargs
     inputs = check_real(args, kwargs)
     device = inputs[0].device if inputs else torch.device("cpu")
     times: tuple[list[float], list[float]] = [], []
     started = time.perf_counter()
-    for turn in range(_ROUNDS):
-        if turn >= _LEAST_ROUNDS and time.perf_counter() - started > _ENOUGH_SECONDS:
+    for turn in range(timed_calls):
+        if turn >= _LEAST_CALLS and time.perf_counter() - started > _ENOUGH_SECONDS:
             break
         for program, seconds in zip((captured.run_original, planned), times, strict=True):
             seconds.append(seconds_of(lambda program=program: program(*args, **kwargs), device))

@@ -96,7 +96,7 @@ def test_no_bit_of_a_step_changes_and_no_op_needs_all_logits(name: str) -> None:
     assert opened.in_chunks is not None
     logits = 3 * LENGTH * CLASSES * 4
     assert max(sizes_of(opened.in_chunks).values()) < logits / 2
-    measured = opened.measure(Plan.baseline(opened.in_chunks))
+    measured = opened.measure(Plan.baseline(opened.in_chunks), timed_calls=1)
     assert measured.outputs_equal
     assert measured.after_bytes < 0.7 * measured.before_bytes
 
@@ -113,7 +113,7 @@ def test_a_head_larger_than_its_logits_is_found_by_their_product() -> None:
     opened = lt.TorchModel(program(plain, length=256, width=1000))
     assert opened.in_chunks is not None
     assert "largest product" in opened.in_chunks.name
-    assert opened.measure(Plan.baseline(opened.in_chunks)).outputs_equal
+    assert opened.measure(Plan.baseline(opened.in_chunks), timed_calls=1).outputs_equal
 
 
 def test_counts_of_a_metric_are_computed_chunk_by_chunk() -> None:
@@ -128,7 +128,7 @@ def test_counts_of_a_metric_are_computed_chunk_by_chunk() -> None:
     opened = lt.TorchModel((counted, (tokens,)))
     assert opened.in_chunks is not None
     assert "largest product" in opened.in_chunks.name
-    assert opened.measure(Plan.baseline(opened.in_chunks)).outputs_equal
+    assert opened.measure(Plan.baseline(opened.in_chunks), timed_calls=1).outputs_equal
 
 
 @pytest.mark.share_of_cases
@@ -144,7 +144,7 @@ def test_a_program_that_returns_its_logits_reads_them_chunk_by_chunk(cap: float 
     opened = lt.TorchModel((judged, (tokens,)))
     assert opened.in_chunks is not None
     assert "largest product" in opened.in_chunks.name
-    measured = opened.measure(Plan.baseline(opened.in_chunks))
+    measured = opened.measure(Plan.baseline(opened.in_chunks), timed_calls=1)
     assert measured.outputs_equal
     assert measured.after_bytes < (2.6 if cap else 1.4) * 3 * LENGTH * CLASSES * 4
 
@@ -167,7 +167,7 @@ def test_rows_are_computed_twice_if_a_loss_needs_results_of_all_rows_first() -> 
     opened = lt.TorchModel(program(lambda logits, wanted: plain(logits * plain(logits, wanted).detach(), wanted)))
     assert any("needs results of all rows first" in note for note in chunked(opened.captured).left_whole)
     assert opened.in_finer_chunks is not None
-    measured = opened.measure(Plan.baseline(opened.in_finer_chunks))
+    measured = opened.measure(Plan.baseline(opened.in_finer_chunks), timed_calls=1)
     assert measured.outputs_equal
     assert measured.after_bytes < 0.7 * measured.before_bytes
 

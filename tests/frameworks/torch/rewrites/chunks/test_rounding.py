@@ -15,6 +15,7 @@ import lowtide
 import lowtide.torch as lt
 from lowtide.core.errors import UsageError
 from lowtide.engine.plan import Plan
+from lowtide.engine.planning.result import Result
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.rewrites.chunks import trial
@@ -52,14 +53,30 @@ def step_of(model: nn.Module) -> tuple[Any, tuple[torch.Tensor]]:
     return step, (torch.randint(0, CLASSES, (TOKENS,)),)
 
 
-def test_a_half_precision_step_needs_less_if_rounding_is_allowed_and_reports_it() -> None:
+@pytest.fixture(scope="module", name="program")
+def program_fixture() -> lt.TorchModel:
+    """A training step in half precision."""
+    torch.manual_seed(0)
+    with one_thread():
+        return lt.TorchModel(step_of(Head()))
+
+
+@pytest.fixture(scope="module", name="rounded")
+def rounded_fixture(program: lt.TorchModel) -> Result:
+    """Its plan with rounding allowed."""
+    with one_thread():
+        return lowtide.minimize(program, allow=ROUNDED, effort="fast")
+
+
+def test_a_half_precision_step_needs_less_if_rounding_is_allowed_and_reports_it(
+    program: lt.TorchModel, rounded: Result
+) -> None:
     """In half precision every partial sum is rounded, so no chunks of tokens are bit-equal."""
-    program = lt.TorchModel(step_of(Head()))
-    exact, rounded = (lowtide.minimize(program, allow=allow, effort="fast") for allow in (EXACT, ROUNDED))
+    exact = lowtide.minimize(program, allow=EXACT, effort="fast")
     assert not exact.to_rounding
     assert rounded.to_rounding
     assert rounded.peak_bytes["cpu"] < exact.peak_bytes["cpu"] / 2
-    measured = program.measure(rounded.plan)
+    measured = program.measure(rounded.plan, timed_calls=1)
     assert measured.after_bytes <= rounded.peak_bytes["cpu"] + 256
     assert not measured.outputs_equal
     assert measured.outputs_near
@@ -67,8 +84,8 @@ def test_a_half_precision_step_needs_less_if_rounding_is_allowed_and_reports_it(
     assert 0 < measured.largest_difference < 0.1
 
 
-def test_products_not_in_chunks_are_reported_with_advice() -> None:
-    found = lowtide.minimize(lt.TorchModel(step_of(Head())), effort="fast")
+def test_products_not_in_chunks_are_reported_with_advice(program: lt.TorchModel) -> None:
+    found = lowtide.minimize(program, effort="fast")
     assert any(sentence.endswith("allow 'rounding' to use chunks") for sentence in found.left_whole)
 
 
@@ -81,17 +98,15 @@ def test_a_missed_budget_is_reported_with_advice() -> None:
 def test_equal_bits_are_preferred_if_they_need_as_little() -> None:
     program = lt.TorchModel(step_of(Head(torch.float64)))
     found = lowtide.minimize(program, allow=ROUNDED, effort="fast")
-    assert program.measure(found.plan).outputs_equal != found.to_rounding
+    assert program.measure(found.plan, timed_calls=1).outputs_equal != found.to_rounding
 
 
-def test_a_plan_up_to_rounding_is_loaded_as_one(tmp_path: Path) -> None:
-    given = step_of(Head())
-    found = lowtide.minimize(given, allow=ROUNDED, effort="fast")
-    program = lt.TorchModel(given)
-    lowtide.save_plan(found.plan, tmp_path / "step.plan.json", program)
-    loaded = lowtide.load_plan(tmp_path / "step.plan.json", program)
-    assert not program.planned_form(loaded).is_exact
-    assert program.planned_form(Plan.baseline(program.graph)).is_exact
+def test_a_plan_up_to_rounding_is_loaded_as_one(program: lt.TorchModel, rounded: Result, tmp_path: Path) -> None:
+    lowtide.save_plan(rounded.plan, tmp_path / "step.plan.json", program)
+    opened_again = lt.TorchModel(step_of(Head()))
+    loaded = lowtide.load_plan(tmp_path / "step.plan.json", opened_again)
+    assert not opened_again.planned_form(loaded).is_exact
+    assert opened_again.planned_form(Plan.baseline(opened_again.graph)).is_exact
 
 
 def test_the_backend_uses_such_chunks_for_a_budget_with_equal_loss_up_to_rounding() -> None:
