@@ -23,6 +23,7 @@ from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
     warn_of_need,
 )
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, OwnNeed, own_need, settings
+from lowtide.frameworks.torch.compile.kernels.forward_program import compile_forward
 from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
     KernelPartitioner,
     PlannedKernels,
@@ -78,7 +79,7 @@ def compile_with_inductor(
     share: Share | None = None,
     name: str | None = None,
 ) -> _Run:
-    """Compile a captured graph with Inductor, following plans.
+    """Compile a captured graph with Inductor, following plans; for graphs without gradients see `compile_forward`.
 
     Percentages refer to Inductor's own need. If that fits, or no plan needs less, Inductor compiles alone. `share`
     replaces the budget of a graph that runs with others; `name` is its earlier name.
@@ -86,7 +87,9 @@ def compile_with_inductor(
     needs_gradients = torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
     )
-    if options.budget is None or not needs_gradients or takes_hooks(example_inputs):
+    if not needs_gradients:
+        return compile_forward(module, example_inputs, options)
+    if options.budget is None or takes_hooks(example_inputs):
         because = _NO_BUDGET if options.budget is None else _HAS_HOOKS
         return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, because=because))
     limit_to_bucket(example_inputs)

@@ -9,6 +9,7 @@ import torch
 from torch import Tag
 from torch._inductor import config
 from torch._inductor.dependencies import WeakDep
+from torch._inductor.graph import GraphLowering
 from torch._inductor.ir import (
     ExternKernel,
     IRNode,
@@ -53,6 +54,16 @@ def source_graph() -> GraphModule:
 
 def input_names() -> list[str]:
     return V.graph.graph_input_names
+
+
+def is_inference() -> bool:
+    """Return whether the graph being compiled is a whole program without a backward pass, no branch of one."""
+    return bool(V.graph.is_inference) and type(V.graph) is GraphLowering
+
+
+def reorders_by_itself() -> bool:
+    """Return whether Inductor orders kernels by their memory. That may change the order of random draws."""
+    return bool(config.reorder_for_peak_memory and not config.fallback_random)
 
 
 def output_names() -> list[str]:
@@ -116,6 +127,12 @@ def sizes_of_buffers() -> dict[str, tuple[int, int]]:
         sizes = compute_size_for_scheduler_buffer(buffers)
     padded = {name: _spanned_bytes(buffers[name].node) for name, (size, freed) in sizes.items() if size and freed}
     return {name: (max(size, padded.get(name, 0)), freed) for name, (size, freed) in sizes.items()}
+
+
+def bytes_of_inputs() -> dict[str, int]:
+    """Return the bytes of each input that is a tensor."""
+    given: dict[str, Any] = V.graph.graph_inputs
+    return {name: bytes_of_input(name) for name, value in given.items() if isinstance(value, IRNode)}
 
 
 def bytes_of_input(name: str) -> int:
