@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from lowtide.core.errors import one_line
+from lowtide.core.errors import FingerprintError, one_line
 from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.planning.budget import budget_bytes
@@ -35,7 +35,6 @@ from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
-from lowtide.frameworks.torch.planning.agreement import partners
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_folder import has_plan, load_plan
 from lowtide.frameworks.torch.planning.plan_program import Share
@@ -197,8 +196,6 @@ class _Compiler:
             self._because = "recomputation is not allowed"
         elif "offload" in options.techniques:
             self._because = "offload is allowed, which is planned by op"
-        elif partners(self._module, options.same_on_all_ranks) is not None:
-            self._because = "all ranks must follow the same plan, which is agreed on by op"
         else:
             program = _kernels_of(self._module, self._inputs, options, self._name)
             self._because = _MISSES if program is not None else _NOT_TOGETHER
@@ -232,6 +229,8 @@ class _Compiler:
             warnings.simplefilter("always")
             try:
                 run = self._compile(copied(self._module), target, peaks, way)
+            except FingerprintError:
+                raise
             except Exception as error:
                 if not peaks.excess_bytes and not way.may_fail:
                     raise

@@ -106,8 +106,15 @@ def output_strides() -> Strides:
 
 
 def input_strides() -> dict[str, tuple[int, ...]]:
+    return {name: tuple(form_of(value)[1]) for name, value in _tensor_inputs().items()}
+
+
+def _tensor_inputs() -> dict[str, Any]:
+    """Return the inputs that are tensors; others are sizes, and objects such as process groups."""
     given: dict[str, Any] = V.graph.graph_inputs
-    return {name: tuple(form_of(value)[1]) for name, value in given.items() if isinstance(value, IRNode)}
+    return {
+        name: value for name, value in given.items() if isinstance(value, IRNode) and value.maybe_get_size() is not None
+    }
 
 
 def freeable_inputs(nodes: Sequence[KernelNode]) -> Iterable[str]:
@@ -131,8 +138,7 @@ def sizes_of_buffers() -> dict[str, tuple[int, int]]:
 
 def bytes_of_inputs() -> dict[str, int]:
     """Return the bytes of each input that is a tensor."""
-    given: dict[str, Any] = V.graph.graph_inputs
-    return {name: bytes_of_input(name) for name, value in given.items() if isinstance(value, IRNode)}
+    return {name: bytes_of_input(name) for name in _tensor_inputs()}
 
 
 def bytes_of_input(name: str) -> int:

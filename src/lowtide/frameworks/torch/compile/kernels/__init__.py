@@ -22,7 +22,6 @@ If a plan of kernels fits the budget, it is used. Some programs get none; `expla
 
 - training graphs compiled without a budget: only the order of kernels is planned;
 - programs with offload, whose copies are planned by op;
-- graphs that several ranks must plan alike, because the agreement is on ops;
 - backward passes with hooks or inputs of their own, which cannot be lowered with the forward pass;
 - budgets that no plan of kernels meets: then the ops before fusion are planned, as a whole or in chunks.
 
