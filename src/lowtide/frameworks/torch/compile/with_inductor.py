@@ -50,7 +50,6 @@ from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable
 from lowtide.reporting.shortfall import describe
 
 _NO_BUDGET = "without a budget, only their order is planned"
-_HAS_HOOKS = "the backward pass has hooks"
 _NOT_TOGETHER = "both passes cannot be lowered together"
 _FITS = "Inductor alone fits the budget"
 _NOTHING_LOWER = "no plan found needs less than Inductor alone"
@@ -89,8 +88,8 @@ def compile_with_inductor(
     if not needs_gradients:
         return compile_forward(module, example_inputs, options)
     if options.budget is None or takes_hooks(example_inputs):
-        because = _NO_BUDGET if options.budget is None else _HAS_HOOKS
-        return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, because=because))
+        # with hooks, the partitioner warns and leaves the graph to PyTorch
+        return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, because=_NO_BUDGET))
     limit_to_bucket(example_inputs)
     program = None if options.plans is None else _kernels_of(module, example_inputs, options, name)
     if options.plans is not None and (program is None or not has_plan(program.graph, Path(options.plans))):

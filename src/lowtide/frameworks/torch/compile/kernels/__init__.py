@@ -22,7 +22,7 @@ If a plan of kernels fits the budget, it is used. Some programs get none; `expla
 
 - training graphs compiled without a budget: only the order of kernels is planned;
 - programs with offload, whose copies are planned by op;
-- backward passes with hooks or inputs of their own, which cannot be lowered with the forward pass;
+- programs whose passes cannot be lowered together. Backward passes with hooks are left to PyTorch, with a warning;
 - budgets that no plan of kernels meets: then the ops before fusion are planned, as a whole or in chunks.
 
 Programs without a backward pass (`forward_program`) get an order of their kernels, in one lowering: the best of
