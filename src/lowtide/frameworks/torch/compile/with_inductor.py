@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from lowtide.core.errors import one_line
+from lowtide.core.errors import FingerprintError, one_line
 from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.planning.budget import budget_bytes
@@ -23,6 +23,7 @@ from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
     warn_of_need,
 )
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, OwnNeed, own_need, settings
+from lowtide.frameworks.torch.compile.kernels.forward_program import compile_forward
 from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
     KernelPartitioner,
     PlannedKernels,
@@ -34,7 +35,6 @@ from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
-from lowtide.frameworks.torch.planning.agreement import partners
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_folder import has_plan, load_plan
 from lowtide.frameworks.torch.planning.plan_program import Share
@@ -50,7 +50,6 @@ from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable
 from lowtide.reporting.shortfall import describe
 
 _NO_BUDGET = "without a budget, only their order is planned"
-_HAS_HOOKS = "the backward pass has hooks"
 _NOT_TOGETHER = "both passes cannot be lowered together"
 _FITS = "Inductor alone fits the budget"
 _NOTHING_LOWER = "no plan found needs less than Inductor alone"
@@ -78,7 +77,7 @@ def compile_with_inductor(
     share: Share | None = None,
     name: str | None = None,
 ) -> _Run:
-    """Compile a captured graph with Inductor, following plans.
+    """Compile a captured graph with Inductor, following plans; for graphs without gradients see `compile_forward`.
 
     Percentages refer to Inductor's own need. If that fits, or no plan needs less, Inductor compiles alone. `share`
     replaces the budget of a graph that runs with others; `name` is its earlier name.
@@ -86,9 +85,11 @@ def compile_with_inductor(
     needs_gradients = torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
     )
-    if options.budget is None or not needs_gradients or takes_hooks(example_inputs):
-        because = _NO_BUDGET if options.budget is None else _HAS_HOOKS
-        return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, because=because))
+    if not needs_gradients:
+        return compile_forward(module, example_inputs, options)
+    if options.budget is None or takes_hooks(example_inputs):
+        # with hooks, the partitioner warns and leaves the graph to PyTorch
+        return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, because=_NO_BUDGET))
     limit_to_bucket(example_inputs)
     program = None if options.plans is None else _kernels_of(module, example_inputs, options, name)
     if options.plans is not None and (program is None or not has_plan(program.graph, Path(options.plans))):
@@ -194,8 +195,6 @@ class _Compiler:
             self._because = "recomputation is not allowed"
         elif "offload" in options.techniques:
             self._because = "offload is allowed, which is planned by op"
-        elif partners(self._module, options.same_on_all_ranks) is not None:
-            self._because = "all ranks must follow the same plan, which is agreed on by op"
         else:
             program = _kernels_of(self._module, self._inputs, options, self._name)
             self._because = _MISSES if program is not None else _NOT_TOGETHER
@@ -229,6 +228,8 @@ class _Compiler:
             warnings.simplefilter("always")
             try:
                 run = self._compile(copied(self._module), target, peaks, way)
+            except FingerprintError:
+                raise
             except Exception as error:
                 if not peaks.excess_bytes and not way.may_fail:
                     raise

@@ -9,6 +9,7 @@ import torch
 from torch import Tag
 from torch._inductor import config
 from torch._inductor.dependencies import WeakDep
+from torch._inductor.graph import GraphLowering
 from torch._inductor.ir import (
     ExternKernel,
     IRNode,
@@ -55,6 +56,16 @@ def input_names() -> list[str]:
     return V.graph.graph_input_names
 
 
+def is_inference() -> bool:
+    """Return whether the graph being compiled is a whole program without a backward pass, no branch of one."""
+    return bool(V.graph.is_inference) and type(V.graph) is GraphLowering
+
+
+def reorders_by_itself() -> bool:
+    """Return whether Inductor orders kernels by their memory. That may change the order of random draws."""
+    return bool(config.reorder_for_peak_memory and not config.fallback_random)
+
+
 def output_names() -> list[str]:
     return [str(name) for name in V.graph.get_output_names() if name]
 
@@ -95,8 +106,15 @@ def output_strides() -> Strides:
 
 
 def input_strides() -> dict[str, tuple[int, ...]]:
+    return {name: tuple(form_of(value)[1]) for name, value in _tensor_inputs().items()}
+
+
+def _tensor_inputs() -> dict[str, Any]:
+    """Return the inputs that are tensors; others are sizes, and objects such as process groups."""
     given: dict[str, Any] = V.graph.graph_inputs
-    return {name: tuple(form_of(value)[1]) for name, value in given.items() if isinstance(value, IRNode)}
+    return {
+        name: value for name, value in given.items() if isinstance(value, IRNode) and value.maybe_get_size() is not None
+    }
 
 
 def freeable_inputs(nodes: Sequence[KernelNode]) -> Iterable[str]:
@@ -116,6 +134,11 @@ def sizes_of_buffers() -> dict[str, tuple[int, int]]:
         sizes = compute_size_for_scheduler_buffer(buffers)
     padded = {name: _spanned_bytes(buffers[name].node) for name, (size, freed) in sizes.items() if size and freed}
     return {name: (max(size, padded.get(name, 0)), freed) for name, (size, freed) in sizes.items()}
+
+
+def bytes_of_inputs() -> dict[str, int]:
+    """Return the bytes of each input that is a tensor."""
+    return {name: bytes_of_input(name) for name in _tensor_inputs()}
 
 
 def bytes_of_input(name: str) -> int:

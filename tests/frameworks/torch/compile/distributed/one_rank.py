@@ -21,9 +21,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+sys.path.insert(0, str(Path(__file__).parents[5]))
+
 import lowtide.torch
 from lowtide.frameworks.torch.planning.agreement import partners, require_agreement
 from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
+from tests.frameworks.torch.kernels_together import kernels_compiled_together
 
 RANK, STORE, FOLDER = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 WIDTH = 32
@@ -125,6 +128,56 @@ def measured_over_predicted(way: str) -> float:
     return lowest_ratio(measured)
 
 
+def compiled_by_inductor(folder: str | None = None, *, is_odd: bool = False) -> dict[str, Any]:
+    """Run a step of a tensor-parallel loss under Inductor; with `is_odd`, one rank has one op more."""
+    torch._dynamo.reset()
+    forget_programs()
+    torch.manual_seed(0)
+    net = Loss()
+    tensor_parallel(net.blocks)
+    options = {"budget": "80%", **({} if folder is None else {"plans": folder})}
+    step = torch.compile(lambda value: net(value.sin() if is_odd else value), backend="lowtide", options=options)
+    batch = torch.randn(1024, WIDTH, generator=torch.Generator().manual_seed(0))
+    loss = step(batch)
+    loss.backward()
+    (program,) = planned_programs()
+    return {
+        "difference": abs(loss.item() - net(batch).item()),
+        "fingerprint": program.graph.fingerprint,
+        "kinds": program.graph.op_kinds,
+        "steps": repr(list(program.result.plan.steps())),
+        "reruns": program.result.reruns,
+        "fits": program.result.shortfall is None,
+        "scheduler": program.result.scheduler,
+    }
+
+
+def refused_by_inductor() -> str:
+    """Return why a step is refused whose kernels differ on the ranks."""
+    try:
+        compiled_by_inductor(is_odd=RANK == 1)
+    except torch._dynamo.exc.BackendCompilerFailed as error:
+        return str(error.inner_exception)
+    return ""
+
+
+def kernels_on_ranks() -> dict[str, Any]:
+    """Plan kernels, follow the plan of the first rank, and let the ranks differ."""
+    from torch._inductor import config
+
+    with config.patch({"compile_threads": 1, "fx_graph_cache": False, "cpp.simdlen": 1}), kernels_compiled_together():
+        planned = compiled_by_inductor()
+        folder = FOLDER / "kernel plans"
+        if RANK == 0:
+            lowtide.torch.save_plans(folder)
+        dist.barrier()
+        return {
+            "planned": planned,
+            "followed": compiled_by_inductor(str(folder)),
+            "refused": refused_by_inductor(),
+        }
+
+
 def collectives(graph: torch.fx.Graph) -> list[str]:
     """Return what a graph's collectives are, in order."""
     return [str(node.target) for node in graph.nodes if "_c10d_functional" in str(node.target)]
@@ -185,6 +238,7 @@ def main() -> None:
     )
     found["alone"] = waiting_alone()
     found["regathered"] = regathered()
+    found["kernels"] = kernels_on_ranks()
     (FOLDER / f"{RANK}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.destroy_process_group()
 

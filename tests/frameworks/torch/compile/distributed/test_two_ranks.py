@@ -95,6 +95,30 @@ def test_plans_saved_on_one_rank_are_followed_on_all(ranks: list[dict[str, Any]]
         }
 
 
+def test_inductors_kernels_get_one_plan_on_both_ranks(ranks: list[dict[str, Any]]) -> None:
+    """The plan recomputes kernels, fits the budget and leaves the loss as it is."""
+    first, second = (rank["kernels"]["planned"] for rank in ranks)
+    assert [first[key] for key in ("fingerprint", "steps")] == [second[key] for key in ("fingerprint", "steps")]
+    for found in (first, second):
+        assert "turn" in found["kinds"]
+        assert found["reruns"]
+        assert found["fits"]
+        assert found["difference"] < 1e-5
+
+
+def test_a_saved_plan_of_kernels_is_followed_on_both_ranks(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        planned, followed = rank["kernels"]["planned"], rank["kernels"]["followed"]
+        assert followed["scheduler"] == "plan file"
+        assert [followed[key] for key in ("fingerprint", "steps")] == [planned[key] for key in ("fingerprint", "steps")]
+
+
+def test_different_kernels_are_refused_on_every_rank(ranks: list[dict[str, Any]]) -> None:
+    for number, rank in enumerate(ranks):
+        assert f"rank {number} is about to plan another '" in rank["kernels"]["refused"]
+        assert f"' than rank {1 - number};" in rank["kernels"]["refused"]
+
+
 def test_a_program_without_a_saved_plan_is_refused(ranks: list[dict[str, Any]]) -> None:
     """The message names folder and graph, and says what to do."""
     for rank in ranks:

@@ -42,16 +42,23 @@ class MemoryOrder:
         """Return the kernels in the order of the lowest peak; collectives and side effects keep their order."""
         if not nodes:
             return []
-        techniques = frozenset({"share"}) | (self._options.techniques & {"reorder"})
-        settings = PlanSettings(techniques=techniques, effort=self._options.effort, addresses=False)
         given = self._peaks.known_inputs(input_names())
-        order = find_plan(graph_of_kernels(nodes, given), settings).plan.order()
-        ordered = _with_tuples_unpacked_early([nodes[place] for place in order.tolist()])
+        ordered = in_order_of_lowest_peak(nodes, self._options, given)
         functions = CpuFunctions.of(ordered, self._peaks.kernel_budget(input_names()), given)
         functions.end_where_full()
         self._peaks.record_outputs(input_names())
         self._peaks.check(input_names(), functions.peak_bytes)
         return ordered
+
+
+def in_order_of_lowest_peak(
+    nodes: Sequence[KernelNode], options: Options, given: KnownInputs = NO_KNOWN_INPUTS
+) -> list[KernelNode]:
+    """Return kernels in the order with the lowest peak found; collectives and side effects keep their order."""
+    techniques = frozenset({"share"}) | (options.techniques & {"reorder"})
+    settings = PlanSettings(techniques=techniques, effort=options.effort, addresses=False)
+    order = find_plan(graph_of_kernels(nodes, given), settings).plan.order()
+    return _with_tuples_unpacked_early([nodes[place] for place in order.tolist()])
 
 
 def _with_tuples_unpacked_early(nodes: Sequence[KernelNode]) -> list[KernelNode]:

@@ -20,11 +20,13 @@ which gives its exact peak.
 
 If a plan of kernels fits the budget, it is used. Some programs get none; `explain` names the reason:
 
-- programs without a backward pass, and graphs compiled without a budget: only the order of kernels is planned;
+- training graphs compiled without a budget: only the order of kernels is planned;
 - programs with offload, whose copies are planned by op;
-- graphs that several ranks must plan alike, because the agreement is on ops;
-- backward passes with hooks or inputs of their own, which cannot be lowered with the forward pass;
+- programs whose passes cannot be lowered together. Backward passes with hooks are left to PyTorch, with a warning;
 - budgets that no plan of kernels meets: then the ops before fusion are planned, as a whole or in chunks.
+
+Programs without a backward pass (`forward_program`) get an order of their kernels, in one lowering: the best of
+Inductor's own and of the engine's. Nothing is recomputed there, so budgets below that order's peak are missed.
 
 Regions of `torch.utils.checkpoint` are where the comparison starts: percentages refer to Inductor with these regions,
 and a plan never needs more than that.

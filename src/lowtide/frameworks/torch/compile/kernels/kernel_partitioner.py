@@ -22,7 +22,9 @@ from lowtide.frameworks.torch.compile.kernels.recompute_kernels import recompute
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass, recorded_pass
 from lowtide.frameworks.torch.compile.partitioner import Partitioner, partition_for_kernels, split_for_inductor
 from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
+from lowtide.frameworks.torch.planning.agreement import partners, require_agreement
 from lowtide.frameworks.torch.planning.options import Options
+from lowtide.frameworks.torch.planning.plan_folder import digest_of
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import register
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
@@ -70,7 +72,11 @@ class KernelPartitioner(Partitioner):
         return planned, forward, backward
 
     def _follow(self, name: str, whole: GraphModule, planned: PlannedKernels) -> PlannedModule:
+        """Return the program after all ranks agreed on its kernels and their plan; raises FingerprintError if not."""
         program, plan = planned.program, planned.result.plan
+        together = partners(whole, self.options.same_on_all_ranks)
+        if together is not None:
+            require_agreement(program.graph, digest_of(plan), *together)
         if planned.result.reruns:
             recompute_kernels(whole, choice_of(program, plan))
         fewer = program.saved_bytes(Plan.baseline(program.graph)) - program.saved_bytes(plan)

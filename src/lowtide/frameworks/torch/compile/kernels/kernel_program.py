@@ -18,20 +18,26 @@ _EXTERN = "Extern"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldBytes:
-    """Memory around the kernels of both passes."""
+class BytesAround:
+    """Memory around the kernels of a program."""
 
     inputs: int
     """Inputs that the caller keeps, without static ones."""
     persistent: int
     """Static inputs: parameters and buffers."""
+    space: str = "device"
+    """Name of the memory space."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBytes(BytesAround):
+    """Memory around the kernels of both passes."""
+
     tangents: int
     results: Collection[str]
     """FX names of the forward pass's own results."""
     turn: str
     """FX name of the op between the passes."""
-    space: str = "device"
-    """Name of the memory space."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,13 +94,8 @@ def join_passes(
     machine: Machine = PLAIN_MACHINE,
 ) -> KernelProgram:
     """Return both passes as one graph, priced by a machine."""
-    joining = _Joining(GraphBuilder(name), machine)
+    joining = _Joining.beside(held, name, machine)
     builder = joining.builder
-    builder.add_space(held.space)
-    if held.inputs:
-        builder.add_buffer("inputs", held.inputs, Lifetime.INPUT)
-    if held.persistent:
-        builder.add_buffer("parameters", held.persistent, Lifetime.PERSISTENT)
     storages = {value: storage.name for value, storage in forward.storages.items()}
     results = {storages[value] for value in held.results if value in storages}
     own: dict[str, BufferId] = {}
@@ -115,6 +116,14 @@ def join_passes(
     return KernelProgram(
         builder.build(), forward, backward, turn, own, forward_kernels, backward_kernels, forward_nodes
     )
+
+
+def graph_of_pass(name: str, one: RecordedPass, held: BytesAround, machine: Machine = PLAIN_MACHINE) -> Graph:
+    """Return the kernels of a program without a backward pass, in the order in which they run."""
+    joining = _Joining.beside(held, name, machine)
+    own = {buffer: joining.add_buffer(one, buffer, size, lifetime) for buffer, size, lifetime in _buffers(one.graph)}
+    joining.add_kernels(one, own)
+    return joining.builder.build()
 
 
 def _buffers(graph: Graph) -> list[tuple[str, int, Lifetime]]:
@@ -142,6 +151,17 @@ class _Joining:
         self._is_backward = False
         """Whether the turn is added. Backward kernels run once: plans are translated by copies of forward nodes."""
         self._counts: dict[str, Counter[str]] = {"op": Counter(), "buffer": Counter()}
+
+    @classmethod
+    def beside(cls, held: BytesAround, name: str, machine: Machine) -> "_Joining":
+        """Return a graph with the memory around its kernels, before kernels are added."""
+        builder = GraphBuilder(name)
+        builder.add_space(held.space)
+        if held.inputs:
+            builder.add_buffer("inputs", held.inputs, Lifetime.INPUT)
+        if held.persistent:
+            builder.add_buffer("parameters", held.persistent, Lifetime.PERSISTENT)
+        return cls(builder, machine)
 
     def unique(self, name: str, of: Literal["op", "buffer"] = "buffer") -> str:
         """Return the name, with a number if another op or buffer has it."""
