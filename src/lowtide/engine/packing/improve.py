@@ -168,7 +168,8 @@ def _eject(state: Improvement, height: int, work: int) -> tuple[bool, int]:
 
 def _lower_by_ejection(state: Improvement, goal: int, work: int) -> Iterator[None]:
     """Lower the packing in small steps, each by repair of the packing before."""
-    step = max(common_divisor(state.items), (state.height - goal) // _STEPS)
+    divisor = common_divisor(state.items)
+    step = max(divisor, (state.height - goal) // _STEPS // divisor * divisor)
     while work > 0 and state.height > max(goal, state.bound):
         found, used = _eject(state, max(goal, state.bound, state.height - step), work)
         work -= max(used, 1)
