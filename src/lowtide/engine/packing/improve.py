@@ -24,6 +24,10 @@ _SHARE_FIRST = 4
 """One part in this many of the penalty loop's work comes before the larger rounds."""
 _STEPS = 40
 """Ejection lowers a packing by this part of its distance to the goal at a time."""
+_DESCENTS, _DESCENT_PARTS = (8, 7, 6, 5, 4, 3, 2, 1), 128
+"""Descents start at packings this many parts above the goal."""
+_EARLY_DESCENTS = 4
+"""The descents that come before the largest round."""
 _NEAR = 50
 """A part is nearly done at this fraction above the goal, one part in n."""
 
@@ -53,9 +57,10 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     """Lower `state` in place until its height reaches `goal` or its bound, or the work ends.
 
     Yields after every step. The searches try the goal in rounds with more and more work; the penalty loop and
-    ejection run after the first round, and the loop again after the last. Then, with `only_goal`, the searches use
-    their remaining work at the goal. Else ejection lowers the packing, and they try heights between the refuted and
-    the found ones. All share packings, bounds and the work limit.
+    ejection run after the first round, and the loop again after the last. Descents come around the largest round, or
+    with `only_goal` after all tries at the goal. Then, with `only_goal`, the searches use their remaining work at the
+    goal. Else ejection lowers the packing, and they try heights between the refuted and the found ones. All share
+    packings, bounds and the work limit.
     """
     searches = _searches(state, effort)
     rounds: list[list[Callable[[], object]]] = [
@@ -72,12 +77,17 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     steps += [lambda: _penalty_loop(state, goal, effort.priority_work // _SHARE_FIRST, joined=False)]
     if state.items.plain:
         steps.append(lambda: _eject(state, goal, effort.priority_work // 2))
-    steps += [step for more in rounds[1:] for step in more]
+    descents = _descents(state, goal, searches, effort)
+    early = 0 if only_goal else _EARLY_DESCENTS  # a capacity is mostly met by a round, without waste
+    steps += [*rounds[1], *descents[:early], *rounds[2]]
+    if not only_goal:
+        steps += descents[early:]
     steps += [partial(search.attempt, goal, search.try_work) for search in searches]
     if state.items.plain:
         steps.append(lambda: _penalty_loop(state, goal, effort.priority_work, joined=True))
     steps.append(lambda: _penalty_loop(state, goal, last_work(), joined=False))
     if only_goal:
+        steps += descents
         steps += [partial(search.use_up, goal) for search in searches]
     yield from _run_steps(state, goal, steps)
     if not only_goal:
@@ -148,6 +158,7 @@ def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> 
 
 def _eject(state: Improvement, height: int, work: int) -> tuple[bool, int]:
     """Repair the packing to fit `height`; return whether that succeeded, and the work."""
+    height -= height % common_divisor(state.items)  # other offsets would waste bytes
     fit, offsets, used = _native.pack_within_by_ejection(state.items.native(), state.offsets, height, work)
     state.work += used
     if fit == _FOUND:
@@ -157,13 +168,43 @@ def _eject(state: Improvement, height: int, work: int) -> tuple[bool, int]:
 
 def _lower_by_ejection(state: Improvement, goal: int, work: int) -> Iterator[None]:
     """Lower the packing in small steps, each by repair of the packing before."""
-    step = max(_common_divisor(state.items), (state.height - goal) // _STEPS)
+    divisor = common_divisor(state.items)
+    step = max(divisor, (state.height - goal) // _STEPS // divisor * divisor)
     while work > 0 and state.height > max(goal, state.bound):
         found, used = _eject(state, max(goal, state.bound, state.height - step), work)
         work -= max(used, 1)
         if not found:
             return
         yield
+
+
+def _descents(
+    state: Improvement, goal: int, searches: list["_HeightSearch"], effort: PackingEffort
+) -> list[Callable[[], None]]:
+    """Return steps that each pack at a looser height by joined blocks and lower that packing by ejection.
+
+    Ejection depends on its start. Several starts reach goals that no start from the best packing reaches.
+    """
+    work = _JOINED_FACTOR * _ROUNDS[1]
+    if not searches or not state.items.plain or work >= searches[0].try_work:
+        return []
+    divisor = common_divisor(state.items)  # joined blocks take bytes that nothing can use for holes
+    heights = [goal + goal * parts // _DESCENT_PARTS // divisor * divisor for parts in _DESCENTS]
+    return [partial(descend, state, goal, height, work, effort.priority_work) for height in heights]
+
+
+def descend(state: Improvement, goal: int, height: int, start_work: int, work: int) -> None:
+    """Pack at `height` by joined blocks, lower that packing towards `goal`, and keep it if it is the lowest."""
+    fit, offsets, used = _native.pack_within_joined(state.items.native(), height, start_work)
+    state.work += used
+    if fit != _FOUND:
+        return
+    trial = Improvement(state.items, offsets, state.items.height(offsets), state.bound, "joined-blocks")
+    for _ in _lower_by_ejection(trial, goal, work):
+        pass
+    state.work += trial.work
+    if trial.height < state.height:
+        state.offsets, state.height, state.method = trial.offsets, trial.height, trial.method
 
 
 class _HeightSearch:
@@ -173,7 +214,7 @@ class _HeightSearch:
         self._state = state
         self._kernel = kernel
         self._method = method
-        self.step = _common_divisor(state.items)
+        self.step = common_divisor(state.items)
         share, try_work = _SHARES[method]
         self.left = work // share if state.items.plain else work
         self.try_work = self.left // try_work
@@ -204,6 +245,13 @@ class _HeightSearch:
         return fit, used
 
 
-def _common_divisor(items: Items) -> int:
-    figures = [items.sizes, items.alignment, items.fixed[items.fixed != FREE], items.pieces[:, 2:].reshape(-1)]
-    return int(np.gcd.reduce(np.concatenate(figures)))
+def common_divisor(items: Items) -> int:
+    """Return a common divisor of all offsets and heights that a packing needs.
+
+    An alignment that divides all sizes, pieces and fixed offsets holds for every sum of them, so it adds nothing.
+    """
+    figures = [items.sizes, items.fixed[items.fixed != FREE], items.pieces[:, 2:].reshape(-1)]
+    divisor = np.gcd.reduce(np.concatenate(figures))
+    if (divisor % items.alignment == 0).all():
+        return int(divisor)
+    return int(np.gcd(divisor, np.gcd.reduce(items.alignment)))
