@@ -55,8 +55,8 @@ def test_donated_inputs_are_freed_after_their_last_use() -> None:
 
 @pytest.mark.parametrize("remat3", [False, True])
 def test_checkpointed_regions_are_inlined(remat3: bool) -> None:
-    if remat3 and "jax_remat3" not in jax.config.values:
-        pytest.skip("this JAX has one implementation of checkpoints")
+    if remat3 and jax.__version_info__ < (0, 12):
+        pytest.skip("this JAX inlines its new checkpoints itself, behind barriers")
 
     def loss(block: Any) -> Any:
         return lambda x: jax.grad(lambda x: block(block(x)).sum())(x)
