@@ -193,13 +193,13 @@ class Row:
         """Return the row of the table, beside the row of the compiler without lowtide."""
         if self.error is not None:
             return f"| {self.model} | {self.way}: {self.error} |{' |' * 8}"
-        beside = compiled is not None and compiled.error is None
+        share = "" if compiled is None or compiled.error else f"{self.peak_bytes / compiled.peak_bytes:.1%}"
         cells = [
             self.model,
             self.way,
             _mebibytes(self.predicted_bytes),
             _mebibytes(self.peak_bytes),
-            f"{self.peak_bytes / compiled.peak_bytes:.1%}" if compiled is not None and beside else "",
+            share,
             _mebibytes(self.resident_bytes),
             _mebibytes(self.reserved_bytes),
             f"{1e3 * self.least_seconds:.1f}",

@@ -85,7 +85,7 @@ def open_for_device(
     """
     if not isinstance(device, str) or not is_device(device):
         model, size = open_model(source, dims, host, trust=trust), parse_bytes(device)
-        if size < _MIB <= int(model.graph.sizes.sum()) and str(device).strip().isdigit():
+        if str(device).strip().isdigit() and size < _MIB <= int(model.graph.sizes.sum()):
             raise UsageError(f"{device} is {size} bytes; write '{size}GiB', or the name of a device")
         return model, size
     size = device_named(device).memory_bytes

@@ -1,7 +1,8 @@
 """Access to the private and untyped parts of PyTorch, one file per subsystem.
 
-A new release of PyTorch is ported in this folder only; see `docs/porting_torch.md`. Importing this package loads all
-files. Raises UnsupportedError if the installed PyTorch lacks a private name.
+A new release of PyTorch is ported in this folder only; see `docs/porting_torch.md`. Importing this package loads its
+files, except for those of Inductor if the release of PyTorch is tested. Raises UnsupportedError if the installed
+PyTorch lacks a private name.
 """
 
 from importlib import import_module
@@ -11,9 +12,14 @@ import torch
 
 from lowtide.frameworks.tested_releases import PYTORCH
 
+_OF_INDUCTOR = {"absent_cuda", "inductor", "kernel_storage", "kernels"}
+"""Files that load Inductor, which takes half a second. Tested releases have all names of it."""
+_unneeded = _OF_INDUCTOR if PYTORCH.include(torch.__version__) else set[str]()
+
 try:
     for _file in iter_modules(__path__):
-        import_module(f"{__name__}.{_file.name}")
+        if _file.name not in _unneeded:
+            import_module(f"{__name__}.{_file.name}")
 except (ImportError, AttributeError) as _error:
     raise PYTORCH.unsupported(torch.__version__, _error) from None
 PYTORCH.warn(torch.__version__)

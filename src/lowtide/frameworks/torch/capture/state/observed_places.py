@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lowtide.frameworks.torch.capture.state.places import ABSENT, Place
+from lowtide.frameworks.torch.capture.state.places import ABSENT, Place, Table
 from lowtide.frameworks.torch.internals.interpreter import bits_of, global_generators
 from lowtide.frameworks.torch.internals.optimizers import has_gradient_hooks
 from lowtide.frameworks.torch.internals.tensors import version_of
@@ -38,13 +38,10 @@ class TensorContents(Place):
         return [(version_of(self.owner),)]
 
 
-class Environment(Place):
-    """The variables of the environment."""
+class Environment(Table):
+    """The variables of the environment, which are never cleared as a whole."""
 
     __slots__ = ()
-
-    def read(self) -> list[Any]:
-        return [*self.owner, *self.owner.values()]
 
     def write(self, values: list[Any]) -> None:
         half = len(values) // 2
@@ -52,9 +49,6 @@ class Environment(Place):
         for name in set(self.owner).difference(wanted):
             del self.owner[name]
         self.owner.update(wanted)
-
-    def name(self, values: list[Any], position: int) -> str:
-        return f"{self.label}[{values[position % (len(values) // 2)]!r}]"
 
 
 class ArrayContents(Place):
