@@ -169,16 +169,17 @@ def test_with_lowtide(scheduler: Any, interfaces: list[tuple[str, Any, Any, list
     from mesh_tensorflow.auto_mtf import scheduler_test  # pyright: ignore[reportMissingImports]
 
     import lowtide.mesh_tensorflow as ours
+    from tests.frameworks.mesh_tensorflow.interfaces import tensor_sizes
 
     for name, graph, interface, results in interfaces:
         model = ours.MeshTensorflowModel(interface)
         bare = ours.MeshTensorflowModel(graph, final=[result.name for result in results])
-        assert bare.tensor_sizes() == model.tensor_sizes()
+        assert tensor_sizes(bare) == tensor_sizes(model)
         split, bare_split = (
             ours.MeshTensorflowModel(source, partial_layout=LAYOUT, mesh_dimension_to_size=MESH, final=final)
             for source, final in ((interface, ()), (graph, [result.name for result in results]))
         )
-        assert split.tensor_sizes() == bare_split.tensor_sizes()
+        assert tensor_sizes(split) == tensor_sizes(bare_split)
         theirs = list(scheduler.minimize_peak_memory(interface, "LIST"))
         own = ours.minimize_peak_memory(interface, "LIST")
         best, result = ours.plan(interface)

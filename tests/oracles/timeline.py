@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Run, Step
+from lowtide.engine.timeline import Timeline
 from tests.oracles.records import buffer_of, op_of
 
 
@@ -93,3 +94,9 @@ def _seconds(graph: Graph, step: Step) -> float:
     assert isinstance(step, CopyIn | CopyOut)
     source, target = (graph.spaces[space] for space in path)
     return buffer_of(graph, step.buffer).size_bytes / source.bandwidth_bytes_per_s[target.name]
+
+
+def busy_seconds(timeline: Timeline) -> dict[str, float]:
+    """Return the busy time of every stream by name."""
+    steps = list(zip(timeline.step_streams, timeline.durations.tolist(), strict=True))
+    return {name: sum(took for here, took in steps if here == number) for number, name in enumerate(timeline.streams)}

@@ -10,7 +10,7 @@ from lowtide import frontier, minimize
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.frontier import find_frontier
+from lowtide.engine.planning.frontier import frontier_from, least_peak
 from lowtide.engine.planning.plan_best_form import program_frontier
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.recompute.checkpointing import segment_plan
@@ -58,7 +58,8 @@ def test_more_allowed_techniques_are_never_worse(graph: Graph, percent: int) -> 
 
 
 def test_a_row_that_misses_its_budget_says_so_and_shows_no_bound() -> None:
-    found = find_frontier(residual_chain(40), PlanSettings(effort="fast"), [400, 200, 20])
+    settings = PlanSettings(effort="fast")
+    found = frontier_from(least_peak(residual_chain(40), settings), settings, [400, 200, 20])
     missed = [number for number, point in enumerate(found.points) if not point.fits]
     assert missed
     rows = frontier_to_text("chain", found).splitlines()[-len(found.points) :]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lowtide.engine.graph import Lifetime
+from lowtide.mesh_tensorflow import MeshTensorflowModel
 from tests.engine.schedule.cases import case
 
 DATA = Path(__file__).parents[2] / "data"
@@ -88,3 +89,8 @@ def of_model_record(record: dict[str, Any]) -> Listed:
     sizes = {name: size for name, size, _ in record["tensors"]}
     on_device = {name: size for name, _, size in record["tensors"]}
     return Listed(rows, sizes, [names[tensor] for tensor in record["final"]], on_device)
+
+
+def tensor_sizes(model: MeshTensorflowModel) -> dict[str, int]:
+    """Return the bytes of every tensor by name, per device if there is a layout."""
+    return dict(zip(model.graph.buffer_names, model.graph.sizes.tolist(), strict=True))

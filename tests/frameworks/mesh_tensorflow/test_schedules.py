@@ -15,7 +15,14 @@ from lowtide.mesh_tensorflow import (
     minimize_peak_memory,
     plan,
 )
-from tests.frameworks.mesh_tensorflow.interfaces import Listed, of_case, of_model_record, of_order_record, records
+from tests.frameworks.mesh_tensorflow.interfaces import (
+    Listed,
+    of_case,
+    of_model_record,
+    of_order_record,
+    records,
+    tensor_sizes,
+)
 
 MODELS = records("mesh_tensorflow_models.json.gz")
 ORDERS = records("mesh_tensorflow_orders.json.gz")
@@ -86,7 +93,7 @@ def test_on_its_models_every_peak_is_known_and_none_is_above_that_of_mesh_tensor
 def test_on_one_device_of_a_mesh_the_peaks_are_those_of_mesh_tensorflow(record: dict[str, Any]) -> None:
     interface = of_model_record(record)
     model = MeshTensorflowModel(interface, **LAYOUT)
-    assert model.tensor_sizes() == interface.on_device
+    assert tensor_sizes(model) == interface.on_device
     assert model.peak_bytes(range(len(interface.ops))) == record["naive_peaks"][1]
     assert model.peak_bytes(record["list_order"]) == record["list_peaks"][1]
     best = minimize_peak_memory(interface, "OPTIMAL", **LAYOUT)

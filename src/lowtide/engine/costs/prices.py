@@ -27,10 +27,6 @@ class Prices:
         """Return the prices of a subgraph."""
         return replace(self.callees.get(name) or given_prices(subgraph), callees=self.callees)
 
-    def applied_to(self, graph: Graph) -> Graph:
-        """Return the graph with these prices as costs, and another fingerprint."""
-        return replace(graph, cost=self.seconds)
-
 
 def given_prices(graph: Graph) -> Prices:
     """Return the costs of the graph as prices."""

@@ -50,14 +50,6 @@ class Frontier:
         return html_table(f"memory against time in {self.space}", rows)
 
 
-def find_frontier(
-    graph: Graph, settings: PlanSettings, budgets: Sequence[int] | None = None, progress: Report | None = None
-) -> Frontier:
-    """Return the frontier of a graph for the given budgets, or for seven budgets of its own."""
-    least = least_peak(graph, settings, progress)
-    return frontier_from(least, settings, budgets_from(least) if budgets is None else budgets, progress)
-
-
 @without_collection()
 def least_peak(graph: Graph, settings: PlanSettings, progress: Report | None = None) -> Draft:
     """Return the draft of a graph in its order of least peak, which is the start of its frontier."""

@@ -1,7 +1,6 @@
 """The timeline of a plan."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,11 +57,6 @@ class Timeline:
     def extra_seconds(self) -> float:
         """Time beyond running every op once on the compute stream."""
         return self.compute_seconds - self.base_seconds + self.stall_seconds
-
-    @cached_property
-    def busy_seconds(self) -> Mapping[str, float]:
-        """Busy time by stream."""
-        return {name: self._busy(stream) for stream, name in enumerate(self.streams)}
 
     @cached_property
     def hidden_seconds(self) -> float:

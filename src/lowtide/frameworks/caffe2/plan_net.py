@@ -49,11 +49,6 @@ class NetPlan:
     """The plan behind the offsets."""
 
     @property
-    def saved_by_slots_bytes(self) -> int:
-        """Bytes saved over memonger's slots."""
-        return self.memonger_bytes - self.slot_bytes
-
-    @property
     def saved_by_offsets_bytes(self) -> int:
         """Bytes saved over the slots."""
         return self.slot_bytes - self.arena_bytes

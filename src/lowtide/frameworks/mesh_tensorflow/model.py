@@ -59,10 +59,6 @@ class MeshTensorflowModel(UnrunnableModel):
         """
         return self.operation_ids(self.order_of(plan))
 
-    def tensor_sizes(self) -> dict[str, int]:
-        """Return the bytes of every tensor by name, per device if there is a layout."""
-        return dict(zip(self._translation.tensor_names, self.graph.sizes.tolist(), strict=True))
-
     def peak_bytes(self, schedule: Sequence[int]) -> int:
         """Return the peak of a schedule of operation ids; raises UsageError for an invalid schedule."""
         problem = Problem(self.graph, in_place=False)
