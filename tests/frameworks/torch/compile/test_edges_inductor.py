@@ -23,8 +23,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Torchinductor does not support code generation for complex"),
 ]
 PROGRAMS = BIT_EQUAL | AUTOGRAD | INPUTS
-SLOW = ("dynamic_views", "dynamic_sizes", "compiled_autograd")
-"""Compiled for long; other programs have dynamic sizes too, and compiled autograd is tried op by op."""
+SLOW = ("dynamic_views", "dynamic_sizes", "compiled_autograd", "graph_break")
+"""Compiled for long. Other tests compile dynamic sizes and several graphs; compiled autograd is tried op by op."""
 BEFORE_LOWERING = ("full_backward_hooks", "gradients_within_the_program", "spectral_norm", "subclass_parameters")
 """What is special of these is gone when Inductor gets their graphs; they are tried op by op."""
 

@@ -12,7 +12,10 @@ from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 ROWS, WIDTH = 256, 32
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # Inductor's own
+pytestmark = [
+    pytest.mark.usefixtures("quick_inductor"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),  # Inductor's own
+]
 
 
 class Block(nn.Module):

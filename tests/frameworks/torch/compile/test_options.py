@@ -60,6 +60,7 @@ def test_a_host_that_makes_no_sense_is_refused(given: dict[str, object], message
         Options.parse(given)
 
 
+@pytest.mark.usefixtures("quick_inductor")
 @pytest.mark.parametrize("compiler", ["eager", "inductor"])
 def test_a_budget_below_the_parameters_is_one_warning_with_the_least_found_and_the_program_runs(compiler: str) -> None:
     torch.manual_seed(0)

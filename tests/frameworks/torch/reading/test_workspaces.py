@@ -38,7 +38,7 @@ class Spectrum(nn.Module):
 
 BUILDS: dict[str, Build] = {
     "LSTM": lambda: (Recurrent(nn.LSTM(16, 32, 2, batch_first=True)), torch.randn(8, 40, 16)),
-    "GRU": lambda: (Recurrent(nn.GRU(16, 32, bidirectional=True)), torch.randn(40, 8, 16)),
+    "GRU": lambda: (Recurrent(nn.GRU(16, 32, bidirectional=True)), torch.randn(8, 40, 16)),
     "FFT": lambda: (Spectrum(), torch.randn(256, 64)),
     "solve": lambda: (Solve(), torch.randn(64, 32)),
     "pooling": lambda: (nn.Sequential(nn.Conv2d(4, 8, 3), nn.AdaptiveAvgPool2d(5)), torch.randn(4, 4, 24, 24)),

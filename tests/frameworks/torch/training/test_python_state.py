@@ -86,7 +86,7 @@ def train(
     random.seed(1)
     np.random.seed(1)
     model = make()
-    optimizer = torch.optim.AdamW([*model.parameters(), *more(model)], lr=0.02)
+    optimizer = torch.optim.SGD([*model.parameters(), *more(model)], lr=0.02, momentum=0.9)
     data = batches()
     step: Any = lt.TrainingStep(model, loss, optimizer, **options)
     if planned:

@@ -63,7 +63,5 @@ def test_a_budget_below_the_logits_is_met_with_the_gradients_of_eager_to_roundin
     assert allowed is not None
     assert planned.result.shortfall is None
     assert measured(compiled, model, tokens) <= allowed < LOGITS
-    torch.compiler.reset()
-    alone = torch.compile(model)
-    gradients(alone, model, tokens)
-    assert measured(alone, model, tokens) > LOGITS
+    assert planned.own_peak_bytes is not None
+    assert planned.own_peak_bytes > LOGITS

@@ -16,7 +16,7 @@ from lowtide.frameworks.torch.compile.split import split
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
-LAYERS, WIDTH = 4, 64
+LAYERS, WIDTH = 3, 64
 
 pytestmark = [
     pytest.mark.usefixtures("quick_inductor"),

@@ -38,7 +38,7 @@ def kernels_only(monkeypatch: pytest.MonkeyPatch) -> None:
 class Blocks(nn.Module):
     """Blocks of a product, a normalization, an activation and dropout; the user checkpoints each of them."""
 
-    def __init__(self, n_blocks: int = 3, dropout: float = 0.0) -> None:
+    def __init__(self, n_blocks: int, dropout: float = 0.0) -> None:
         super().__init__()
         parts = (
             nn.Sequential(nn.Linear(96, 96), nn.LayerNorm(96), nn.GELU(), nn.Dropout(dropout)) for _ in range(n_blocks)
@@ -85,9 +85,9 @@ def _only_program() -> PlannedModule:
 def test_checkpointed_blocks_fit_and_train_as_without_a_plan() -> None:
     """The peak is the measured one, and gradients are equal up to rounding."""
     torch.manual_seed(0)
-    module, batch = Blocks(), torch.randn(768, 96)
+    module, batch = Blocks(2), torch.randn(768, 96)
     expected = _gradients(module, module, batch)
-    run = _compiled(module, budget="80%")
+    run = _compiled(module, budget="85%")
     found = _gradients(module, run, batch)
     program = _only_program()
     assert program.result.reruns
@@ -117,7 +117,7 @@ def test_a_budget_that_no_plan_of_ops_meets_is_met_by_a_plan_of_kernels() -> Non
 def test_kernels_are_planned_if_a_plan_of_ops_recomputes_much() -> None:
     """Both fit. The plan of ops prices recomputed ops that fusion makes free, and values that fusion does not store."""
     torch.manual_seed(0)
-    module, batch = Blocks(4).to(torch.bfloat16), torch.randn(768, 96, dtype=torch.bfloat16)
+    module, batch = Blocks(3).to(torch.bfloat16), torch.randn(768, 96, dtype=torch.bfloat16)
     _compiled(module, budget="80%")(batch).backward()
     program = _only_program()
     assert program.result.shortfall is None

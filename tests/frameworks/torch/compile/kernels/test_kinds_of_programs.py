@@ -41,8 +41,7 @@ class Blocks(nn.Module):
 
     @staticmethod
     def _half() -> nn.Module:
-        parts = ([nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH), nn.GELU()] for _ in range(2))
-        return nn.Sequential(*(part for some in parts for part in some))
+        return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH), nn.GELU())
 
     def forward(self, value: Tensor) -> Tensor:
         value = self.between(self.first(value))
