@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
-PATH = Path(__file__).parents[1] / "src/lowtide/frameworks/tensorflow/operators/ops.tsv"
+PATH = Path(__file__).parents[1] / "src/lowtide/frameworks/tensorflow/operators.tsv"
 
 
 def main() -> None:

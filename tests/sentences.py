@@ -1,6 +1,6 @@
 """The sentence for a missed budget, for tests that look for a reason in it."""
 
-from lowtide.engine.analysis.shortfall import Shortfall
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.reporting.shortfall import describe
 
 

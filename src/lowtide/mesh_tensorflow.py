@@ -6,8 +6,8 @@ from typing import Any
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.frameworks.mesh_tensorflow.interface import GraphInterface
-from lowtide.frameworks.mesh_tensorflow.model import MeshTensorflowModel
-from lowtide.frameworks.mesh_tensorflow.schedule import (
+from lowtide.frameworks.mesh_tensorflow.model import (
+    MeshTensorflowModel,
     compute_memory_contents_under_schedule,
     minimize_peak_memory,
     plan,

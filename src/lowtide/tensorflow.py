@@ -13,7 +13,7 @@ from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.measure import GraphRun, run_graph
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.optimize import OptimizedGraph, optimize
-from lowtide.frameworks.tensorflow.running.session import with_host_stand_ins
+from lowtide.frameworks.tensorflow.session import with_host_stand_ins
 from lowtide.frameworks.tensorflow.training import KerasStep, training_step
 
 __all__ = [

@@ -9,7 +9,7 @@ from lowtide.core.errors import UsageError
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Difference, Reserved
-from lowtide.frameworks.xla.loading.load import load_module
+from lowtide.frameworks.xla.load import load_module
 from lowtide.frameworks.xla.model import XlaModel
 from lowtide.frameworks.xla.schedule import ScheduledModule, recorded_peaks, with_order_as_control_edges
 from lowtide.frameworks.xla.schedule import schedule as schedule_module

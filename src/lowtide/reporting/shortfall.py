@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from lowtide.core.techniques import Techniques, listed
 from lowtide.core.units import ByteUnit, format_bytes, percent
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.folding import named_largest
-from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.packing import Buffers, Packed
 from lowtide.engine.plan import Plan, Status
 from lowtide.engine.plan.claim import PlanClass

@@ -9,8 +9,8 @@ import pytest
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.offload import plan_within_budget, with_host_space
-from lowtide.engine.offload.prove_copies import prove_cost
-from lowtide.engine.search.check_cost import check_cost
+from lowtide.engine.offload.within_budget import prove_cost
+from lowtide.engine.search.certificate import check_cost
 from tests.oracles.broken_solvers import ALL_FAULTS, Faults, break_solver
 from tests.oracles.least_slow_down import least_slow_down
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lowtide.core.progress import silent
-from lowtide.engine.analysis.shortfall import Shortfall
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.planning.find_plan import baseline, order
 from lowtide.engine.planning.judge import judge
 from lowtide.engine.planning.settings import PlanSettings

@@ -14,7 +14,7 @@ from lowtide.engine.recompute.budget_search import BudgetSearch
 from lowtide.engine.recompute.program import OrderedProgram, checked_cost
 from lowtide.engine.recompute.prove_cost import ProvableCost
 from lowtide.engine.recompute.result import RecomputeResult
-from lowtide.engine.search.check_cost import check_cost
+from lowtide.engine.search.certificate import check_cost
 from lowtide.engine.search.proof_of_cost import ClosedCase, CostProof
 from tests.examples import share_of
 from tests.oracles.broken_solvers import ALL_FAULTS, Faults, break_solver

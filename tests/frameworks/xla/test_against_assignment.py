@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from lowtide.cli.compare import command
 from lowtide.core.errors import MalformedInputError, UsageError
 from lowtide.engine.schedule import make_candidate
-from lowtide.frameworks.xla.loading.load import load_module, read_content
+from lowtide.frameworks.xla.load import load_module, read_content
 from lowtide.xla import XlaModel, against_assignment
 from tests.frameworks.xla.modules import FOLDER, name_of
 

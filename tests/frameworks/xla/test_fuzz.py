@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from lowtide.core.errors import InputError, LowtideError, MalformedInputError
-from lowtide.frameworks.xla.loading.load import read_content
+from lowtide.frameworks.xla.load import read_content
 from lowtide.xla import XlaModel, parse_module
 from tests.frameworks.xla.modules import FOLDER, text_of
 

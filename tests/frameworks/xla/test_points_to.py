@@ -6,7 +6,7 @@ import pytest
 
 from lowtide.core.errors import MalformedInputError
 from lowtide.engine.schedule import make_candidate
-from lowtide.frameworks.xla.loading.load import load_module
+from lowtide.frameworks.xla.load import load_module
 from lowtide.frameworks.xla.points_to.buffers import part_at
 from lowtide.frameworks.xla.reading.computation import ReadComputation
 from lowtide.frameworks.xla.reading.module import read_module

@@ -1,9 +1,13 @@
-"""The budget: the bytes each memory space may use, without persistent buffers."""
+"""The budget: the bytes each memory space may use, without persistent buffers, and the shortfall of a plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from lowtide.core.units import format_bytes
+from lowtide.engine.analysis.lower_bounds import BoundHolder
 from lowtide.engine.graph import Graph
+from lowtide.engine.plan.claim import Claim
 
 UNLIMITED = 2**62
 
@@ -35,3 +39,66 @@ class Budget:
     def rank(self, peaks: Mapping[str, int]) -> tuple[int, int]:
         """Return the key that ranks plans, lower is better."""
         return self.excess_bytes(peaks), sum(peaks.values())
+
+
+Cause = Literal[
+    "persistent buffers",
+    "inputs and outputs",
+    "op",
+    "operands of an op",
+    "every order",
+    "every plan",
+    "base order",
+    "plan file",
+    "not found",
+]
+"""The reason for a shortfall.
+
+- persistent buffers: they alone exceed the limit
+- inputs and outputs: they are live together before the first op or after the last one
+- op: the tensors that are live while one op runs
+- operands of an op: making all operands of one op, even with recomputation
+- every order, every plan: a search of all orders, or of all plans with recomputation
+- base order: proven only for first runs in the base order
+- plan file: the plan was read from a file, which marks it infeasible
+- not found: the best plan found does not fit; nothing is proven
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortfall:
+    """A memory space whose limit a plan exceeds, and the reason."""
+
+    space: str
+    limited_by: str = "the budget"
+    """The limit: "the budget" or "its capacity"."""
+    allowed_bytes: int
+    """The limit without persistent buffers; negative if these alone exceed it."""
+    reached_bytes: int
+    """Peak of the best plan found, without persistent buffers."""
+    cause: Cause
+    is_impossible: bool = False
+    """Whether every plan that the settings allow is proven to exceed the limit."""
+    needed_bytes: int | None = None
+    """Bytes that every plan of the claimed class needs; None if nothing is proven."""
+    claim: Claim | None = None
+    """The class of plans that `needed_bytes` is proven for."""
+    op: str | None = None
+    """The op of the cause, with its place in the user's program."""
+    op_bytes: int | None = None
+    """Bytes that the op itself reads, writes and uses as scratch."""
+    holders: tuple[BoundHolder, ...] = ()
+    """Tensors that are live at the lower bound, largest first."""
+    base_order: str | None = None
+    source: str | None = None
+    """The file of a plan that was read."""
+
+    @property
+    def missed_bytes(self) -> int:
+        """Bytes by which the best plan found exceeds the limit."""
+        return self.reached_bytes - self.allowed_bytes
+
+    def __str__(self) -> str:
+        """Return the headline."""
+        proven = ", which is proven impossible to meet" if self.is_impossible else ""
+        return f"misses {self.limited_by} by {format_bytes(self.missed_bytes)} in {self.space}{proven}"

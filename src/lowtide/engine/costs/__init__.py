@@ -8,9 +8,8 @@ from lowtide.engine.costs.devices import Device, device_named, devices, is_devic
 from lowtide.engine.costs.estimates import sent_bytes
 from lowtide.engine.costs.file_format import costs_schema, read_costs_file, write_costs_file
 from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine
-from lowtide.engine.costs.machines import MACHINES
 from lowtide.engine.costs.prices import Prices, carries_costs, given_prices
-from lowtide.engine.costs.profiles import PROFILES, ProfileName, check_profile, price, read_costs
+from lowtide.engine.costs.profiles import MACHINES, PROFILES, ProfileName, check_profile, price, read_costs
 
 __all__ = [
     "MACHINES",

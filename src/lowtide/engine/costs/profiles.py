@@ -1,4 +1,4 @@
-"""Cost profiles by name."""
+"""Cost profiles and machines by name."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,12 +8,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.errors import UsageError, unknown
+from lowtide.engine.costs.devices import devices
 from lowtide.engine.costs.estimates import arithmetic_seconds, eager_seconds, fused_seconds
 from lowtide.engine.costs.file_format import read_costs_file
 from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine
-from lowtide.engine.costs.machines import machine_named
 from lowtide.engine.costs.prices import Prices, given_prices
 from lowtide.engine.graph import Graph
+
+MACHINES: Mapping[str, Machine] = {
+    "plain": PLAIN_MACHINE,
+    "laptop-cpu": Machine(bytes_per_second=8e10, flops_per_second=1e12, start_seconds=2e-6),
+    "mi300x": Machine(
+        bytes_per_second=5.3e12,
+        flops_per_second=1.3074e15,
+        start_seconds=3e-6,
+        link_bytes_per_second=4.48e11,
+        network_bytes_per_second=5e10,
+        devices_per_node=8,
+    ),
+    "a100": devices()["a100-80"].machine,
+    **{name: device.machine for name, device in devices().items()},
+}
+"""Published peak figures: devices with dense bfloat16 FLOPs; a laptop with eight cores and two channels of DDR5."""
+
+
+def machine_named(name: str) -> Machine:
+    """Return a machine by name; raises UsageError for an unknown name."""
+    if name not in MACHINES:
+        raise UsageError(unknown("machine", name, MACHINES))
+    return MACHINES[name]
+
 
 ProfileName = Literal["given", "eager", "fused", "flops", "measured"]
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+import numpy as np
+
 from lowtide.core.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.techniques import NEED_BUDGET
@@ -11,14 +13,16 @@ from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.costs import Prices, given_prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload.host_space import Link, find_link
-from lowtide.engine.offload.joint_model import JointResult, solve_jointly
+from lowtide.engine.offload.joint_model import JointModel, JointModelBuilder, JointResult, solve_jointly
 from lowtide.engine.offload.offload_search import OffloadSearch, TimedPlan, rerun_seconds, timed_plan
 from lowtide.engine.offload.offloadable import greedy_choices, offloadable_buffers
 from lowtide.engine.plan import StepKind, verify
 from lowtide.engine.recompute import BudgetSearch, Drops, OrderedProgram, solver
+from lowtide.engine.recompute.place_model import BuiltModel
 from lowtide.engine.recompute.program import checked_cost
-from lowtide.engine.recompute.prove_cost import ProvableCost
+from lowtide.engine.recompute.prove_cost import ProvableCost, column_names
 from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
+from lowtide.engine.search.proof_of_cost import CostProof, Name
 
 _GREEDY_PART = 12
 """Share of all accesses that choices without the solver may execute, as one part in this number."""
@@ -162,3 +166,22 @@ def _provable(
         at_least=bound if bound < float("inf") else None,
         seconds=joint.seconds,
     )
+
+
+def prove_cost(cost: ProvableCost, graph: Graph) -> CostProof | None:
+    """Return the proof of a bound, see `ProvableCost.prove`."""
+    return cost.prove(graph, _build if cost.seconds else None)
+
+
+def _build(cost: ProvableCost, program: OrderedProgram) -> tuple[BuiltModel, Mapping[int, Name]]:
+    link = find_link(program.problem.graph, 0)
+    if link is None:
+        raise ValueError("a bound with copies needs a host")
+    builder = JointModelBuilder(
+        JointModel(program, link, np.asarray(cost.seconds)), cost.places, cost.budget_bytes, 1.0
+    )
+    built = builder.build()
+    names = column_names(built)
+    for k, columns in enumerate(builder.prefetches):
+        names.update((column, ("back", k, buffer)) for buffer, column in columns.items())
+    return built, names

@@ -7,10 +7,9 @@ from typing import TypeAlias
 
 from lowtide.core.progress import Report
 from lowtide.core.techniques import NEED_BUDGET
-from lowtide.engine.analysis.budget import Budget
+from lowtide.engine.analysis.budget import Budget, Shortfall
 from lowtide.engine.analysis.lower_bounds import LowerBound
 from lowtide.engine.analysis.problem import Problem
-from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.packing import Packing

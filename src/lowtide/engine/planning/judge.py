@@ -5,8 +5,8 @@ from dataclasses import replace
 from lowtide.core.index_spaces import SpaceId
 from lowtide.core.progress import Report
 from lowtide.core.techniques import NEED_BUDGET
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.lower_bounds import LowerBound, bound_holders, lower_bounds, own_bytes
-from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.planning.claims import claims_of_peaks
 from lowtide.engine.planning.draft import Draft, stage
 from lowtide.engine.planning.trade import bounds_with_reruns

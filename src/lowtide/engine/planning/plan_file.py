@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lowtide.core.errors import FingerprintError, VerificationError
-from lowtide.engine.analysis.shortfall import Shortfall
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, read_plan_file
 from lowtide.engine.planning.find_plan import baseline

@@ -11,11 +11,10 @@ import numpy as np
 from lowtide.core.errors import MissingExtraError, UsageError, one_line, unknown
 from lowtide.core.notebook import html_table
 from lowtide.core.units import ByteUnit
-from lowtide.engine.analysis.budget import Budget
+from lowtide.engine.analysis.budget import Budget, Shortfall
 from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over_time, runs_per_column
-from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Graph
-from lowtide.engine.offload.prove_copies import prove_cost
+from lowtide.engine.offload.within_budget import prove_cost
 from lowtide.engine.overlap import Communication, communication_of
 from lowtide.engine.plan import Plan, Status
 from lowtide.engine.plan.claim import Claim

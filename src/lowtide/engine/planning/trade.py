@@ -8,10 +8,10 @@ import numpy as np
 
 from lowtide.core.progress import Found, Report, Stage
 from lowtide.core.techniques import NEED_BUDGET
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.analysis.lower_bounds import LowerBound
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.offload import plan_within_budget as plan_with_offload
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.claims import claims_of_peaks

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lowtide.core.index_spaces import Place
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.lower_bounds import BoundHolder, holder_of, own_bytes
-from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.plan import Plan
 from lowtide.engine.recompute.floor import Floor, least_to_gather
 from lowtide.engine.recompute.program import Drops, OrderedProgram

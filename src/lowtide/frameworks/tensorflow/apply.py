@@ -8,7 +8,7 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import HOME, Plan, StepKind, verify
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import BARRIERS, COPY_BACK, COPY_OUT, VIEWS
+from lowtide.frameworks.tensorflow.operators import BARRIERS, COPY_BACK, COPY_OUT, VIEWS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 from lowtide.frameworks.tensorflow.rewrites.edited_nodes import (

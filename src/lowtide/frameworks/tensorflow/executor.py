@@ -9,7 +9,7 @@ from lowtide.engine.analysis import Problem, simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.schedule.candidate import plan_of_order
-from lowtide.frameworks.tensorflow.operators.kinds import INLINE
+from lowtide.frameworks.tensorflow.operators import INLINE
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, sorter_of
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 

@@ -119,7 +119,7 @@ def _captured(graph: Any) -> dict[str, tuple[int, Shape]]:
 
 
 def _message(graph: GraphDef) -> Any:
-    from lowtide.frameworks.tensorflow.running.session import graph_message
+    from lowtide.frameworks.tensorflow.session import graph_message
 
     return graph_message(graph)
 

@@ -11,11 +11,11 @@ import numpy as np
 from lowtide.core.errors import UnsupportedError, one_line
 from lowtide.frameworks.tensorflow.graphs.attributes import integer, shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.tensorflow.operators.kinds import SOURCES, VARIABLES, VIEWS
+from lowtide.frameworks.tensorflow.operators import SOURCES, VARIABLES, VIEWS
 from lowtide.frameworks.tensorflow.read import Fed
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph
 from lowtide.frameworks.tensorflow.rewrites.starts import with_starts
-from lowtide.frameworks.tensorflow.running.session import SessionRun, run_session, with_host_stand_ins
+from lowtide.frameworks.tensorflow.session import SessionRun, run_session, with_host_stand_ins
 from lowtide.frameworks.tensorflow.shapes import is_full
 
 _TYPES = "1:f4 2:f8 3:i4 4:u1 5:i2 6:i1 8:c8 9:i8 10:? 17:u2 18:c16 19:f2 22:u4 23:u8"

@@ -29,8 +29,8 @@ from lowtide.frameworks.tensorflow.passes import Situation
 from lowtide.frameworks.tensorflow.read import Request, read_graph, tensor_names
 from lowtide.frameworks.tensorflow.reading.devices import devices_of
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
+from lowtide.frameworks.tensorflow.resident import added_resident_bytes
 from lowtide.frameworks.tensorflow.rewrites.starts import with_seeds, with_starts, with_variables
-from lowtide.frameworks.tensorflow.running.resident import added_resident_bytes
 from lowtide.frameworks.wire import named_errors
 
 

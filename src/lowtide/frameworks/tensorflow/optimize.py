@@ -15,7 +15,7 @@ from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.grappler.recompute import DEFAULT_SCOPE
 from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.model import TensorflowModel
-from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK
+from lowtide.frameworks.tensorflow.operators import COPY_BACK
 from lowtide.frameworks.tensorflow.rewrites.edited_nodes import RECOMPUTED, node_of
 
 

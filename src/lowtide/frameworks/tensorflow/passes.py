@@ -24,7 +24,7 @@ from lowtide.frameworks.tensorflow.grappler.nodes import CHEAP_KINDS, CHEAP_KIND
 from lowtide.frameworks.tensorflow.grappler.pressure import estimated_pressure
 from lowtide.frameworks.tensorflow.grappler.recompute import bytes_saved, groups_in_scope, target_ops
 from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Skipped, Swap, choose_swaps, make_swaps
-from lowtide.frameworks.tensorflow.operators.ops import spec_of
+from lowtide.frameworks.tensorflow.operators import spec_of
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, body_of_graph
 from lowtide.frameworks.tensorflow.reading.devices import Devices
 from lowtide.frameworks.tensorflow.reading.node_graph import hints_of, node_graph

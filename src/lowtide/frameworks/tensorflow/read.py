@@ -7,7 +7,7 @@ from lowtide.core.collection import without_collection
 from lowtide.core.errors import InputError, UnsupportedError, UsageError
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.tensorflow.operators.kinds import PLACEHOLDERS
+from lowtide.frameworks.tensorflow.operators import PLACEHOLDERS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph, refuse_v1
 from lowtide.frameworks.tensorflow.reading.devices import Devices, devices_of
 from lowtide.frameworks.tensorflow.reading.translate import translate

@@ -17,8 +17,7 @@ from lowtide.frameworks.tensorflow.graphs.attributes import (
 )
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import BYTES_OF_TYPES, CALLING, PLACEHOLDERS, VARIABLES
-from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, spec_of
+from lowtide.frameworks.tensorflow.operators import BYTES_OF_TYPES, CALLING, PLACEHOLDERS, RESOURCE, VARIABLES, spec_of
 
 _RECORDED = "_output_shapes"
 Sizes = dict[tuple[str, int], int | None]
@@ -94,7 +93,7 @@ def infer_shapes(graph: GraphDef, known: Mapping[tuple[str, int], Shape], where:
             f"{where}: the graph does not record all its shapes; write it with graph.as_graph_def(add_shapes=True), or "
             "install TensorFlow to infer them: pip install 'lowtide[tensorflow]'"
         )
-    from lowtide.frameworks.tensorflow.running.session import imported_graph
+    from lowtide.frameworks.tensorflow.session import imported_graph
 
     bound = graph.with_nodes([_bound(node, known) for node in graph.nodes])
     try:

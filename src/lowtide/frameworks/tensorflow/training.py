@@ -17,7 +17,7 @@ from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.tensorflow.executor import executor_plan, is_worth_its_edges
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.model import TensorflowModel
-from lowtide.frameworks.tensorflow.running.session import graph_message, tensorflow
+from lowtide.frameworks.tensorflow.session import graph_message, tensorflow
 from lowtide.reporting.shortfall import describe
 
 _Form = tuple[tuple[Any, ...], ...]

@@ -24,11 +24,15 @@ from lowtide.frameworks.torch.capture.exported_file import load_exported
 from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
+from lowtide.frameworks.torch.internals.compiling import one_at_a_time
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
-from lowtide.frameworks.torch.internals.one_at_a_time import one_at_a_time
 from lowtide.frameworks.torch.measure.compare_peak import warn_of_higher_peak
-from lowtide.frameworks.torch.measure.compare_with_plain import compare_with_plain
-from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_in_turn, restored_state
+from lowtide.frameworks.torch.measure.measure_captured import (
+    check_real,
+    compare_with_plain,
+    measure_in_turn,
+    restored_state,
+)
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.measure.step_times import TIMED_CALLS, step_times
 from lowtide.frameworks.torch.planning.agreement import require_one_order

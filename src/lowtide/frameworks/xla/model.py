@@ -10,7 +10,7 @@ from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Reserved
 from lowtide.frameworks.model import UnrunnableModel
 from lowtide.frameworks.xla.against_assignment import against_assignment
-from lowtide.frameworks.xla.loading.load import load_module
+from lowtide.frameworks.xla.load import load_module
 from lowtide.frameworks.xla.reading.module import ReadModule, read_module
 from lowtide.frameworks.xla.schedule import scheduled
 from lowtide.frameworks.xla.text.module import HloModule

@@ -1,15 +1,17 @@
 """Training steps on a CUDA device that is not there: peaks, plans, and errors in one line."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 import lowtide
 from lowtide.core.errors import LowtideError, UnsupportedError, UsageError
 from lowtide.engine.costs import device_named
 from lowtide.engine.plan import verify
+from lowtide.frameworks.torch.absent_device.forms import pickled_forms
 from lowtide.frameworks.torch.absent_device.messages import Open, Opened
 from lowtide.frameworks.torch.absent_device.model import DeviceModel
 from lowtide.frameworks.torch.absent_device.process import DeviceProcess
@@ -155,15 +157,27 @@ class _Exits:
         return os._exit, (3,)
 
 
-def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
+class Net(nn.Linear):
+    """A class that a script defines."""
+
+
+def test_a_script_without_a_guard_is_told_to_have_one(
+    process: DeviceProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The process imports the script to find the class of the model."""
     script = tmp_path / "train.py"
     script.write_text(
         "import lowtide\nfrom torch import nn, ones\n"
         "class Net(nn.Linear):\n    pass\n"
         "lowtide.plan(Net(2, 2), ones(1, 2), device='h100')\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
-    assert "put its calls under if __name__ == '__main__'" in done.stderr.splitlines()[-1]
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "__file__", str(script), raising=False)
+    monkeypatch.setattr(main, "Net", Net, raising=False)
+    monkeypatch.setattr(Net, "__module__", "__main__")
+    content, path = pickled_forms((Net(2, 2), (torch.ones(1, 2),)))
+    with pytest.raises(UsageError, match="put its calls under if __name__ == '__main__'"):
+        process.ask(Open(device=device_named("h100"), content=content, main=path))
 
 
 @pytest.mark.skipif(SHARE < 1, reason="minutes of one core; make test-all")

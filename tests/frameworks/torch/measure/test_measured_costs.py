@@ -13,7 +13,7 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.engine.costs import read_costs, write_costs_file
 from lowtide.engine.plan import verify
 from lowtide.frameworks.torch.reading.costs import seconds_of
-from lowtide.frameworks.torch.reading.stand_ins import form_of, stand_in
+from lowtide.frameworks.torch.reading.workspaces import form_of, stand_in
 
 
 class Attention(nn.Module):

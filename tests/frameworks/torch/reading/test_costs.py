@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import lowtide.torch as lt
 from lowtide.engine.costs import carries_costs, price
-from lowtide.engine.costs.kinds import plain_kind
+from lowtide.engine.costs.estimates import plain_kind
 
 
 def test_costs_equal_the_eager_profile_from_sizes_if_sizes_determine_the_work() -> None:

@@ -12,15 +12,14 @@ from torch.fx import GraphModule, Node
 from lowtide.core.errors import LowtideError
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.allocators import cpu_peak_of
 from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
 from lowtide.frameworks.torch.internals.operators import is_view, overload_of
-from lowtide.frameworks.torch.internals.peaks import cpu_peak_of
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.reading.scratch_reductions import kept_bytes
-from lowtide.frameworks.torch.reading.stand_ins import form_of, stand_in
-from lowtide.frameworks.torch.reading.workspaces import is_unmeasured, workspace_of
+from lowtide.frameworks.torch.reading.workspaces import form_of, is_unmeasured, stand_in, workspace_of
 from tests.frameworks.torch.reading.measured_scratch import one_thread
 
 GROUPS = 64

@@ -8,8 +8,7 @@ from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.frameworks.tensorflow.graphs.attributes import of_type
 from lowtide.frameworks.tensorflow.graphs.graph_def import FunctionDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import BIAS_GRADIENT, CONTROL_FLOW_V1, FILTER_GRADIENT
-from lowtide.frameworks.tensorflow.operators.ops import spec_of
+from lowtide.frameworks.tensorflow.operators import BIAS_GRADIENT, CONTROL_FLOW_V1, FILTER_GRADIENT, spec_of
 
 Port = tuple[int, int]
 """A node and the index of an output."""

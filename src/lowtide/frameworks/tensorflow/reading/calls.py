@@ -8,7 +8,7 @@ from lowtide.core.errors import InputError, MalformedInputError
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape, functions, of_type
 from lowtide.frameworks.tensorflow.graphs.graph_def import FunctionDef, GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import BRANCHES, CALLING, FUNCTION_ATTRIBUTES, LOOPS
+from lowtide.frameworks.tensorflow.operators import BRANCHES, CALLING, FUNCTION_ATTRIBUTES, LOOPS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody
 from lowtide.frameworks.tensorflow.shapes import (
     Shapes,

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import ELEMENTWISE, READS_OF_RESOURCES
-from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, VARIANT, spec_of
+from lowtide.frameworks.tensorflow.operators import ELEMENTWISE, READS_OF_RESOURCES, RESOURCE, VARIANT, spec_of
 from lowtide.frameworks.tensorflow.shapes import output_types
 
 _ARRAYS = ("TensorArrayGrad", "TensorArrayV", "TensorArrayWithShape")

@@ -8,7 +8,7 @@ from lowtide.frameworks.tensorflow.graphs.attributes import integer, integers
 from lowtide.frameworks.tensorflow.grappler.nodes import Hints
 from lowtide.frameworks.tensorflow.grappler.pressure import virtual_order
 from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND
-from lowtide.frameworks.tensorflow.operators.kinds import CONSTANTS, PLACEHOLDERS, SOURCES, VARIABLES
+from lowtide.frameworks.tensorflow.operators import CONSTANTS, PLACEHOLDERS, SOURCES, VARIABLES
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, first_ready_order
 from lowtide.frameworks.tensorflow.reading.devices import Devices
 from lowtide.frameworks.tensorflow.reading.effects import effects_of

@@ -8,15 +8,16 @@ from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import FunctionDef, GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import (
+from lowtide.frameworks.tensorflow.operators import (
     ALL_PORTS,
     CONTROL_FLOW_V1,
     PLACEHOLDERS,
+    RESOURCE,
     SOURCES,
     VARIABLES,
     VIEWS,
+    spec_of,
 )
-from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, spec_of
 from lowtide.frameworks.tensorflow.reading.body import (
     NodeBody,
     Port,

@@ -15,7 +15,7 @@ from lowtide.frameworks.tensorflow.graphs.attributes import (
     texts,
 )
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK, COPY_OUT
+from lowtide.frameworks.tensorflow.operators import COPY_BACK, COPY_OUT
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, first_ready_order
 from lowtide.frameworks.tensorflow.rewrites.edited_nodes import (
     RECOMPUTED,

@@ -15,7 +15,7 @@ from lowtide.frameworks.tensorflow.graphs.attributes import (
 )
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import SEEDED
+from lowtide.frameworks.tensorflow.operators import SEEDED
 from lowtide.frameworks.tensorflow.rewrites.edited_nodes import free_name
 
 _START = "lowtide/start/"

@@ -10,8 +10,8 @@ from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.core.named_callable import is_callable_name
 from lowtide.core.progress import Report, current_report
 from lowtide.core.techniques import ROUNDING, refuse_ignored
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.footprint import simulate
-from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.costs import Prices, device_named
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan

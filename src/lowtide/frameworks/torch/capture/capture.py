@@ -20,6 +20,7 @@ from lowtide.frameworks.torch.capture.step.capture_training_step import capture_
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.capture.tracing import place_of
 from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.compiling import one_at_a_time
 from lowtide.frameworks.torch.internals.fake_tensors import (
     FakeMode,
     failures_unlogged,
@@ -28,7 +29,6 @@ from lowtide.frameworks.torch.internals.fake_tensors import (
 )
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import make_values_fake
-from lowtide.frameworks.torch.internals.one_at_a_time import one_at_a_time
 from lowtide.frameworks.torch.reading.captured import Binding, Captured, warn_of_math_attention
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import GIVEN

@@ -12,6 +12,7 @@ from torch.fx import Graph, GraphModule
 
 import lowtide
 from lowtide.core.errors import UnsupportedError
+from lowtide.frameworks.torch.internals.compiling import TRACING
 from lowtide.frameworks.torch.internals.fake_tensors import (
     DEPENDS_ON_VALUES,
     fake_mode_of,
@@ -20,7 +21,6 @@ from lowtide.frameworks.torch.internals.fake_tensors import (
     trace_on_fakes,
 )
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
-from lowtide.frameworks.torch.internals.one_at_a_time import TRACING
 from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.runtime import (
     kept_random_state,

@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 
 from lowtide.core.errors import FingerprintError, one_line
 from lowtide.core.techniques import NEED_BUDGET
-from lowtide.engine.analysis.shortfall import Shortfall
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.planning.budget import budget_bytes
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess

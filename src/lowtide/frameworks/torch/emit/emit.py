@@ -10,7 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.core.errors import PlanError, UnsupportedError
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
-from lowtide.frameworks.torch.emit.transfers.emission import CopyEmission
+from lowtide.frameworks.torch.emit.transfers import CopyEmission
 from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
 from lowtide.frameworks.torch.internals.runtime import box_inputs
 from lowtide.frameworks.torch.reading.captured import attribute

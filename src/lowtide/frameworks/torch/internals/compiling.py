@@ -1,17 +1,39 @@
-"""`torch.compile` and `Module.compile` with the backend "lowtide".
+"""`torch.compile` and `Module.compile` with the backend "lowtide", and one thread at a time for all tracing.
 
 TorchDynamo skips frames in PyTorch's own files, so `nn.Sequential(...).compile()` compiles nothing.
-`capture_own_modules` adds the frame that `torch.compile(module)` adds.
+`capture_own_modules` adds the frame that `torch.compile(module)` adds. Tracing, rewriting and compiling change global
+state of PyTorch.
 """
+
 # pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownMemberType=false
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import wraps
 from types import MethodType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
+from torch._dynamo.convert_frame import compile_lock
+
+Parameters = ParamSpec("Parameters")
+Value = TypeVar("Value")
+
+TRACING = compile_lock
+"""The reentrant lock that Dynamo holds while it compiles; it also protects the patches of tracers."""
+
+
+def one_at_a_time(function: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
+    """Return a function that waits until no other thread traces or compiles."""
+
+    @wraps(function)
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Value:
+        with TRACING:
+            return function(*args, **kwargs)
+
+    return call
+
 
 _backends: set[str] = set()
 

@@ -1,6 +1,7 @@
-"""Measure a captured program: peaks and a digest of its results."""
+"""Measure a captured program: peaks and a digest of its results, also compared with the call of the user."""
 
 import hashlib
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,13 +11,15 @@ from typing import Any
 import torch
 
 from lowtide.core.errors import UnsupportedError
+from lowtide.engine.planning.measured import Agreement
+from lowtide.frameworks.outputs import compare_outputs
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 from lowtide.frameworks.torch.internals.tensors import bytes_held_by
 from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call, peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
 from lowtide.frameworks.torch.reading.captured import Captured
-from lowtide.frameworks.torch.rewrites.chunks.rounding import in_other_last_digits
+from lowtide.frameworks.torch.rewrites.chunks.rounding import in_other_last_digits, largest_difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +144,44 @@ def _digest_of_leaf(leaf: Any) -> bytes:
     flat = leaf.detach().cpu().contiguous().reshape(-1)
     digest.update(flat.view(torch.uint8).numpy().data)
     return digest.digest()
+
+
+_Results = Sequence[Any]
+
+
+def compare_with_plain(captured: Captured, programs: Sequence[Callable[..., Any]], *, may_round: bool) -> Agreement:
+    """Run programs whose results differed from the user's own call once more, and return by how much they differ.
+
+    Two copies of all results are in memory, or up to six if the user's call differs from run to run. If plans may round
+    and numbers differ by more than that, the user's call runs once more with inputs and state perturbed by one unit in
+    the last place. The plan may differ by 64 times as much: optimizers divide gradients by their size, which enlarges
+    differences.
+    """
+
+    def results(program: Callable[..., Any], *, last_digits: bool = False) -> _Results:
+        return measure_captured(captured, program, keep_results=True, last_digits=last_digits, warm_up=False).results
+
+    def run_plain() -> _Results:
+        return results(captured.run_original)
+
+    plain = run_plain()
+    agreements: list[Agreement] = []
+    for program in programs:
+        planned = results(program)
+        difference = largest_difference(plain, planned)
+        is_near = may_round and difference.is_rounding
+        if may_round and not is_near:
+            usual = largest_difference(plain, results(captured.run_original, last_digits=True))
+            is_near = difference.is_within_noise(usual)
+        if is_near:
+            agreement = Agreement(outputs_equal=False, largest_difference=difference.share, outputs_near=True)
+        else:
+            agreement = compare_outputs(plain, planned, run_plain, _difference)
+        agreements.append(agreement)
+    return max(agreements, key=lambda each: (each.verdict == "different", each.largest_difference or 0.0))
+
+
+def _difference(one: _Results, other: _Results) -> float:
+    if digest_of(one) == digest_of(other):
+        return 0.0
+    return max(largest_difference(one, other).share, sys.float_info.min)

@@ -21,7 +21,7 @@ from lowtide.frameworks.torch.reading.costs import seconds_of
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
 from lowtide.frameworks.torch.reading.lowering import Lowered, lower_callee
 from lowtide.frameworks.torch.reading.read import Reading, kind_of
-from lowtide.frameworks.torch.reading.stand_ins import form_of, stand_in
+from lowtide.frameworks.torch.reading.workspaces import form_of, stand_in
 
 
 def measure_prices(reading: Reading) -> Prices:

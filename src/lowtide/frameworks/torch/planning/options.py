@@ -17,7 +17,7 @@ from lowtide.engine.costs import PROFILES, Prices, check_profile, price
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.budget import GivenBudget, read_budget
 from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
-from lowtide.frameworks.torch.emit.transfers.link import check_host
+from lowtide.frameworks.torch.emit.transfers import check_host
 from lowtide.frameworks.torch.planning.free_memory import is_fit
 
 BUDGET_VARIABLE = "LOWTIDE_BUDGET"

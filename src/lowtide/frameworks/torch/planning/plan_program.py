@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.footprint import simulate
-from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, verify
 from lowtide.engine.planning.budget import parse_budget

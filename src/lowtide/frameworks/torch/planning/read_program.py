@@ -13,7 +13,7 @@ from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan, StepKind
-from lowtide.frameworks.torch.emit.transfers.link import host_for
+from lowtide.frameworks.torch.emit.transfers import host_for
 from lowtide.frameworks.torch.internals.aot_autograd import input_name, must_save
 from lowtide.frameworks.torch.internals.hints import has_data_dependent_size, hinted_value_of, stand_in
 from lowtide.frameworks.torch.internals.inductor import lays_images_out

@@ -1,5 +1,6 @@
 """Memory of library kernels, measured once by running each in its real shapes on made-up numbers."""
 
+import math
 import operator
 from dataclasses import dataclass
 from typing import Any
@@ -9,17 +10,16 @@ from torch.fx import Node
 
 from lowtide.core.collection import without_collection
 from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.allocators import cpu_peak_of, cuda_peak_of
+from lowtide.frameworks.torch.internals.compiling import TRACING
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import map_arguments
-from lowtide.frameworks.torch.internals.one_at_a_time import TRACING
 from lowtide.frameworks.torch.internals.operators import op_name
-from lowtide.frameworks.torch.internals.peaks import cpu_peak_of, cuda_peak_of
 from lowtide.frameworks.torch.internals.runtime import kept_random_state, without_autocast, without_modes
 from lowtide.frameworks.torch.internals.tensors import plain_number, storage_bytes, storage_key
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
 from lowtide.frameworks.torch.reading.library_ops import KEEPS_STATE, STATE, is_library_op
-from lowtide.frameworks.torch.reading.stand_ins import form_of, stand_in
 
 _MOST_BYTES = 2**28
 """Operands and results of more bytes are not allocated to measure a kernel."""
@@ -164,3 +164,43 @@ def _with_numbers(values: Any) -> Any:
 
 def _plain(leaf: Any) -> Any:
     return leaf if isinstance(leaf, torch.Tensor) else plain_number(leaf)
+
+
+def stand_in(value: Any) -> Any:
+    """Return nested values with real tensors of the same form, and plain numbers.
+
+    Floats are random between 0 and 1. Integers are 0, a valid index, and masks are True.
+    """
+    return pytree.tree_map(_of_leaf, value)
+
+
+def form_of(value: Any) -> str:
+    """Return a key for arguments of equal cost."""
+    return repr(pytree.tree_map(_form_of_leaf, value))
+
+
+def _of_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        shape, strides = _numbers(leaf.shape), _numbers(leaf.stride())
+        reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+        flat = _numbers_of(leaf.dtype, leaf.device, 1 + sum(reach) if math.prod(shape) else 0)
+        return flat.as_strided(shape, strides)
+    return plain_number(leaf)
+
+
+def _numbers_of(dtype: torch.dtype, device: torch.device, count: int) -> torch.Tensor:
+    if dtype is torch.bool:
+        return torch.ones(count, dtype=dtype, device=device)
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.rand(count, device=device).to(dtype)
+    return torch.zeros(count, dtype=dtype, device=device)
+
+
+def _form_of_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return _numbers(leaf.shape), _numbers(leaf.stride()), leaf.dtype, leaf.device
+    return plain_number(leaf)
+
+
+def _numbers(sizes: Any) -> tuple[int, ...]:
+    return tuple(int(plain_number(size)) for size in sizes)

@@ -19,10 +19,10 @@ from lowtide.frameworks.torch.compile.fusion.kernel_graph import KnownInputs
 from lowtide.frameworks.torch.compile.fusion.settings import settings
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
+from lowtide.frameworks.torch.internals.compiling import one_at_a_time
 from lowtide.frameworks.torch.internals.fake_tensors import new_fake_mode, tracing_in
 from lowtide.frameworks.torch.internals.inductor import compile_boxed
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
-from lowtide.frameworks.torch.internals.one_at_a_time import one_at_a_time
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.planning.missed_budgets import describe_lowest_peak
 from lowtide.frameworks.torch.planning.options import Options

@@ -17,7 +17,7 @@ from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
-from lowtide.frameworks.torch.emit.transfers.link import check_host, host_for
+from lowtide.frameworks.torch.emit.transfers import check_host, host_for
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.planning.missed_budgets import warn_if_missed
 from lowtide.frameworks.torch.planning.options import DEFAULTS, LEFT_TO_INDUCTOR, prices_before_fusion

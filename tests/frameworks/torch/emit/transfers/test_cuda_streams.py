@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lowtide.frameworks.torch.emit.transfers.ops import COPY_TO_DEVICE, COPY_TO_HOST, WAIT_FOR_COPY
+from lowtide.frameworks.torch.emit.transfers import COPY_TO_DEVICE, COPY_TO_HOST, WAIT_FOR_COPY
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 N = 1 << 22

@@ -4,14 +4,17 @@ A rehearsal finds the program of a call, since programs with equal signatures ar
 Python state. The state is put back at once. The effects are made once the planned step has run.
 """
 
+import sys
 import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
+from lowtide.core.collection import without_collection
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.state.effects import (
     CannotReplayError,
@@ -20,10 +23,58 @@ from lowtide.frameworks.torch.capture.state.effects import (
     reason_against,
     recorded_prints,
 )
-from lowtide.frameworks.torch.capture.state.executed import ExecutedCode, NewCodeError
+from lowtide.frameworks.torch.capture.state.names import is_followed_file
 from lowtide.frameworks.torch.capture.state.python_state import Change, Guards, PythonState
 from lowtide.frameworks.torch.capture.state.signature import SignatureRecorder
 from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
+
+
+class NewCodeError(BaseException):
+    """Raised before code runs that no rehearsal has executed. No `except Exception` of the user catches it."""
+
+
+class ExecutedCode:
+    """Code objects outside of libraries that ran in rehearsals."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, CodeType] = {}
+        """All code by `id`, also that of libraries; references keep each `id` unique."""
+
+    def __bool__(self) -> bool:
+        """Return whether a rehearsal was recorded."""
+        return bool(self._seen)
+
+    def __contains__(self, code: CodeType) -> bool:
+        """Return whether code ran."""
+        return id(code) in self._seen
+
+    @contextmanager
+    def recorded(self, *, refuses_new: bool) -> Generator[None]:
+        """Record the code that runs in this context, or raise NewCodeError before new code runs.
+
+        The garbage collector is off, since it runs code that the step does not call.
+        """
+        seen, earlier, new = self._seen, sys.gettrace(), list[CodeType]()
+
+        def trace(frame: FrameType, event: Any, argument: Any) -> Any:
+            code = frame.f_code
+            if id(code) not in seen:
+                path = code.co_filename
+                if refuses_new and path != "<string>" and is_followed_file(path):
+                    new.append(code)
+                    raise NewCodeError
+                seen[id(code)] = code
+            return None if earlier is None else earlier(frame, event, argument)
+
+        with without_collection():
+            sys.settrace(trace)
+            try:
+                yield
+            finally:
+                sys.settrace(earlier)
+        if new:  # a finalizer ran it, where Python ignores errors
+            raise NewCodeError
+
 
 _MOST_NAMES = 3
 """Number of changed values that a message names."""

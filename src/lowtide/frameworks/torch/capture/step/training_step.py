@@ -1,7 +1,8 @@
 """A training step that runs plainly or is captured."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, cast
 from weakref import ref
 
@@ -11,9 +12,33 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
-from lowtide.core.one_thread import OneThread
 from lowtide.frameworks.torch.capture.state.rehearsal import StepPython
 from lowtide.frameworks.torch.capture.step.optimizer_update import parameters_of
+
+
+class OneThread:
+    """Admits one thread at a time; the same thread may enter again. Copies are independent."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        """Take the words of the message: the object in use, and the remedy."""
+        self._what, self._remedy = what, remedy
+        self._lock = threading.RLock()
+        self._thread = ""
+
+    @contextmanager
+    def enter(self) -> Generator[None]:
+        """Hold the object in this context; raises UsageError if another thread holds it."""
+        if not self._lock.acquire(blocking=False):
+            raise UsageError(f"{self._what} is in use by thread {self._thread!r}; {self._remedy}")
+        try:
+            self._thread = threading.current_thread().name
+            yield
+        finally:
+            self._lock.release()
+
+    def __reduce__(self) -> tuple[type["OneThread"], tuple[str, str]]:
+        """Copy and pickle without the lock."""
+        return OneThread, (self._what, self._remedy)
 
 
 class Part(NamedTuple):

@@ -9,7 +9,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from lowtide.core.units import format_bytes
-from lowtide.engine.analysis.shortfall import Shortfall
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import NO_KNOWN_INPUTS, KnownInputs
 from lowtide.frameworks.torch.internals.kernels import (

@@ -9,8 +9,7 @@ from torch.fx import Node
 
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.frameworks.torch.emit.transfers.emission import ON_HOST
-from lowtide.frameworks.torch.emit.transfers.ops import COPY_TO_DEVICE, COPY_TO_HOST
+from lowtide.frameworks.torch.emit.transfers import COPY_TO_DEVICE, COPY_TO_HOST, ON_HOST
 from lowtide.frameworks.torch.internals.hints import hinted_value_of, stand_in
 from lowtide.frameworks.torch.internals.kernel_storage import (
     is_only_read_by,

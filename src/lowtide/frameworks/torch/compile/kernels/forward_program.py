@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from lowtide.engine.analysis.shortfall import Shortfall
+from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.budget import budget_bytes, is_part
 from lowtide.engine.planning.find_plan import find_plan

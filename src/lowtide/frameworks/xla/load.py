@@ -12,7 +12,7 @@ from lowtide.frameworks.buffer_assignment import Allocation, AssignedBuffer, Pla
 from lowtide.frameworks.content import is_hlo_proto, is_hlo_text, is_mlir
 from lowtide.frameworks.protobuf.text import decoded_text
 from lowtide.frameworks.wire import begun_fields
-from lowtide.frameworks.xla.loading.jaxlib import text_of_content, text_of_module
+from lowtide.frameworks.xla.jaxlib import text_of_content, text_of_module
 from lowtide.frameworks.xla.text.module import HloModule
 from lowtide.frameworks.xla.text.parse import parse_module
 

@@ -11,7 +11,7 @@ from lowtide.core.errors import MissingExtraError
 from lowtide.frameworks.tensorflow.graphs.attributes import integer, of_type
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK, COPY_OUT
+from lowtide.frameworks.tensorflow.operators import COPY_BACK, COPY_OUT
 
 STAND_IN = "/device:CPU:1"
 """The second CPU, which replaces the host."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from lowtide.core.errors import MalformedInputError, MissingExtraError, one_line
 
-_MODULE = "lowtide.frameworks.xla.loading.jaxlib"
+_MODULE = "lowtide.frameworks.xla.jaxlib"
 _REFUSED = 3
 """Exit code if jaxlib cannot read the content."""
 _TIMEOUT_S = 300

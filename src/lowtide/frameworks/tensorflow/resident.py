@@ -14,9 +14,9 @@ import numpy as np
 
 from lowtide.core.errors import UnsupportedError, one_line
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.tensorflow.running.session import open_session, tensorflow
+from lowtide.frameworks.tensorflow.session import open_session, tensorflow
 
-_MODULE = "lowtide.frameworks.tensorflow.running.resident"
+_MODULE = "lowtide.frameworks.tensorflow.resident"
 _SECONDS = 600
 _MAPPED_BYTES = str(2**16)
 _STATUS = Path("/proc/self/status")

@@ -1,1 +1,0 @@
-"""TensorFlow's ops: their arguments, types and effects on memory."""

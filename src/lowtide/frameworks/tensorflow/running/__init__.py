@@ -1,1 +1,0 @@
-"""Run graphs in TensorFlow, and read their memory from its reports and from the operating system."""

@@ -1,1 +1,0 @@
-"""From a file or an object to HLO text, with XLA's buffer assignment if there is one."""
