@@ -45,7 +45,7 @@ from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
     chunk_module,
     chunk_module_in_two_passes,
 )
-from lowtide.frameworks.torch.rewrites.chunks.optional import found_or_none
+from lowtide.frameworks.torch.rewrites.chunks.region_search import found_or_none
 
 
 @dataclass(frozen=True, eq=False)

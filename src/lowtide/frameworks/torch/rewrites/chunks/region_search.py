@@ -1,17 +1,19 @@
-"""The search for product regions (`find_product_regions`), largest products first."""
+"""The search for product regions (`find_product_regions`), largest products first. An error leaves the program whole."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch.fx import Graph, Node
 
+from lowtide.core.errors import one_line
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.effects import keeps_order, overwritten_storages, touched_storages
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.chunks.op_rules import chunked_op
-from lowtide.frameworks.torch.rewrites.chunks.optional import found_or_none
 from lowtide.frameworks.torch.rewrites.chunks.product_region import (
     LARGE_SHARE,
     SECOND_PASS,
@@ -302,3 +304,18 @@ def _needed_for_results(reached: dict[Node, ChunkedOp], large: int) -> set[Node]
         if any(user in found for user in node.users) or (is_result and elements_of(node) >= large):
             found.add(node)
     return found
+
+
+Found = TypeVar("Found")
+
+
+def found_or_none(search: Callable[[], Found]) -> Found | None:
+    """Return the result of a search for chunks; None, with a warning to report the error, if it raises one."""
+    try:
+        return search()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        warnings.warn(
+            f"lowtide: chunks are left out, because looking for them failed: {reason}; report it", stacklevel=3
+        )
+        return None
