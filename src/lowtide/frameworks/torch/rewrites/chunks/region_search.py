@@ -1,4 +1,4 @@
-"""The search for product regions (`find_product_regions`), largest products first. An error leaves the program whole."""
+"""The search for product regions (`find_product_regions`), largest products first; errors leave the program whole."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
