@@ -91,7 +91,7 @@ def test_the_page_of_an_inspection_says_why_the_peak_cannot_be_lower() -> None:
     inspection = Inspection.of(_hungry(12), in_place=True)
     assert inspection.to_json()["bound_op"] == {"device": "sum"}
     lines = inspection.to_text().splitlines()
-    first = lines.index("Why device cannot need less than 80,896 B (sum):")
+    first = lines.index("Why device cannot need less than 79.0 KiB (sum):")
     assert lines[first + 1] == "these must be live during this op:"
     assert lines[first + 2].split() == ["12,288", "B", "b11"]
     assert lines[first + 12].split() == ["4,096", "B", "in", "3", "more"]

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from lowtide.core.errors import FingerprintError, UsageError
 from lowtide.core.files import check_writable
 from lowtide.core.named_callable import call_named, is_callable_name
-from lowtide.core.units import parse_bytes
+from lowtide.core.units import given_bytes
 from lowtide.engine.costs import device_named, is_device
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
@@ -23,7 +23,6 @@ ModelKind = TypeVar("ModelKind", bound=Model)
 PLAN_FILES = (".plan.json", ".plan.json.gz")
 _READ = dict.fromkeys(ending for each in FRAMEWORKS for ending in each.file_endings)
 _WRITTEN = dict.fromkeys((".graph.json", ".graph.json.gz", *(ending for each in FRAMEWORKS for ending in each.writes)))
-_MIB = 2**20
 _KINDS = f"a {', '.join(('.graph.json[.gz]', *_READ))} or .pickle file, or package.module:callable or file.py:callable"
 
 
@@ -84,10 +83,8 @@ def open_for_device(
     Raises UsageError for an unknown device or a size that lacks its unit, and the errors of `open_model`.
     """
     if not isinstance(device, str) or not is_device(device):
-        model, size = open_model(source, dims, host, trust=trust), parse_bytes(device)
-        if str(device).strip().isdigit() and size < _MIB <= int(model.graph.sizes.sum()):
-            raise UsageError(f"{device} is {size} bytes; write '{size}GiB', or the name of a device")
-        return model, size
+        size = given_bytes(device)
+        return open_model(source, dims, host, trust=trust), size
     size = device_named(device).memory_bytes
     is_lowered = is_callable_name(source) if isinstance(source, str) else isinstance(source, tuple)
     return open_model(source, dims, host, trust=trust, device=device if is_lowered else None), size

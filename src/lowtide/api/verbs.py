@@ -26,7 +26,7 @@ from lowtide.engine.costs import Prices
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan, checked_plan
 from lowtide.engine.plan.summary import read_plan_summary
-from lowtide.engine.planning.budget import GivenBudget
+from lowtide.engine.planning.budget import GivenBudget, given_budget
 from lowtide.engine.planning.frontier import Frontier
 from lowtide.engine.planning.plan_best_form import program_frontier
 from lowtide.engine.planning.plan_file import read_plan
@@ -286,5 +286,5 @@ def _opened(
 def _settings(options: PlanOptions | FitOptions) -> PlanSettings:
     names = ("budget", "transient", "in_place", "addresses", "scheduler", "costs", "effort", "prove", "host")
     given: dict[str, Any] = {name: value for name, value in options.items() if name in names}
-    allow, budget = options.get("allow"), options.get("budget")
+    allow, budget = options.get("allow"), given_budget(options.get("budget"))
     return PlanSettings(techniques=default_techniques(budget) if allow is None else checked_techniques(allow), **given)

@@ -7,7 +7,7 @@ from functools import partial
 from lowtide.core.documents import fields_of
 from lowtide.core.progress import Report, current_report
 from lowtide.core.techniques import COST_NOTHING, TECHNIQUES, Techniques, listed
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import ByteUnit, exact_size, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.program import Program
@@ -41,7 +41,7 @@ class DeviceFit:
         """Options for `lowtide plan` and `lowtide optimize`; empty if none are needed or none help."""
         if not self.techniques:
             return ""
-        return f"--budget {self.device_bytes} --allow {listed(self.techniques)} --costs {self.result.costs}"
+        return f"--budget {exact_size(self.device_bytes)} --allow {listed(self.techniques)} --costs {self.result.costs}"
 
     def to_json(self) -> FitsFields:
         """Return the fields of the JSON object."""

@@ -18,7 +18,7 @@ from lowtide.core.progress import Report, Stage, showing
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.budget import GivenBudget
+from lowtide.engine.planning.budget import GivenBudget, given_budget
 from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import allowed_techniques
@@ -286,7 +286,7 @@ def training_step(
     if is_fit(budget):
         budget = fit_budget(tensors_of(model, optimizer, example_batch))
     request = StepRequest(
-        budget,
+        given_budget(budget),
         allowed_techniques(allow, budget),
         effort=effort,
         compiler=compiler,
