@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 from lowtide.core.errors import FingerprintError, UsageError
 from lowtide.core.files import check_writable
 from lowtide.core.named_callable import call_named, is_callable_name
-from lowtide.core.units import given_bytes
-from lowtide.engine.costs import device_named, is_device
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan, checked_plan, write_plan_file
@@ -67,27 +65,6 @@ def open_model(
     if output is not None:
         check_output(output, model)
     return model
-
-
-def open_for_device(
-    source: Any,
-    device: str | int,
-    dims: Mapping[str, int] | None = None,
-    host: Host | None = None,
-    *,
-    trust: bool = False,
-) -> tuple[Model, int]:
-    """Open a program for a device, given by its size or its name; return the model and the bytes of the device.
-
-    For a device by name, PyTorch training steps are lowered to its kernels; other programs are read as they are.
-    Raises UsageError for an unknown device or a size that lacks its unit, and the errors of `open_model`.
-    """
-    if not isinstance(device, str) or not is_device(device):
-        size = given_bytes(device)
-        return open_model(source, dims, host, trust=trust), size
-    size = device_named(device).memory_bytes
-    is_lowered = is_callable_name(source) if isinstance(source, str) else isinstance(source, tuple)
-    return open_model(source, dims, host, trust=trust, device=device if is_lowered else None), size
 
 
 def _on_device(source: Any, device: str, bound: Mapping[str, int], host: Host | None) -> Model:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from lowtide.api.fitting import SizeOptions, fit_program
 from lowtide.api.opening import (
     PLAN_FILES,
     check_annotated,
     check_output,
-    open_for_device,
     open_model,
     save_applied,
 )
@@ -35,7 +35,9 @@ from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.model import Model
 from lowtide.reporting.comparison import Comparison, compare_orders
 from lowtide.reporting.difference import ProgramDifference, difference
-from lowtide.reporting.fitting import DeviceFit, fit_device
+from lowtide.frameworks.torch.absent_device.messages import OptimizerName, PrecisionName
+from lowtide.reporting.fitting import DeviceFit
+from lowtide.reporting.fitting_sizes import Axis, FitTable
 from lowtide.reporting.inspection import Inspection
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.page.write import check_page, page
@@ -164,18 +166,34 @@ def inspect(
         return Inspection.of(graph, in_place=in_place, effort=effort, progress=report)
 
 
-def fits(program: Any, *inputs: Any, device: str | int, **options: Unpack[FitOptions]) -> DeviceFit:
+def fits(
+    program: Any,
+    *inputs: Any,
+    device: str | int,
+    batch: int | None = None,
+    sequence: int | None = None,
+    largest: Axis | None = None,
+    optimizer: OptimizerName | None = None,
+    precision: PrecisionName | None = None,
+    **options: Unpack[FitOptions],
+) -> DeviceFit | FitTable:
     """Return whether a program fits a device, unmodified or with the cheapest techniques that make it fit.
 
-    `device` is a size such as "24 GiB", or the name of a device, such as "h100". For a device by name, a PyTorch
-    training step is lowered to the kernels of that device. The techniques and the budget are not options here.
+    `device` is a size such as "24 GiB", the name of a device, such as "h100", or "mps". The techniques and the budget
+    are not options here.
+
+    For a PyTorch training step, the result is a table by batch size, for PyTorch as it runs eagerly. The step is
+    (`TrainingStep` or model, batch), "train.py:function" that returns one, a `config.json`, a folder with one, the id
+    of a model in the local cache of Hugging Face, or a name of timm. It is captured without weights. `batch` fixes the
+    batch size; `largest` ("batch" or "sequence") looks for the largest size. `sequence` is the number of tokens of a
+    row. `optimizer` is "adamw", "adam", "sgd" or "adafactor", `precision` "float32", "bfloat16", "float16" or "amp".
     """
     source = (program, inputs) if inputs else program
-    dims, host, trust = options.get("dims"), options.get("host"), options.get("trust", False)
+    sizes = SizeOptions(batch=batch, sequence=sequence, largest=largest, optimizer=optimizer, precision=precision)
     with showing(options.get("progress")) as report:
         report(Stage.READ)
-        model, size = open_for_device(source, device, dims, host, trust=trust)
-        return fit_device(model, size, _settings(options), report, model.planned)
+        trust, settings = options.get("trust", False), _settings(options)
+        return fit_program(source, device, sizes, settings, options.get("dims") or {}, trust=trust, report=report)
 
 
 def compare(

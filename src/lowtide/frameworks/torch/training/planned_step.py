@@ -283,10 +283,10 @@ def training_step(
     >>> step.result.peak_bytes["cpu"] <= 0.7 * step.result.baseline_peak_bytes["cpu"]
     True
     """
-    if is_fit(budget):
-        budget = fit_budget(tensors_of(model, optimizer, example_batch))
+    held = (model, optimizer, example_batch)
+    budget = fit_budget(tensors_of(*held)) if is_fit(budget) else given_budget(budget)
     request = StepRequest(
-        given_budget(budget),
+        budget,
         allowed_techniques(allow, budget),
         effort=effort,
         compiler=compiler,
