@@ -97,7 +97,14 @@ def test_figures_of_a_page_that_are_within_a_tenth_of_the_largest_have_one_unit(
 
 @pytest.mark.parametrize(
     ("count", "wanted"),
-    [(0, "0.00 GiB"), (64, "64 B"), (20_480, "20.0 KiB"), (2**26, "64.0 MiB"), (2**29, "0.50 GiB"), (2**30, "1.00 GiB")],
+    [
+        (0, "0.00 GiB"),
+        (64, "64 B"),
+        (20_480, "20.0 KiB"),
+        (2**26, "64.0 MiB"),
+        (2**29, "0.50 GiB"),
+        (2**30, "1.00 GiB"),
+    ],
 )
 def test_small_figures_beside_large_ones_have_their_own_unit(count: int, wanted: str) -> None:
     assert ByteUnit({"device": 2**31}).write(count) == wanted

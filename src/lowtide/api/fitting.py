@@ -1,6 +1,6 @@
 """`fits`: whether a program fits a device, and for training steps at which batch size or sequence length."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -11,13 +11,12 @@ from lowtide.api.targets import Target, target_of
 from lowtide.api.training_sources import recipe_of
 from lowtide.core.errors import UsageError, unknown
 from lowtide.core.progress import Report
-from lowtide.engine.costs import read_costs
 from lowtide.engine.offload import Host
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.table import require
 from lowtide.frameworks.torch.absent_device.messages import OptimizerName, PrecisionName, Read, Recipe, Step
 from lowtide.reporting.fitting import DeviceFit, fit_device
-from lowtide.reporting.fitting_sizes import Axis, FitTable, SizeFit
+from lowtide.reporting.fitting_sizes import LEVELS, Axis, FitTable, Level, SizeFit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,7 @@ class SizeOptions:
             if getattr(self, name) is not None and getattr(self, name) not in get_args(kind):
                 raise UsageError(unknown(name, getattr(self, name), get_args(kind)))
         for name, size in (("batch", self.batch), ("sequence", self.sequence)):
-            if size is not None and (not isinstance(size, int) or size < 1):
+            if size is not None and (type(size) is not int or size < 1):
                 raise UsageError(f"{name} is {size!r}; give a whole number of at least 1")
         if self.largest is not None and getattr(self, self.largest) is not None:
             raise UsageError(f"the largest {self.largest} is searched; leave out {self.largest}")
@@ -88,21 +87,22 @@ def _table(
     first = read(sizes.batch, sizes.sequence)
     if first is None:
         return None
-    values, unit = sizes_of(axis, first.longest)
     if axis == "sequence" and first.sequence is None:
         raise UsageError(f"{first.graph.name} has no sequences; leave out --largest sequence")
     own = first.batch if axis == "batch" else first.sequence
+    values, unit = sizes_of(axis, own or 1, first.longest)
     if own is None or (axis == "batch" and sizes.batch is not None):
-        values = [own or 1]
+        values = [own or 0]  # 0: as given
 
     def capture(size: int) -> Step:
         made = read(size, sizes.sequence) if axis == "batch" else read(sizes.batch, size)
         assert made is not None  # noqa: S101
         return made
 
-    captures = Captures(capture, (own or 1, first))
+    captures = Captures(capture, (own or 0, first))
     search = SizeSearch(captures, target, _priced(settings, target), report)
     rows = search.rows(axis, values)
+    largest = search.largest(rows, unit) if sizes.largest else {}
     return FitTable(
         name=first.graph.name,
         device=target.title,
@@ -111,8 +111,8 @@ def _table(
         settings=_settings_in_words(first, axis),
         costs=target.costs,
         rows=rows,
-        largest=search.largest(rows, unit) if sizes.largest else {},
-        code=_code(captures, rows),
+        largest=largest,
+        code=_code(captures, rows, largest),
     )
 
 
@@ -120,19 +120,22 @@ def _priced(settings: PlanSettings, target: Target) -> PlanSettings:
     """Return settings with the prices of the device and its link to the host, unless others are given."""
     speed = 0.0 if target.device is None else target.device.host_bytes_per_second
     host = settings.host or (Host(bandwidth_bytes_per_s=speed) if speed else None)
-    costs = (lambda graph: read_costs(target.costs, graph)) if settings.costs == "given" else settings.costs
+    costs = target.costs if settings.costs == "given" else settings.costs
     return replace(settings, host=host, costs=costs, addresses=False)
 
 
 def _settings_in_words(step: Step, axis: Axis) -> str:
-    fixed = f"batches of {step.batch}" if axis == "sequence" else f"{step.sequence:,} tokens per row" if step.sequence else ""
+    fixed = "" if step.sequence is None else f"{step.sequence:,} tokens per row"
+    if axis == "sequence":
+        fixed = f"batches of {step.batch}"
     return ", ".join(filter(None, (step.settings, fixed)))
 
 
-def _code(captures: Captures, rows: list[SizeFit]) -> list[str]:
-    """Return the code of the largest size that fits, without offload if possible."""
-    fitting = [row for row in rows if row.level is not None]
-    if not fitting:
+def _code(captures: Captures, rows: Sequence[SizeFit], largest: Mapping[Level, int]) -> list[str]:
+    """Return the code of the largest size that fits, without offload if possible; empty if none fits."""
+    sizes: dict[Level, int] = {row.level: row.size for row in rows if row.level is not None}
+    sizes.update(largest)
+    if not sizes:
         return []
-    chosen = next((row for row in reversed(fitting) if row.level != "offload"), fitting[-1])
-    return next_code(captures.step(chosen.size), chosen.level or "unchanged")
+    level = max(sizes, key=lambda each: (each != "offload", LEVELS.index(each)))
+    return next_code(captures.step(sizes[level]), level)

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 from lowtide.api.targets import Target
 from lowtide.core.progress import Report
+from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.graph.resized import N_SAMPLES, have_equal_structure, resized
+from lowtide.engine.plan import Plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.absent_device.messages import Step
@@ -17,6 +19,8 @@ _MOST_ROWS = 12
 """Most sizes in a table: batch sizes from 1 to 2048."""
 _TOKENS = 64
 """The step of sequence lengths."""
+_SEARCHED: tuple[Level, ...] = ("unchanged", "recompute", "offload")
+"""Levels whose largest size is searched."""
 
 Capture = Callable[[int], Step]
 """Captures the step of a size."""
@@ -72,7 +76,7 @@ class SizeSearch:
 
     def __init__(self, captures: Captures, target: Target, settings: PlanSettings, report: Report) -> None:
         self._captures, self._target, self._settings, self._report = captures, target, settings, report
-        self._fits: dict[int, SizeFit] = {}
+        self._fits: dict[tuple[int, Level], SizeFit] = {}
 
     def rows(self, axis: Axis, sizes: Sequence[int]) -> list[SizeFit]:
         """Return the fits of sizes in ascending order, up to the first that does not fit.
@@ -91,49 +95,59 @@ class SizeSearch:
             return self.rows(axis, sizes)
         return rows
 
-    def fit(self, size: int) -> SizeFit:
-        """Return the fit of a size."""
-        if size not in self._fits:
+    def fit(self, size: int, most: Level = "offload") -> SizeFit:
+        """Return the fit of a size with techniques up to a level."""
+        key = (size, most)
+        if key not in self._fits:
             model = GraphModel(self._captures.graph(size))
-            host = self._settings.host
+            host = self._settings.host if most == "offload" else None
+            settings = replace(self._settings, host=host)
             opened = model if host is None else model.with_host(host)
-            fit = fit_device(opened, self._target.memory_bytes, self._settings, self._report, opened.planned)
-            self._fits[size] = SizeFit(size=size, fit=fit)
-        return self._fits[size]
+            fit = fit_device(opened, self._target.memory_bytes, settings, self._report, opened.planned)
+            self._fits[key] = SizeFit(size=size, fit=fit)
+        return self._fits[key]
 
     def largest(self, rows: Sequence[SizeFit], unit: int) -> dict[Level, int]:
-        """Return the largest multiple of a unit found for each level, between the sizes of rows."""
+        """Return the largest multiple of a unit found with techniques up to each level, between the sizes of rows."""
         found: dict[Level, int] = {}
-        for place, level in enumerate(LEVELS):
-            allowed = LEVELS[: place + 1]
-            fitting = [row.size for row in rows if row.level in allowed]
+        for level in _SEARCHED:
+            fitting = [row.size for row in rows if row.level in _up_to(level)]
+            beyond = [row.size for row in rows if row.size > max(fitting, default=0)]
             if not fitting:
                 continue
-            beyond = [row.size for row in rows if row.size > max(fitting)]
-            largest = self._between(max(fitting), min(beyond), unit, allowed) if beyond else max(fitting)
+            largest = self._between(max(fitting), min(beyond), unit, level) if beyond else max(fitting)
             if largest > max(found.values(), default=0):
                 found[level] = largest
         return found
 
-    def _between(self, fits: int, misses: int, unit: int, allowed: Sequence[Level]) -> int:
-        """Return the largest multiple found from a size that fits to one that does not, by bisection."""
+    def _between(self, fits: int, misses: int, unit: int, level: Level) -> int:
+        """Return the largest multiple of a unit found from a size that fits to one that does not, by bisection."""
         while misses - fits > unit:
-            middle = (fits + misses) // 2 // unit * unit
-            middle = middle if middle > fits else fits + unit
+            middle = max((fits + misses) // 2 // unit * unit, fits + unit)
             if middle >= misses:
                 break
-            self._report(f"planning {middle}")
-            if self.fit(middle).level in allowed:
-                fits = middle
-            else:
-                misses = middle
+            self._report(f"planning size {middle}")
+            fits, misses = (middle, misses) if self._fits_within(middle, level) else (fits, middle)
         return fits
 
+    def _fits_within(self, size: int, level: Level) -> bool:
+        """Return whether a size fits with techniques up to a level."""
+        if level != "unchanged":
+            return self.fit(size, level).level is not None
+        graph = self._captures.graph(size)
+        space = graph.spaces[0].name
+        peak = simulate(graph, Plan.baseline(graph)).peak_bytes[space]
+        return int(peak) + graph.persistent_bytes()[space] <= self._target.memory_bytes
 
-def sizes_of(axis: Axis, longest: int | None) -> tuple[list[int], int]:
-    """Return the sizes of a table in ascending order, and the step between sizes that are tried."""
+
+def _up_to(level: Level) -> Sequence[Level]:
+    return LEVELS[: LEVELS.index(level) + 1]
+
+
+def sizes_of(axis: Axis, own: int, longest: int | None) -> tuple[list[int], int]:
+    """Return the sizes of a table, that of the program included, and the step between the sizes of a search."""
     if axis == "batch":
-        return [2**power for power in range(_MOST_ROWS)], 1
+        return sorted({2**power for power in range(_MOST_ROWS)} | {own}), 1
     unit = _TOKENS if longest is None or longest >= 2 * _TOKENS else 1
     sizes = [unit * 2**power for power in range(_MOST_ROWS)]
     if longest is None:

@@ -1,9 +1,9 @@
 """Devices as a user names them: by name, as a JSON file, by the size of a GPU's memory, or `mps`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lowtide.core.errors import UsageError, unknown
-from lowtide.core.units import exact_size, format_bytes, given_bytes
+from lowtide.core.units import format_bytes, given_bytes
 from lowtide.engine.costs import Device, device_key, device_named, devices, is_device
 
 _KERNELS = "a100-80"

@@ -23,7 +23,7 @@ def recipe_of(source: Any) -> Recipe | None:
     Raises UsageError for weights, a state dict, a URL, a notebook, a script without a function, or an unknown name.
     """
     if isinstance(source, Mapping):
-        raise UsageError("a state dict has weights and no program; give (model, batch), the model with an example batch")
+        raise UsageError("a state dict has weights and no program; give the model followed by an example batch")
     if isinstance(source, str | Path):
         return _named(str(source))
     if isinstance(source, tuple):
@@ -96,4 +96,5 @@ def _of_torch(value: Any) -> bool:
 
 
 def _is_module(source: Any) -> bool:
-    return any(f"{base.__module__}.{base.__name__}" == "torch.nn.modules.module.Module" for base in type(source).__mro__)
+    names = (f"{base.__module__}.{base.__name__}" for base in type(source).__mro__)
+    return "torch.nn.modules.module.Module" in names

@@ -33,9 +33,9 @@ from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.model import Model
+from lowtide.frameworks.torch.absent_device.messages import OptimizerName, PrecisionName
 from lowtide.reporting.comparison import Comparison, compare_orders
 from lowtide.reporting.difference import ProgramDifference, difference
-from lowtide.frameworks.torch.absent_device.messages import OptimizerName, PrecisionName
 from lowtide.reporting.fitting import DeviceFit
 from lowtide.reporting.fitting_sizes import Axis, FitTable
 from lowtide.reporting.inspection import Inspection

@@ -11,7 +11,7 @@ from lowtide.cli.output import print_json, print_page, show
 from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
 from lowtide.core.effort import EffortName
-from lowtide.engine.costs import devices, read_costs
+from lowtide.engine.costs import devices
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.absent_device.messages import OptimizerName, PrecisionName
 from lowtide.reporting.fitting import DeviceFit
@@ -31,11 +31,11 @@ _SIZES = ("batch", "sequence", "largest", "optimizer", "precision")
 @click.option("--batch", type=click.IntRange(min=1), help="Batch size of a training step; by default 1, 2, 4, ...")
 @click.option("--sequence", type=click.IntRange(min=1), help="Tokens per row of a language model.")
 @click.option("--largest", type=click.Choice(get_args(Axis)), help="Find the largest batch or sequence that fits.")
-@click.option("--optimizer", type=click.Choice(get_args(OptimizerName)), help="Optimizer of the step.  [default: adamw]")
+@click.option("--optimizer", type=click.Choice(get_args(OptimizerName)), help="Optimizer; by default adamw.")
 @click.option(
     "--precision",
     type=click.Choice(get_args(PrecisionName)),
-    help="Precision of weights and activations; amp computes in bfloat16.  [default: float32]",
+    help="Precision of weights and activations, by default float32; amp computes in bfloat16.",
 )
 @options.dims
 @options.trust
@@ -66,8 +66,7 @@ def command(
     Exits with 1 if it fits with none of them. For other programs, offload is tried if --host-bandwidth is given.
     """
     host = options.host_of(host_bandwidth, host_capacity)
-    priced = costs if costs == "given" else lambda graph: read_costs(costs, graph)
-    settings = PlanSettings(costs=priced, effort=effort, in_place=in_place, host=host)
+    settings = PlanSettings(costs=options.pricing(costs), effort=effort, in_place=in_place, host=host)
     sizes = SizeOptions(**{name: given[name] for name in _SIZES})
     with Progress() as progress:
         progress(f"reading {model}")

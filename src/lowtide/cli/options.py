@@ -16,7 +16,7 @@ from lowtide.core.units import given_bytes, parse_bandwidth
 from lowtide.engine.costs import Prices, carries_costs, devices, read_costs
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
-from lowtide.engine.planning.budget import given_budget
+from lowtide.engine.planning.budget import GivenBudget, given_budget
 from lowtide.engine.planning.settings import SENTENCES, PlanSettings, default_techniques
 
 MOST_BYTES = 2**62
@@ -103,6 +103,17 @@ def _parse_effort(_ctx: click.Context, _param: click.Parameter, value: str) -> s
     return value
 
 
+def _parse_budget(_ctx: click.Context, _param: click.Parameter, text: str | None) -> GivenBudget:
+    return given_budget(text)
+
+
+def pricing(named: str) -> str | Callable[[Graph], Prices]:
+    """Return the costs of settings: a profile, or a function that reads a costs file."""
+    if named == "given":
+        return named
+    return lambda graph: read_costs(named, graph)
+
+
 def _setting(name: str, option: str, **how: Any) -> Callable[[Command], Command]:
     """Declare the option of a setting, with the setting's help and default."""
     default = how.pop("default", getattr(PlanSettings, name))
@@ -129,7 +140,7 @@ annotate = click.option(
     "--annotate", is_flag=True, help="Write the plan to the metadata of the nodes of an .onnx OUTPUT, for Netron."
 )
 force = click.option("--force", is_flag=True, help="Allow an output to replace an input file.")
-budget = _setting("budget", "--budget", metavar="SIZE|SHARE", callback=lambda _ctx, _param, text: given_budget(text))
+budget = _setting("budget", "--budget", metavar="SIZE|SHARE", callback=_parse_budget)
 transient = _setting("transient", "--transient", is_flag=True)
 techniques = _setting(
     "techniques",

@@ -27,13 +27,17 @@ from lowtide.reporting.packing import packed_to_json, packed_to_text
 _PIPE = Path("-")
 
 
+def _parse_alignment(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else checked_size("--alignment", parse_bytes(text))
+
+
 @click.command("pack")
 @click.argument("buffers_csv", metavar="BUFFERS.csv", type=click.Path(path_type=Path))
 @click.option("--capacity", metavar="SIZE", callback=parse_size, help="Find a packing within this size, like 1MiB.")
 @click.option(
     "--alignment",
     metavar="N",
-    callback=lambda _ctx, _param, text: None if text is None else checked_size("--alignment", parse_bytes(text)),
+    callback=_parse_alignment,
     help="Align every offset to N bytes, in addition to the alignments of the file.",
 )
 @click.option("--method", metavar="NAME", help=f"Use this rule only, instead of the best one: {', '.join(RULES)}.")

@@ -28,6 +28,7 @@ class SizeFit:
     """A training step of one size on a device."""
 
     size: int
+    """0 if the program has no size that can vary."""
     fit: DeviceFit
 
     @property
@@ -66,13 +67,14 @@ class SizeFit:
 
     def to_text(self) -> str:
         """Return a row of the table."""
-        before = f"{self.size:>9,}  {format_bytes(self.total_bytes):>12}  "
+        size = f"{self.size:,}" if self.size else "as given"
+        before = f"{size:>9}  {format_bytes(self.total_bytes):>12}  "
         if self.level == "unchanged":
             return f"{before}fits unchanged"
-        after = f"{before}{'too large':<16}{format_bytes(self.planned_bytes):>12}  "
+        after = f"{before}{'too large':<11}{format_bytes(self.planned_bytes):>12}  "
         if self.level is None:
             return f"{after}does not fit"
-        return f"{after}fits with {self.level}, {percent(self.fit.result.extra_time, signed=True)} time"
+        return f"{after}fits: {self.level}, {percent(self.fit.result.extra_time, signed=True)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +114,16 @@ class FitTable:
         """Return the table and its notes, at most 80 columns wide, without `code`, whose lines are never wrapped."""
         lines = [printable(self.name), f"  device           {printable(self.device)}"]
         lines += [f"  settings         {self.settings}"] if self.settings else []
-        lines += ["", f"{self.axis:>9}  {'unchanged':>12}  {'':<16}{'planned':>12}"]
+        lines += ["", f"{self.axis:>9}  {'unchanged':>12}  {'':<11}{'planned':>12}"]
         lines += [row.to_text() for row in self.rows]
         found = [f"{size:,} {_BY_LEVEL[level]}" for level, size in self.largest.items()]
         if found:
             lines += ["", f"largest {self.axis} found: {', '.join(found)}"]
-        lines += ["", "Sizes are those of tensors: leave room for the context of the device.", f"Extra time: prices {self.costs}."]
+        lines += [
+            "",
+            "Sizes are those of tensors: leave room for the context of the device.",
+            f"Extra time: prices {self.costs}.",
+        ]
         if self.code:
             lines += ["", "Next:"]
         return "\n".join(lines)

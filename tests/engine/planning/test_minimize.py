@@ -242,8 +242,8 @@ def test_a_budget_is_met_wherever_the_least_peak_meets_it_and_nothing_moves_wher
 ) -> None:
     budget = f"{percent}%"
     within, least = (
-        minimize(graph, budget=f"{budget} B", allow=ORDERS),
-        minimize(graph, budget=f"{budget} B", scheduler="search", allow=ORDERS),
+        minimize(graph, budget=budget, allow=ORDERS),
+        minimize(graph, budget=budget, scheduler="search", allow=ORDERS),
     )
     assert (within.shortfall is None) == (least.shortfall is None)
     if within.shortfall is None:

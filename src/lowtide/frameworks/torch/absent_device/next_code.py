@@ -51,7 +51,12 @@ def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], str]:
     if not isinstance(function, nn.Module):
         return lines, ""
     if recipe.precision == "amp":
-        lines += ["def loss_function(model, *batch):", _AUTOCAST.replace("device", '"cuda"'), "        return model(*batch)", ""]
+        lines += [
+            "def loss_function(model, *batch):",
+            _AUTOCAST.replace("device", '"cuda"'),
+            "        return model(*batch)",
+            "",
+        ]
         return [*lines, f"optimizer = {optimizer_code(recipe, 'cuda')}"], "model, loss_function, optimizer"
     return [*lines, f"optimizer = {optimizer_code(recipe, 'cuda')}"], "model, None, optimizer"
 

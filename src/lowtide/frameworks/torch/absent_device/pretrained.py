@@ -169,5 +169,3 @@ def _batch_of(
         f"batch = dict(input_ids=tokens, labels={labels})",
     ]
     return {"input_ids": rows, "labels": rows[:, 0] if per_row else rows}, tokens, lines
-
-

@@ -1,8 +1,9 @@
 """Build training steps without weights, at a batch size and a sequence length, and read them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -31,7 +32,8 @@ _DTYPES: dict[PrecisionName, torch.dtype] = {"bfloat16": torch.bfloat16, "float1
 def read_step(request: Read, mode: FakeMode) -> Step | None:
     """Build the program of a request on its device and read it; None for a program of another framework.
 
-    Raises UsageError for a program that cannot be built or has no such sizes, UnsupportedError if it cannot be captured.
+    Raises UsageError for a program that cannot be built or has no such sizes, UnsupportedError for one that cannot be
+    captured.
     """
     if request.recipe.kind in ("config", "id"):
         return _read_pretrained(request, mode)
@@ -43,7 +45,7 @@ def _read_pretrained(request: Read, mode: FakeMode) -> Step:
     make = of_config if recipe.kind == "config" else of_id
     if recipe.precision == "amp" and request.device is None:
         raise UsageError('autocast of mps is not supported here; choose the precision "bfloat16" or "float32"')
-    with mode, torch.device(device):
+    with nullcontext() if request.device is None else mode, torch.device(device):
         found = make(recipe.name, request.batch or 1, request.sequence)
         model = found.model.to(device=device, dtype=_DTYPES.get(recipe.precision)).train()
         batch = _in_precision(found.batch, recipe.precision)
@@ -124,7 +126,7 @@ def _in_precision(batch: dict[str, torch.Tensor], precision: PrecisionName) -> d
 
 def _common_size(tensors: Sequence[torch.Tensor]) -> int | None:
     sizes = {each.shape[0] if each.dim() else None for each in tensors}
-    return cast("int | None", sizes.pop()) if len(sizes) == 1 else None
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _with_batch(inputs: Any, size: int, mode: FakeMode) -> Any:
