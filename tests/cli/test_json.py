@@ -25,7 +25,7 @@ CALLS: dict[str, Sequence[str]] = {
     "fits": ["fits", "{model}", "--device", "1200B"],
     "pack": ["pack", "{buffers}"],
 }
-ELSEWHERE: set[str] = {"level", "costs"}
+ELSEWHERE: set[str] = {"level", "costs", "fits_sizes"}
 """Kinds that need a framework; its tests print them."""
 
 

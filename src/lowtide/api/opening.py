@@ -9,8 +9,7 @@ from lowtide.core.files import check_writable
 from lowtide.core.named_callable import call_named, is_callable_name
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
-from lowtide.engine.plan import Plan, checked_plan, write_plan_file
-from lowtide.engine.planning.measured import Measurement
+from lowtide.engine.plan import Plan, write_plan_file
 from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
 from lowtide.frameworks.memory_snapshot import open_snapshot
@@ -54,6 +53,9 @@ def open_model(
     Raises UsageError for an unknown kind of source and for an output that cannot hold its program, both before reading;
     InputError or a subclass if the source cannot be read.
     """
+    given: object = dims
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"dims is a {type(given).__name__}; give a program and its inputs as one tuple")
     if output is not None:
         check_writable(output)
     if device is None:
@@ -95,33 +97,6 @@ def _open(source: Any, bound: Mapping[str, int], trust: bool, output: Path | Non
     if way is not None:
         raise UsageError(f"a {type(source).__name__} does not name the tensors to keep; give {way}(graph, final=...)")
     raise UsageError(f"cannot read a {type(source).__name__}; give {_KINDS}, or a framework's program object")
-
-
-def read(source: Any, dims: Mapping[str, int] | None = None, *, trust: bool = False) -> Graph:
-    """Read any program as a graph. Arguments and errors are those of `open_model`."""
-    return open_model(source, dims, trust=trust).graph
-
-
-def apply(
-    plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
-) -> Any:
-    """Return the program with the plan applied, of the framework's own type: a callable, a ModelProto, a graph.
-
-    `host` is the host that the plan was made with. The other arguments are those of `open_model`. Raises
-    FingerprintError if the plan is for another program or host, UnsupportedError for a plan that this framework cannot
-    apply.
-    """
-    return open_model(source, dims, host, trust=trust).apply(checked_plan(plan))
-
-
-def measure(
-    plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
-) -> Measurement:
-    """Run a program with and without the plan, and return the measured peaks of live tensor bytes.
-
-    Raises the errors of `apply`.
-    """
-    return open_model(source, dims, host, trust=trust).measure(checked_plan(plan))
 
 
 def check_output(path: Path, model: Model | None = None) -> None:

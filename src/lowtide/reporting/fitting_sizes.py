@@ -129,7 +129,7 @@ class FitTable:
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        return "\n".join((self.to_text(), *self.code))
+        return "\n".join((self.to_text(), *(["", *self.code] if self.code else [])))
 
 
 def level_of(techniques: Techniques | None) -> Level | None:
