@@ -117,11 +117,14 @@ def _table(
 
 
 def _priced(settings: PlanSettings, target: Target) -> PlanSettings:
-    """Return settings with the prices of the device and its link to the host, unless others are given."""
+    """Return settings with the prices of the device and its link to the host, unless others are given.
+
+    A table takes many plans, so each gets the least effort.
+    """
     speed = 0.0 if target.device is None else target.device.host_bytes_per_second
     host = settings.host or (Host(bandwidth_bytes_per_s=speed) if speed else None)
     costs = target.costs if settings.costs == "given" else settings.costs
-    return replace(settings, host=host, costs=costs, addresses=False)
+    return replace(settings, host=host, costs=costs, addresses=False, effort="fast")
 
 
 def _settings_in_words(step: Step, axis: Axis) -> str:

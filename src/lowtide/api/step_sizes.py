@@ -21,6 +21,8 @@ _TOKENS = 64
 """The step of sequence lengths."""
 _SEARCHED: tuple[Level, ...] = ("unchanged", "recompute", "offload")
 """Levels whose largest size is searched."""
+_STEPS_OF_OFFLOAD = 8
+"""Plans with offload take long near the limit, so they are searched in steps of an eighth."""
 
 Capture = Callable[[int], Step]
 """Captures the step of a size."""
@@ -115,7 +117,8 @@ class SizeSearch:
             beyond = [row.size for row in rows if row.size > max(fitting, default=0)]
             if not fitting:
                 continue
-            largest = self._between(max(fitting), min(beyond), unit, level) if beyond else max(fitting)
+            step = unit if level != "offload" else max(unit, max(fitting) // _STEPS_OF_OFFLOAD // unit * unit)
+            largest = self._between(max(fitting), min(beyond), step, level) if beyond else max(fitting)
             if largest > max(found.values(), default=0):
                 found[level] = largest
         return found
