@@ -102,7 +102,7 @@ def test_figures_of_a_page_that_are_within_a_tenth_of_the_largest_have_one_unit(
         (64, "64 B"),
         (20_480, "20.0 KiB"),
         (2**26, "64.0 MiB"),
-        (2**29, "0.50 GiB"),
+        (2**29, "0.500 GiB"),
         (2**30, "1.00 GiB"),
     ],
 )

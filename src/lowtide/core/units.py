@@ -84,6 +84,7 @@ def parse_share(text: str | float) -> float:
 _UNITS = ((2**30, "GiB", 2), (2**20, "MiB", 1), (2**10, "KiB", 1))
 _LEAST_ROUNDED = 10 * 2**10
 """Smaller counts are written in bytes."""
+_DIGITS_BELOW_ONE = 3
 
 
 class ByteUnit:
@@ -95,10 +96,12 @@ class ByteUnit:
         self._size, self._unit, self._digits = _unit_of(max(map(abs, counts), default=0))
 
     def write(self, count: int) -> str:
-        """Return a byte count as text: 23.65 GiB, 299.4 MiB, 20.0 KiB or 2,048 B."""
+        """Return a byte count as text: 23.65 GiB, 299.4 MiB, 0.812 MiB or 2,048 B."""
         size, unit, digits = self._size, self._unit, self._digits
         if 0 < 10 * abs(count) < size:
             size, unit, digits = _unit_of(abs(count))
+        elif 0 < abs(count) < size:
+            digits = _DIGITS_BELOW_ONE
         return f"{count / size:,.{digits}f} {unit}" if size > 1 else f"{count:,} B"
 
     def by_space(self, figures: Mapping[str, int]) -> str:
