@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from lowtide.core.errors import FingerprintError, UsageError
 from lowtide.core.files import check_writable
@@ -53,7 +53,7 @@ def open_model(
     Raises UsageError for an unknown kind of source and for an output that cannot hold its program, both before reading;
     InputError or a subclass if the source cannot be read.
     """
-    given: object = dims
+    given = cast("object", dims)
     if given is not None and not isinstance(given, Mapping):
         raise UsageError(f"dims is a {type(given).__name__}; give a program and its inputs as one tuple")
     if output is not None:
