@@ -5,18 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lowtide import errors
-    from lowtide.api.opening import apply, measure, open_model, read
+    from lowtide.api.opening import open_model
     from lowtide.api.optimize import Optimized
     from lowtide.api.verbs import (
+        apply,
         compare,
         diff,
         fits,
         frontier,
         inspect,
         load_plan,
+        measure,
         minimize,
         optimize,
         plan,
+        read,
         report,
         save_plan,
     )
@@ -59,7 +62,7 @@ _HOMES = {
     "Prices": "lowtide.engine.costs",
     "Result": "lowtide.engine.planning.result",
     "Space": "lowtide.engine.graph",
-    "apply": "lowtide.api.opening",
+    "apply": "lowtide.api.verbs",
     "compare": "lowtide.api.verbs",
     "diff": "lowtide.api.verbs",
     "fits": "lowtide.api.verbs",
@@ -67,14 +70,14 @@ _HOMES = {
     "holders_at_peak": "lowtide.engine.analysis.holders_at_peak",
     "inspect": "lowtide.api.verbs",
     "load_plan": "lowtide.api.verbs",
-    "measure": "lowtide.api.opening",
+    "measure": "lowtide.api.verbs",
     "minimize": "lowtide.api.verbs",
     "open_model": "lowtide.api.opening",
     "optimize": "lowtide.api.verbs",
     "pack": "lowtide.engine.packing",
     "pack_spaces": "lowtide.engine.packing",
     "plan": "lowtide.api.verbs",
-    "read": "lowtide.api.opening",
+    "read": "lowtide.api.verbs",
     "read_graph_file": "lowtide.engine.graph",
     "read_plan_file": "lowtide.engine.plan",
     "report": "lowtide.api.verbs",

@@ -19,13 +19,13 @@ CALLS: dict[str, Sequence[str]] = {
     "apply": ["apply", "{plan}", "{model}", "-o", "{folder}/b.graph.json"],
     "report": ["report", "{model}", "--curve"],
     "export": ["export", "{model}", "-o", "{folder}/a.svg"],
-    "check": ["check", "{model}", "--max-peak", "1"],
+    "check": ["check", "{model}", "--max-peak", "1B"],
     "diff": ["diff", "{model}", "{model}"],
     "diff_plans": ["diff", "{plan}", "{plan}"],
-    "fits": ["fits", "{model}", "--device", "1200"],
+    "fits": ["fits", "{model}", "--device", "1200B"],
     "pack": ["pack", "{buffers}"],
 }
-ELSEWHERE: set[str] = {"level", "costs"}
+ELSEWHERE: set[str] = {"level", "costs", "fits_sizes"}
 """Kinds that need a framework; its tests print them."""
 
 

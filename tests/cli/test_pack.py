@@ -47,7 +47,7 @@ def test_the_json_object_has_the_promised_keys_with_bytes_as_ints(lowtide: Comma
 
 
 def test_lines_come_and_go_through_pipes_and_words_go_to_stderr(small: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "lowtide", "pack", "-", "-o", "-", "--capacity", "12"]
+    command = [sys.executable, "-m", "lowtide", "pack", "-", "-o", "-", "--capacity", "12B"]
     done = subprocess.run(command, input=gzip.compress(SMALL.encode()), capture_output=True, check=True)
     (tmp_path / "out.csv").write_bytes(done.stdout)
     assert [line.rpartition(",")[0] for line in done.stdout.decode().splitlines()] == SMALL.splitlines()
@@ -97,17 +97,17 @@ def test_alignment_joins_the_files_own(lowtide: Command, tmp_path: Path) -> None
 
 
 def test_a_capacity_that_is_kept_exits_0(lowtide: Command, small: Path) -> None:
-    assert result_of(lowtide, small, "--capacity", "12")["capacity_bytes"] == 12
+    assert result_of(lowtide, small, "--capacity", "12B")["capacity_bytes"] == 12
     assert result_of(lowtide, small, "--capacity", "1KiB")["shortfall"] is None
 
 
 def test_a_capacity_that_is_missed_exits_1_and_the_packing_is_written_anyway(
     lowtide: Command, small: Path, tmp_path: Path
 ) -> None:
-    fields = result_of(lowtide, small, "--capacity", "11", "-o", tmp_path / "out.csv", code=1)
+    fields = result_of(lowtide, small, "--capacity", "11B", "-o", tmp_path / "out.csv", code=1)
     assert "11 bytes" in fields["shortfall"]
     assert fields["arena_bytes"] == max(offsets_in(tmp_path / "out.csv").values()) + 4 > 11
-    assert "does not fit" in lowtide("pack", small, "--capacity", "11").stdout
+    assert "does not fit" in lowtide("pack", small, "--capacity", "11B").stdout
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,7 @@ def test_a_capacity_that_is_missed_exits_1_and_the_packing_is_written_anyway(
     [
         ["--capacity", "much"],
         ["--capacity", "-1"],
+        ["--capacity", "11"],
         ["--capacity", "99999999TiB"],
         ["--alignment", "0"],
         ["--effort", "some"],

@@ -214,7 +214,7 @@ def test_means_and_orders_can_be_chosen(lowtide: Command, graph_file: Path) -> N
     assert peak("--allow", "share") == peak("--allow", "") == peak("--scheduler", "given") == 2210
 
 
-@pytest.mark.parametrize(("budget", "code"), [("6211", 0), ("6210", 1), ("60%", 0), ("10%", 1)])
+@pytest.mark.parametrize(("budget", "code"), [("6211B", 0), ("6210B", 1), ("60%", 0), ("10%", 1)])
 def test_a_budget_decides_the_exit_code_and_the_best_plan_is_written_in_either_case(
     lowtide: Command, graph_file: Path, tmp_path: Path, budget: str, code: int
 ) -> None:
@@ -237,7 +237,7 @@ def test_a_plan_that_calls_itself_infeasible_is_refused_unless_that_is_allowed(
     lowtide: Command, graph_file: Path, tmp_path: Path
 ) -> None:
     plan, applied = tmp_path / "over.plan.json", tmp_path / "applied.graph.json"
-    assert lowtide("plan", graph_file, "-o", plan, "--budget", "6000").code == 1
+    assert lowtide("plan", graph_file, "-o", plan, "--budget", "6000B").code == 1
     for arguments in (["verify", plan, graph_file], ["apply", plan, graph_file, "-o", applied]):
         refused = lowtide(*arguments)
         assert (refused.code, refused.stdout, len(refused.complaints)) == (1, "", 1)

@@ -136,16 +136,16 @@ def test_a_saved_program_runs_in_the_planned_order_or_no_file_is_written(entry: 
 
 
 @every_entry
-@pytest.mark.parametrize("budget", [FITTING, f"{FITTING} B", "60%"], ids=["int", "bytes", "percent"])
-def test_a_budget_that_some_order_fits_is_met(entry: Entry, budget: str | int) -> None:
+@pytest.mark.parametrize("budget", [f"{FITTING} B", "60%"], ids=["bytes", "percent"])
+def test_a_budget_that_some_order_fits_is_met(entry: Entry, budget: str) -> None:
     result = lowtide.minimize(_opened(entry).graph, budget=budget)
     assert result.shortfall is None
     assert _only(result.peak_bytes) == KNOWN.best_peak
 
 
 @every_entry
-@pytest.mark.parametrize("budget", [TOO_SMALL, "25%"], ids=["bytes", "percent"])
-def test_a_budget_that_nothing_fits_is_refused_with_the_op_that_needs_more(entry: Entry, budget: str | int) -> None:
+@pytest.mark.parametrize("budget", [f"{TOO_SMALL} B", "25%"], ids=["bytes", "percent"])
+def test_a_budget_that_nothing_fits_is_refused_with_the_op_that_needs_more(entry: Entry, budget: str) -> None:
     result = lowtide.minimize(_opened(entry).graph, budget=budget, allow=["reorder", "share", "recompute"])
     assert result.status == "infeasible"
     assert result.shortfall is not None
@@ -181,7 +181,7 @@ def test_a_plan_that_breaks_the_program_is_not_applied(entry: Entry) -> None:
 def test_a_plan_that_copies_to_a_host_goes_to_a_file_and_runs_or_is_refused(entry: Entry, tmp_path: Path) -> None:
     program = entry.make(KNOWN.elements)
     model = lowtide.open_model(program, host=Host(bandwidth_bytes_per_s=1e9))
-    result = lowtide.minimize(model.graph, allow=["offload"], budget=FITTING)
+    result = lowtide.minimize(model.graph, allow=["offload"], budget=f"{FITTING} B")
     assert (result.shortfall is None) == entry.tells_effects
     assert (result.transfers.bytes_out > 0) == entry.tells_effects
     save_applied(model, result.plan, tmp_path / "program.plan.json")

@@ -2,17 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from lowtide.core.errors import FingerprintError, UsageError
 from lowtide.core.files import check_writable
 from lowtide.core.named_callable import call_named, is_callable_name
-from lowtide.core.units import parse_bytes
-from lowtide.engine.costs import device_named, is_device
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
-from lowtide.engine.plan import Plan, checked_plan, write_plan_file
-from lowtide.engine.planning.measured import Measurement
+from lowtide.engine.plan import Plan, write_plan_file
 from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
 from lowtide.frameworks.memory_snapshot import open_snapshot
@@ -23,7 +20,6 @@ ModelKind = TypeVar("ModelKind", bound=Model)
 PLAN_FILES = (".plan.json", ".plan.json.gz")
 _READ = dict.fromkeys(ending for each in FRAMEWORKS for ending in each.file_endings)
 _WRITTEN = dict.fromkeys((".graph.json", ".graph.json.gz", *(ending for each in FRAMEWORKS for ending in each.writes)))
-_MIB = 2**20
 _KINDS = f"a {', '.join(('.graph.json[.gz]', *_READ))} or .pickle file, or package.module:callable or file.py:callable"
 
 
@@ -57,6 +53,9 @@ def open_model(
     Raises UsageError for an unknown kind of source and for an output that cannot hold its program, both before reading;
     InputError or a subclass if the source cannot be read.
     """
+    given = cast("object", dims)
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"dims is a {type(given).__name__}; give a program and its inputs as one tuple")
     if output is not None:
         check_writable(output)
     if device is None:
@@ -68,29 +67,6 @@ def open_model(
     if output is not None:
         check_output(output, model)
     return model
-
-
-def open_for_device(
-    source: Any,
-    device: str | int,
-    dims: Mapping[str, int] | None = None,
-    host: Host | None = None,
-    *,
-    trust: bool = False,
-) -> tuple[Model, int]:
-    """Open a program for a device, given by its size or its name; return the model and the bytes of the device.
-
-    For a device by name, PyTorch training steps are lowered to its kernels; other programs are read as they are.
-    Raises UsageError for an unknown device or a size that lacks its unit, and the errors of `open_model`.
-    """
-    if not isinstance(device, str) or not is_device(device):
-        model, size = open_model(source, dims, host, trust=trust), parse_bytes(device)
-        if str(device).strip().isdigit() and size < _MIB <= int(model.graph.sizes.sum()):
-            raise UsageError(f"{device} is {size} bytes; write '{size}GiB', or the name of a device")
-        return model, size
-    size = device_named(device).memory_bytes
-    is_lowered = is_callable_name(source) if isinstance(source, str) else isinstance(source, tuple)
-    return open_model(source, dims, host, trust=trust, device=device if is_lowered else None), size
 
 
 def _on_device(source: Any, device: str, bound: Mapping[str, int], host: Host | None) -> Model:
@@ -121,33 +97,6 @@ def _open(source: Any, bound: Mapping[str, int], trust: bool, output: Path | Non
     if way is not None:
         raise UsageError(f"a {type(source).__name__} does not name the tensors to keep; give {way}(graph, final=...)")
     raise UsageError(f"cannot read a {type(source).__name__}; give {_KINDS}, or a framework's program object")
-
-
-def read(source: Any, dims: Mapping[str, int] | None = None, *, trust: bool = False) -> Graph:
-    """Read any program as a graph. Arguments and errors are those of `open_model`."""
-    return open_model(source, dims, trust=trust).graph
-
-
-def apply(
-    plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
-) -> Any:
-    """Return the program with the plan applied, of the framework's own type: a callable, a ModelProto, a graph.
-
-    `host` is the host that the plan was made with. The other arguments are those of `open_model`. Raises
-    FingerprintError if the plan is for another program or host, UnsupportedError for a plan that this framework cannot
-    apply.
-    """
-    return open_model(source, dims, host, trust=trust).apply(checked_plan(plan))
-
-
-def measure(
-    plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
-) -> Measurement:
-    """Run a program with and without the plan, and return the measured peaks of live tensor bytes.
-
-    Raises the errors of `apply`.
-    """
-    return open_model(source, dims, host, trust=trust).measure(checked_plan(plan))
 
 
 def check_output(path: Path, model: Model | None = None) -> None:

@@ -4,74 +4,59 @@ Each verb takes a program in any form that `open_model` reads: a path, a graph, 
 module followed by its example inputs.
 """
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
-from lowtide.api.opening import (
-    PLAN_FILES,
-    check_annotated,
-    check_output,
-    open_for_device,
-    open_model,
-    save_applied,
-)
+from lowtide.api.fitting import SizeOptions, fit_program
+from lowtide.api.opening import PLAN_FILES, check_annotated, check_output, save_applied
 from lowtide.api.optimize import Job, Optimized, Target, optimize_model
+from lowtide.api.options import FitOptions, PlanOptions, ReadOptions, check_options, opened, settings_of
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.files import path_of, write_bytes
 from lowtide.core.progress import Report, Stage, showing
-from lowtide.core.techniques import checked_techniques
-from lowtide.engine.costs import Prices
-from lowtide.engine.offload import Host
+from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, checked_plan
 from lowtide.engine.plan.summary import read_plan_summary
-from lowtide.engine.planning.budget import GivenBudget
 from lowtide.engine.planning.frontier import Frontier
+from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.plan_best_form import program_frontier
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.planning.result import Result
-from lowtide.engine.planning.settings import PlanSettings, default_techniques
-from lowtide.frameworks.model import Model
+from lowtide.frameworks.torch.absent_device.messages import OptimizerName, PrecisionName
 from lowtide.reporting.comparison import Comparison, compare_orders
 from lowtide.reporting.difference import ProgramDifference, difference
-from lowtide.reporting.fitting import DeviceFit, fit_device
+from lowtide.reporting.fitting import DeviceFit
+from lowtide.reporting.fitting_sizes import Axis, FitTable
 from lowtide.reporting.inspection import Inspection
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.page.write import check_page, page
 from lowtide.reporting.plan_difference import PlanDifference
 
 
-class _SourceOptions(TypedDict, total=False):
-    host: Host | None
-    dims: Mapping[str, int] | None
-    trust: bool
+def read(program: Any, *inputs: Any, **options: Unpack[ReadOptions]) -> Graph:
+    """Read any program as a graph. Errors are those of `open_model`."""
+    check_options("read", options, ReadOptions)
+    return opened(program, inputs, options).graph
 
 
-class ReadOptions(_SourceOptions, total=False):
-    """How a program is read; see `open_model`."""
+def apply(plan: Plan, program: Any, *inputs: Any, **options: Unpack[ReadOptions]) -> Any:
+    """Return the program with the plan applied, of the framework's own type: a callable, a ModelProto, a graph.
 
-    device: str | None
-
-
-class FitOptions(_SourceOptions, total=False):
-    """How a program is planned; see `PlanSettings` for the sentence on each option and its default."""
-
-    budget: GivenBudget
-    transient: bool
-    allow: Iterable[str] | None
-    """The techniques; by default "reorder" and "share", and with a budget also "recompute"."""
-    in_place: bool
-    addresses: bool
-    scheduler: str | None
-    costs: str | Prices
-    effort: EffortName
-    prove: bool
-    progress: bool | Report
+    `host` is the host that the plan was made with. Raises FingerprintError if the plan is for another program or host,
+    UnsupportedError for a plan that this framework cannot apply, and the errors of `open_model`.
+    """
+    check_options("apply", options, ReadOptions)
+    return opened(program, inputs, options).apply(checked_plan(plan))
 
 
-class PlanOptions(FitOptions, ReadOptions, total=False):
-    """How a program is read and planned."""
+def measure(plan: Plan, program: Any, *inputs: Any, **options: Unpack[ReadOptions]) -> Measurement:
+    """Run a program with and without the plan, and return the measured peaks of live tensor bytes.
+
+    Raises the errors of `apply`.
+    """
+    check_options("measure", options, ReadOptions)
+    return opened(program, inputs, options).measure(checked_plan(plan))
 
 
 def plan(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Result:
@@ -104,9 +89,10 @@ def plan(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Result:
     >>> [step.op for step in result.plan.steps() if hasattr(step, "op")]
     [0, 2, 1, 3]
     """
+    check_options("plan", options, PlanOptions)
     with showing(options.get("progress")) as report:
         report(Stage.READ)
-        return _opened(program, inputs, options).planned(_settings(options), report)
+        return opened(program, inputs, options).planned(settings_of(options), report)
 
 
 minimize = plan
@@ -131,10 +117,11 @@ def optimize(
     other options are those of `plan`. Raises the errors of `plan`, UsageError for an output that cannot be used,
     UnsupportedError if the program cannot be applied or measured.
     """
+    check_options("optimize", options, PlanOptions)
     path = None if output is None else path_of(output)
     with showing(options.get("progress")) as report:
         report(Stage.READ)
-        model, settings = _opened(program, inputs, options, path), _settings(options)
+        model, settings = opened(program, inputs, options, path), settings_of(options)
         if annotate:
             check_annotated(model, path)
         job = Job(
@@ -158,24 +145,42 @@ def inspect(
     **options: Unpack[ReadOptions],
 ) -> Inspection:
     """Return the peak of a program, the tensors alive at it, its lower bound, and all that is not modeled."""
+    check_options("inspect", options, ReadOptions)
     with showing(progress) as report:
         report("reading the program")
-        graph = _opened(program, inputs, options).graph
+        graph = opened(program, inputs, options).graph
         return Inspection.of(graph, in_place=in_place, effort=effort, progress=report)
 
 
-def fits(program: Any, *inputs: Any, device: str | int, **options: Unpack[FitOptions]) -> DeviceFit:
+def fits(
+    program: Any,
+    *inputs: Any,
+    device: str | int,
+    batch: int | None = None,
+    sequence: int | None = None,
+    largest: Axis | None = None,
+    optimizer: OptimizerName | None = None,
+    precision: PrecisionName | None = None,
+    **options: Unpack[FitOptions],
+) -> DeviceFit | FitTable:
     """Return whether a program fits a device, unmodified or with the cheapest techniques that make it fit.
 
-    `device` is a size such as "24 GiB", or the name of a device, such as "h100". For a device by name, a PyTorch
-    training step is lowered to the kernels of that device. The techniques and the budget are not options here.
+    `device` is a size such as "24 GiB", the name of a device, such as "h100", or "mps". The techniques and the budget
+    are not options here.
+
+    For a PyTorch training step, the result is a table by batch size, for PyTorch as it runs eagerly. The step is
+    (`TrainingStep` or model, batch), "train.py:function" that returns one, a `config.json`, a folder with one, the id
+    of a model in the local cache of Hugging Face, or a name of timm. It is captured without weights. `batch` fixes the
+    batch size; `largest` ("batch" or "sequence") looks for the largest size. `sequence` is the number of tokens of a
+    row. `optimizer` is "adamw", "adam", "sgd" or "adafactor", `precision` "float32", "bfloat16", "float16" or "amp".
     """
+    check_options("fits", options, FitOptions)
     source = (program, inputs) if inputs else program
-    dims, host, trust = options.get("dims"), options.get("host"), options.get("trust", False)
+    sizes = SizeOptions(batch=batch, sequence=sequence, largest=largest, optimizer=optimizer, precision=precision)
     with showing(options.get("progress")) as report:
         report(Stage.READ)
-        model, size = open_for_device(source, device, dims, host, trust=trust)
-        return fit_device(model, size, _settings(options), report, model.planned)
+        trust, settings = options.get("trust", False), settings_of(options)
+        return fit_program(source, device, sizes, settings, options.get("dims") or {}, trust=trust, report=report)
 
 
 def compare(
@@ -187,9 +192,10 @@ def compare(
     **options: Unpack[ReadOptions],
 ) -> Comparison:
     """Return the peak of a program under every order, with the lower bound of all orders."""
+    check_options("compare", options, ReadOptions)
     with showing(progress) as report:
         report("reading the program")
-        model = _opened(program, inputs, options)
+        model = opened(program, inputs, options)
         return compare_orders(model.graph, model.reserved(), in_place=in_place, effort=effort, progress=report)
 
 
@@ -199,11 +205,12 @@ def frontier(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Fron
     Each budget is planned as by `plan` with recomputation, and every plan is verified. Raises UsageError for a budget
     or a scheduler, which a frontier has no use for.
     """
+    check_options("frontier", options, PlanOptions)
     if options.get("budget") is not None or options.get("scheduler") is not None or options.get("transient"):
         raise UsageError("a frontier has budgets and orders of its own; leave out budget, transient and scheduler")
     with showing(options.get("progress")) as report:
         report("reading the program")
-        return program_frontier(_opened(program, inputs, options), _settings(options), report)
+        return program_frontier(opened(program, inputs, options), settings_of(options), report)
 
 
 def report(
@@ -213,11 +220,12 @@ def report(
 
     The page is one file that needs no network. With `measure`, the program runs with and without the plan.
     """
+    check_options("report", options, PlanOptions)
     path = path_of(output)
     check_page(path)
     with showing(options.get("progress")) as reporter:
         reporter(Stage.READ)
-        model, settings = _opened(program, inputs, options), _settings(options)
+        model, settings = opened(program, inputs, options), settings_of(options)
         if measure:
             model.check_measurable()
         result = model.planned(settings, reporter)
@@ -233,10 +241,11 @@ def diff(before: Any, after: Any, **options: Unpack[ReadOptions]) -> ProgramDiff
 
     Programs are compared as they are, without a plan; ops and buffers are matched by name.
     """
+    check_options("diff", options, ReadOptions)
     if is_plan_file(before) and is_plan_file(after):
         summaries = read_plan_summary(before), read_plan_summary(after)
         return PlanDifference.of((str(before), str(after)), *summaries)
-    first, second = (_opened(each, (), options).graph for each in (before, after))
+    first, second = (opened(each, (), options).graph for each in (before, after))
     return difference(first, Plan.baseline(first), second, Plan.baseline(second))
 
 
@@ -260,9 +269,10 @@ def save_plan(plan: Plan, path: str | Path, program: Any, **options: Unpack[Read
     >>> lowtide.load_plan("one_op.plan.json", graph).peak_bytes
     {'device': 1024}
     """
+    check_options("save_plan", options, ReadOptions)
     target = path_of(path)
     check_output(target)
-    save_applied(_opened(program, (), options), checked_plan(plan), target)
+    save_applied(opened(program, (), options), checked_plan(plan), target)
 
 
 def load_plan(path: str | Path, program: Any, *, over_budget: bool = False, **options: Unpack[ReadOptions]) -> Plan:
@@ -272,19 +282,5 @@ def load_plan(path: str | Path, program: Any, *, over_budget: bool = False, **op
     VerificationError for a wrong plan and, unless `over_budget`, for one that is marked infeasible, and InputError and
     its subclasses for a file that cannot be read.
     """
-    return read_plan(path_of(path), _opened(program, (), options), over_budget=over_budget)[1]
-
-
-def _opened(
-    program: Any, inputs: tuple[Any, ...], options: ReadOptions | PlanOptions, output: Path | None = None
-) -> Model:
-    source = (program, inputs) if inputs else program
-    dims, host, trust = options.get("dims"), options.get("host"), options.get("trust", False)
-    return open_model(source, dims, host, trust=trust, output=output, device=options.get("device"))
-
-
-def _settings(options: PlanOptions | FitOptions) -> PlanSettings:
-    names = ("budget", "transient", "in_place", "addresses", "scheduler", "costs", "effort", "prove", "host")
-    given: dict[str, Any] = {name: value for name, value in options.items() if name in names}
-    allow, budget = options.get("allow"), options.get("budget")
-    return PlanSettings(techniques=default_techniques(budget) if allow is None else checked_techniques(allow), **given)
+    check_options("load_plan", options, ReadOptions)
+    return read_plan(path_of(path), opened(program, (), options), over_budget=over_budget)[1]

@@ -12,10 +12,11 @@ from lowtide.api.outputs import check_separate
 from lowtide.core.effort import EFFORT_NAMES, check_effort
 from lowtide.core.errors import UsageError
 from lowtide.core.techniques import Techniques, checked_techniques
-from lowtide.core.units import parse_bandwidth, parse_bytes
+from lowtide.core.units import given_bytes, parse_bandwidth
 from lowtide.engine.costs import Prices, carries_costs, devices, read_costs
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
+from lowtide.engine.planning.budget import GivenBudget, given_budget
 from lowtide.engine.planning.settings import SENTENCES, PlanSettings, default_techniques
 
 MOST_BYTES = 2**62
@@ -26,7 +27,7 @@ def parse_size(_ctx: click.Context, param: click.Parameter, text: str | None) ->
     """Parse a size such as "8GiB" into bytes; raises UsageError."""
     if text is None:
         return None
-    return checked_size(f"--{(param.name or '').replace('_', '-')}", parse_bytes(text))
+    return checked_size(f"--{(param.name or '').replace('_', '-')}", given_bytes(text))
 
 
 def checked_size(option: str, size: int) -> int:
@@ -102,6 +103,17 @@ def _parse_effort(_ctx: click.Context, _param: click.Parameter, value: str) -> s
     return value
 
 
+def _parse_budget(_ctx: click.Context, _param: click.Parameter, text: str | None) -> GivenBudget:
+    return given_budget(text)
+
+
+def pricing(named: str) -> str | Callable[[Graph], Prices]:
+    """Return the costs of settings: a profile, or a function that reads a costs file."""
+    if named == "given":
+        return named
+    return lambda graph: read_costs(named, graph)
+
+
 def _setting(name: str, option: str, **how: Any) -> Callable[[Command], Command]:
     """Declare the option of a setting, with the setting's help and default."""
     default = how.pop("default", getattr(PlanSettings, name))
@@ -128,7 +140,7 @@ annotate = click.option(
     "--annotate", is_flag=True, help="Write the plan to the metadata of the nodes of an .onnx OUTPUT, for Netron."
 )
 force = click.option("--force", is_flag=True, help="Allow an output to replace an input file.")
-budget = _setting("budget", "--budget", metavar="SIZE")
+budget = _setting("budget", "--budget", metavar="SIZE|SHARE", callback=_parse_budget)
 transient = _setting("transient", "--transient", is_flag=True)
 techniques = _setting(
     "techniques",

@@ -11,12 +11,13 @@ import numpy as np
 from lowtide.api.outputs import check_separate, save
 from lowtide.cli import options
 from lowtide.cli.interrupts import interrupted_code
-from lowtide.cli.options import MOST_BYTES, parse_size
+from lowtide.cli.options import MOST_BYTES, checked_size, parse_size
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.files import check_writable, read_stdin, write_bytes
+from lowtide.core.units import parse_bytes
 from lowtide.engine.packing import Buffers, pack
 from lowtide.engine.packing.csv_file import packed_lines, parse_buffers, read_buffer_file, write_buffer_file
 from lowtide.engine.packing.rules import RULES
@@ -26,13 +27,17 @@ from lowtide.reporting.packing import packed_to_json, packed_to_text
 _PIPE = Path("-")
 
 
+def _parse_alignment(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else checked_size("--alignment", parse_bytes(text))
+
+
 @click.command("pack")
 @click.argument("buffers_csv", metavar="BUFFERS.csv", type=click.Path(path_type=Path))
 @click.option("--capacity", metavar="SIZE", callback=parse_size, help="Find a packing within this size, like 1MiB.")
 @click.option(
     "--alignment",
     metavar="N",
-    callback=parse_size,
+    callback=_parse_alignment,
     help="Align every offset to N bytes, in addition to the alignments of the file.",
 )
 @click.option("--method", metavar="NAME", help=f"Use this rule only, instead of the best one: {', '.join(RULES)}.")

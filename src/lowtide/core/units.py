@@ -1,7 +1,7 @@
 """Byte counts as text: "8 GiB" to an int and back."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import index
 from typing import SupportsIndex
 
@@ -16,6 +16,7 @@ _FACTORS = {
     **{prefix: 1024 ** (power + 1) for power, prefix in enumerate(_PREFIXES)},
 }
 _QUANTITY = re.compile(r"\s*(\d{1,19}(?:\.\d{1,19})?)\s*([a-zA-Z]*)\s*", re.ASCII)
+_BARE = re.compile(r"\s*\d{1,19}\s*", re.ASCII)
 _SHARE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", re.ASCII)
 
 
@@ -38,6 +39,32 @@ def parse_bytes(text: str | SupportsIndex) -> int:
     return int(whole + fraction) * factor // 10 ** len(fraction)
 
 
+def given_bytes(size: str | SupportsIndex) -> int:
+    """Return the bytes of a size that a user gave; raises UsageError for a bare number below 1 MiB.
+
+    Such a number usually lacks its unit. "50 B" is accepted.
+    """
+    check_unit(size, ("MiB", "GiB"))
+    return parse_bytes(size)
+
+
+def check_unit(size: object, units: Iterable[str]) -> None:
+    """Raise UsageError for a bare number of bytes from 1 to 1 MiB; `units` are those that the message proposes."""
+    is_number = isinstance(size, SupportsIndex) and not isinstance(size, bool)
+    if not is_number and not (isinstance(size, str) and _BARE.fullmatch(size)):
+        return
+    count = int(str(size))
+    if 0 < count < 2**20:
+        proposed = " or ".join(f"'{count}{unit}'" for unit in units)
+        raise UsageError(f"{count} is {count} bytes; write {proposed}, or '{count}B' for bytes")
+
+
+def exact_size(count: int) -> str:
+    """Return a byte count as an option without spaces that is read back exactly: 24GiB, 1536MiB or 1000B."""
+    unit = next((prefix for prefix in "TGMK" if count and count % _FACTORS[f"{prefix.lower()}ib"] == 0), "")
+    return f"{count // _FACTORS[f'{unit.lower()}ib']}{unit}iB" if unit else f"{count}B"
+
+
 def parse_bandwidth(text: object) -> int:
     """Convert "12 GB/s" to bytes per second; raises UsageError for anything else."""
     amount, slash, second = text.rpartition("/") if isinstance(text, str) else ("", "", "")
@@ -54,27 +81,39 @@ def parse_share(text: str | float) -> float:
     return float(match[1]) / (100 if match[2] else 1)
 
 
+_UNITS = ((2**30, "GiB", 2), (2**20, "MiB", 1), (2**10, "KiB", 1))
+_LEAST_ROUNDED = 10 * 2**10
+"""Smaller counts are written in bytes."""
+_DIGITS_BELOW_ONE = 3
+
+
 class ByteUnit:
-    """One unit for all figures of a page: MiB if any figure reaches one, else bytes."""
+    """One unit for the figures of a page, that of the largest one. Figures below a tenth of it have their own."""
 
     def __init__(self, *figures: int | Mapping[str, int]) -> None:
         """Choose the unit for byte counts, also by memory space."""
         counts = (each for figure in figures for each in ((figure,) if isinstance(figure, int) else figure.values()))
-        self._in_mebibytes = max(map(abs, counts), default=0) >= 2**20
+        self._size, self._unit, self._digits = _unit_of(max(map(abs, counts), default=0))
 
     def write(self, count: int) -> str:
-        """Return a byte count as text: 299.4 MiB, 0.021 MiB, <0.001 MiB or 2,048 B."""
-        if not self._in_mebibytes:
-            return f"{count:,} B"
-        if 0 < abs(count) < 2**20:
-            return f"{count / 2**20:.3f} MiB" if abs(count) > 2**20 / 2_000 else "<0.001 MiB"
-        return f"{count / 2**20:,.1f} MiB"
+        """Return a byte count as text: 23.65 GiB, 299.4 MiB, 0.812 MiB or 2,048 B."""
+        size, unit, digits = self._size, self._unit, self._digits
+        if 0 < 10 * abs(count) < size:
+            size, unit, digits = _unit_of(abs(count))
+        elif 0 < abs(count) < size:
+            digits = _DIGITS_BELOW_ONE
+        return f"{count / size:,.{digits}f} {unit}" if size > 1 else f"{count:,} B"
 
     def by_space(self, figures: Mapping[str, int]) -> str:
         """Return {space: bytes} as text; an only space is not named."""
         if len(figures) == 1:
             return self.write(next(iter(figures.values())))
         return ", ".join(f"{space} {self.write(count)}" for space, count in figures.items())
+
+
+def _unit_of(count: int) -> tuple[int, str, int]:
+    """Return a unit for a count: its bytes, its name, and its digits behind the point."""
+    return next((unit for unit in _UNITS if count >= unit[0] and count >= _LEAST_ROUNDED), (1, "B", 0))
 
 
 def format_bytes(count: int) -> str:

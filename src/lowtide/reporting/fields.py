@@ -311,6 +311,33 @@ class FitsFields(TypedDict):
     options: str
 
 
+class SizeFields(TypedDict):
+    """A size of a training step in `lowtide fits`."""
+
+    size: int
+    fits: bool
+    level: str | None
+    persistent_bytes: int
+    baseline_peak_bytes: int
+    peak_bytes: int
+    extra_cost: float
+    base_cost: float
+
+
+class FitsSizesFields(TypedDict):
+    """`lowtide fits` for a training step: by batch size or sequence length."""
+
+    name: str
+    device: str
+    device_bytes: int
+    axis: str
+    settings: str
+    costs: str
+    sizes: Sequence[SizeFields]
+    largest: Mapping[str, int]
+    code: Sequence[str]
+
+
 class KindFields(TypedDict):
     """A kind of op in `lowtide costs`."""
 
@@ -366,6 +393,7 @@ KINDS: Mapping[str, type] = {
     "diff": ProgramDifference,
     "diff_plans": PlanDifference,
     "fits": FitsFields,
+    "fits_sizes": FitsSizesFields,
     "costs": CostsFields,
     "pack": PackFields,
 }

@@ -1,13 +1,15 @@
 """The result of `fits`: whether a program fits a device, and the cheapest techniques that make it fit."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from lowtide.core.documents import fields_of
 from lowtide.core.progress import Report, current_report
 from lowtide.core.techniques import COST_NOTHING, TECHNIQUES, Techniques, listed
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import ByteUnit, exact_size, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.program import Program
@@ -30,6 +32,8 @@ class DeviceFit:
     """Techniques that make it fit: empty if the unmodified program fits, None if nothing does."""
     tried: tuple[Techniques, ...]
     """Sets of techniques in the order tried."""
+    source: str | None = None
+    """Path or name of the program, for the command to use next."""
 
     @property
     def space(self) -> str:
@@ -41,7 +45,22 @@ class DeviceFit:
         """Options for `lowtide plan` and `lowtide optimize`; empty if none are needed or none help."""
         if not self.techniques:
             return ""
-        return f"--budget {self.device_bytes} --allow {listed(self.techniques)} --costs {self.result.costs}"
+        return f"--budget {exact_size(self.device_bytes)} --allow {listed(self.techniques)} --costs {self.result.costs}"
+
+    @property
+    def next(self) -> str:
+        """The command or, for a program without a name, the call that plans with these techniques; or empty."""
+        if not self.options:
+            return ""
+        if self.source is None:
+            names = ", ".join(f'"{name}"' for name in TECHNIQUES if name in (self.techniques or ()))
+            budget = exact_size(self.device_bytes)
+            return f'lowtide.plan(program, budget="{budget}", allow=[{names}], costs="{self.result.costs}")'
+        output = f"{Path(self.source).name.partition('.')[0].replace(':', '_')}.plan.json"
+        return f"lowtide plan {shlex.quote(self.source)} -o {shlex.quote(output)} {self.options}"
+
+    def __str__(self) -> str:
+        return self.to_text()
 
     def to_json(self) -> FitsFields:
         """Return the fields of the JSON object."""
@@ -78,7 +97,7 @@ class DeviceFit:
             lines += [
                 f"  planned peak     {unit.write(after)}, {unit.write(persistent + after)} in total",
                 f"  extra time       {percent(result.extra_time)}   ({result.costs} prices)",
-                f"  next             lowtide optimize MODEL -o OUT {self.options}",
+                f"  next             {self.next}",
             ]
         elif self.techniques is None:
             lines.append(f"  why not          {describe_missed(result)}")
@@ -91,6 +110,7 @@ def fit_device(
     settings: PlanSettings,
     progress: Report | None = None,
     plan: Callable[[PlanSettings, Report | None], Result] | None = None,
+    source: object = None,
 ) -> DeviceFit:
     """Find the cheapest techniques with which a program fits a device, persistent buffers included.
 
@@ -120,4 +140,5 @@ def fit_device(
         result=result,
         techniques=None if result.shortfall is not None else tried[-1],
         tried=tuple(tried),
+        source=str(source) if isinstance(source, str | Path) else None,
     )

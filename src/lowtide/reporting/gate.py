@@ -7,7 +7,7 @@ from typing import Any
 from lowtide.core.documents import fields_of
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
-from lowtide.core.units import ByteUnit, parse_bytes, parse_share
+from lowtide.core.units import ByteUnit, given_bytes, parse_share
 from lowtide.engine.analysis import simulate
 from lowtide.engine.analysis.folding import fold
 from lowtide.engine.analysis.holders_at_peak import holders_at_peak
@@ -148,6 +148,6 @@ def read_limits(given: Mapping[str, Any]) -> Limits:
     sizes = {name: given[name] for name in ("max_peak", "max_total", "max_arena") if given.get(name) is not None}
     growth = given.get("max_growth")
     return Limits(
-        **{name: parse_bytes(size) for name, size in sizes.items()},
+        **{name: given_bytes(size) for name, size in sizes.items()},
         max_growth=None if growth is None else parse_share(growth),
     )

@@ -111,7 +111,7 @@ def test_a_scattered_gradient_is_freed_once_it_is_sent() -> None:
 def test_planning_hides_collectives_in_the_free_budget_and_reports_the_time() -> None:
     graph = _layers(4)
     peak = lowtide.minimize(graph).peak_bytes["device"]
-    asked = {"budget": peak + GATHERED, "allow": ["reorder", "recompute"]}
+    asked = {"budget": f"{peak + GATHERED} B", "allow": ["reorder", "recompute"]}
     found = [lowtide.minimize(graph), lowtide.minimize(graph, **asked)]
     assert [result.communication.seconds for result in found] == [4.0, 4.0]
     assert [result.communication.exposed_seconds for result in found] == [4.0, 1.0]

@@ -29,7 +29,7 @@ ALL = ("reorder", "share", "recompute")
 def test_every_row_says_what_planning_for_its_budget_says(graph: Graph) -> None:
     """Met by one exactly where met by the other, and never dearer."""
     for point in frontier(graph, effort="fast").points:
-        alone = minimize(graph, budget=point.budget_bytes, transient=True, allow=ALL, effort="fast")
+        alone = minimize(graph, budget=f"{point.budget_bytes} B", transient=True, allow=ALL, effort="fast")
         assert point.fits == (alone.shortfall is None)
         if point.fits:
             assert point.extra_cost <= alone.extra_cost + 1e-9
@@ -39,7 +39,7 @@ def test_every_row_says_what_planning_for_its_budget_says(graph: Graph) -> None:
 def test_a_chain_beyond_exact_search_is_met_by_rows_and_single_budgets_alike() -> None:
     graph = residual_chain(40)
     for point in frontier(graph, effort="fast").points:
-        alone = minimize(graph, budget=point.budget_bytes, transient=True, allow=ALL, effort="fast")
+        alone = minimize(graph, budget=f"{point.budget_bytes} B", transient=True, allow=ALL, effort="fast")
         assert (point.fits, point.fits and point.extra_cost) == (
             alone.shortfall is None,
             alone.shortfall is None and alone.extra_cost,
@@ -95,6 +95,6 @@ def test_what_segments_by_hand_fit_is_met(depth: int, n_segments: int | None) ->
     graph = residual_chain(depth)
     by_hand = segment_plan(graph, n_segments=n_segments)
     budget = int(simulate(graph, by_hand).peak_bytes["device"])
-    found = minimize(graph, budget=budget, transient=True, allow=ALL, effort="fast")
+    found = minimize(graph, budget=f"{budget} B", transient=True, allow=ALL, effort="fast")
     assert found.shortfall is None
     assert found.extra_cost <= 1.02 * (len(by_hand.order()) - graph.n_ops)

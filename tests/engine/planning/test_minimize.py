@@ -92,7 +92,7 @@ def test_infeasible_is_said_only_when_no_valid_order_fits_and_fitting_programs_a
     assume(len(orders) <= _MOST_ORDERS)
     first = graph.spaces[0].name
     budget = simulate(graph, Plan.baseline(graph)).peak_bytes[first] * percent // 100
-    result = minimize(graph, budget=budget + graph.persistent_bytes()[first], allow=ORDERS)
+    result = minimize(graph, budget=f"{budget + graph.persistent_bytes()[first]} B", allow=ORDERS)
     least = min(order_peaks(graph, order, in_place=True)[0] for order in orders)
     assert (result.shortfall is None) == (result.peak_bytes[first] <= budget)
     if result.status == "infeasible":
@@ -143,13 +143,13 @@ def test_branches_run_one_after_the_other_and_the_plan_is_optimal() -> None:
     )
 
 
-@pytest.mark.parametrize("budget", [6211, "6211", "6.211kB", "55.05%"])
+@pytest.mark.parametrize("budget", ["6211 B", "6211b", "6.211kB", "55.05%"])
 def test_a_budget_that_is_met_leaves_no_shortfall_persistent_bytes_counted_only_in_bytes(budget: str | int) -> None:
     assert minimize(diamond(), budget=budget, allow=ORDERS).shortfall is None
 
 
 def test_a_budget_below_the_bound_is_infeasible_with_the_op_and_the_missing_bytes() -> None:
-    for budget in (6210, "55%"):
+    for budget in ("6210 B", "55%"):
         result = minimize(diamond(), budget=budget, allow=ORDERS)
         assert (result.status, result.plan.status) == ("infeasible", "infeasible")
         assert result.peak_bytes == {"device": 1211}
@@ -169,14 +169,14 @@ def test_a_budget_that_only_exact_search_refutes_is_not_laid_at_the_door_of_one_
     assert result.proof is not None
     (space,) = result.proof.spaces
     assert space.cut_bytes < space.bound_bytes
-    refused = minimize(graph, budget=space.bound_bytes - 1 + graph.persistent_bytes()[space.space], allow=ORDERS)
+    refused = minimize(graph, budget=f"{space.bound_bytes - 1 + graph.persistent_bytes()[space.space]} B", allow=ORDERS)
     assert refused.status == "infeasible"
     assert refused.shortfall is not None
     assert f"every order needs at least {space.bound_bytes:,} B" in why(refused.shortfall)
 
 
 def test_a_budget_at_the_bound_that_the_order_misses_is_not_called_infeasible() -> None:
-    result = minimize(diamond(), budget=6211, scheduler="given", allow=ORDERS)
+    result = minimize(diamond(), budget="6211 B", scheduler="given", allow=ORDERS)
     assert (result.status, result.lower_bound_bytes) == ("feasible", {"device": 1211})
     assert result.shortfall is not None
     assert "989 B more than the 1,211 B that the budget leaves; not proven" in why(result.shortfall)
@@ -187,7 +187,7 @@ def test_inputs_and_outputs_and_persistent_buffers_are_named_when_they_alone_are
     builder.add_buffer("weight", 100, Lifetime.PERSISTENT)
     builder.add_buffer("x", 50, Lifetime.INPUT)
     graph = builder.build()
-    inputs, weights = minimize(graph, budget=120, allow=ORDERS), minimize(graph, budget=60, allow=ORDERS)
+    inputs, weights = minimize(graph, budget="120 B", allow=ORDERS), minimize(graph, budget="60 B", allow=ORDERS)
     assert inputs.status == weights.status == "infeasible"
     assert describe_missed(inputs) == (
         "inputs and outputs alone need 50 B in device, 30 B more than the 20 B that the budget leaves (no order of the "
@@ -214,8 +214,8 @@ def test_a_capacity_acts_as_a_budget_and_the_tighter_one_is_named() -> None:
         "inputs and outputs alone need 100 B in sram, 1 B more than the 99 B that its capacity leaves (no order of the "
         "unmodified program needs less); the lowest peak reached is 100 B, 100 % of the baseline",
     )
-    assert "the budget" in str(minimize(chain(99), budget=98, allow=ORDERS).shortfall)
-    assert "its capacity" in str(minimize(chain(99), budget=200, allow=ORDERS).shortfall)
+    assert "the budget" in str(minimize(chain(99), budget="98 B", allow=ORDERS).shortfall)
+    assert "its capacity" in str(minimize(chain(99), budget="200 B", allow=ORDERS).shortfall)
 
 
 def test_the_first_space_is_kept_within_its_budget_even_if_that_costs_more_in_another() -> None:
@@ -231,7 +231,7 @@ def test_the_first_space_is_kept_within_its_budget_even_if_that_costs_more_in_an
     builder.add_op("shrink", "shrink", reads=[wide], writes=[held])
     graph = builder.build()
     assert minimize(graph).peak_bytes == {"device": 16, "host": 100}
-    limited = minimize(graph, budget=15, allow=ORDERS)
+    limited = minimize(graph, budget="15 B", allow=ORDERS)
     assert (limited.peak_bytes, limited.shortfall) == ({"device": 15, "host": 190}, None)
 
 
@@ -259,9 +259,9 @@ def test_a_budget_is_met_wherever_the_least_peak_meets_it_and_nothing_moves_wher
 
 
 def test_a_budget_between_the_least_peak_and_the_programs_moves_one_op_not_all() -> None:
-    result = minimize(diamond(), budget=7110, allow=ORDERS)
+    result = minimize(diamond(), budget="7110 B", allow=ORDERS)
     assert (result.scheduler, result.moved_ops, result.shortfall) == ("fit", 1, None)
-    assert minimize(diamond(), budget=7210, allow=ORDERS).moved_ops == 0
+    assert minimize(diamond(), budget="7210 B", allow=ORDERS).moved_ops == 0
 
 
 @pytest.mark.parametrize(
@@ -269,12 +269,14 @@ def test_a_budget_between_the_least_peak_and_the_programs_moves_one_op_not_all()
     [
         ({"allow": {"teleport"}}, "unknown technique 'teleport'"),
         ({"allow": {"reorder", "recompute"}}, "give a budget"),
-        ({"allow": {"offload"}, "budget": 1}, "offload needs a memory space"),
+        ({"allow": {"offload"}, "budget": "1 B"}, "offload needs a memory space"),
         ({"scheduler": "nonsense"}, "unknown scheduler 'nonsense'"),
         ({"scheduler": "lpmf", "allow": {"share"}}, "'lpmf' needs reorder, which is not allowed"),
         ({"budget": "much"}, "cannot read 'much'"),
         ({"budget": "-1%"}, "cannot read '-1%'"),
         ({"budget": -1}, "negative"),
+        ({"budget": 50}, "^50 is 50 bytes; write '50%' or '50MiB', or '50B' for bytes$"),
+        ({"budget": " 6211 "}, "^6211 is 6211 bytes; write '6211MiB' or '6211GiB', or '6211B' for bytes$"),
         ({"budget": "9" * 5000}, "cannot read"),
     ],
 )

@@ -134,7 +134,7 @@ def test_exact_results_are_claimed_over_all_orders() -> None:
 
     graph = skipping_graph(13)
     needed = least_possible(problem_of(graph), 0).peak_bytes
-    refuted = minimize(graph, budget=needed, transient=True, allow=allowed)
+    refuted = minimize(graph, budget=f"{needed} B", transient=True, allow=allowed)
     least = refuted.peak_bytes["device"]
     assert refuted.status == "infeasible"
     assert least_extra_cost(problem_of(graph), least - 1, any_order=True) == INFINITE

@@ -54,7 +54,7 @@ def test_a_budget_below_the_gathering_bound_is_infeasible_at_once() -> None:
 def test_the_shortfall_names_the_op_and_the_claim_is_checked() -> None:
     """The shortfall names the op, and the claim over all orders and reruns needs no proof file."""
     graph = _sum_of_two(4)
-    result = minimize(graph, budget=5, allow={"reorder", "recompute"}, effort="fast")
+    result = minimize(graph, budget="5 B", allow={"reorder", "recompute"}, effort="fast")
     assert result.status == "infeasible"
     assert "computing all operands of op 'sum' needs 6 B" in why(result.shortfall)
     claims = check_certificate(graph, result.plan, None).claims
@@ -65,7 +65,7 @@ def test_the_shortfall_names_the_op_and_the_claim_is_checked() -> None:
 def test_copies_may_need_less_than_gathering() -> None:
     """A claim over plans with copies does not count operands that wait for another one."""
     result = minimize(
-        with_host_space(_sum_of_two(4), 1e9), budget=5, allow={"reorder", "recompute", "offload"}, effort="fast"
+        with_host_space(_sum_of_two(4), 1e9), budget="5 B", allow={"reorder", "recompute", "offload"}, effort="fast"
     )
     assert [(claim.over, claim.at_least) for claim in result.claims if claim.figure == "peak"] == [("copies", 5)]
 

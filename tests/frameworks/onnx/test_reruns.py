@@ -47,7 +47,7 @@ def _branch(operator: str) -> GraphProto:
 def planned(model: OnnxModel, budget: int) -> lowtide.Result:
     """Plan within so many bytes beside the weights, or as near as reruns come."""
     whole = budget + sum(model.graph.persistent_bytes().values())
-    return lowtide.minimize(model.graph, budget=whole, allow=("reorder", "share", "recompute"))
+    return lowtide.minimize(model.graph, budget=f"{whole} B", allow=("reorder", "share", "recompute"))
 
 
 def has_reruns(model: OnnxModel, plan: Plan) -> bool:

@@ -125,7 +125,7 @@ ENTRY e {
 }
 """
     model = XlaModel(parse_module(text))
-    result = lowtide.minimize(model.graph, budget=17_000, allow=["recompute"])
+    result = lowtide.minimize(model.graph, budget="17000 B", allow=["recompute"])
     assert result.shortfall is None
     with pytest.raises(UnsupportedError, match=r"\.plan\.json"):
         model.apply(result.plan)

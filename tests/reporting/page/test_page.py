@@ -154,7 +154,7 @@ def test_a_plan_that_runs_again_says_what_and_at_which_price() -> None:
     out = builder.add_buffer("out", 10, Lifetime.OUTPUT)
     builder.add_op("join", "add", reads=[kept, result, x], writes=[out])
     graph = builder.build()
-    planned = minimize(graph, budget=1200, allow={"reorder", "share", "recompute"}, effort="fast")
+    planned = minimize(graph, budget="1200 B", allow={"reorder", "share", "recompute"}, effort="fast")
     assert planned.shortfall is None
     figures = figures_of(Facts.of(graph, planned.plan))
     assert [row.op for row in figures["reruns"]] == ["cheap"]

@@ -4,7 +4,7 @@ Prices are separate from the graph, since its costs are part of its fingerprint 
 profile priced it.
 """
 
-from lowtide.engine.costs.devices import Device, device_named, devices, is_device
+from lowtide.engine.costs.devices import Device, device_key, device_named, devices, is_device
 from lowtide.engine.costs.estimates import sent_bytes
 from lowtide.engine.costs.file_format import costs_schema, read_costs_file, write_costs_file
 from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine
@@ -22,6 +22,7 @@ __all__ = [
     "carries_costs",
     "check_profile",
     "costs_schema",
+    "device_key",
     "device_named",
     "devices",
     "given_prices",

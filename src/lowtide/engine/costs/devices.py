@@ -77,9 +77,18 @@ def devices() -> Mapping[str, Device]:
     return msgspec.json.decode(_TABLE.read_bytes(), type=dict[str, Device])
 
 
+_ALSO_KNOWN_AS = {"a100": "a100-80"}
+
+
+def device_key(name: str) -> str:
+    """Return the name of a known device in the table: "a100-80" for "A100", "rtx4090" for "RTX 4090"."""
+    key = "".join(name.split()).lower()
+    return _ALSO_KNOWN_AS.get(key, key)
+
+
 def is_device(name: str) -> bool:
     """Return whether a text names a known device or a JSON file."""
-    return name in devices() or name.endswith(".json")
+    return device_key(name) in devices() or name.endswith(".json")
 
 
 def device_named(name: str) -> Device:
@@ -88,8 +97,8 @@ def device_named(name: str) -> Device:
     Raises UsageError for an unknown name, MalformedInputError for a file with other fields, InputError for a file that
     cannot be read.
     """
-    if name in devices():
-        return devices()[name]
+    if device_key(name) in devices():
+        return devices()[device_key(name)]
     if name.endswith(".json"):
         return read_document(Path(name), Device, "not a description of a device")
     raise UsageError(f"{unknown('device', name, devices())}, or give a JSON file with its properties")

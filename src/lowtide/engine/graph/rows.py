@@ -46,6 +46,10 @@ class Rows:
         offsets: list[int] = (here - here[0]).tolist()
         return iter([values[start:stop] for start, stop in pairwise(offsets)])
 
+    def is_equal_to(self, other: "Rows") -> bool:
+        """Return whether both have the same rows."""
+        return np.array_equal(self.offsets, other.offsets) and np.array_equal(self.values, other.values)
+
     def take(self, rows: Ids) -> "Rows":
         """Return the given rows in this order."""
         lengths = np.diff(self.offsets)[rows]

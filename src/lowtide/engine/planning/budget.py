@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from lowtide.core.errors import UsageError
-from lowtide.core.units import parse_bytes
+from lowtide.core.units import check_unit, parse_bytes
 from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.graph import Graph
 
@@ -14,6 +14,9 @@ GivenBudget: TypeAlias = str | int | float | None
 """A budget as users write it: bytes ("8 GiB", 1048576), a share of the baseline's peak ("70%", 0.7), or none."""
 _PERCENT = re.compile(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*%\s*", re.ASCII)
 _SHARE = re.compile(r"\s*(\d{0,19}\.\d{1,19})\s*", re.ASCII)
+
+
+_MOST_PERCENT = 100
 
 
 def parse_budget(
@@ -41,6 +44,15 @@ def parse_budget(
         if capacity is None or asked <= capacity:
             allowed[first], limited_by[first] = asked, "the budget"
     return Budget(allowed, limited_by)
+
+
+def given_budget(budget: GivenBudget) -> GivenBudget:
+    """Return a budget that a user gave. Raises UsageError if it cannot be read or lacks a unit: 50, but not "50 B"."""
+    if budget is not None:
+        read_budget(budget)
+        is_small = isinstance(budget, int | str) and str(budget).strip().isdecimal() and int(budget) <= _MOST_PERCENT
+        check_unit(budget, ("%", "MiB") if is_small else ("MiB", "GiB"))
+    return budget
 
 
 def budget_bytes(budget: str | int | float, baseline_peak: int, persistent: int) -> int:

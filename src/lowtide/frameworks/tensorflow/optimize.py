@@ -8,6 +8,7 @@ from lowtide.core.effort import EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.progress import Report, showing
 from lowtide.engine.offload import Host
+from lowtide.engine.planning.budget import given_budget
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings, default_techniques
@@ -82,7 +83,7 @@ def optimize(
         graph, dims, shapes=shapes, feeds=feeds, fetches=fetches, devices=devices, signature=signature
     )
     if budget is not None:
-        techniques = default_techniques(budget)
+        techniques = default_techniques(given_budget(budget))
         if host is not None:
             model, techniques = model.with_host(host), techniques | {"offload"}
         with showing(progress) as report:

@@ -9,7 +9,7 @@ from lowtide.core.effort import EffortName
 from lowtide.core.errors import UnsupportedError, UsageError, one_line
 from lowtide.core.units import format_bytes
 from lowtide.engine.graph import Graph
-from lowtide.engine.planning.budget import GivenBudget
+from lowtide.engine.planning.budget import GivenBudget, given_budget
 from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.result import Result
@@ -119,7 +119,7 @@ def training_step(
     from Keras, UnsupportedError for a step that cannot be traced or planned.
     """
     tensorflow()
-    return KerasStep(model, optimizer, loss, budget, effort)
+    return KerasStep(model, optimizer, loss, given_budget(budget), effort)
 
 
 def _traced_step(model: Any, optimizer: Any, loss: Any, batch: Any) -> Any:

@@ -78,7 +78,7 @@ def test_a_budget_below_every_plan_is_missed_by_the_exact_peak(step: DeviceModel
 
 
 def test_a_device_without_room_for_the_parameters_is_refused_by_their_size(step: DeviceModel) -> None:
-    result = lowtide.plan(step, device="h100", budget=1024)
+    result = lowtide.plan(step, device="h100", budget="1024 B")
     assert result.shortfall is not None
     assert result.shortfall.cause == "persistent buffers"
     assert result.shortfall.needed_bytes == _facts(step).persistent_bytes

@@ -72,7 +72,7 @@ def test_the_budgets_that_a_warning_names_are_met_without_one() -> None:
     (named,) = [str(each.message) for each in said if "lowtide" in str(each.message)]
     found = re.search(r"a budget of (\d+) bytes with parameters or (\d+\.\d\d%)$", named)
     assert found is not None
-    for budget in (int(found[1]), found[2]):
+    for budget in (f"{found[1]} B", found[2]):
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="lowtide")
             _peak(*_compiled(torch.relu, budget=budget), batch)
@@ -86,7 +86,7 @@ def test_bytes_below_the_parameters_are_the_least_peak_of_all_graphs() -> None:
         UserWarning,
         match=r"graphs need .* more than their budget .*; the lowest peak found is .* a budget of \d+ bytes",
     ):
-        assert _peak(*_compiled(_broken, n_layers=4, budget=1), batch) <= met
+        assert _peak(*_compiled(_broken, n_layers=4, budget="1 B"), batch) <= met
 
 
 def test_what_runs_outside_of_graphs_counts_in_the_budget(caplog: pytest.LogCaptureFixture) -> None:
@@ -107,6 +107,6 @@ def test_graphs_that_join_later_share_the_budget() -> None:
     alone = _peak(model, run, large)
     parameters = sum(each.nbytes for each in model.parameters())
     allowed = int(0.6 * alone)
-    model, run = _compiled(_broken, budget=allowed + parameters)
+    model, run = _compiled(_broken, budget=f"{allowed + parameters} B")
     _peak(model, run, torch.randn(128, WIDTH))
     assert _peak(model, run, large, steps=5) <= allowed

@@ -47,7 +47,7 @@ def test_a_plan_within_the_peak_of_checkpoints_by_hand_costs_no_more(model: str,
     peak = lowtide.minimize(by_hand, allow=["share"], effort="fast").baseline_peak_bytes[space]
     result = lowtide.minimize(
         plain,
-        budget=peak + plain.persistent_bytes()[space],
+        budget=f"{peak + plain.persistent_bytes()[space]} B",
         allow=["reorder", "share", "recompute"],
         costs=PROFILE,
         effort="fast",

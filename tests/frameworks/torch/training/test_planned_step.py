@@ -359,7 +359,7 @@ def _small(**options: Any) -> lt.PlannedStep:
 def test_a_budget_that_is_missed_is_one_warning_with_a_budget_that_is_met() -> None:
     """So it is with several programs of one step; the step runs all the same."""
     with pytest.warns(UserWarning, match=r"training step misses its budget: .* a budget of \d+ bytes") as said:
-        step = _small(budget=1, accumulate=2)
+        step = _small(budget="1 B", accumulate=2)
     assert len(said) == 1
     step(*batch(0))
     step(*batch(1))
@@ -367,12 +367,12 @@ def test_a_budget_that_is_missed_is_one_warning_with_a_budget_that_is_met() -> N
     assert met is not None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _small(budget=int(met[1]))
+        _small(budget=f"{met[1]} B")
 
 
 def test_a_plan_that_says_it_does_not_fit_is_refused_as_load_plan_does(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="misses its budget"):
-        step = _small(budget=1)
+        step = _small(budget="1 B")
     (file,) = step.save_plans(tmp_path)
     for given in (file, tmp_path):
         with pytest.raises(VerificationError, match="over_budget=True"):

@@ -13,7 +13,7 @@ from lowtide.core.progress import Report, Stage, showing
 from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.engine.plan.claim import Claim
-from lowtide.engine.planning.budget import parse_budget
+from lowtide.engine.planning.budget import given_budget, parse_budget
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
 from lowtide.frameworks.jax.fitting.fitted_loss import FittedLoss
@@ -61,7 +61,7 @@ def fit(
     >>> fitted(jnp.ones((8, 8))).shape, fitted.fits
     ((8, 8), True)
     """
-    techniques = allowed_techniques(allow, budget)
+    techniques = allowed_techniques(allow, given_budget(budget))
     settings = PlanSettings(budget=budget, transient=transient, techniques=techniques, effort=effort, addresses=False)
     if "offload" in techniques:
         raise UnsupportedError(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lowtide.core.errors import UsageError
-from lowtide.core.units import parse_bytes
+from lowtide.core.units import given_bytes
 from lowtide.engine.graph import Space
 from lowtide.frameworks.tensorflow.graphs.attributes import texts
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
@@ -62,7 +62,7 @@ def devices_of(nodes: Sequence[NodeDef], capacities: Mapping[str, str | int]) ->
         short = short_name(device)
         if short is None:
             raise UsageError(f"{device!r} is not a device; write it like /gpu:0")
-        given[short] = size if isinstance(size, int) else parse_bytes(size)
+        given[short] = given_bytes(size)
         if named and short not in named and len(by_node) == len(nodes):
             raise UsageError(f"no node is on device {short}; the graph has {', '.join(named)}")
     names = list(dict.fromkeys((*given, *sorted(named, key=lambda name: (not name.startswith("/gpu"), name)))))

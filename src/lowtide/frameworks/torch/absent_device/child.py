@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lowtide.core.errors import LowtideError, UnsupportedError, one_line
-from lowtide.frameworks.torch.absent_device.messages import Answer, Lower, Open, Opened
+from lowtide.frameworks.torch.absent_device.messages import Answer, Lower, Open, Opened, Read, Step
 
 
 def main() -> None:
@@ -50,11 +50,24 @@ def _answer(handle: Callable[[], Any]) -> Answer:
 class _Server:
     def __init__(self) -> None:
         self._step: Any = None
+        self._mode: Any = None
 
-    def handle(self, request: Open | Lower) -> Opened | int:
+    def handle(self, request: Open | Lower | Read) -> Opened | int | Step | None:
         if isinstance(request, Open):
             return self._open(request)
+        if isinstance(request, Read):
+            return self._read(request)
         return self._step.exact_peak(request.plan, request.allowed_bytes)
+
+    def _read(self, request: Read) -> Step | None:
+        from lowtide.frameworks.torch.absent_device.absent import pretend
+        from lowtide.frameworks.torch.internals.fake_tensors import new_fake_mode
+
+        if self._mode is None:
+            self._mode = new_fake_mode() if request.device is None else pretend(request.device)
+        from lowtide.frameworks.torch.absent_device.recipes import read_step
+
+        return read_step(request, self._mode)
 
     def _open(self, request: Open) -> Opened:
         from lowtide.frameworks.torch.absent_device.absent import pretend

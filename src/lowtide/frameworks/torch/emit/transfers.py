@@ -25,7 +25,7 @@ from torch.fx import Node
 
 from lowtide.core.errors import UsageError
 from lowtide.core.index_spaces import BufferId
-from lowtide.core.units import parse_bandwidth, parse_bytes
+from lowtide.core.units import given_bytes, parse_bandwidth, parse_bytes
 from lowtide.engine.costs import PLAIN_MACHINE
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
@@ -214,7 +214,7 @@ def check_host(allow: Iterable[str] | None, bandwidth: str | int | None, capacit
     if "offload" not in (allow or ()) and (bandwidth, capacity) != (None, None):
         raise UsageError("host_bandwidth and host_capacity need offload; add 'offload' to allow, or omit them")
     if capacity is not None:
-        parse_bytes(capacity)
+        given_bytes(capacity)
     if bandwidth is not None and _speed(bandwidth) <= 0:
         raise UsageError(f"host_bandwidth {bandwidth!r} is not a speed; give more than 0, like '25 GB/s'")
 

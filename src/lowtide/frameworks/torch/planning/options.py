@@ -15,7 +15,7 @@ from lowtide.core.files import path_of
 from lowtide.core.techniques import ROUNDING, Techniques, checked_techniques
 from lowtide.engine.costs import PROFILES, Prices, check_profile, price
 from lowtide.engine.graph import Graph
-from lowtide.engine.planning.budget import GivenBudget, read_budget
+from lowtide.engine.planning.budget import GivenBudget, given_budget
 from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
 from lowtide.frameworks.torch.emit.transfers import check_host
 from lowtide.frameworks.torch.planning.free_memory import is_fit
@@ -42,8 +42,8 @@ def default_options() -> dict[str, Any]:
 
 
 def _check_budget(budget: GivenBudget) -> None:
-    if budget is not None and not is_fit(budget):
-        read_budget(budget)
+    if not is_fit(budget):
+        given_budget(budget)
 
 
 def set_default_options(options: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from lowtide.core.progress import Report, Stage, showing
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.budget import GivenBudget
+from lowtide.engine.planning.budget import GivenBudget, given_budget
 from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import allowed_techniques
@@ -283,8 +283,8 @@ def training_step(
     >>> step.result.peak_bytes["cpu"] <= 0.7 * step.result.baseline_peak_bytes["cpu"]
     True
     """
-    if is_fit(budget):
-        budget = fit_budget(tensors_of(model, optimizer, example_batch))
+    held = (model, optimizer, example_batch)
+    budget = fit_budget(tensors_of(*held)) if is_fit(budget) else given_budget(budget)
     request = StepRequest(
         budget,
         allowed_techniques(allow, budget),

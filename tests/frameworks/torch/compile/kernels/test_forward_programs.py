@@ -103,7 +103,7 @@ def test_sizes_of_one_bucket_share_a_prediction_for_the_largest_of_them() -> Non
 def test_a_missed_budget_in_bytes_is_one_warning_about_the_kernels() -> None:
     module, batch = Skips().eval(), torch.randn(1024, WIDTH)
     with torch.no_grad(), pytest.warns(UserWarning, match="no plan found needs less") as caught:
-        _run(module, budget=2**18)(batch)
+        _run(module, budget="256 KiB")(batch)
     assert len([each for each in caught if "lowtide" in str(each.message)]) == 1
     (program,) = planned_programs()
     assert program.result.shortfall is not None

@@ -86,7 +86,7 @@ def test_graphs_that_share_a_budget_recompute_kernels() -> None:
     budget = int(0.8 * _peak(module, alone, batch))
     torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
     persistent = sum(each.nbytes for each in module.parameters())
-    run = _compiled(module, budget=budget + persistent)
+    run = _compiled(module, budget=f"{budget + persistent} B")
     for _ in range(3):
         found = _gradients(module, run, batch)
     programs = planned_programs()

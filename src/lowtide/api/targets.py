@@ -1,0 +1,71 @@
+"""Devices as a user names them: by name, as a JSON file, by the size of a GPU's memory, or `mps`."""
+
+from dataclasses import dataclass
+
+from lowtide.core.errors import UsageError, unknown
+from lowtide.core.units import format_bytes, given_bytes
+from lowtide.engine.costs import Device, device_key, device_named, devices, is_device
+
+_KERNELS = "a100-80"
+"""The device whose kernels and speed are assumed for a GPU that is given by its size."""
+MPS = "mps"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A device for which a training step is planned."""
+
+    title: str
+    memory_bytes: int
+    device: Device | None
+    """The CUDA device; None for a Mac."""
+    costs: str
+    """The profile of prices."""
+    type: str
+    """The device type in PyTorch."""
+
+
+def target_of(given: str | int) -> Target:
+    """Return the device that a user named. Raises UsageError for an unknown name or a size without a unit."""
+    name = str(given).strip()
+    if name.lower().partition(":")[0] == MPS:
+        return _mac(name)
+    if isinstance(given, str) and is_device(name):
+        device, key = device_named(name), device_key(name)
+        title = f"{key} ({device.name}, {format_bytes(device.memory_bytes)})"
+        costs = f"eager@{key}" if key in devices() else "eager"
+        return Target(title=title, memory_bytes=device.memory_bytes, device=device, costs=costs, type="cuda")
+    if not name[:1].isdigit() and not isinstance(given, int):
+        raise UsageError(f"{unknown('device', name, (*devices(), MPS))}, or give its memory, like 24GiB")
+    size = given_bytes(given)
+    return Target(
+        title=f"a GPU with {format_bytes(size)} (kernels and speed of {_KERNELS})",
+        memory_bytes=size,
+        device=replace_memory(devices()[_KERNELS], size),
+        costs=f"eager@{_KERNELS}",
+        type="cuda",
+    )
+
+
+def replace_memory(device: Device, size: int) -> Device:
+    """Return a device with another memory."""
+    import msgspec
+
+    return msgspec.structs.replace(device, memory_bytes=max(size, 1))
+
+
+def _mac(name: str) -> Target:
+    """Return the GPU of a Mac, whose memory is given as in mps:24GiB, or is that of this machine."""
+    _, colon, size = name.partition(":")
+    memory = given_bytes(size) if colon else _memory_of_this_mac()
+    if memory is None:
+        raise UsageError("the memory of mps is that of the Mac, and this is none; give it, like mps:24GiB")
+    return Target(title=f"mps with {format_bytes(memory)}", memory_bytes=memory, device=None, costs="eager", type=MPS)
+
+
+def _memory_of_this_mac() -> int | None:
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch.mps.recommended_max_memory() if torch.backends.mps.is_available() else None

@@ -1,0 +1,100 @@
+"""Names of models that `fits` builds without weights, and one line on others that look like models."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from lowtide.core.errors import UsageError
+from lowtide.core.named_callable import is_callable_name
+from lowtide.frameworks.content import SAVED_MODEL, kind_of_file
+from lowtide.frameworks.table import framework_of, framework_of_file
+from lowtide.frameworks.torch.absent_device.messages import Recipe
+
+_WEIGHTS = (".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".gguf", ".npz", ".h5")
+_INSTEAD = "give its config.json, or train.py:function that returns (lowtide.torch.TrainingStep, batch)"
+_READ_AS_THEY_ARE = (".json", ".json.gz", ".pickle", ".pt2")
+_CONFIG = "config.json"
+
+
+def recipe_of(source: Any) -> Recipe | None:
+    """Return how to build the training step that a source names, or None for a program that is read as it is.
+
+    Raises UsageError for weights, a state dict, a URL, a notebook, a script without a function, or an unknown name.
+    """
+    if isinstance(source, Mapping):
+        raise UsageError("a state dict has weights and no program; give the model followed by an example batch")
+    if isinstance(source, str | Path):
+        return _named(str(source))
+    if isinstance(source, tuple):
+        return _sent(cast("tuple[Any, ...]", source))
+    framework = framework_of(source)
+    if framework is not None and framework.name == "torch" and _is_module(source):
+        raise UsageError(f"a {type(source).__name__} needs example inputs; give the model followed by a batch")
+    return None
+
+
+def _named(name: str) -> Recipe | None:
+    if is_callable_name(name):
+        return Recipe(kind="callable", name=name)
+    path = Path(name)
+    _refuse(name, path)
+    if path.is_dir():
+        if (path / _CONFIG).is_file():
+            return Recipe(kind="config", name=name)
+        if (path / SAVED_MODEL).is_file() or framework_of_file(name, kind_of_file(name)) is not None:
+            return None
+        raise UsageError(f"folder {name!r} has no {_CONFIG}; give the folder of a model, or train.py:function")
+    if path.is_file():
+        return Recipe(kind="config", name=name) if path.suffix == ".json" and _is_config(path) else None
+    if name.lower().endswith(_READ_AS_THEY_ARE) or framework_of_file(name, None) is not None:
+        return None
+    return Recipe(kind="id", name=name)
+
+
+def _refuse(name: str, path: Path) -> None:
+    """Raise UsageError for what is often given instead of a model."""
+    suffix = path.suffix.lower()
+    if "://" in name:
+        raise UsageError(f"{name!r} is a URL; download the model, then {_INSTEAD}")
+    if suffix == ".ipynb":
+        raise UsageError(f"{name!r} is a notebook; call lowtide.fits(model, batch, device=...) in it, or {_INSTEAD}")
+    if suffix == ".py":
+        raise UsageError(f"{name!r} names no function; give {name}:function, which returns (model, batch)")
+    if suffix in _WEIGHTS and (suffix not in (".pt", ".bin") or kind_of_file(name) is None):
+        raise UsageError(f"{name!r} has weights and no program; {_INSTEAD}")
+
+
+def _is_config(path: Path) -> bool:
+    """Return whether a JSON file is a configuration of Hugging Face."""
+    try:
+        found: Any = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and bool({"model_type", "architectures"} & found.keys())
+
+
+def _sent(source: tuple[Any, ...]) -> Recipe | None:
+    """Return the recipe of (function, module or TrainingStep, inputs) of PyTorch; None for another framework's."""
+    if len(source) != 2 or not any(_of_torch(each) for each in source):
+        return None
+    from lowtide.frameworks.torch.absent_device.forms import pickled_forms
+
+    content, main = pickled_forms(source)
+    return Recipe(kind="sent", content=content, main=main)
+
+
+def _of_torch(value: Any) -> bool:
+    """Return whether a value is, or has among its parts, a tensor, module or step of PyTorch."""
+    if isinstance(value, Mapping):
+        return any(map(_of_torch, cast("Mapping[Any, Any]", value).values()))
+    if isinstance(value, tuple | list):
+        return any(map(_of_torch, cast("tuple[Any, ...]", value)))
+    return any(base.__module__.partition(".")[0] == "torch" for base in type(value).__mro__) or (
+        type(value).__name__ == "TrainingStep"
+    )
+
+
+def _is_module(source: Any) -> bool:
+    names = (f"{base.__module__}.{base.__name__}" for base in type(source).__mro__)
+    return "torch.nn.modules.module.Module" in names

@@ -1,0 +1,80 @@
+"""Lines of Python that build the training step of a recipe."""
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from lowtide.frameworks.torch.absent_device.build import Program
+from lowtide.frameworks.torch.absent_device.messages import Recipe
+from lowtide.frameworks.torch.absent_device.pretrained import Pretrained
+from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+
+_CLASSES = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "adafactor": "Adafactor"}
+_AUTOCAST = "    with torch.autocast(device, torch.bfloat16):"
+
+
+def code_of_pretrained(found: Pretrained, recipe: Recipe, device: str) -> list[str]:
+    """Return lines that build `model`, `loss_function`, `optimizer` and `batch`."""
+    lines = [f"import {found.imports}", f'device = "{device}"', *found.code]
+    dtype = f"torch.{recipe.precision}"
+    if recipe.precision in ("bfloat16", "float16"):
+        lines.append(f"model = model.to({dtype})")
+        if any(each.is_floating_point() for each in found.batch.values()):
+            lines.append(f"batch = dict(batch, {_images(found)}={_images_value(found)}.to({dtype}))")
+    if recipe.precision == "amp":
+        lines += ["def loss_function(model, **batch):", _AUTOCAST, f"        return {found.loss}", ""]
+    elif found.loss_function is None:
+        lines.append("loss_function = None  # the model returns its loss")
+    else:
+        lines.append(f"loss_function = lambda model, **batch: {found.loss}")
+    return [*lines, f"optimizer = {optimizer_code(recipe, device)}"]
+
+
+def _images(found: Pretrained) -> str:
+    return next(name for name, each in found.batch.items() if each.is_floating_point())
+
+
+def _images_value(found: Pretrained) -> str:
+    return f'batch["{_images(found)}"]'
+
+
+def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], str]:
+    """Return lines that make the user's program, and the arguments of `training_step` (empty for a function)."""
+    function: Any = program[0]
+    lines: list[str] = []
+    if recipe.kind == "callable":
+        name = "model" if isinstance(function, nn.Module) else "made"
+        lines += [*_import_of(recipe.name), f"{name}, batch = make()"]
+    if isinstance(function, TrainingStep):
+        return lines, "made.model, made.loss_function, made.optimizer"
+    if not isinstance(function, nn.Module):
+        return lines, ""
+    if recipe.precision == "amp":
+        lines += [
+            "def loss_function(model, *batch):",
+            _AUTOCAST.replace("device", '"cuda"'),
+            "        return model(*batch)",
+            "",
+        ]
+        return [*lines, f"optimizer = {optimizer_code(recipe, 'cuda')}"], "model, loss_function, optimizer"
+    return [*lines, f"optimizer = {optimizer_code(recipe, 'cuda')}"], "model, None, optimizer"
+
+
+def optimizer_code(recipe: Recipe, device: str) -> str:
+    """Return the expression that makes the optimizer."""
+    fused = ", fused=True" if device == "cuda" and recipe.optimizer != "adafactor" else ""
+    return f"torch.optim.{_CLASSES[recipe.optimizer]}(model.parameters(){fused})"
+
+
+def _import_of(name: str) -> list[str]:
+    module, _, attribute = name.rpartition(":")
+    lines = ["import lowtide, torch"]
+    if module.endswith(".py"):
+        path = Path(module)
+        if path.parent != Path():
+            lines.append(f"import sys; sys.path.insert(0, {str(path.parent)!r})")
+        module = path.stem
+    first, *rest = attribute.split(".")
+    lines.append(f"from {module} import {first}")
+    return [*lines, f"make = {'.'.join([first, *rest])}"]

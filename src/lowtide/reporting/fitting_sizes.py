@@ -1,0 +1,143 @@
+"""The result of `fits` for a training step: batch sizes or sequence lengths, and what each needs to fit a device."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lowtide.core.documents import fields_of
+from lowtide.core.techniques import COST_NOTHING, Techniques
+from lowtide.core.units import format_bytes, percent
+from lowtide.reporting.fields import FitsSizesFields, SizeFields
+from lowtide.reporting.fitting import DeviceFit
+from lowtide.reporting.table import printable
+
+Level = Literal["unchanged", "reorder", "recompute", "offload"]
+"""The technique with the highest cost that a program needs to fit."""
+LEVELS: tuple[Level, ...] = ("unchanged", "reorder", "recompute", "offload")
+Axis = Literal["batch", "sequence"]
+_BY_LEVEL: Mapping[Level, str] = {
+    "unchanged": "unchanged",
+    "reorder": "in another order",
+    "recompute": "with recomputation",
+    "offload": "with offload",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeFit:
+    """A training step of one size on a device."""
+
+    size: int
+    """0 if the program has no size that can vary."""
+    fit: DeviceFit
+
+    @property
+    def level(self) -> Level | None:
+        """The technique that makes it fit; None if nothing does."""
+        return level_of(self.fit.techniques)
+
+    @property
+    def persistent_bytes(self) -> int:
+        """Bytes of weights, gradients that are kept, and optimizer state."""
+        return self.fit.result.persistent_bytes[self.fit.space]
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the unmodified step, persistent ones included."""
+        return self.persistent_bytes + self.fit.result.baseline_peak_bytes[self.fit.space]
+
+    @property
+    def planned_bytes(self) -> int:
+        """Bytes of the planned step, persistent ones included."""
+        return self.persistent_bytes + self.fit.result.peak_bytes[self.fit.space]
+
+    def to_json(self) -> SizeFields:
+        """Return the fields of the JSON object."""
+        result, space = self.fit.result, self.fit.space
+        return fields_of(
+            SizeFields,
+            result,
+            size=self.size,
+            fits=self.level is not None,
+            level=self.level,
+            persistent_bytes=self.persistent_bytes,
+            baseline_peak_bytes=result.baseline_peak_bytes[space],
+            peak_bytes=result.peak_bytes[space],
+        )
+
+    def to_text(self) -> str:
+        """Return a row of the table."""
+        size = f"{self.size:,}" if self.size else "as given"
+        before = f"{size:>9}  {format_bytes(self.total_bytes):>12}  "
+        if self.level == "unchanged":
+            return f"{before}fits unchanged"
+        after = f"{before}{'too large':<11}{format_bytes(self.planned_bytes):>12}  "
+        if self.level is None:
+            return f"{after}does not fit"
+        return f"{after}fits: {self.level}, {percent(self.fit.result.extra_time, signed=True)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitTable:
+    """A training step on a device, by batch size or sequence length."""
+
+    name: str
+    """Name of the program."""
+    device: str
+    device_bytes: int
+    axis: Axis
+    settings: str
+    """Optimizer, precision and the size that is fixed, in words."""
+    costs: str
+    """The profile of the extra time."""
+    rows: Sequence[SizeFit]
+    largest: Mapping[Level, int]
+    """Largest size found by technique; empty unless asked for."""
+    code: Sequence[str]
+    """Lines of Python to use next; empty if no size fits."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether any size fits."""
+        return any(row.level is not None for row in self.rows)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether Ctrl-C ended the search."""
+        return any(row.fit.result.status == "interrupted" for row in self.rows)
+
+    def to_json(self) -> FitsSizesFields:
+        """Return the fields of the JSON object."""
+        return fields_of(FitsSizesFields, self, sizes=[row.to_json() for row in self.rows])
+
+    def to_text(self) -> str:
+        """Return the table and its notes, at most 80 columns wide, without `code`, whose lines are never wrapped."""
+        lines = [printable(self.name), f"  device           {printable(self.device)}"]
+        lines += [f"  settings         {self.settings}"] if self.settings else []
+        lines += ["", f"{self.axis:>9}  {'unchanged':>12}  {'':<11}{'planned':>12}"]
+        lines += [row.to_text() for row in self.rows]
+        found = [f"{size:,} {_BY_LEVEL[level]}" for level, size in self.largest.items()]
+        if found:
+            lines += ["", f"largest {self.axis} found: {', '.join(found)}"]
+        lines += [
+            "",
+            "Sizes are those of tensors: leave room for the context of the device.",
+            f"Extra time: prices {self.costs}.",
+        ]
+        if self.code:
+            lines += ["", "Next:"]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n".join((self.to_text(), *(["", *self.code] if self.code else [])))
+
+
+def level_of(techniques: Techniques | None) -> Level | None:
+    """Return the level of a set of techniques; None for no set."""
+    if techniques is None:
+        return None
+    if "offload" in techniques:
+        return "offload"
+    if "recompute" in techniques:
+        return "recompute"
+    return "reorder" if techniques & COST_NOTHING else "unchanged"

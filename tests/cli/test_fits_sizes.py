@@ -1,0 +1,139 @@
+"""`lowtide fits` for training steps: the table by size, the code to use next, and one line for what is no model."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lowtide as lowtide_package
+from lowtide.core.errors import UsageError
+from tests.cli.conftest import Command
+from tests.examples import folder_of_the_run
+
+TRAIN = """
+import torch
+from torch import nn
+from lowtide.torch import TrainingStep
+
+def step():
+    model = nn.Sequential(*(layer for _ in range(8) for layer in (nn.Linear(64, 64), nn.GELU())))
+    batch = torch.randn(32, 64), torch.randn(32, 64)
+    loss_function = lambda model, x, y: (model(x) - y).square().mean()
+    return TrainingStep(model, loss_function, torch.optim.AdamW(model.parameters())), batch
+"""
+CONFIG = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 64, "n_positions": 128}
+SMALL = {**CONFIG, "n_layer": 2, "n_head": 2, "n_embd": 32, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+
+
+@pytest.fixture(autouse=True)
+def _compiled_once(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOWTIDE_CACHE", str(folder_of_the_run(tmp_path_factory) / "absent_devices"))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(SMALL))
+    return path
+
+
+def _levels(rows: list[dict[str, Any]]) -> list[str | None]:
+    return [row["level"] for row in rows]
+
+
+def test_a_config_gives_a_table_and_code_that_runs_as_it_is_pasted(lowtide: Command, config: Path) -> None:
+    """No line is wider than 80 columns but lines of code. The CPU stands in for the GPU. Python gives the same."""
+    done = lowtide("fits", config, "--device", "24MiB", "--sequence", "64")
+    assert done.code == 0
+    page, _, code = done.stdout.partition("Next:\n\n")
+    assert all(len(line) <= 80 for line in page.splitlines())
+    assert "adamw, float32, 64 tokens per row" in page
+    assert "fits unchanged" in page
+    assert "fits: recompute, +" in page
+    assert "does not fit" in page
+    table = lowtide_package.fits(config, device="24 MiB", sequence=64, progress=False)
+    assert f"{table}\n" == done.stdout
+    on_cpu = code.replace('"cuda"', '"cpu"')
+    ran = subprocess.run([sys.executable, "-c", on_cpu], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_sequence_lengths_end_at_the_longest_that_the_model_accepts(lowtide: Command, config: Path) -> None:
+    arguments = ("--device", "mps:1GiB", "--largest", "sequence", "--batch", "2", "--precision", "bfloat16")
+    printed = json.loads(lowtide("fits", config.parent, *arguments, "--json").stdout)
+    assert printed["kind"] == "fits_sizes"
+    assert [row["size"] for row in printed["sizes"]] == [64, 128]
+    assert printed["largest"] == {"unchanged": 128}
+    assert "torch.bfloat16" in "".join(printed["code"])
+
+
+def test_the_batch_of_a_function_is_resized(lowtide: Command, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    printed = json.loads(lowtide("fits", tmp_path / "train.py:step", "--device", "3MiB", "--json").stdout)
+    rows = printed["sizes"]
+    assert [row["size"] for row in rows][:6] == [1, 2, 4, 8, 16, 32]
+    levels = _levels(rows)
+    assert levels[0] == "unchanged"
+    assert levels[-1] is None
+    assert "recompute" in levels
+    assert "made.model, made.loss_function, made.optimizer, batch" in printed["code"][-2]
+
+
+def test_an_id_is_looked_up_in_the_local_cache(
+    lowtide: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached = tmp_path / "hub" / "models--someone--small"
+    snapshot = cached / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(SMALL))
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    done = lowtide("fits", "someone/small", "--device", "t4", "--batch", "1", "--sequence", "64")
+    assert done.code == 0
+    assert "from_pretrained('someone/small')" in done.stdout
+    done = lowtide("fits", "someone/large", "--device", "t4")
+    assert done.code == 2
+    assert "no file 'someone/large', and no model of this name" in done.stderr
+    assert done.stderr.count("\n") <= 2
+
+
+REFUSED = [
+    ("weights.pt", "has weights and no program; give its config.json, or train.py:function"),
+    ("model.safetensors", "has weights and no program"),
+    ("https://huggingface.co/gpt2", "is a URL; download the model"),
+    ("train.ipynb", "is a notebook; call lowtide.fits"),
+    ("train.py", "names no function; give train.py:function"),
+    ("folder", "has no config.json"),
+]
+
+
+@pytest.mark.parametrize(("name", "message"), REFUSED)
+def test_what_is_no_model_is_refused_in_one_line_that_names_a_way(
+    lowtide: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    done = lowtide("fits", name, "--device", "h100")
+    assert done.code == 2
+    assert message in done.stderr
+    assert sum(not line.endswith("...") for line in done.stderr.splitlines()) == 1
+
+
+CALLS: list[tuple[Callable[[], object], str]] = [
+    (lambda: lowtide_package.fits({"weight": 1}, device="h100"), "a state dict has weights and no program"),
+    (lambda: lowtide_package.fits("train.py:step", device="h101"), "did you mean 'h100'"),
+    (lambda: lowtide_package.fits("train.py:step", device=24), "24 is 24 bytes; write '24MiB' or '24GiB'"),
+    (lambda: lowtide_package.fits("train.py:step", device="h100", batch=0), "batch is 0"),
+    (lambda: lowtide_package.fits("a.onnx", device="h100", batch=2), "only PyTorch training steps have a batch"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), CALLS)
+def test_a_wrong_call_is_refused_in_one_line(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        call()
