@@ -103,11 +103,22 @@ def test_what_was_compiled_is_explained_without_the_programs_of_others(form: str
         model.compile(backend="lowtide", options=options)
     of = {"module": model, "function": lambda x: model(x), "in place": None}[form]
     compiled = model if of is None else torch.compile(of, backend="lowtide", options=options)
-    for run in (compiled, torch.compile(Wide(), backend="lowtide", options=dict(options))):
+    other = torch.compile(Wide(), backend="lowtide", options={**options, "budget": "80%"})
+    for run in (compiled, other):
         run(torch.ones(64, 16)).backward()
-    everything = lt.explain().programs
-    assert len(everything) == 2
-    assert lt.explain(compiled).programs == everything[:1]
+    first, second = lt.explain().programs
+    assert lt.explain(compiled).programs == (first,)
+    assert lt.explain(other).programs == (second,)
+
+
+def test_a_module_that_runs_the_graph_of_another_is_explained_by_it() -> None:
+    """TorchDynamo compiles once for two modules of one class with equal options."""
+    first, second = (
+        torch.compile(Wide(), backend="lowtide", options={"compiler": "eager", "budget": "90%"}) for _ in range(2)
+    )
+    for run in (first, second):
+        run(torch.ones(64, 16)).backward()
+    assert lt.explain(second).programs == lt.explain(first).programs
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # TorchDynamo looks at it where a graph breaks

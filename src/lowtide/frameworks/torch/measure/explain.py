@@ -196,9 +196,9 @@ def explain(planned: Any = None) -> Explanation:
     """Return the tensors alive at the peaks of the latest planned programs, or of those of `planned`.
 
     `planned` is a planned step, or a function or module that was compiled with the backend "lowtide". All functions
-    compiled with the same options object, or without options, share their programs. Without `planned`, the programs of
-    the backend come first, oldest first, then training steps. Peaks are shown with and without the plan. Raises
-    UsageError if nothing was planned.
+    and modules compiled with equal options share their programs. Without `planned`, the programs of the backend come
+    first, oldest first, then training steps. Peaks are shown with and without the plan. Raises UsageError if nothing
+    was planned.
     """
     if isinstance(planned, Explainable):
         return Explanation((_explained_step(planned),))

@@ -312,10 +312,12 @@ def shared_budget_of(given: object, options: Options) -> SharedBudget:
 
 
 def programs_of(given: object) -> list[PlannedModule]:
-    """Return the planned programs of all graphs compiled with the same options object, oldest first."""
-    program = _programs.get(id(given))
-    graphs = program.graphs if program is not None and program.given is given else ()
-    own = {id(planned) for graph in graphs for planned in graph.planned}
+    """Return the planned programs of all graphs compiled with equal options, oldest first.
+
+    TorchDynamo also runs the graphs of one module for another that is compiled with equal options.
+    """
+    programs = [each for each in _programs.values() if each.given == given]
+    own = {id(planned) for program in programs for graph in program.graphs for planned in graph.planned}
     return [each for each in planned_programs() if id(each) in own]
 
 
