@@ -49,4 +49,4 @@ def _release(version: str) -> tuple[int, int]:
 
 PYTORCH = Releases("PyTorch", (2, 11), (2, 14))
 JAX = Releases("JAX", (0, 10), (0, 12))
-ONNX_RUNTIME = Releases("ONNX Runtime", (1, 20), (1, 32))
+ONNX_RUNTIME = Releases("ONNX Runtime", (1, 23), (1, 32))

@@ -137,12 +137,14 @@ def test_recomputed_random_numbers_are_the_same() -> None:
     [(24, "75%", "scans saving"), (23, "75%", "scans saving"), (96, "18%", "scan in chunks")],
     ids=["fewer values per iteration", "prime length", "chunks"],
 )
-def test_a_scan_saves_less_with_equal_bits(steps: int, budget: str, how: str) -> None:
+def test_a_scan_saves_less_with_equal_values(steps: int, budget: str, how: str) -> None:
+    """Chunks are bit-equal. A scan that saves less is fused differently by some releases of XLA."""
     arguments = recurrent_arguments(steps)
     fitted = lowtide.jax.fit(recurrent_step, budget, example_args=arguments)
     assert fitted.fits
     assert how in fitted.found.best.name
-    assert equal_bits(fitted(*arguments), jax.jit(recurrent_step)(*arguments))
+    are_equal = equal_bits if how == "scan in chunks" else close
+    assert are_equal(fitted(*arguments), jax.jit(recurrent_step)(*arguments))
 
 
 def test_gradients_of_a_fitted_loss_follow_its_plan(arguments: Any, fitted_loss: lowtide.jax.FittedFunction) -> None:

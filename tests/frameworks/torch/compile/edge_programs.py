@@ -58,7 +58,7 @@ def graph_break(compile_it: Compile) -> Any:
     class Broken(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.second = Layers(2, rate=0.1), Layers(2)
+            self.first, self.second = Layers(2, rate=0.1), Layers(2, rate=0.1)
 
         def forward(self, value: torch.Tensor) -> torch.Tensor:
             value = self.first(value)
@@ -187,7 +187,7 @@ def _save_products(_context: Any, op: Any, *_args: Any, **_kwargs: Any) -> Check
 
 def selectively_checkpointed(compile_it: Compile) -> Any:
     contexts = partial(create_selective_checkpoint_contexts, _save_products)
-    return two_steps(Checkpointed(context_fn=contexts), compile_it)
+    return two_steps(Checkpointed(rate=0.3, context_fn=contexts), compile_it)
 
 
 def views_of_inputs(compile_it: Compile) -> Any:

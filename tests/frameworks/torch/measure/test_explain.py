@@ -87,8 +87,38 @@ def test_what_no_plan_can_beat_is_said_with_the_plans_that_it_holds_for() -> Non
 def test_without_a_planned_program_there_is_nothing_to_explain() -> None:
     with pytest.raises(UsageError, match="nothing was planned yet"):
         lt.explain()
-    with pytest.raises(UsageError, match="cannot explain a Linear"):
+    with pytest.raises(UsageError, match="cannot explain an object of type Linear"):
         lt.explain(nn.Linear(2, 2))
+    with pytest.raises(UsageError, match="cannot explain a OptimizedModule that backend 'eager' compiled"):
+        lt.explain(torch.compile(nn.Linear(2, 2), backend="eager"))
+    with pytest.raises(UsageError, match="the OptimizedModule has no planned programs yet; call it first"):
+        lt.explain(torch.compile(nn.Linear(2, 2), backend="lowtide", options={"compiler": "eager"}))
+
+
+@pytest.mark.parametrize("form", ["module", "function", "in place"])
+def test_what_was_compiled_is_explained_without_the_programs_of_others(form: str) -> None:
+    """The model is compiled as a module, as a function or in place, and another model beside it."""
+    model, options = Wide(), {"compiler": "eager", "budget": "90%"}
+    if form == "in place":
+        model.compile(backend="lowtide", options=options)
+    of = {"module": model, "function": lambda x: model(x), "in place": None}[form]
+    compiled = model if of is None else torch.compile(of, backend="lowtide", options=options)
+    other = torch.compile(Wide(), backend="lowtide", options={**options, "budget": "80%"})
+    for run in (compiled, other):
+        run(torch.ones(64, 16)).backward()
+    first, second = lt.explain().programs
+    assert lt.explain(compiled).programs == (first,)
+    assert lt.explain(other).programs == (second,)
+
+
+def test_a_module_that_runs_the_graph_of_another_is_explained_by_it() -> None:
+    """TorchDynamo compiles once for two modules of one class with equal options."""
+    first, second = (
+        torch.compile(Wide(), backend="lowtide", options={"compiler": "eager", "budget": "90%"}) for _ in range(2)
+    )
+    for run in (first, second):
+        run(torch.ones(64, 16)).backward()
+    assert lt.explain(second).programs == lt.explain(first).programs
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # TorchDynamo looks at it where a graph breaks

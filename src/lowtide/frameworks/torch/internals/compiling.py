@@ -42,6 +42,26 @@ def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> Callab
     return torch.compile(function, backend="lowtide", options=dict(options))
 
 
+def compiled_with(compiled: Any) -> tuple[str, object] | None:
+    """Return the name of the backend of a compiled function or module, and the options given for it.
+
+    Returns None for anything that `torch.compile` and `Module.compile` did not return.
+    """
+    from torch._dynamo.eval_frame import OptimizeContext, OptimizedModule, innermost_backend
+
+    if isinstance(compiled, OptimizedModule):
+        contexts: list[object] = [compiled.dynamo_ctx]
+    else:
+        call = compiled._compiled_call_impl if isinstance(compiled, nn.Module) else compiled
+        cells = getattr(call, "__closure__", None) or () if hasattr(call, "_torchdynamo_orig_callable") else ()
+        contexts = [cell.cell_contents for cell in cells]
+    for context in contexts:
+        if isinstance(context, OptimizeContext):
+            backend = innermost_backend(context.callback)
+            return getattr(backend, "compiler_name", str(backend)), getattr(backend, "kwargs", {}).get("options")
+    return None
+
+
 def captured_whole(function: Callable[..., Any], receive: Callable[..., Any]) -> Callable[..., Any]:
     """Return a compiled function whose backend is `receive`; it raises an error if one graph cannot hold it.
 

@@ -16,7 +16,10 @@ from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.result import Result
+from lowtide.frameworks.torch.internals.compiling import compiled_with
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import planned_programs
+from lowtide.frameworks.torch.planning.shared_budget import programs_of
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.stack_trace import innermost_frame
 from lowtide.reporting.shortfall import outcome
@@ -189,24 +192,43 @@ def remember_step(step: Explainable) -> None:
     _steps.append(ref(step))
 
 
-def explain(step: Any = None) -> Explanation:
-    """Return the tensors alive at the peaks of the latest planned programs, or of one planned `step`.
+def explain(planned: Any = None) -> Explanation:
+    """Return the tensors alive at the peaks of the latest planned programs, or of those of `planned`.
 
-    The programs of the backend "lowtide" come first, oldest first, then training steps. Peaks are shown with and
-    without the plan. Raises UsageError if nothing was planned.
+    `planned` is a planned step, or a function or module that was compiled with the backend "lowtide". All functions
+    and modules compiled with equal options share their programs. Without `planned`, the programs of the backend come
+    first, oldest first, then training steps. Peaks are shown with and without the plan. Raises UsageError if nothing
+    was planned.
     """
-    if isinstance(step, Explainable):
-        return Explanation((_explained_step(step),))
-    if step is not None:
-        raise UsageError(f"cannot explain a {type(step).__name__}; give a planned step, or no argument")
-    programs = [
-        replace(_explained(each.name, each.source, each.graph, each.result), ops_because=each.ops_because)
-        for each in planned_programs()
-    ]
+    if isinstance(planned, Explainable):
+        return Explanation((_explained_step(planned),))
+    if planned is not None:
+        return Explanation(tuple(map(_explained_compiled, _programs_of(planned))))
+    programs = [_explained_compiled(each) for each in planned_programs()]
     steps = [_explained_step(each) for each in (found() for found in _steps) if each is not None]
     if not programs and not steps:
         raise UsageError("nothing was planned yet; call a compiled function or make a training_step first")
     return Explanation((*programs, *steps))
+
+
+def _programs_of(compiled: object) -> list[PlannedModule]:
+    found, kind = compiled_with(compiled), type(compiled).__name__
+    if found is None:
+        raise UsageError(
+            f"cannot explain an object of type {kind}; give a planned step, a function or module compiled with "
+            "backend 'lowtide', or no argument"
+        )
+    backend, options = found
+    if backend != "lowtide":
+        raise UsageError(f"cannot explain a {kind} that backend '{backend}' compiled; compile it with 'lowtide'")
+    programs = programs_of(options)
+    if not programs:
+        raise UsageError(f"the {kind} has no planned programs yet; call it first")
+    return programs
+
+
+def _explained_compiled(each: PlannedModule) -> ExplainedProgram:
+    return replace(_explained(each.name, each.source, each.graph, each.result), ops_because=each.ops_because)
 
 
 def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> ExplainedProgram:

@@ -30,7 +30,7 @@ from lowtide.frameworks.torch.planning.missed_budgets import describe_lowest_pea
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_program import Share
 from lowtide.frameworks.torch.planning.planned_program import MINOR_BYTES, PlannedModule
-from lowtide.frameworks.torch.planning.programs import register, unregister
+from lowtide.frameworks.torch.planning.programs import planned_programs, register, unregister
 
 _MIN_TIME_AT_STAKE = 0.01
 """Share of a step's time that planning again must be able to save."""
@@ -309,6 +309,16 @@ def shared_budget_of(given: object, options: Options) -> SharedBudget:
         if len(_programs) > _MAX_PROGRAMS:
             del _programs[next(iter(_programs))]
     return program
+
+
+def programs_of(given: object) -> list[PlannedModule]:
+    """Return the planned programs of all graphs compiled with equal options, oldest first.
+
+    TorchDynamo also runs the graphs of one module for another that is compiled with equal options.
+    """
+    programs = [each for each in _programs.values() if each.given == given]
+    own = {id(planned) for program in programs for graph in program.graphs for planned in graph.planned}
+    return [each for each in planned_programs() if id(each) in own]
 
 
 def count_skipped_frame(given: Any, name: str, reason: str) -> None:

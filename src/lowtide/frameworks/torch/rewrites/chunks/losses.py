@@ -27,6 +27,8 @@ _MIN_BYTES = 1 << 20
 _MAX_CHUNKS = 16
 _LOSS = aten.nll_loss_forward.default
 _LOSS_BACKWARD = aten.nll_loss_backward.default
+_ALIASES = (aten.detach.default, aten.alias.default)
+"""`detach` is traced as `alias` since 2.14."""
 
 
 @dataclass(frozen=True)
@@ -220,14 +222,14 @@ def _site(node: Node) -> LossGradient | None:
 
 
 def _undetached(node: Any) -> Node:
-    while node.target is aten.detach.default:
+    while node.target in _ALIASES:
         node = node.args[0]
     return node
 
 
 def _users(node: Node) -> Iterator[Node]:
     for user in node.users:
-        if user.target is aten.detach.default:
+        if user.target in _ALIASES:
             yield from _users(user)
         else:
             yield user
