@@ -11,8 +11,8 @@ from lowtide.engine.plan import Plan
 
 FormName = Literal["unmodified", "in chunks", "in finer chunks", "in finest chunks"]
 """The forms of a program, in the order in which they are planned."""
-
-_CHUNKED: tuple[FormName, ...] = ("in chunks", "in finer chunks", "in finest chunks")
+CHUNKED: tuple[FormName, ...] = ("in chunks", "in finer chunks", "in finest chunks")
+"""The forms in chunks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Program(ABC):
         """
         yield self._unmodified
         for exact in (True, False) if rounded else (True,):
-            for name in _CHUNKED if finer else _CHUNKED[:1]:
+            for name in CHUNKED if finer else CHUNKED[:1]:
                 if (form := self.form(name, exact=exact)) is not None:
                     yield form
 

@@ -26,7 +26,6 @@ from lowtide.frameworks.torch.planning.planned_program import PlannedModule, lim
 from lowtide.frameworks.torch.planning.programs import new_name, register
 from lowtide.frameworks.torch.reading.effects import is_random
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
-from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode, FollowViews
 from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
@@ -51,12 +50,10 @@ class Partitioner:
         share: Share | None = None,
         name: str | None = None,
         *,
-        in_chunks: Chunking | None = None,
         because: str | None = None,
     ) -> None:
         """Set the options; `because` is the reason why Inductor's kernels are not planned."""
         self.options = options
-        self._in_chunks = in_chunks
         self._because = because
         self.own_peak_bytes = own_peak_bytes
         self._share = share
@@ -96,7 +93,7 @@ class Partitioner:
             planned = self.plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
             result = planned.result
             is_its_own = not result.reruns and not result.moved_ops and not result.transfers.bytes_out
-            if is_its_own and self._in_chunks is None:
+            if is_its_own:
                 if self.options.budget is not None:
                     forward, backward = _with_flat_inputs(forward, backward, n_outputs)
                 return planned, *_with_masks_as_bytes(forward, backward, n_outputs)
@@ -149,9 +146,7 @@ class Partitioner:
             raise UnsupportedError("its backward pass has inputs of its own, such as random seeds")
         if self.options.budget is not None:
             limit_to_bucket(map(value_of, inputs))
-        planned = plan_module(
-            name, whole, set(static), self.options, own, self.own_peak_bytes, self._share, in_chunks=self._in_chunks
-        )
+        planned = plan_module(name, whole, set(static), self.options, own, self.own_peak_bytes, self._share)
         planned = replace(planned, ops_because=self._because)
         register(planned)
         return planned

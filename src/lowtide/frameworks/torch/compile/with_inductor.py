@@ -15,6 +15,7 @@ from lowtide.core.errors import FingerprintError, one_line
 from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.planning.budget import budget_bytes
+from lowtide.engine.planning.program import CHUNKED
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
@@ -25,6 +26,7 @@ from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, OwnNeed, own_need, settings
 from lowtide.frameworks.torch.compile.kernels.forward_program import compile_forward
 from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
+    ChunkedForm,
     KernelPartitioner,
     PlannedKernels,
     kernel_program,
@@ -46,13 +48,13 @@ from lowtide.frameworks.torch.planning.programs import (
     set_reported_budget,
 )
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
-from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
 from lowtide.reporting.shortfall import describe
 
 _NO_BUDGET = "without a budget, only their order is planned"
 _NOT_TOGETHER = "both passes cannot be lowered together"
 _FITS = "Inductor alone fits the budget"
 _NOTHING_LOWER = "no plan found needs less than Inductor alone"
+_NO_RECOMPUTATION = "recomputation is not allowed"
 _MISSES = "no plan of kernels that was found fits the budget"
 _LOG = logging.getLogger("lowtide")
 _Run = Callable[..., Any]
@@ -66,8 +68,6 @@ class _Way:
     """Plans for a target in bytes."""
     may_fail: bool = False
     """Whether an error of Inductor ends only this way."""
-    is_last_resort: bool = False
-    """Whether it is tried only if the budget is missed otherwise."""
 
 
 def compile_with_inductor(
@@ -91,10 +91,6 @@ def compile_with_inductor(
         # with hooks, the partitioner warns and leaves the graph to PyTorch
         return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, because=_NO_BUDGET))
     limit_to_bucket(example_inputs)
-    program = None if options.plans is None else _kernels_of(module, example_inputs, options, name)
-    if options.plans is not None and (program is None or not has_plan(program.graph, Path(options.plans))):
-        by_ops = Partitioner(options, because="the saved plan is one of ops")
-        return _compile(module, example_inputs, options, FusedPeaks(), by_ops)
     own = own_need(module, example_inputs, options)
     if own is None:
         by_ops = Partitioner(options, share=share, name=name, because=_NOT_TOGETHER)
@@ -102,7 +98,7 @@ def compile_with_inductor(
     if share is None:
         share = Share(budget_bytes(options.budget, own.peak, own.persistent))
     compiler = _Compiler(module, example_inputs, options, own, share, name)
-    return compiler.compiled() if program is None else compiler.followed(program, Path(str(options.plans)))
+    return compiler.compiled() if options.plans is None else compiler.followed(Path(options.plans))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +126,6 @@ class _Compiler:
         self._allowed = share.allowed
         self._others = share.others
         self._name = name
-        self._because = _MISSES
-        """Why a plan is not one of kernels."""
-        self._has_products = False
         self._lowest_need = own.peak
 
     def compiled(self) -> _Run:
@@ -142,25 +135,28 @@ class _Compiler:
             set_reported_budget(program, self._allowed)
         return run
 
-    def followed(self, program: KernelProgram, folder: Path) -> _Run:
-        """Return the compilation that follows the saved plan of the kernels."""
-        settings = replace(self._options.settings, budget=self._allowed, transient=True, costs="given")
-        result = load_plan(GraphModel(program.graph), folder, settings, over_budget=True)
-        way = _Way(partial(self._following, PlannedKernels(program, result)))
-        run, _ = self._with_warning(*self._compiled_for(self._allowed, way))
-        return run
+    def followed(self, folder: Path) -> _Run:
+        """Return the compilation that follows the saved plan of the kernels in any form, or else of the ops."""
+        for program, form in self._programs():
+            if has_plan(program.graph, folder):
+                settings = replace(self._options.settings, budget=self._allowed, transient=True, costs="given")
+                result = load_plan(GraphModel(program.graph), folder, settings, over_budget=True)
+                way = _Way(partial(self._following, PlannedKernels(program, result), in_chunks=form))
+                return self._with_warning(*self._compiled_for(self._allowed, way))[0]
+        by_ops = Partitioner(self._options, because="the saved plan is one of ops")
+        return _compile(self._module, self._inputs, self._options, FusedPeaks(), by_ops)
 
     def _chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
         best: Attempt[_Compiled | None] | None = None
         chosen: _Way | None = None
         before = registry_state()
         for way in self._ways() if self._own.peak > self._allowed or self._others else ():
-            if best is not None and best.fits and way.is_last_resort:
-                break
             attempt = partial(self._attempt, way)
             found = least_excess(attempt(self._allowed), attempt)
             if best is None or max(found.excess_bytes, 0) < max(best.excess_bytes, 0):
                 best, chosen = found, way
+            if best.fits:
+                break
         if best is None or chosen is None:
             return self._alone()
         restore_registry(before if best.compiled is None else best.compiled.registry_state)
@@ -178,39 +174,37 @@ class _Compiler:
         return self._compile(self._module, target, peaks, way), peaks
 
     def _ways(self) -> Iterator[_Way]:
-        """Yield the ways to plan the graph: its kernels, else the ops that they are made from, and ops in chunks."""
-        program = self._kernel_program()
-        if program is not None:
-            yield _Way(partial(self._for_kernels, program), may_fail=True)
-        yield _Way(self._for_ops, is_last_resort=program is not None)
-        if self._has_products:
-            yield _Way(partial(self._for_ops, in_chunks=Chunking.for_fusion()), is_last_resort=True)
+        """Yield the ways to plan the graph until one fits: its kernels, kernels of its forms in chunks, its ops."""
+        because = _NO_RECOMPUTATION
+        if "recompute" in self._options.techniques:
+            because = _NOT_TOGETHER
+            for program, form in self._programs():
+                because = _MISSES
+                yield _Way(partial(self._for_kernels, program, in_chunks=form), may_fail=True)
+        yield _Way(partial(self._for_ops, because=because))
 
-    def _kernel_program(self) -> KernelProgram | None:
-        """Return the kernels if plans of them are supported."""
-        options = self._options
-        if self._allowed <= 0:
-            self._because = "the budget leaves no memory beyond the parameters"
-        elif "recompute" not in options.techniques:
-            self._because = "recomputation is not allowed"
-        elif "offload" in options.techniques:
-            self._because = "offload is allowed, which is planned by op"
-        else:
-            program = _kernels_of(self._module, self._inputs, options, self._name)
-            self._because = _MISSES if program is not None else _NOT_TOGETHER
-            return program
-        return None
+    def _programs(self) -> Iterator[tuple[KernelProgram, ChunkedForm | None]]:
+        """Yield the kernels of the program and of its forms in chunks, as far as they can be recorded."""
+        program = _kernels_of(self._module, self._inputs, self._options, self._name)
+        if program is None:
+            return
+        yield program, None
+        chunking = replace(Chunking.for_fusion(), budget_bytes=max(self._allowed, 0))
+        for form in [ChunkedForm(name, chunking) for name in CHUNKED] if program.may_chunk else []:
+            chunked = _kernels_of(self._module, self._inputs, self._options, self._name, form)
+            if chunked is not None:
+                yield chunked, form
 
-    def _for_kernels(self, program: KernelProgram, target: int) -> Partitioner:
-        return self._following(plan_kernels(program, self._options, target, self._others), target)
+    def _for_kernels(self, program: KernelProgram, target: int, in_chunks: ChunkedForm | None = None) -> Partitioner:
+        planned = plan_kernels(program, self._options, max(target, 1), self._others)
+        return self._following(planned, target, in_chunks)
 
-    def _following(self, planned: PlannedKernels, target: int) -> Partitioner:
-        return KernelPartitioner(self._within(target), self._own.peak, self._name, planned)
+    def _following(self, planned: PlannedKernels, target: int, in_chunks: ChunkedForm | None = None) -> Partitioner:
+        return KernelPartitioner(self._within(target), self._own.peak, self._name, planned, in_chunks=in_chunks)
 
-    def _for_ops(self, target: int, in_chunks: Chunking | None = None) -> Partitioner:
+    def _for_ops(self, target: int, because: str) -> Partitioner:
         share = Share(target, self._others) if self._others else None
-        within, own = self._within(target), self._own.peak
-        return Partitioner(within, own, share, self._name, in_chunks=in_chunks, because=self._because)
+        return Partitioner(self._within(target), self._own.peak, share, self._name, because=because)
 
     def _within(self, target: int) -> Options:
         return replace(self._options, budget=target + self._own.persistent)
@@ -240,8 +234,6 @@ class _Compiler:
                 compiled = _Compiled(run, peaks, warned, registry_state())
                 self._lowest_need = min(self._lowest_need, self._allowed + max(peaks.beyond_bytes, 0))
         restore_registry(before)
-        devices = Chunking.for_fusion().trials.devices
-        self._has_products |= any(has_chunkable_product(each.source.graph, devices) for each in peaks.planned)
         shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
         results = [each.result for each in peaks.planned]
         is_free = not any(result.reruns or result.transfers.bytes_out for result in results)
@@ -278,10 +270,16 @@ class _Compiler:
         return describe(shortfall)
 
 
-def _kernels_of(module: GraphModule, inputs: Sequence[Any], options: Options, name: str | None) -> KernelProgram | None:
+def _kernels_of(
+    module: GraphModule,
+    inputs: Sequence[Any],
+    options: Options,
+    name: str | None,
+    in_chunks: ChunkedForm | None = None,
+) -> KernelProgram | None:
     """Return the kernels of a graph; None, with the reason in the log, if they cannot be recorded."""
     try:
-        return kernel_program(module, inputs, options, name)
+        return kernel_program(module, inputs, options, name, in_chunks)
     except Exception as error:  # Inductor's own errors have no common class
         _LOG.info("the kernels of %s are not planned: %s", name or "a graph", one_line(error))
         return None

@@ -10,7 +10,7 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, verify
 from lowtide.engine.planning.budget import parse_budget
 from lowtide.engine.planning.find_plan import find_plan
-from lowtide.engine.planning.plan_best_form import plan_best_form, plan_in_chunks
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.plan_file import result_with
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
@@ -50,8 +50,6 @@ def plan_program(
     options: Options,
     share: Share | None = None,
     forms: ProgramForms | None = None,
-    *,
-    only_in_chunks: bool = False,
 ) -> PlannedChoice:
     """Return the best plan of a program in any form, or of PyTorch's version `own`.
 
@@ -62,7 +60,7 @@ def plan_program(
         settings, others = options.settings, 0
         if share is not None:
             settings, others = replace(settings, budget=share.allowed, transient=True), share.others
-        program, result = _in_best_form(written, options, settings, others, forms, only_in_chunks=only_in_chunks)
+        program, result = _in_best_form(written, options, settings, others, forms)
         more = written.bytes_between_passes(Plan.baseline(written.graph)) - program.bytes_between_passes(result.plan)
         return PlannedChoice(program, result, fewer_saved_bytes=more if options.compiler == "inductor" else 0)
     baseline = Plan.baseline(own.graph)
@@ -96,8 +94,6 @@ def _in_best_form(
     settings: PlanSettings,
     others: int,
     forms: ProgramForms | None,
-    *,
-    only_in_chunks: bool = False,
 ) -> tuple[ReadProgram, Result]:
     """Return the form with the best plan, and the plan; ranks that plan together use only the unmodified program."""
     forms = None if forms is None else forms.within(settings)
@@ -105,9 +101,7 @@ def _in_best_form(
         return _from_folder(Path(options.plans), written, options, forms)
     if forms is None or partners(written.module, options.same_on_all_ranks) is not None:
         return written, _plan(written, options, settings, others)
-    result = plan_in_chunks(forms, settings) if only_in_chunks else plan_best_form(forms, settings)
-    if result is None:
-        return written, _plan(written, options, settings, others)
+    result = plan_best_form(forms, settings)
     program = forms.program_for(result.plan)
     return program, _plan_again(program, written, result, options, settings, others) if others else result
 

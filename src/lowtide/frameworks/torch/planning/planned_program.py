@@ -19,7 +19,6 @@ from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_program import Share, plan_program
 from lowtide.frameworks.torch.planning.program_forms import ProgramForms
 from lowtide.frameworks.torch.planning.read_program import ReadProgram, read_program
-from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 
 _LOG = logging.getLogger("lowtide")
 MINOR_BYTES = 4096
@@ -66,23 +65,19 @@ def plan_module(
     own: GraphModule | None = None,
     own_peak_bytes: int | None = None,
     share: Share | None = None,
-    *,
-    in_chunks: Chunking | None = None,
 ) -> PlannedModule:
     """Plan a functional graph; inputs at positions `held` outlive it. Warns if the budget is missed.
 
     `own` is PyTorch's version of the program, see `plan_program`. Under Inductor, its peak `own_peak_bytes` and a
-    missed budget are known only after fusion; chunks are then used only if the caller passes `in_chunks`.
+    missed budget are known only after fusion, and nothing is computed in chunks.
 
     Raises UnsupportedError for a graph that cannot be planned, FingerprintError if ranks have different graphs or a
     folder of plans has none for this one.
     """
     written = read_program(name, module, held, options)
     without = None if own is None else read_program(name, own, held, options)
-    forms = None
-    if options.compiler == "eager" or in_chunks is not None:
-        forms = ProgramForms(written, held, options, in_chunks or Chunking())
-    found = plan_program(written, without, options, share, forms, only_in_chunks=in_chunks is not None)
+    forms = ProgramForms(written, held, options) if options.compiler == "eager" else None
+    found = plan_program(written, without, options, share, forms)
     read, result = found.program, found.result
     peak = own_peak_bytes if found.own_peak is None else found.own_peak
     _report(name, read.graph, result, peak)

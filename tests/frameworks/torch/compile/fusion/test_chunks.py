@@ -1,5 +1,6 @@
 """The backend under Inductor computes a loss over many classes in chunks where nothing else meets the budget."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import lowtide.torch
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
@@ -62,6 +64,22 @@ def test_a_budget_below_the_logits_is_met_with_the_gradients_of_eager_to_roundin
     allowed = planned.result.budget.allowed["cpu"]
     assert allowed is not None
     assert planned.result.shortfall is None
-    assert measured(compiled, model, tokens) <= allowed < LOGITS
+    assert planned.ops_because is None
+    peak = measured(compiled, model, tokens)
+    assert peak <= allowed < LOGITS
+    assert peak == pytest.approx(planned.predicted_peak_bytes["cpu"], rel=0.02)
     assert planned.own_peak_bytes is not None
     assert planned.own_peak_bytes > LOGITS
+
+
+def test_a_saved_plan_in_chunks_is_followed(tmp_path: Path) -> None:
+    model, tokens = Head(), torch.randint(0, CLASSES, (TOKENS,))
+    compiled = torch.compile(model, backend="lowtide", options={"budget": "15%"})
+    expected = gradients(compiled, model, tokens)
+    lowtide.torch.save_plans(tmp_path)
+    saved = planned_programs()[0].result.plan
+    torch.compiler.reset()
+    forget_programs()
+    following = torch.compile(model, backend="lowtide", options={"budget": "15%", "plans": str(tmp_path)})
+    torch.testing.assert_close(gradients(following, model, tokens), expected, rtol=0, atol=0)
+    assert planned_programs()[0].result.plan.graph_fingerprint == saved.graph_fingerprint

@@ -28,8 +28,7 @@ def kernels_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan kernels at once, also where a plan of ops would meet the budget."""
 
     def ways(compiler: Any) -> Iterator[Any]:
-        program = compiler._kernel_program()
-        assert program is not None
+        program, _ = next(compiler._programs())
         yield with_inductor._Way(partial(compiler._for_kernels, program))  # pyright: ignore[reportPrivateUsage]
 
     monkeypatch.setattr(with_inductor._Compiler, "_ways", ways)  # pyright: ignore[reportPrivateUsage]

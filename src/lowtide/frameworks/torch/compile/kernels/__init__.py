@@ -18,12 +18,13 @@ which gives its exact peak.
 - The first lowering keeps the order of the FX nodes. Inductor's own order delays weight gradients where another kernel
   sets the peak, and the plan does not reorder.
 
-If a plan of kernels fits the budget, it is used. Some programs get none; `explain` names the reason:
+If a plan of kernels fits the budget, it is used. Otherwise the program is lowered and planned again with its largest
+products in chunks. A call of chunks is one kernel. Some programs get no plan of kernels; `explain` names the reason:
 
-- training graphs compiled without a budget: only the order of kernels is planned;
-- programs with offload, whose copies are planned by op;
+- training graphs compiled without a budget, or without recomputation: only the order of kernels is planned;
 - programs whose passes cannot be lowered together. Backward passes with hooks are left to PyTorch, with a warning;
-- budgets that no plan of kernels meets: then the ops before fusion are planned, as a whole or in chunks.
+- budgets that no plan of kernels meets, in no form: then the ops before fusion are planned, with their copies to the
+  host if offload is allowed.
 
 Programs without a backward pass (`forward_program`) get an order of their kernels, in one lowering: the best of
 Inductor's own and of the engine's. Nothing is recomputed there, so budgets below that order's peak are missed.

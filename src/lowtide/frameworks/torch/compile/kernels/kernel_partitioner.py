@@ -12,6 +12,7 @@ from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.plan_file import result_with
+from lowtide.engine.planning.program import FormName
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
@@ -26,11 +27,27 @@ from lowtide.frameworks.torch.planning.agreement import partners, require_agreem
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_folder import digest_of
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
+from lowtide.frameworks.torch.planning.program_forms import CompiledForm, ProgramForms
 from lowtide.frameworks.torch.planning.programs import register
+from lowtide.frameworks.torch.planning.read_program import read_program
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
+from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
 from lowtide.frameworks.torch.rewrites.table import RUNS_AGAIN
+
+
+class NoFormError(Exception):
+    """Raised to end a compilation because the program has no such form in chunks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedForm:
+    """A form of a program with its largest products in chunks."""
+
+    name: FormName
+    chunking: Chunking
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,15 +70,24 @@ class KernelPartitioner(Partitioner):
         own_peak_bytes: int | None = None,
         name: str | None = None,
         planned: PlannedKernels | None = None,
+        *,
+        in_chunks: ChunkedForm | None = None,
     ) -> None:
         super().__init__(options, own_peak_bytes, name=name)
         self._planned = planned
+        self._form = in_chunks
+        self.may_chunk = False
+        """Whether the last program has products that can be computed in chunks."""
 
     def _partition(
         self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
     ) -> tuple[PlannedModule, GraphModule, GraphModule]:
         whole = partition_for_kernels(joint, joint_inputs, given)
-        whole = run_rewrites(whole, [*RUNS_AGAIN, StoreEarlyValues(), CopyIntoConcatenations()])
+        whole = run_rewrites(whole, RUNS_AGAIN)
+        self.may_chunk = self._may_chunk(whole)
+        if self._form is not None:
+            whole = _chunked(whole, static, self.options, self._form)
+        whole = run_rewrites(whole, [StoreEarlyValues(), CopyIntoConcatenations()])
         save_reads_of_overwritten(whole.graph)
         if self._planned is None:
             planned = self.plan(name, whole, joint, static)
@@ -70,6 +96,12 @@ class KernelPartitioner(Partitioner):
             register(planned)
         forward, backward = split_for_inductor(whole, joint, given["num_fwd_outputs"])
         return planned, forward, backward
+
+    def _may_chunk(self, whole: GraphModule) -> bool:
+        """Return whether a program has forms in chunks; ranks that plan together use none."""
+        if partners(whole, self.options.same_on_all_ranks) is not None:
+            return False
+        return has_chunkable_product(whole.graph, Chunking.for_fusion().trials.devices)
 
     def _follow(self, name: str, whole: GraphModule, planned: PlannedKernels) -> PlannedModule:
         """Return the program after all ranks agreed on its kernels and their plan; raises FingerprintError if not."""
@@ -83,8 +115,21 @@ class KernelPartitioner(Partitioner):
         return PlannedModule(name, whole, program.graph, planned.result, whole, self.own_peak_bytes, fewer)
 
 
+def _chunked(whole: GraphModule, static: Sequence[int], options: Options, form: ChunkedForm) -> GraphModule:
+    """Return a program in chunks; raises NoFormError if it has no such form."""
+    written = read_program("chunks", whole, set(static), options)
+    found = ProgramForms(written, set(static), options, form.chunking).form(form.name)
+    if not isinstance(found, CompiledForm):
+        raise NoFormError(f"it has no form {form.name}")
+    return found.program.module
+
+
 def kernel_program(
-    module: GraphModule, example_inputs: Sequence[Any], options: Options, name: str | None = None
+    module: GraphModule,
+    example_inputs: Sequence[Any],
+    options: Options,
+    name: str | None = None,
+    in_chunks: ChunkedForm | None = None,
 ) -> KernelProgram | None:
     """Return the kernels of a captured graph, lowered once; None if its passes cannot be compiled together.
 
@@ -94,12 +139,13 @@ def kernel_program(
     recorder = RecordPasses(peaks)
     as_it_is = replace(options, budget=None, allow=(), plans=None)
     changes = {"reorder_for_peak_memory": False}
-    partitioner = KernelPartitioner(as_it_is, name=name)
+    partitioner = KernelPartitioner(as_it_is, name=name, in_chunks=in_chunks)
     planned = schedule_only(module, example_inputs, as_it_is, peaks, recorder, partitioner, changes)
     if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
         return None
     forward, backward = recorder.passes
-    return join_passes(planned.name, forward, backward, held_bytes(planned), forward_nodes_of(planned.source))
+    program = join_passes(planned.name, forward, backward, held_bytes(planned), forward_nodes_of(planned.source))
+    return replace(program, may_chunk=partitioner.may_chunk)
 
 
 def plan_kernels(program: KernelProgram, options: Options, target: int, others: int = 0) -> PlannedKernels:

@@ -56,6 +56,8 @@ class KernelProgram:
     """For each op after the turn, the backward kernel that it belongs to."""
     forward_nodes: Collection[str]
     """FX names of the calls of the forward pass."""
+    may_chunk: bool = False
+    """Whether the program has large products that can be computed in chunks."""
 
     def graph_with(self, others: int) -> Graph:
         """Return the graph with bytes that other graphs use between the passes."""
