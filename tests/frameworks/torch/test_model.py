@@ -33,9 +33,17 @@ def gpt2_step() -> tuple[lt.TrainingStep, tuple[torch.Tensor]]:
     return lt.TrainingStep(model, lambda m, ids: m(input_ids=ids, labels=ids).loss, optimizer), (tokens,)
 
 
-def test_a_planned_gpt2_step_takes_what_was_predicted_and_computes_the_same() -> None:
-    """The main job on a small scale: peak goes down as predicted, all bits stay."""
+@pytest.fixture(scope="module", name="gpt2")
+def gpt2_fixture() -> lt.TorchModel:
+    """Give the training step of the tiny GPT-2 as a model."""
     model = lowtide.open_model(gpt2_step())
+    assert isinstance(model, lt.TorchModel)
+    return model
+
+
+def test_a_planned_gpt2_step_takes_what_was_predicted_and_computes_the_same(gpt2: lt.TorchModel) -> None:
+    """The main job on a small scale: peak goes down as predicted, all bits stay."""
+    model = gpt2
     result = lowtide.minimize(model.graph)
     measured = model.measure(result.plan, timed_calls=1)
     assert measured.outputs_equal
@@ -46,15 +54,15 @@ def test_a_planned_gpt2_step_takes_what_was_predicted_and_computes_the_same() ->
     assert abs(measured.after_bytes - result.peak_bytes["cpu"]) <= 0.02 * measured.after_bytes
 
 
-def test_buffers_carry_the_names_users_know() -> None:
-    graph = lt.read(gpt2_step())
+def test_buffers_carry_the_names_users_know(gpt2: lt.TorchModel) -> None:
+    graph = gpt2.graph
     names = set(graph.buffer_names)
     assert {"transformer.wte.weight", "transformer.wte.weight.exp_avg", "input[0]"} <= names
     assert not graph.unmodeled
 
 
-def test_the_same_program_gives_the_same_graph_every_time() -> None:
-    assert lt.read(gpt2_step()).fingerprint == lt.read(gpt2_step()).fingerprint
+def test_the_same_program_gives_the_same_graph_every_time(gpt2: lt.TorchModel) -> None:
+    assert gpt2.graph.fingerprint == lt.read(gpt2_step()).fingerprint
 
 
 def test_the_backward_pass_is_planned_on_fake_tensors_alone() -> None:
@@ -149,15 +157,15 @@ def test_importing_lowtide_loads_no_framework() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_program_is_lowered_once_for_its_graph_its_plans_and_what_is_measured() -> None:
+def test_a_program_is_lowered_once_for_its_graph_its_plans_and_what_is_measured(gpt2: lt.TorchModel) -> None:
     lowered: list[str] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code is lower.__code__:
             lowered.append(frame.f_code.co_name)
 
-    program, host = lt.capture(gpt2_step()), Host(bandwidth_bytes_per_s=1e9)
-    plan = lowtide.minimize(lt.read(program)).plan
+    program, host = gpt2.captured, Host(bandwidth_bytes_per_s=1e9)
+    plan = lowtide.minimize(gpt2.graph, effort="fast").plan
     sys.setprofile(note)
     try:
         model = lt.TorchModel(program)
@@ -169,8 +177,8 @@ def test_a_program_is_lowered_once_for_its_graph_its_plans_and_what_is_measured(
     assert lowered == ["lower"]
 
 
-def test_the_in_place_forms_of_an_op_are_found_once() -> None:
-    reading = Reading(lt.capture(gpt2_step()))
+def test_the_in_place_forms_of_an_op_are_found_once(gpt2: lt.TorchModel) -> None:
+    reading = Reading(gpt2.captured)
     found = [in_place_forms(op, reading.lowered) for op in reading.lowered.ops]
     assert any(found)
     assert all(
@@ -178,9 +186,9 @@ def test_the_in_place_forms_of_an_op_are_found_once() -> None:
     )
 
 
-def test_a_wrong_plan_is_refused_although_another_was_verified() -> None:
-    model = lt.TorchModel(gpt2_step())
-    plan = lowtide.minimize(model.graph).plan
+def test_a_wrong_plan_is_refused_although_another_was_verified(gpt2: lt.TorchModel) -> None:
+    model = lt.TorchModel(gpt2.captured)
+    plan = lowtide.minimize(model.graph, effort="fast").plan
     model.apply(plan)
     with pytest.raises(VerificationError):
         model.apply(replace(plan, targets=plan.targets[::-1].copy()))

@@ -12,7 +12,7 @@ from lowtide.engine.plan import Plan
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.settings import PlanSettings
 
-LENGTH, WIDTH, HEADS, SEQUENCES = 256, 32, 4, 2
+LENGTH, WIDTH, HEADS, SEQUENCES = 192, 32, 4, 2
 SCORES = SEQUENCES * HEADS * LENGTH * LENGTH * 4
 
 
@@ -37,7 +37,7 @@ class Attention(nn.Module):
 
 MASKS = {
     "causal": torch.ones(LENGTH, LENGTH).triu(1).bool(),
-    "of each sequence": (torch.arange(LENGTH) >= torch.tensor([[200], [LENGTH]])).view(SEQUENCES, 1, 1, LENGTH),
+    "of each sequence": (torch.arange(LENGTH) >= torch.tensor([[150], [LENGTH]])).view(SEQUENCES, 1, 1, LENGTH),
 }
 """Masks of the tokens that a token ignores."""
 

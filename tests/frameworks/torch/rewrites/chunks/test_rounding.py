@@ -21,7 +21,7 @@ from lowtide.frameworks.torch.planning.programs import forget_programs, planned_
 from lowtide.frameworks.torch.rewrites.chunks import trial
 from tests.frameworks.torch.reading.measured_scratch import one_thread
 
-CLASSES, WIDTH, TOKENS = 4099, 64, 1024
+CLASSES, WIDTH, TOKENS = 2053, 64, 1024
 EXACT = ("reorder", "share")
 ROUNDED = (*EXACT, "rounding")
 
