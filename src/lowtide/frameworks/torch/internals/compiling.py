@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import wraps
 from types import MethodType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import nn
@@ -52,12 +52,13 @@ def compiled_with(compiled: Any) -> tuple[str, object] | None:
     if isinstance(compiled, OptimizedModule):
         contexts: list[object] = [compiled.dynamo_ctx]
     else:
-        call = compiled._compiled_call_impl if isinstance(compiled, nn.Module) else compiled
+        call = cast("object", compiled._compiled_call_impl) if isinstance(compiled, nn.Module) else compiled
         cells = getattr(call, "__closure__", None) or () if hasattr(call, "_torchdynamo_orig_callable") else ()
         contexts = [cell.cell_contents for cell in cells]
     for context in contexts:
         if isinstance(context, OptimizeContext):
-            backend = innermost_backend(context.callback)
+            callback: Any = context.callback
+            backend: Any = innermost_backend(callback)
             return getattr(backend, "compiler_name", str(backend)), getattr(backend, "kwargs", {}).get("options")
     return None
 
