@@ -13,7 +13,8 @@ from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 
 
 def _difference(*program: Any) -> object:
-    return lowtide.diff(program if len(program) > 1 else program[0], lowtide.read(*program))
+    source = program[0] if len(program) == 1 else program
+    return lowtide.diff(source, lowtide.read(*program))
 
 
 VERBS: dict[str, Callable[..., Any]] = {

@@ -5,7 +5,7 @@ from lowtide.api.targets import target_of
 from lowtide.core.progress import silent
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.torch.absent_device.messages import Step
+from lowtide.frameworks.training_steps import Step
 
 KIB = 2**10
 DEVICE = 2**20

@@ -14,7 +14,7 @@ from lowtide.core.progress import Report
 from lowtide.engine.offload import Host
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.table import require
-from lowtide.frameworks.torch.absent_device.messages import OptimizerName, PrecisionName, Read, Recipe, Step
+from lowtide.frameworks.training_steps import OptimizerName, PrecisionName, Read, Recipe, Step
 from lowtide.reporting.fitting import DeviceFit, fit_device
 from lowtide.reporting.fitting_sizes import LEVELS, Axis, FitTable, Level, SizeFit
 

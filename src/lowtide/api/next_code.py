@@ -1,6 +1,6 @@
 """The code to use after `fits`: it plans the training step for the memory of the device."""
 
-from lowtide.frameworks.torch.absent_device.messages import Step
+from lowtide.frameworks.training_steps import Step
 from lowtide.reporting.fitting_sizes import Level
 
 

@@ -11,7 +11,7 @@ from lowtide.engine.graph.resized import N_SAMPLES, have_equal_structure, resize
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.graph_file import GraphModel
-from lowtide.frameworks.torch.absent_device.messages import Step
+from lowtide.frameworks.training_steps import Step
 from lowtide.reporting.fitting import fit_device
 from lowtide.reporting.fitting_sizes import LEVELS, Axis, Level, SizeFit
 

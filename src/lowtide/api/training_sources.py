@@ -9,7 +9,7 @@ from lowtide.core.errors import UsageError
 from lowtide.core.named_callable import is_callable_name
 from lowtide.frameworks.content import SAVED_MODEL, kind_of_file
 from lowtide.frameworks.table import framework_of, framework_of_file
-from lowtide.frameworks.torch.absent_device.messages import Recipe
+from lowtide.frameworks.training_steps import Recipe
 
 _WEIGHTS = (".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".gguf", ".npz", ".h5")
 _INSTEAD = "give its config.json, or train.py:function that returns (lowtide.torch.TrainingStep, batch)"

@@ -23,7 +23,7 @@ from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.plan_best_form import program_frontier
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.planning.result import Result
-from lowtide.frameworks.torch.absent_device.messages import OptimizerName, PrecisionName
+from lowtide.frameworks.training_steps import OptimizerName, PrecisionName
 from lowtide.reporting.comparison import Comparison, compare_orders
 from lowtide.reporting.difference import ProgramDifference, difference
 from lowtide.reporting.fitting import DeviceFit

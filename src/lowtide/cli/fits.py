@@ -13,7 +13,7 @@ from lowtide.cli.progress import Progress
 from lowtide.core.effort import EffortName
 from lowtide.engine.costs import devices
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.torch.absent_device.messages import OptimizerName, PrecisionName
+from lowtide.frameworks.training_steps import OptimizerName, PrecisionName
 from lowtide.reporting.fitting import DeviceFit
 from lowtide.reporting.fitting_sizes import Axis, FitTable
 

@@ -20,6 +20,7 @@ from lowtide.reporting.difference import ProgramDifference
 from lowtide.reporting.measured import MeasuredFields
 from lowtide.reporting.page.actions import Copied, Rerun, Shared
 from lowtide.reporting.plan_difference import PlanDifference
+from lowtide.reporting.size_fields import FitsSizesFields
 
 Bytes = Mapping[str, int]
 """Bytes by memory space."""
@@ -309,33 +310,6 @@ class FitsFields(TypedDict):
     costs: str
     shortfall: str | None
     options: str
-
-
-class SizeFields(TypedDict):
-    """A size of a training step in `lowtide fits`."""
-
-    size: int
-    fits: bool
-    level: str | None
-    persistent_bytes: int
-    baseline_peak_bytes: int
-    peak_bytes: int
-    extra_cost: float
-    base_cost: float
-
-
-class FitsSizesFields(TypedDict):
-    """`lowtide fits` for a training step: by batch size or sequence length."""
-
-    name: str
-    device: str
-    device_bytes: int
-    axis: str
-    settings: str
-    costs: str
-    sizes: Sequence[SizeFields]
-    largest: Mapping[str, int]
-    code: Sequence[str]
 
 
 class KindFields(TypedDict):

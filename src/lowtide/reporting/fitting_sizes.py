@@ -7,8 +7,8 @@ from typing import Literal
 from lowtide.core.documents import fields_of
 from lowtide.core.techniques import COST_NOTHING, Techniques
 from lowtide.core.units import format_bytes, percent
-from lowtide.reporting.fields import FitsSizesFields, SizeFields
 from lowtide.reporting.fitting import DeviceFit
+from lowtide.reporting.size_fields import FitsSizesFields, SizeFields
 from lowtide.reporting.table import printable
 
 Level = Literal["unchanged", "reorder", "recompute", "offload"]

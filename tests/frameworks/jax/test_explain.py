@@ -30,7 +30,7 @@ def test_arrays_at_the_peak_add_up_and_have_source_lines() -> None:
     assert sum(each.holder.size_bytes for each in peak.held) == peak.peak_bytes
     assert "programs.py:" in str(peak)
     assert "x @ into" in str(peak)
-    assert str(peak.held[0]).strip().startswith("131,072 B  float32[512,64]")
+    assert str(peak.held[0]).strip().startswith("128.0 KiB  float32[512,64]")
 
 
 def test_arrays_in_loop_iterations_have_lines_of_the_body() -> None:

@@ -96,7 +96,7 @@ def test_a_truncated_assignment_raises() -> None:
 def test_compare_shows_reserved_bytes_and_differences() -> None:
     path = str(FOLDER / "scan.pb")
     shown = CliRunner().invoke(command, [path])
-    assert "XLA's buffer assignment: 82,180 B reserved, temporaries 32,992 B" in shown.stdout
+    assert "XLA's buffer assignment: 80.3 KiB reserved, temporaries 32.2 KiB" in shown.stdout
     reserved = json.loads(CliRunner().invoke(command, [path, "--json"]).stdout)["reserved"]
     assert reserved["reserved_bytes"] - reserved["peak_bytes"] == sum(
         difference["extra_bytes"] for difference in reserved["differences"]

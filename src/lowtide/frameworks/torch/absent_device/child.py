@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lowtide.core.errors import LowtideError, UnsupportedError, one_line
-from lowtide.frameworks.torch.absent_device.messages import Answer, Lower, Open, Opened, Read, Step
+from lowtide.frameworks.torch.absent_device.messages import Answer, Lower, Open, Opened
+from lowtide.frameworks.training_steps import Read, Step
 
 
 def main() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 from torch import nn
 
 from lowtide.frameworks.torch.absent_device.build import Program
-from lowtide.frameworks.torch.absent_device.messages import Recipe
 from lowtide.frameworks.torch.absent_device.pretrained import Pretrained
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+from lowtide.frameworks.training_steps import Recipe
 
 _CLASSES = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "adafactor": "Adafactor"}
 _AUTOCAST = "    with torch.autocast(device, torch.bfloat16):"

@@ -11,7 +11,6 @@ from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.absent_device.build import named_program, sent_program
-from lowtide.frameworks.torch.absent_device.messages import OptimizerName, PrecisionName, Read, Recipe, Step
 from lowtide.frameworks.torch.absent_device.next_code import code_of_own, code_of_pretrained
 from lowtide.frameworks.torch.absent_device.pretrained import of_config, of_id
 from lowtide.frameworks.torch.capture.capture import capture
@@ -19,6 +18,7 @@ from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import FakeMode
 from lowtide.frameworks.torch.reading.read import Reading
+from lowtide.frameworks.training_steps import OptimizerName, PrecisionName, Read, Recipe, Step
 
 _OPTIMIZERS: dict[OptimizerName, Callable[..., Optimizer]] = {
     "adamw": torch.optim.AdamW,
