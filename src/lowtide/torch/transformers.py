@@ -7,6 +7,7 @@ from lowtide.engine.planning.budget import GivenBudget
 from lowtide.frameworks.torch.planning.options import checked_options
 
 try:
+    from transformers.modeling_utils import PreTrainedModel
     from transformers.trainer_callback import TrainerCallback
 except ImportError as error:
     raise MissingExtraError("integrations", one_line(error)) from None
@@ -26,8 +27,15 @@ class TrainerBudget(TrainerCallback):
         self.options = checked_options(budget, options)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Compile the model before training."""
-        kwargs["model"].compile(backend="lowtide", options=dict(self.options))
+        """Compile the model before training.
+
+        A model without a loss of its own, such as GPT-2, looks its loss up in each call and logs a warning, at which
+        TorchDynamo breaks the graph. So the loss is looked up here, once.
+        """
+        model = kwargs["model"]
+        if isinstance(model, PreTrainedModel):
+            model.loss_function = model.loss_function
+        model.compile(backend="lowtide", options=dict(self.options))
 
 
 Budget = TrainerBudget
