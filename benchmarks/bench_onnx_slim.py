@@ -40,7 +40,7 @@ def row(name: str, folder: Path) -> str:
 
 def main() -> None:
     """Measure, print, and write the section into RESULTS.md."""
-    rows, are_all = rows_of(MODELS, row)
+    rows, are_all = rows_of(list(MODELS), row)
     note = (
         f"onnxslim {version('onnxslim')}. Megabytes (10^6) that {RUNS} runs add to resident memory, code and weights "
         f"apart, {THREADS} thread, every figure from a process of its own, with all optimizations of the runtime."

@@ -32,8 +32,8 @@ class TrainerBudget(TrainerCallback):
         A model without a loss of its own, such as GPT-2, looks its loss up in each call and logs a warning, at which
         TorchDynamo breaks the graph. So the loss is looked up here, once.
         """
-        model = kwargs["model"]
-        if isinstance(model, PreTrainedModel):
+        model: Any = kwargs["model"]
+        if isinstance(kwargs["model"], PreTrainedModel):
             model.loss_function = model.loss_function
         model.compile(backend="lowtide", options=dict(self.options))
 
