@@ -7,7 +7,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import onnx
-import onnxslim
 from bench_onnx_session import THREADS, rows_of
 from onnx_models import MODELS, model_path
 from results import table_head, write_section
@@ -31,6 +30,8 @@ def growths(path: Path) -> list[str]:
 
 def row(name: str, folder: Path) -> str:
     """Return the row of one model."""
+    import onnxslim
+
     path, slimmed = model_path(name, folder), folder / f"{name}.slim.onnx"
     onnx.save_model(onnxslim.slim(onnx.load_model(path)), slimmed)
     nodes = [str(len(onnx.load_model(file, load_external_data=False).graph.node)) for file in (path, slimmed)]
