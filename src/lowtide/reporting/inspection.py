@@ -22,7 +22,7 @@ from lowtide.reporting.comparison import claims_of_search
 from lowtide.reporting.fields import InspectFields
 from lowtide.reporting.recorded import Recorded
 from lowtide.reporting.runtime import RuntimeOutlook
-from lowtide.reporting.table import format_table, fragmentation, page_width, printable
+from lowtide.reporting.table import format_table, fragmentation, printable, table_width
 
 _MOST_HOLDERS = 20
 _MOST_BOUND_HOLDERS = 10
@@ -156,7 +156,7 @@ class Inspection:
         header = ["size", "buffer", "made by", "where", "kept alive by"]
         if not any(layers.made_at for layers in shown):
             header, rows = header[:3] + header[4:], [row[:3] + row[4:] for row in rows]
-        return format_table(header, rows, [True, *[False] * (len(header) - 1)], page_width())
+        return format_table(header, rows, [True, *[False] * (len(header) - 1)], table_width())
 
 
 def _row(layers: Fold[Holder], unit: ByteUnit) -> list[str]:

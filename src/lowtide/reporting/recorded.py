@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lowtide.core.documents import fields_of
 from lowtide.core.units import ByteUnit, percent
 from lowtide.reporting.fields import RecordedFields
-from lowtide.reporting.table import format_table, page_width, printable
+from lowtide.reporting.table import format_table, printable, table_width
 
 _MOST_LINES = 15
 
@@ -99,7 +99,7 @@ class Recorded:
             [unit.write(line.size_bytes), percent(line.size_bytes / whole), str(line.n_tensors), line.where]
             for line in self.lines[:_MOST_LINES]
         ]
-        return format_table(["size", "share", "tensors", "where"], rows, [True, True, True, False], page_width())
+        return format_table(["size", "share", "tensors", "where"], rows, [True, True, True, False], table_width())
 
     def _savings(self, unit: ByteUnit) -> list[str]:
         lines = ["A plan saves at most:"]

@@ -1,8 +1,9 @@
-"""Tables, wrapped lines and figures for text output, as wide as the terminal, or 80 columns without one.
+"""Tables, wrapped lines and figures for text output, as wide as the terminal, and not broken in files.
 
 rich is imported on first use, so that planning in Python loads no terminal library.
 """
 
+import os
 import re
 import shutil
 import sys
@@ -23,12 +24,20 @@ _CAPTION = re.compile(r" *\S+(?: \S+)* {2,}")
 _MOST_CAPTION = 24
 _INDENT = 6
 """... and by this much otherwise."""
+_LEAST_TABLE = 60
 _UNLIMITED = 100_000
 
 
 def page_width() -> int:
-    """Return the number of columns of text output."""
-    return min(shutil.get_terminal_size((_WIDTH, 24)).columns, _MOST_WIDTH) if sys.stdout.isatty() else _WIDTH
+    """Return the number of columns of text output: those of the terminal or `COLUMNS`, without limit in a pipe."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
+        return min(shutil.get_terminal_size((_WIDTH, 24)).columns, _MOST_WIDTH)
+    return _UNLIMITED
+
+
+def table_width() -> int:
+    """Return the number of columns of tables, which are unreadable in a narrow terminal."""
+    return max(page_width(), _LEAST_TABLE)
 
 
 class _Name:
