@@ -17,35 +17,35 @@ lowtide.minimize(builder.build())
 """
 
 
-def optimized(graph_file: Path, stdout: int, columns: int) -> None:
-    """Run `lowtide optimize` with an output."""
-    command = [
-        Path(sys.executable).with_name("lowtide"),
-        "optimize",
-        graph_file,
-        "-o",
-        graph_file.with_name("p.plan.json"),
-    ]
-    environment = {**os.environ, "COLUMNS": str(columns)}
-    subprocess.run(command, stdout=stdout, stderr=subprocess.DEVNULL, env=environment, check=True)
+def started(graph_file: Path, stdout: int) -> "subprocess.Popen[bytes]":
+    """Start `lowtide optimize` in 70 columns with an output."""
+    lowtide = Path(sys.executable).with_name("lowtide")
+    command = [lowtide, "optimize", graph_file, "-o", graph_file.with_name("p.plan.json")]
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.DEVNULL, env={**os.environ, "COLUMNS": "70"})
 
 
 def test_optimize_draws_memory_on_a_terminal_within_its_width(graph_file: Path) -> None:
     controller, terminal = pty.openpty()
-    optimized(graph_file, terminal, 70)
-    os.close(terminal)
-    lines = os.read(controller, 10**5).decode().replace("\r", "").splitlines()
+    shown = b""
+    with started(graph_file, terminal):
+        os.close(terminal)
+        while True:
+            try:
+                shown += os.read(controller, 10**5)
+            except OSError:  # the terminal is closed
+                break
     os.close(controller)
-    start = next(number for number, line in enumerate(lines) if line.startswith("2,210 B |"))
-    assert "░" in lines[start]
-    assert "█ after   ░ before" in lines[-1]
-    assert len(lines) - start <= 12
-    assert max(map(len, lines)) <= 70
+    lines = shown.decode().replace("\r", "").splitlines()
+    drawn = lines[next(number for number, line in enumerate(lines) if line.startswith("2,210 B |")) :]
+    assert "░" in drawn[0]
+    assert "█ after   ░ before" in drawn[-1]
+    assert len(drawn) <= 12
+    assert max(map(len, drawn)) <= 70
 
 
 def test_optimize_draws_nothing_in_a_pipe(graph_file: Path, tmp_path: Path) -> None:
     with (tmp_path / "out.txt").open("wb") as output:
-        optimized(graph_file, output.fileno(), 70)
+        assert started(graph_file, output.fileno()).wait() == 0
     assert "█" not in (tmp_path / "out.txt").read_text(encoding="utf-8")
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.core.notebook import html_table
+from lowtide.core.notebook import html_table, printable
 from lowtide.core.units import ByteUnit, percent
 
 _WIDTH, _HEIGHT = 640, 200
@@ -55,7 +55,7 @@ class MemoryPicture:
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
             f'style="max-width:100%" role="img" font-family="sans-serif" font-size="11">'
-            f"<title>{escape(self.sentence)}</title>",
+            f"<title>{escape(printable(self.sentence))}</title>",
             f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>',
             _area(self.before, top, "#bbb"),
         ]
@@ -73,7 +73,7 @@ class MemoryPicture:
 
     def html(self, rows: list[tuple[str, str]]) -> str:
         """Return the sentence, the picture and a table of names and values."""
-        return f"<p>{escape(self.sentence)}</p>{self.svg()}{html_table(self.name, rows)}"
+        return f"<p>{escape(printable(self.sentence))}</p>{self.svg()}{html_table(self.name, rows)}"
 
     def lines(self, width: int) -> list[str]:
         """Return the picture as text: gray for memory before the plan, solid for memory after it."""
@@ -91,7 +91,10 @@ class MemoryPicture:
             cells = [_cell(low, high, row, empty) for low, high in zip(after.tolist(), before.tolist(), strict=True)]
             drawn.append(f"{labels[_ROWS - 1 - row]:>{margin}} |{''.join(cells)}".rstrip())
         known = "█ memory" if self.after is None else "█ after   ░ before"
-        return [*drawn, f"{'':{margin}}  {known}{'   - budget' if budget is not None else ''}, {self.space} over runs"]
+        return [
+            *drawn,
+            f"{'':{margin}}  {known}{'   - budget' if budget is not None else ''}, {printable(self.space)} over runs",
+        ]
 
 
 def _peak(live: NDArray[np.int64] | None) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from lowtide.core.notebook import printable
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.measure import Measurement
@@ -131,8 +133,3 @@ def format_ratio(figure: Mapping[str, int], base: Mapping[str, int]) -> str:
     """Return the ratio of two sums with three decimals, "-" if the base is 0."""
     total = sum(base.values())
     return f"{sum(figure.values()) / total:.3f}" if total else "-"
-
-
-def printable(text: str) -> str:
-    """Return the text with line ends, escape sequences and other control characters escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
