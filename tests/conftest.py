@@ -14,6 +14,7 @@ from tests.examples import examples, share_of
 
 os.environ.setdefault("LOWTIDE_CACHE", "off")  # tests plan; those of the cache name a folder
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # the same memory, compiled sooner
+os.environ["COLUMNS"] = "80"  # output in pipes has no line breaks otherwise
 settings.register_profile(
     "lowtide",
     examples(100),

@@ -1,9 +1,10 @@
 """Columns of text."""
 
+import pytest
 from rich.cells import cell_len
 
 from lowtide.core.units import format_by_space
-from lowtide.reporting.table import format_ratio, format_table, printable, wrapped
+from lowtide.reporting.table import format_ratio, format_table, printable, table_width, wrapped
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_numbers_stand_to_the_right() -> None:
@@ -35,6 +36,18 @@ def test_the_rest_of_a_long_line_stands_beneath_its_value() -> None:
         "short",
     ]
     assert wrapped(f"{words} {words}")[1].startswith("      ")
+
+
+def test_text_for_a_file_is_not_broken_and_tables_have_at_least_60_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "word " * 40 + "end"
+    monkeypatch.delenv("COLUMNS")
+    assert wrapped(words) == [words]
+    monkeypatch.setenv("COLUMNS", "40")
+    assert max(map(len, wrapped(words))) <= 40
+    assert table_width() == 60
+    monkeypatch.setenv("COLUMNS", "120")
+    assert max(map(len, wrapped(words))) > 100
+    assert table_width() == 120
 
 
 def test_a_name_wider_than_the_page_is_never_broken() -> None:

@@ -1,5 +1,6 @@
 """`lowtide optimize`: plan, verify and apply, write the result, and measure it."""
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import Model
 from lowtide.frameworks.tensorflow.grappler.levels import LEVELS
 from lowtide.reporting.planning import level_to_json, level_to_text
+from lowtide.reporting.table import page_width
 
 
 @click.command("optimize")
@@ -99,6 +101,8 @@ def command(
     with Progress() as progress:
         done = optimize_model(opened, job, progress, lambda line: click.echo(f"lowtide: {line}", err=True))
     show("optimize", as_json, done.to_json, done.to_text)
+    if sys.stdout.isatty() and not as_json:
+        click.echo("\n".join(["", *done.result.picture().lines(page_width())]))
     return exit_code(done.result) if done.is_sound else 1
 
 

@@ -1,4 +1,4 @@
-"""HTML tables for notebooks."""
+"""HTML tables for notebooks, and names without control characters."""
 
 from collections.abc import Iterable
 from html import escape
@@ -10,3 +10,8 @@ def html_table(caption: str, rows: Iterable[tuple[str, str]]) -> str:
     """Return an HTML table of names and values, with all texts escaped."""
     body = "".join(f"<tr><th {_LEFT}>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
     return f"<table><caption {_LEFT}><b>{escape(caption)}</b></caption><tbody>{body}</tbody></table>"
+
+
+def printable(text: str) -> str:
+    """Return the text with line ends, escape sequences and other control characters escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -2,25 +2,35 @@
 
 import io
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.core.files import read_bytes
-from lowtide.engine.graph import GraphBuilder, Lifetime
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import Plan
+from lowtide.frameworks.allocations import FREED, kept_blocks, place_of, recorded_peak, whole
 from lowtide.frameworks.model import UnrunnableModel
+from lowtide.reporting.recorded import Recorded
 
 _MICROSECOND = 1e-6
-_LIBRARY = ("/torch/", "<frozen", "torch/csrc", "??")
-_LONGEST_NAME = 200
 
 
 class SnapshotModel(UnrunnableModel):
     """A recorded program. Only its addresses can be planned, because the reads are unknown."""
 
     KIND = "a memory snapshot"
+
+    def __init__(self, graph: Graph, recorded: tuple[Recorded, ...]) -> None:
+        """`recorded` has the peak of each device."""
+        super().__init__(graph)
+        self._recorded = recorded
+
+    @property
+    def recorded(self) -> tuple[Recorded, ...]:
+        """The peak of each device with events."""
+        return self._recorded
 
     def apply(self, plan: Plan) -> NoReturn:
         """Raise UnsupportedError, because a snapshot cannot be run."""
@@ -46,16 +56,19 @@ def open_snapshot(path: str) -> SnapshotModel:
     for number in used:
         builder.add_space(f"device{number}")
     names: dict[str, int] = {}
+    segments = cast("list[Mapping[str, Any]]", snapshot.get("segments") or [])
     try:
         for space, number in enumerate(used):
             _Events(builder, space, names).add(devices[number])
-        _add_persistent(builder, snapshot.get("segments") or [], used, devices)
+            for where, block in kept_blocks(segments, number, devices[number]):
+                builder.add_buffer(f"{block.place} at {where:#x}", block.size, Lifetime.PERSISTENT, space=space)
+        recorded = tuple(recorded_peak(f"device{number}", number, segments, devices[number]) for number in used)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise MalformedInputError(
             f"{path}: invalid event or block ({type(error).__name__}: {error}); record the snapshot again"
         ) from None
     builder.note("reads of buffers: each buffer is live from its recorded allocation to its recorded free")
-    return SnapshotModel(builder.build())
+    return SnapshotModel(builder.build(), recorded)
 
 
 class _Events:
@@ -72,19 +85,19 @@ class _Events:
         alive: dict[int, int] = {}
         before = [event for event, known in zip(events, lifetimes, strict=True) if known == Lifetime.DONATED]
         for event in before:
-            where = _whole(event["addr"])
+            where = whole(event["addr"])
             alive[where] = self._buffer(event, Lifetime.DONATED)
         for event, lifetime in zip(events, lifetimes, strict=True):
-            where = _whole(event["addr"])
             if event["action"] == "alloc" and lifetime is not None:
+                where = whole(event["addr"])
                 alive[where] = self._buffer(event, lifetime)
                 self._op("alloc", event, writes=[alive[where]])
-            elif event["action"] == "free_completed" and where in alive:
-                self._op("free", event, reads=[alive.pop(where)])
+            elif event["action"] == FREED:
+                self._op("free", event, reads=[alive.pop(whole(event["addr"]))])
 
     def _buffer(self, event: Mapping[str, Any], lifetime: Lifetime) -> int:
-        size = _whole(event["size"])
-        return self._builder.add_buffer(self._named(_place(event)), size, lifetime, space=self._space)
+        size = whole(event["size"])
+        return self._builder.add_buffer(self._named(place_of(event)), size, lifetime, space=self._space)
 
     def _op(
         self, kind: str, event: Mapping[str, Any], *, reads: Sequence[int] = (), writes: Sequence[int] = ()
@@ -95,7 +108,7 @@ class _Events:
             cost = max(0, time - (time if self._last_time is None else self._last_time)) * _MICROSECOND
             self._last_time = time
         self._builder.add_op(
-            self._named(f"{kind} {_place(event)}"),
+            self._named(f"{kind} {place_of(event)}"),
             kind,
             pure=False,
             ordered=True,
@@ -115,56 +128,14 @@ def _lifetimes(events: list[Mapping[str, Any]]) -> list[Lifetime | None]:
     """Return the lifetime class of each allocation, DONATED for a free without an allocation, else None."""
     found: list[Lifetime | None] = [None] * len(events)
     alive: dict[int, int] = {}
-    for number, event in enumerate(events):
-        where = _whole(event["addr"])
+    for number, event in enumerate(events):  # an event "oom" has no address
         if event["action"] == "alloc":
             found[number] = Lifetime.OUTPUT
-            alive[where] = number
-        elif event["action"] == "free_completed":
-            made = alive.pop(where, None)
+            alive[whole(event["addr"])] = number
+        elif event["action"] == FREED:
+            made = alive.pop(whole(event["addr"]), None)
             found[number if made is None else made] = Lifetime.DONATED if made is None else Lifetime.INTERMEDIATE
     return found
-
-
-def _add_persistent(
-    builder: GraphBuilder, segments: list[Mapping[str, Any]], used: list[int], traces: list[Any]
-) -> None:
-    """Add the blocks without events: live at the end and not allocated during the recording."""
-    seen = [{_whole(event["addr"]) for event in traces[number] if event["action"] == "alloc"} for number in used]
-    for segment in segments:
-        device = segment.get("device", 0)
-        if device not in used:
-            continue
-        space = used.index(device)
-        for where, block in _blocks(segment):
-            if block.get("state") == "active_allocated" and where not in seen[space]:
-                size = _whole(block.get("requested_size") or block["size"])
-                builder.add_buffer(f"{_place(block)} at {where:#x}", size, Lifetime.PERSISTENT, space=space)
-
-
-def _blocks(segment: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    where = _whole(segment["address"])
-    for block in segment["blocks"]:
-        yield _whole(block.get("address", where)), block
-        where += _whole(block["size"])
-
-
-def _place(event: Mapping[str, Any]) -> str:
-    """Return the place of an allocation or free: the innermost line of user code, else the innermost line."""
-    frames: list[Mapping[str, Any]] = event.get("frames") or []
-    own = [frame for frame in frames if not any(part in str(frame.get("filename")) for part in _LIBRARY)]
-    frame = next(iter(own or frames), None)
-    if frame is None:
-        return "unknown"
-    line = frame.get("line")
-    where = f"{frame.get('filename')}:{line}" if line else str(frame.get("filename"))
-    return f"{where} {frame.get('name')}"[-_LONGEST_NAME:]
-
-
-def _whole(number: Any) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
-        raise ValueError(f"{str(number)[:40]} is not an address or size")
-    return number
 
 
 class _DataOnly(pickle.Unpickler):

@@ -32,6 +32,7 @@ from lowtide.engine.planning.program import Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.on_device import OnDevice
+from lowtide.reporting.recorded import Recorded
 
 
 class Model(Program):
@@ -54,6 +55,11 @@ class Model(Program):
     def on_device(self) -> OnDevice | None:
         """Figures of a program that was lowered for an absent device, or None."""
         return None
+
+    @property
+    def recorded(self) -> tuple[Recorded, ...]:
+        """The peak of each device of a recording; empty for programs."""
+        return ()
 
     @property
     def as_it_runs(self) -> tuple[Graph, Plan]:

@@ -6,6 +6,7 @@ from lowtide.core.documents import fields_of
 from lowtide.core.effort import EffortName
 from lowtide.core.progress import Report, current_report
 from lowtide.core.units import ByteUnit
+from lowtide.engine.analysis.memory_picture import memory_picture
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan.claim import Claim, strongest
 from lowtide.engine.planning.claims import peak_claims
@@ -13,7 +14,7 @@ from lowtide.engine.planning.measured import Reserved
 from lowtide.engine.schedule import Candidate, make_candidate, scheduler_names
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import ComparedFields, CompareFields, OrderFields
-from lowtide.reporting.table import format_ratio, format_table, page_width, printable
+from lowtide.reporting.table import format_ratio, format_table, printable, table_width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,13 @@ class Comparison:
         alone = self.to_json()
         return {**alone} if compiled is None else {**alone, "compiled": compiled.to_json()}
 
+    def _repr_html_(self) -> str:
+        best = min(self.rows, key=lambda row: row.key)
+        unit = ByteUnit(*(row.plan.peak_bytes for row in self.rows))
+        rows = [(row.scheduler, unit.by_space(row.plan.peak_bytes)) for row in self.rows]
+        bound = ("lower bound", unit.by_space(self.lower_bound_bytes))
+        return memory_picture(self.graph, best.plan).html([*rows, bound])
+
     def to_text(self) -> str:
         """Return the table as text."""
         best = min(self.rows, key=lambda row: row.key).plan.peak_bytes
@@ -65,7 +73,7 @@ class Comparison:
             ["lower bound", unit.by_space(self.lower_bound_bytes), format_ratio(self.lower_bound_bytes, best), ""]
         )
         title = f"{printable(self.graph.name)}: {self.graph.n_ops} ops, {self.graph.n_buffers} buffers"
-        table = format_table(["order", "peak", "of best", "seconds"], rows, [False, True, True, True], page_width())
+        table = format_table(["order", "peak", "of best", "seconds"], rows, [False, True, True, True], table_width())
         reserved = [] if self.reserved is None else _reserved_to_text(self.reserved)
         return "\n".join([title, table, f"lower bound: {caption(self.claims)}", *reserved])
 

@@ -5,7 +5,7 @@ from lowtide.core.units import ByteUnit, percent
 from lowtide.engine.planning.frontier import Frontier
 from lowtide.reporting.fields import CurveFields, PointFields
 from lowtide.reporting.shortfall import describe, point_verdict
-from lowtide.reporting.table import format_table, page_width, printable
+from lowtide.reporting.table import format_table, printable, table_width
 
 
 def frontier_to_json(frontier: Frontier) -> CurveFields:
@@ -43,6 +43,6 @@ def frontier_to_text(name: str, frontier: Frontier) -> str:
             f"{printable(name)}: memory against time in {printable(frontier.space)}",
             f"  baseline peak {unit.write(frontier.baseline_peak_bytes)}; budgets from the peak of order "
             f"{frontier.base_order} down to its floor; {frontier.costs} prices",
-            format_table(header, rows, [True, True, True, True, False], page_width()),
+            format_table(header, rows, [True, True, True, True, False], table_width()),
         ]
     )

@@ -1,5 +1,6 @@
 """The result of `inspect`: peak, lower bound, tensors alive at the peak, and what is not modeled."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowtide.core.documents import fields_of
@@ -19,8 +20,9 @@ from lowtide.engine.schedule import make_candidate
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.comparison import claims_of_search
 from lowtide.reporting.fields import InspectFields
+from lowtide.reporting.recorded import Recorded
 from lowtide.reporting.runtime import RuntimeOutlook
-from lowtide.reporting.table import format_table, fragmentation, page_width, printable
+from lowtide.reporting.table import format_table, fragmentation, printable, table_width
 
 _MOST_HOLDERS = 20
 _MOST_BOUND_HOLDERS = 10
@@ -79,8 +81,8 @@ class Inspection:
             best=searched.plan,
         )
 
-    def to_json(self, outlook: RuntimeOutlook | None = None) -> InspectFields:
-        """Return the fields of the JSON object, with the peaks of other runtimes if given."""
+    def to_json(self, outlook: RuntimeOutlook | None = None, recorded: Sequence[Recorded] = ()) -> InspectFields:
+        """Return the fields of the JSON object, with the peaks of other runtimes and of a recording if given."""
         return fields_of(
             InspectFields,
             self,
@@ -92,6 +94,7 @@ class Inspection:
             bound_op={cut.space: None if cut.op is None else self.graph.op_names[cut.op] for cut in self.cuts},
             unmodeled=list(self.graph.unmodeled),
             **({} if outlook is None else {"by_runtime": outlook.to_json()}),
+            **({"recorded": [each.to_json() for each in recorded]} if recorded else {}),
         )
 
     def to_text(self, outlook: RuntimeOutlook | None = None) -> str:
@@ -153,7 +156,7 @@ class Inspection:
         header = ["size", "buffer", "made by", "where", "kept alive by"]
         if not any(layers.made_at for layers in shown):
             header, rows = header[:3] + header[4:], [row[:3] + row[4:] for row in rows]
-        return format_table(header, rows, [True, *[False] * (len(header) - 1)], page_width())
+        return format_table(header, rows, [True, *[False] * (len(header) - 1)], table_width())
 
 
 def _row(layers: Fold[Holder], unit: ByteUnit) -> list[str]:

@@ -1,14 +1,17 @@
-"""Tables, wrapped lines and figures for text output, as wide as the terminal, or 80 columns without one.
+"""Tables, wrapped lines and figures for text output, as wide as the terminal, and not broken in files.
 
 rich is imported on first use, so that planning in Python loads no terminal library.
 """
 
+import os
 import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
+
+from lowtide.core.notebook import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -23,12 +26,20 @@ _CAPTION = re.compile(r" *\S+(?: \S+)* {2,}")
 _MOST_CAPTION = 24
 _INDENT = 6
 """... and by this much otherwise."""
+_LEAST_TABLE = 60
 _UNLIMITED = 100_000
 
 
 def page_width() -> int:
-    """Return the number of columns of text output."""
-    return min(shutil.get_terminal_size((_WIDTH, 24)).columns, _MOST_WIDTH) if sys.stdout.isatty() else _WIDTH
+    """Return the number of columns of text output: those of the terminal or `COLUMNS`, without limit in a pipe."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
+        return min(shutil.get_terminal_size((_WIDTH, 24)).columns, _MOST_WIDTH)
+    return _UNLIMITED
+
+
+def table_width() -> int:
+    """Return the number of columns of tables, which are unreadable in a narrow terminal."""
+    return max(page_width(), _LEAST_TABLE)
 
 
 class _Name:
@@ -122,8 +133,3 @@ def format_ratio(figure: Mapping[str, int], base: Mapping[str, int]) -> str:
     """Return the ratio of two sums with three decimals, "-" if the base is 0."""
     total = sum(base.values())
     return f"{sum(figure.values()) / total:.3f}" if total else "-"
-
-
-def printable(text: str) -> str:
-    """Return the text with line ends, escape sequences and other control characters escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -1,12 +1,16 @@
 """Results in a notebook and on a terminal: short, and a picture where matplotlib is there."""
 
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
-from lowtide import frontier, minimize
+from lowtide import compare, frontier, minimize
 from lowtide.core.errors import UsageError
+from lowtide.core.memory_picture import MemoryPicture
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.planning.frontier import Frontier
 
 
 def _layers(name: str = "layers") -> Graph:
@@ -28,7 +32,7 @@ def test_printed_results_are_one_short_line() -> None:
     assert "misses the budget by" in str(minimize(graph, budget="1 MiB"))
 
 
-def test_notebooks_get_tables_in_which_names_are_text() -> None:
+def test_notebooks_get_a_static_picture_and_a_table_in_which_names_are_text() -> None:
     class Tags(HTMLParser):
         def __init__(self) -> None:
             super().__init__()
@@ -39,11 +43,41 @@ def test_notebooks_get_tables_in_which_names_are_text() -> None:
 
     graph = _layers("<script>alert(1)</script>")
     result = minimize(graph)
-    for shown in (result, result.plan, frontier(graph)):
+    table = {"table", "caption", "b", "tbody", "tr", "th", "td"}
+    for shown in (result.plan, frontier(graph), result, graph, compare(graph, progress=False)):
         parser = Tags()
         parser.feed(shown._repr_html_())
-        assert parser.tags <= {"table", "caption", "b", "tbody", "tr", "th", "td"}
         assert "table" in parser.tags
+        assert parser.tags <= table | {"p", "svg", "title", "rect", "path", "text"}
+        assert ("svg" in parser.tags) == (shown is not result.plan and not isinstance(shown, Frontier))
+
+
+def test_a_picture_shows_the_peaks_the_budget_and_the_largest_tensors() -> None:
+    picture = minimize(_layers(), budget="20 MiB").picture()
+    assert picture.sentence == (
+        "layers needs 13.0 MiB at its peak, within the budget of 20.0 MiB; largest there: relu x 12 12.0 MiB, "
+        "x 1.0 MiB, loss <0.001 MiB"
+    )
+    drawing = ElementTree.fromstring(picture.svg())
+    captions = [each.text for each in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    assert captions == ["before, peak 13.0 MiB", "after, peak 13.0 MiB", "budget 20.0 MiB"]
+
+
+@pytest.mark.parametrize("width", [30, 60, 200])
+def test_bars_fit_the_terminal_in_at_most_12_lines(width: int) -> None:
+    lines = minimize(_layers(), budget="20 MiB").picture().lines(width)
+    assert len(lines) <= 12
+    assert all(len(line) <= width for line in lines[:-1])
+    assert "-" in "".join(lines[:-1])
+
+
+def test_bars_rise_to_the_peak_and_no_higher() -> None:
+    picture = MemoryPicture(name="ramp", space="device", before=np.array([4, 8]), after=np.array([2, 4]))
+    *rows, _ = picture.lines(18)
+    columns = ["".join(row.partition("|")[2].ljust(11)[k] for row in rows) for k in (0, -1)]
+    filled = [sum(char not in " ░" for char in column) for column in columns]
+    assert filled == [3, 5]
+    assert [len(column.strip()) for column in columns] == [5, 9]
 
 
 def test_a_plot_reaches_the_peak_and_names_what_it_shows() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.browser import find_browser
-from lowtide import minimize
+from lowtide import compare, minimize
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.page.write import page
 from tests.reporting.page.test_page import layers
@@ -131,3 +131,28 @@ def test_what_the_mouse_points_at_is_named_with_its_module_and_its_line(tmp_path
     assert re.fullmatch(rf"{seen['name']}, made by relu_(\d+) \(blocks\.\1\.act at model\.py:7\)", named)
     assert re.match(r"1\.0 MiB at [\d,]+, runs \d+ to \d+, ", where)
     assert str(seen["left"]).startswith("Point at a rectangle")
+
+
+NOTEBOOK = """
+const seen = { sizes: [...document.querySelectorAll("svg")].map((each) => each.getBoundingClientRect().height > 50) };
+seen.filled = [...document.querySelectorAll("svg path")].every((each) => each.getBBox().width > 100);
+document.body.append("SEEN" + JSON.stringify(seen) + "END");
+"""
+
+
+def test_a_browser_draws_the_pictures_of_a_notebook(tmp_path: Path) -> None:
+    """The page has no style and no script of its own, like the output of a cell."""
+    graph = layers(30)
+    shown = (minimize(graph, budget="90%"), graph, compare(graph, progress=False))
+    cells = "".join(each._repr_html_() for each in shown)
+    seen = visit(f"<!doctype html><body>{cells}</body>".encode(), tmp_path, NOTEBOOK)
+    assert seen == {"sizes": [True, True, True], "filled": True}
+
+
+def test_a_report_opens_with_one_sentence_and_one_picture() -> None:
+    """They are in the file itself, so that they are there without scripts."""
+    graph = layers(30)
+    facts = Facts.of(graph, minimize(graph).plan)
+    opening = page(facts).decode().partition('<section class="figures"')[0]
+    assert f"<p>{facts.picture().sentence}" in opening
+    assert opening.count("<svg") == 1

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +98,10 @@ class Graph(OpColumns):
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {self.n_ops} ops, {self.n_buffers} buffers)"
+
+    def _repr_html_(self) -> str:
+        drawing = import_module("lowtide.engine.analysis.memory_picture")  # the analysis of graphs is a floor above
+        return drawing.memory_picture(self).html([("ops", str(self.n_ops)), ("buffers", str(self.n_buffers))])
 
     @property
     def n_ops(self) -> int:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from lowtide.core.errors import MissingExtraError, UsageError, one_line, unknown
-from lowtide.core.notebook import html_table
+from lowtide.core.memory_picture import MemoryPicture
 from lowtide.core.units import ByteUnit
 from lowtide.engine.analysis.budget import Budget, Shortfall
 from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over_time, runs_per_column
+from lowtide.engine.analysis.memory_picture import memory_picture
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload.within_budget import prove_cost
 from lowtide.engine.overlap import Communication, communication_of
@@ -129,19 +130,29 @@ class Result:
 
     def _repr_html_(self) -> str:
         unit = ByteUnit(self.baseline_peak_bytes, self.persistent_bytes)
-        return html_table(
-            f"{self.graph.name}: {self.status}",
-            [
-                ("baseline peak", unit.by_space(self.baseline_peak_bytes)),
-                ("planned peak", unit.by_space(self.peak_bytes)),
-                *([("once fused", unit.write(self.fused_peak_bytes))] if self.fused_peak_bytes is not None else []),
-                ("lower bound", unit.by_space(self.lower_bound_bytes)),
-                *([("arena", unit.by_space(self.arena_bytes))] if self.arena_bytes else []),
-                ("persistent", unit.by_space(self.persistent_bytes)),
-                ("order", f"{self.scheduler}, {self.moved_ops} of {self.graph.n_ops} ops moved"),
-                ("recomputed", f"{self.reruns} runs"),
-                ("budget", "met" if self.shortfall is None else str(self.shortfall)),
-            ],
+        rows = [
+            ("status", self.status),
+            ("baseline peak", unit.by_space(self.baseline_peak_bytes)),
+            ("planned peak", unit.by_space(self.peak_bytes)),
+            *([("once fused", unit.write(self.fused_peak_bytes))] if self.fused_peak_bytes is not None else []),
+            ("lower bound", unit.by_space(self.lower_bound_bytes)),
+            *([("arena", unit.by_space(self.arena_bytes))] if self.arena_bytes else []),
+            ("persistent", unit.by_space(self.persistent_bytes)),
+            ("order", f"{self.scheduler}, {self.moved_ops} of {self.graph.n_ops} ops moved"),
+            ("recomputed", f"{self.reruns} runs"),
+            ("budget", "met" if self.shortfall is None else str(self.shortfall)),
+        ]
+        return self.picture().html(rows)
+
+    def picture(self) -> MemoryPicture:
+        """Return the memory of the first memory space before and after the plan."""
+        space = self.graph.spaces[0].name
+        changed = self.form != "unmodified"
+        return memory_picture(
+            self.graph,
+            self.plan,
+            before_bytes=self.baseline_peak_bytes.get(space) if changed else None,
+            budget_bytes=self.budget.allowed.get(space),
         )
 
     def plot(self, space: str | None = None, axes: Any = None) -> Any:

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from lowtide.core.index_spaces import SpaceId
+from lowtide.core.memory_picture import MemoryPicture
 from lowtide.engine.analysis.folding import Fold, fold
 from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.engine.analysis.memory_over_time import MemoryOverTime, memory_over_time, runs_per_column
+from lowtide.engine.analysis.memory_picture import largest_names
 from lowtide.engine.costs import Prices
 from lowtide.engine.costs import price as price_graph
 from lowtide.engine.graph import Graph
@@ -92,6 +95,19 @@ class Facts:
             [memory_over_time(graph, plan, k, grain) for k in range(len(self.graph.spaces))] for graph, plan in plans
         )
         return list(zip(first, second, strict=True))
+
+    def picture(self, space: SpaceId = 0) -> MemoryPicture:
+        """Return the picture of a memory space."""
+        before, after = self.over_time[space]
+        held = [holder for each in self.holders for holder in each.holders if holder.space == after.space]
+        return MemoryPicture(
+            name=self.graph.name,
+            space=after.space,
+            before=before.live,
+            after=after.live,
+            budget_bytes=self.allowed_bytes.get(after.space),
+            largest=largest_names(held),
+        )
 
     @cached_property
     def baseline_peak_bytes(self) -> dict[str, int]:

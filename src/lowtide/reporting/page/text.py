@@ -2,9 +2,6 @@
 
 from textwrap import wrap
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lowtide.core.units import ByteUnit, percent
 from lowtide.reporting.claims import caption
 from lowtide.reporting.outputs import outputs_phrase
@@ -12,8 +9,6 @@ from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.shortfall import short_verdict
 from lowtide.reporting.table import format_ratio, page_width, printable, shortened
 
-_BARS = " ▁▂▃▄▅▆▇█"
-_COLUMNS = 60
 _MOST_HOLDERS = 15
 _MOST_ACTIONS = 8
 
@@ -24,7 +19,12 @@ def to_text(facts: Facts) -> str:
     unit = ByteUnit(facts.baseline_peak_bytes, facts.peak_bytes, graph.persistent_bytes())
     limits = {space: most for space, most in facts.allowed_bytes.items() if most is not None}
     verdict = short_verdict(plan, is_missed=facts.shortfall is not None)
+    opening = facts.picture()
     lines = [
+        f"{printable(opening.sentence)}.",
+        "",
+        *opening.lines(page_width()),
+        "",
         f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers, {verdict}",
         f"  before       {unit.by_space(facts.baseline_peak_bytes)}",
         f"  after        {unit.by_space(facts.peak_bytes)}   "
@@ -48,10 +48,8 @@ def to_text(facts: Facts) -> str:
             f"  measured     {unit.write(measured.before_bytes)} before, {unit.write(measured.after_bytes)} after, "
             f"outputs {outputs_phrase(measured)}"
         )
-    for before, after in facts.over_time:
-        most = max(int(before.live.max(initial=0)), int(after.live.max(initial=0)))
-        lines += ["", f"Memory of {printable(before.space)} over runs (full height is {unit.write(most)}):"]
-        lines += [f"  before |{_bars(before.live, most)}|", f"  after  |{_bars(after.live, most)}|"]
+    for space in range(1, len(graph.spaces)):
+        lines += ["", *facts.picture(space).lines(page_width())]
     lines += ["", "At the peak:"]
     for each in facts.holders[:_MOST_HOLDERS]:
         first = each.first
@@ -83,13 +81,6 @@ def to_text(facts: Facts) -> str:
     for sentence in graph.unmodeled:
         lines += _indented(printable(sentence), 2)
     return "\n".join(lines)
-
-
-def _bars(live: NDArray[np.int64], most: int) -> str:
-    """Return one character per column, for the largest value in that column."""
-    columns = [part.max(initial=0) for part in np.array_split(live, min(_COLUMNS, max(len(live), 1)))]
-    top = len(_BARS) - 1
-    return "".join(_BARS[-(-int(value) * top // most) if most else 0] for value in columns)
 
 
 def _indented(text: str, by: int) -> list[str]:

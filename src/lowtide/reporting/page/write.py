@@ -1,6 +1,7 @@
 """A report as one HTML file with data, style and script inside; it loads nothing from the network."""
 
 import re
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,11 @@ def page(facts: Facts) -> bytes:
     # names in the data must not open a tag
     written = msgspec.json.encode(_printable(data)).decode().replace("<", "\\u003c")
 
+    picture = facts.picture()
+    made = {"report": written, "sentence": escape(printable(picture.sentence)), "picture": picture.svg()}
+
     def filled(place: re.Match[str]) -> str:
-        return written if place[1] == "report" else _asset(place[1])
+        return made[place[1]] if place[1] in made else _asset(place[1])
 
     return _PLACE.sub(filled, _asset("page.html")).encode()
 

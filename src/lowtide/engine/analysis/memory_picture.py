@@ -1,0 +1,53 @@
+"""The picture of a program's memory, with the largest tensors at its peak."""
+
+import numpy as np
+
+from lowtide.core.index_spaces import SpaceId
+from lowtide.core.memory_picture import MemoryPicture
+from lowtide.core.units import ByteUnit
+from lowtide.engine.analysis.folding import Fold, fold
+from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
+from lowtide.engine.analysis.memory_over_time import memory_over_time
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
+
+_MOST_NAMED = 3
+
+
+def memory_picture(
+    graph: Graph,
+    plan: Plan | None = None,
+    *,
+    unmodified: Graph | None = None,
+    before_bytes: int | None = None,
+    budget_bytes: int | None = None,
+    space: SpaceId = 0,
+) -> MemoryPicture:
+    """Return the picture of a space. `unmodified` is the program before the plan, the graph by default.
+
+    With `before_bytes`, only the peak of the unmodified program is drawn, for a plan of another form of it.
+    """
+    first = unmodified or graph
+    before = memory_over_time(first, Plan.baseline(first), space, 1).live
+    after = None if plan is None else memory_over_time(graph, plan, space, 1).live
+    holders = holders_at_peak(graph, plan or Plan.baseline(graph))
+    return MemoryPicture(
+        name=graph.name,
+        space=graph.spaces[space].name,
+        before=before if before_bytes is None else np.array([before_bytes]),
+        after=after,
+        budget_bytes=budget_bytes,
+        largest=largest_names([holder for holder in holders if holder.space == graph.spaces[space].name]),
+    )
+
+
+def largest_names(holders: list[Holder]) -> tuple[str, ...]:
+    """Return the names and sizes of the largest tensors, repeated layers folded."""
+    unit = ByteUnit(*(holder.size_bytes for holder in holders))
+    return tuple(f"{_named(each)} {unit.write(each.size_bytes)}" for each in fold(holders)[:_MOST_NAMED])
+
+
+def _named(each: Fold[Holder]) -> str:
+    """Return the module and the name of a tensor, as far as known."""
+    module = (each.made_at or "").rpartition(" at ")[0]
+    return f"{module} {each.label}" if module else each.label

@@ -1,0 +1,156 @@
+"""Events and blocks of PyTorch memory snapshots, and the peak of a device's recording."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.reporting.recorded import Recorded, RecordedLine
+
+_LIBRARY = ("/torch/", "<frozen", "torch/csrc", "??")
+_LONGEST_NAME = 200
+_RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+_UNKNOWN = "unknown"
+_BEFORE = "allocated before the recording"
+FREED = "free_completed"
+"""Action of an event after which the memory can be allocated again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """An allocated block."""
+
+    size: int
+    place: str
+
+
+def place_of(event: Mapping[str, Any]) -> str:
+    """Return the place of an allocation or free: the innermost line of user code, else the innermost line."""
+    frames: list[Mapping[str, Any]] = event.get("frames") or []
+    own = [frame for frame in frames if not any(part in str(frame.get("filename")) for part in _LIBRARY)]
+    frame = next(iter(own or frames), None)
+    if frame is None:
+        return _UNKNOWN
+    line = frame.get("line")
+    where = f"{frame.get('filename')}:{line}" if line else str(frame.get("filename"))
+    return f"{where} {frame.get('name')}"[-_LONGEST_NAME:]
+
+
+def whole(number: Any) -> int:
+    """Return an address or a size; raises ValueError for anything else."""
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
+        raise ValueError(f"{str(number)[:40]} is not an address or size")
+    return number
+
+
+def kept_blocks(
+    segments: Sequence[Mapping[str, Any]], device: int, events: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[int, Block]]:
+    """Yield address and block of what is allocated at the end but not during the recording."""
+    seen = {whole(event["addr"]) for event in events if event["action"] == "alloc"}
+    for segment in segments:
+        if segment.get("device", 0) != device:
+            continue
+        start = whole(segment["address"])
+        for block in segment["blocks"]:
+            where = whole(block.get("address", start))
+            start += whole(block["size"])
+            if block.get("state") != "inactive" and where not in seen:
+                size = whole(block.get("requested_size") or block["size"])
+                place = place_of(_with_frames(block))
+                yield where, Block(size, _BEFORE if place == _UNKNOWN else place)
+
+
+def freed_from_before(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the frees of blocks that were allocated before the recording."""
+    alive: set[int] = set()
+    found: list[Mapping[str, Any]] = []
+    for event in events:
+        if event["action"] == "alloc":
+            alive.add(whole(event["addr"]))
+        elif event["action"] == FREED:
+            where = whole(event["addr"])
+            if where not in alive:
+                found.append(event)
+            alive.discard(where)
+    return found
+
+
+def recorded_peak(
+    space: str, device: int, segments: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]
+) -> Recorded:
+    """Return the peak of a device, where a request that failed counts as allocated. O(events)."""
+    kept = dict(kept_blocks(segments, device, events))
+    start = {whole(event["addr"]): Block(whole(event["size"]), _BEFORE) for event in freed_from_before(events)}
+    held = most = sum(block.size for block in (*kept.values(), *start.values()))
+    at = 0
+    for number, (change, failed) in enumerate(map(_change, events), start=1):
+        held += change
+        if held + failed > most:
+            most, at = held + failed, number
+    live = _replayed(start, events[:at])
+    failed = events[at - 1] if at and events[at - 1]["action"] == "oom" else None
+    blocks = [*kept.values(), *live.values()]
+    if failed is not None:
+        blocks.append(Block(whole(failed["size"]), f"{place_of(failed)} (failed)"))
+    made = [Block(whole(each["size"]), place_of(each)) for each in events if each["action"] in ("alloc", "oom")]
+    largest = max([*start.values(), *made], key=lambda block: block.size, default=Block(0, _UNKNOWN))
+    reserved = _reserved(segments, device, events[at:])
+    unfailed = most - (0 if failed is None else whole(failed["size"]))
+    return Recorded(
+        space=space,
+        n_events=len(events),
+        peak_event=at,
+        peak_bytes=most,
+        failed_bytes=None if failed is None else whole(failed["size"]),
+        failed_at=None if failed is None else place_of(failed),
+        device_free_bytes=None if failed is None or "device_free" not in failed else whole(failed["device_free"]),
+        reserved_bytes=reserved if reserved >= unfailed else None,
+        kept_bytes=sum(block.size for block in kept.values()),
+        largest_bytes=largest.size,
+        largest_at=largest.place,
+        lines=_by_line(blocks),
+    )
+
+
+def _with_frames(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a block with frames at the top, where old snapshots have them in its history."""
+    history = block.get("history")
+    return history[0] if history and "frames" not in block else block
+
+
+def _change(event: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the bytes that an event allocates, and those that it fails to allocate."""
+    match event["action"]:
+        case "alloc":
+            return whole(event["size"]), 0
+        case "free_completed":
+            return -whole(event["size"]), 0
+        case "oom":
+            return 0, whole(event["size"])
+        case _:
+            return 0, 0
+
+
+def _replayed(start: Mapping[int, Block], events: Sequence[Mapping[str, Any]]) -> dict[int, Block]:
+    """Return the blocks after some events by address."""
+    live = dict(start)
+    for event in events:
+        if event["action"] == "alloc":
+            live[whole(event["addr"])] = Block(whole(event["size"]), place_of(event))
+        elif event["action"] == FREED:
+            live.pop(whole(event["addr"]), None)
+    return live
+
+
+def _reserved(segments: Sequence[Mapping[str, Any]], device: int, later: Sequence[Mapping[str, Any]]) -> int:
+    """Return the reserved bytes before some last events, from those at the end."""
+    end = sum(whole(each.get("total_size", 0)) for each in segments if each.get("device", 0) == device)
+    return end - sum(_RESERVES.get(event["action"], 0) * whole(event.get("size", 0)) for event in later)
+
+
+def _by_line(blocks: Sequence[Block]) -> tuple[RecordedLine, ...]:
+    groups: dict[str, list[int]] = {}
+    for block in blocks:
+        groups.setdefault(block.place, []).append(block.size)
+    rows = [RecordedLine(where=where, size_bytes=sum(sizes), n_tensors=len(sizes)) for where, sizes in groups.items()]
+    return tuple(sorted(rows, key=lambda row: -row.size_bytes))

@@ -1,0 +1,132 @@
+"""The peak of recorded allocations: its tensors by source line, fragmentation, and a bound on savings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lowtide.core.documents import fields_of
+from lowtide.core.units import ByteUnit, percent
+from lowtide.reporting.fields import RecordedFields
+from lowtide.reporting.table import format_table, printable, table_width
+
+_MOST_LINES = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedLine:
+    """The tensors at the peak that one source line allocated."""
+
+    where: str
+    size_bytes: int
+    n_tensors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """The peak of one device in a memory snapshot."""
+
+    space: str
+    """The memory space of the device in the graph."""
+    n_events: int
+    peak_event: int
+    """Position of the peak among the events; 0 is before the first event."""
+    peak_bytes: int
+    """Most allocated bytes, with the request that failed if there is one at the peak."""
+    failed_bytes: int | None
+    """Size of the request at the peak that failed for lack of memory."""
+    failed_at: str | None
+    device_free_bytes: int | None
+    """Memory that the driver had left for this request."""
+    reserved_bytes: int | None
+    """Memory that PyTorch had reserved at the peak; None if the snapshot has no complete segments."""
+    kept_bytes: int
+    """Tensors from before the recording that are never freed, like weights."""
+    largest_bytes: int
+    """The largest other tensor of the recording."""
+    largest_at: str
+    lines: tuple[RecordedLine, ...]
+    """The tensors at the peak by source line, largest sum first. Sizes add up to the peak."""
+
+    @property
+    def fragmentation_bytes(self) -> int | None:
+        """Reserved bytes at the peak that were not allocated."""
+        return None if self.reserved_bytes is None else self.reserved_bytes - self.peak_bytes + (self.failed_bytes or 0)
+
+    @property
+    def floor_bytes(self) -> int:
+        """Lower bound on the peak of plans that keep the kept tensors and allocate every other one whole."""
+        return self.kept_bytes + self.largest_bytes
+
+    @property
+    def most_saved_bytes(self) -> int:
+        """Upper bound on the bytes that such a plan takes off the peak."""
+        return self.peak_bytes - self.floor_bytes
+
+    def to_json(self) -> RecordedFields:
+        """Return the fields of the JSON object."""
+        return fields_of(RecordedFields, self)
+
+    def to_text(self) -> str:
+        """Return the figures and the tables as text."""
+        unit = ByteUnit(self.peak_bytes, self.reserved_bytes or 0)
+        instant = f"after event {self.peak_event:,} of {self.n_events:,}" if self.peak_event else "at the start"
+        lines = [f"  peak           {unit.write(self.peak_bytes)}   (tensors of {self.space}, {instant})"]
+        if self.failed_bytes is not None:
+            free = "" if self.device_free_bytes is None else f"; the device had {unit.write(self.device_free_bytes)}"
+            failed = f"{unit.write(self.failed_bytes)} of it failed at {printable(self.failed_at or 'unknown')}{free}"
+            lines.append(f"  out of memory  {failed}")
+        if self.reserved_bytes is not None and self.fragmentation_bytes is not None:
+            lines += [
+                f"  reserved       {unit.write(self.reserved_bytes)}   (by PyTorch at the peak)",
+                f"  fragmentation  {unit.write(self.fragmentation_bytes)}   (reserved but not allocated: gaps between "
+                "tensors, cached blocks and rounding)",
+            ]
+        lines += [
+            f"  kept           {unit.write(self.kept_bytes)}   (allocated before the recording, never freed)",
+            "",
+            f"At the peak, by source line ({sum(line.n_tensors for line in self.lines):,} tensors):",
+            self._table(unit),
+        ]
+        rest = self.lines[_MOST_LINES:]
+        if rest:
+            lines.append(
+                f"... and {len(rest)} more lines, {unit.write(sum(line.size_bytes for line in rest))} in total"
+            )
+        return "\n".join([*lines, "", *self._savings(unit)])
+
+    def _table(self, unit: ByteUnit) -> str:
+        whole = self.peak_bytes or 1
+        rows = [
+            [unit.write(line.size_bytes), percent(line.size_bytes / whole), str(line.n_tensors), line.where]
+            for line in self.lines[:_MOST_LINES]
+        ]
+        return format_table(["size", "share", "tensors", "where"], rows, [True, True, True, False], table_width())
+
+    def _savings(self, unit: ByteUnit) -> list[str]:
+        lines = ["A plan saves at most:"]
+        if self.fragmentation_bytes is not None:
+            lines.append(f"  addresses      {unit.write(self.fragmentation_bytes)} of the reserved memory")
+        share = percent(self.most_saved_bytes / (self.peak_bytes or 1))
+        return [
+            *lines,
+            f"  all else       {unit.write(self.most_saved_bytes)} of the peak ({share})",
+            f"The peak cannot fall below {unit.write(self.floor_bytes)}: the kept tensors and the largest other one, "
+            f"{unit.write(self.largest_bytes)} at {printable(self.largest_at)}. This holds for all plans of the "
+            "recorded part that leave the kept tensors on the device and allocate every other tensor whole.",
+        ]
+
+
+def recorded_to_text(name: str, recorded: Sequence[Recorded]) -> str:
+    """Return the peaks of all devices of a snapshot, and the next step, as text."""
+    events = sum(each.n_events for each in recorded)
+    parts = [f"{printable(name)}: memory snapshot of {len(recorded)} devices, {events:,} events"]
+    if len(recorded) == 1:
+        parts = [f"{printable(name)}: memory snapshot, {events:,} events"]
+    for each in recorded:
+        parts += [each.to_text(), ""]
+    return "\n".join(
+        [
+            *parts,
+            "A snapshot does not record the readers of a tensor, so `lowtide plan` improves only its addresses. "
+            "To save more, plan the training step itself with lowtide.torch.training_step.",
+        ]
+    )
