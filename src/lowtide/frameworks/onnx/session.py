@@ -112,20 +112,23 @@ class Session(PlannedSession):
 
     def _plan_for(self, values: Mapping[str, Any]) -> None:
         """Plan a waiting model for the sizes of these inputs; a run in another thread goes on as it is."""
-        if self._waiting is None or not self._planning.acquire(blocking=False):
+        if self._waiting is not None and self._planning.acquire(blocking=False):
+            try:
+                self._plan_waiting(values)
+            finally:
+                self._planning.release()
+
+    def _plan_waiting(self, values: Mapping[str, Any]) -> None:
+        waiting = self._waiting
+        dims = None if waiting is None else waiting.sizes(values)
+        if waiting is None or dims is None:
             return
+        self._waiting = None
         try:
-            waiting = self._waiting
-            dims = None if waiting is None else waiting.sizes(values)
-            if waiting is not None and dims is not None:
-                self._waiting = None
-                try:
-                    self.__dict__.update(vars(waiting.open(dims, self.arena)))
-                    self._unplanned = None
-                except Exception as error:  # ONNX Runtime's types have no common base
-                    self._unplanned = one_line(error)
-        finally:
-            self._planning.release()
+            self.__dict__.update(vars(waiting.open(dims, self.arena)))
+            self._unplanned = None
+        except Exception as error:  # ONNX Runtime's types have no common base
+            self._unplanned = one_line(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Types of all values, inferred in rounds, with given sizes of dynamic dimensions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -168,7 +168,7 @@ def dynamic_dimensions(graph: GraphProto) -> list[str]:
 def sizes_of(value: ValueInfoProto, given: Any) -> list[tuple[str, int]]:
     """Return the sizes of an input's dynamic dimensions in an array or OrtValue; raises ValueError for another rank."""
     shape = getattr(given, "shape", None)
-    sizes: Sequence[int] = shape() if callable(shape) else np.shape(given)
+    sizes: Any = shape() if callable(shape) else np.shape(given)
     axes = len(value.type.tensor_type.shape.dim)
     if value.type.HasField("tensor_type") and len(sizes) != axes:
         raise ValueError(f"input {value.name!r} has {len(sizes)} axes, not {axes}")
