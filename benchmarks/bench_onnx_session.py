@@ -1,6 +1,7 @@
 """Resident memory and time of thirteen ONNX models: the stock runtime at every setting, and lowtide's session."""
 
 import argparse
+import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -92,17 +93,24 @@ def row(name: str, folder: Path) -> str:
 
 
 def rows_of(models: Sequence[str], row_of: Callable[[str, Path], str]) -> tuple[list[str], bool]:
-    """Print and return the rows of the models on the command line, by default all, and whether these are all."""
+    """Print and return the rows of the models on the command line, by default all, and whether these are all.
+
+    Rows in a `--kept` file are taken from there and new ones are added as they come, so that a run can be continued.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, help="where models are kept; by default they are written anew")
+    parser.add_argument("--kept", type=Path, help="a file of rows by model; remove it after a change of the code")
     parser.add_argument("models", nargs="*", default=list(models))
     given = parser.parse_args()
+    kept: dict[str, str] = json.loads(given.kept.read_text()) if given.kept and given.kept.exists() else {}
     with tempfile.TemporaryDirectory() as temporary:
-        rows: list[str] = []
         for name in given.models:
-            rows.append(row_of(name, given.folder or Path(temporary)))
-            print(rows[-1], flush=True)
-    return rows, given.models == list(models)
+            if name not in kept:
+                kept[name] = row_of(name, given.folder or Path(temporary))
+                if given.kept:
+                    given.kept.write_text(json.dumps(kept))
+            print(kept[name], flush=True)
+    return [kept[name] for name in models if name in kept], kept.keys() >= set(models)
 
 
 def main() -> None:

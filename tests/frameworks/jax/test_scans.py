@@ -260,3 +260,32 @@ def test_each_use_of_a_fitted_loss_with_a_scan_is_within_the_budget_with_equal_b
 def test_a_fitted_gradient_of_a_scan_needs_no_more_than_with_checkpoints_by_hand(fitted_losses: Any) -> None:
     fitted, _, arguments = fitted_losses["a gradient"]
     assert fitted.temp_bytes <= temp_bytes(_sum_with_a_constant(jax.checkpoint), arguments)
+
+
+@pytest.mark.parametrize("loss", ["a gradient", "has_aux"])
+def test_value_and_gradients_of_a_fitted_loss_run_no_more_loops_than_the_plain_ones(
+    fitted_losses: dict[str, Any], loss: str
+) -> None:
+    fitted, plain, arguments = fitted_losses[loss]
+
+    def loops(function: Any) -> int:
+        both = jax.jit(jax.value_and_grad(function, has_aux=loss == "has_aux"))
+        return both.lower(*arguments).compile(fitted.compiler_options).as_text().count(" while(")
+
+    assert loops(fitted) <= loops(plain)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_effects_of_a_fitted_loss_happen_once_with_its_gradients(
+    jitted: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def printing(weights: Any, x: Any) -> Any:
+        jax.debug.print("loss of {}", x[0, 0] > 99)
+        return _with_means(weights, x)[0]
+
+    arguments = layers_arguments(layers=2)
+    step = jax.value_and_grad(lowtide.jax.fit(printing, "100%", example_args=arguments))
+    capfd.readouterr()
+    (jax.jit(step) if jitted else step)(*arguments)
+    jax.effects_barrier()
+    assert capfd.readouterr().out == "loss of False\n"

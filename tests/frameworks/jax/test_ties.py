@@ -1,6 +1,5 @@
 """Ties and holds: bit-equal values of every type, an order that XLA follows."""
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 import lowtide
-from lowtide.frameworks.jax.emit.run_plan import needed_runs, run_plan
+from lowtide.frameworks.jax.emit.run_plan import needed_places, run_plan
 from lowtide.frameworks.jax.emit.ties import can_anchor, hold, tie
 from lowtide.frameworks.jax.fitting.forms import segment_orders, unmodified_form
 from lowtide.frameworks.jax.flat.traced import trace
@@ -114,13 +113,16 @@ def test_a_held_plan_has_equal_values_for_any_window(window: int) -> None:
     assert close(results, jax.tree.leaves(jax.jit(blocks_step)(*arguments)))
 
 
-def test_first_results_of_a_planned_order_leave_out_the_runs_that_they_do_not_need() -> None:
+def test_a_planned_order_begins_with_the_runs_that_the_first_results_need() -> None:
     arguments = blocks_arguments(blocks=2)
     form = unmodified_form(trace(lambda x, weights: blocks_step(weights, x)[::-1], arguments[::-1]))
     order = max(segment_orders(form), key=lambda order: len(order.runs or ()))
     assert order.runs is not None
-    loss = dataclasses.replace(form.translation.program, outputs=form.translation.program.outputs[:1])
-    needed = needed_runs(dataclasses.replace(form.translation, program=loss), order.runs)
-    assert 0 < len(needed) == len(set(needed)) < len(set(order.runs)) < len(order.runs)
-    (found,) = order.first_of(form, 1)(*jax.tree.leaves(arguments[::-1]))
-    assert close(found, blocks_step(*arguments)[1])
+    needed = needed_places(form.translation, order.runs, 1)
+    assert 0 < len(needed) < len(set(order.runs)) < len(order.runs)
+    hoisted = order.with_first(form, 1)
+    assert hoisted.runs is not None
+    assert hoisted.runs[: len(needed)] == tuple(order.runs[place] for place in needed)
+    assert sorted(hoisted.runs) == sorted(order.runs)
+    found = hoisted.of(form)(*jax.tree.leaves(arguments[::-1]))
+    assert close(found, jax.tree.leaves(blocks_step(*arguments)[::-1]))

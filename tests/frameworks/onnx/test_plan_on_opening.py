@@ -97,18 +97,48 @@ def test_a_model_is_planned_if_the_runtimes_order_is_bad() -> None:
     assert planned.reserved_bytes < 0.7 * given.reserved_bytes
 
 
-def test_dynamic_models_are_planned_for_the_sizes_that_are_given() -> None:
-    """Without sizes they run in the runtime's order, and the session gives the reason; runs may have other sizes."""
+@pytest.mark.parametrize("dims", [None, {"rows": 64}])
+def test_dynamic_models_are_planned_for_the_sizes_that_are_given_or_of_the_first_run(dims: Any) -> None:
+    """Runs may have other sizes."""
     content = _branches("rows").SerializeToString()
-    stock = _stock(content)
-    assert "rows" in (Session(content).unplanned or "")
-    session = Session(content, dims={"rows": 64})
-    assert session.unplanned is None
-    for rows in (64, 10):
+    stock, given, session = _stock(content), Session(content, plan=False), Session(content, dims=dims)
+    assert (session.unplanned is None) == (dims is not None)
+    assert dims is not None or "rows" in (session.unplanned or "")
+    for rows in (64, 64, 10):
         x = np.random.default_rng(rows).standard_normal((rows, 256)).astype(np.float32)
-        assert session.run(None, {"x": x})[0].tobytes() == stock.run(None, {"x": x})[0].tobytes()
+        results = [each.run(None, {"x": x})[0].tobytes() for each in (stock, given, session)]
+        assert results[0] == results[1] == results[2]
+        assert session.unplanned is None
+    assert session.use.served
+    assert session.reserved_bytes < 0.7 * given.reserved_bytes
+
+
+def test_a_dynamic_model_waits_for_a_run_that_fits_it() -> None:
+    content = _branches("rows").SerializeToString()
+    session = Session(content)
+    with pytest.raises(Exception, match="x"):
+        session.run(None, {"x": np.zeros(3, np.float32)})
+    assert session.unplanned is not None
+    values = onnxruntime.OrtValue.ortvalue_from_numpy(np.ones((64, 256), np.float32))
+    session.run_with_ort_values(None, {"x": values})
+    assert session.unplanned is None
+
+
+def test_a_binding_that_is_made_before_the_first_run_stays_valid() -> None:
+    session = Session(_branches("rows").SerializeToString())
+    binding = session.io_binding()
+    x = np.ones((64, 256), np.float32)
+    binding.bind_cpu_input("x", x)
+    binding.bind_output("y")
+    expected = session.run(None, {"x": x})[0].tobytes()
+    session.run_with_iobinding(binding)
+    assert binding.copy_outputs_to_cpu()[0].tobytes() == expected
+    assert "dims" in (session.unplanned or "")
+
+
+def test_wrong_dims_are_refused() -> None:
     with pytest.raises(UsageError, match="columns"):
-        Session(content, dims={"columns": 3})
+        Session(_branches("rows").SerializeToString(), dims={"columns": 3})
 
 
 def test_weights_in_other_files_are_found(tmp_path: Path) -> None:

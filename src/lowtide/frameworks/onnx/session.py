@@ -3,22 +3,26 @@
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from onnx import ModelProto
+from onnx import GraphProto, ModelProto
 
-from lowtide.core.errors import UnsupportedError, UsageError, one_line
+from lowtide.core.errors import InputError, UnsupportedError, UsageError, one_line
 from lowtide.core.files import write_bytes
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.arena.allocator import Arena, native_allocator
 from lowtide.frameworks.onnx.loading.external_data import external_locations, temporary_folder
 from lowtide.frameworks.onnx.loading.load import PLANNED, load_model, read_metadata
 from lowtide.frameworks.onnx.model import OnnxModel
+from lowtide.frameworks.onnx.operators.nodes import fed_inputs
 from lowtide.frameworks.onnx.running.levels import level_of, write_optimized
 from lowtide.frameworks.onnx.running.planned_session import PlannedSession, check_sequential
 from lowtide.frameworks.onnx.running.session import allow_copies, kept_options
+from lowtide.frameworks.onnx.shapes.infer import dynamic_dimensions, sizes_of
 
 _SETTINGS = PlanSettings(effort="fast", addresses=False)
 
@@ -28,8 +32,9 @@ ModelPath = str | bytes | os.PathLike[str]
 class Session(PlannedSession):
     """An `onnxruntime.InferenceSession` on the CPU with all values of a run at planned addresses in one arena.
 
-    A file by lowtide runs in its order. Any other model is planned when it is opened: ONNX Runtime optimizes it for
-    this machine at the level of the options, by default its last, and lowtide orders the nodes. The first run per input
+    A file by lowtide runs in its order. Any other model is planned when it is opened, or at its first run if sizes are
+    missing: ONNX Runtime optimizes it for this machine at the level of the options, by default its last, and lowtide
+    orders the nodes. The first run per input
     shapes is recorded and packed, unless the file has addresses. A run that allocates differently (data-dependent
     sizes, another thread) uses ordinary allocation and counts in `use`. Results are outside the arena.
     """
@@ -48,10 +53,10 @@ class Session(PlannedSession):
     ) -> None:
         """Open a model like InferenceSession, optionally in a shared `arena`.
 
-        `dims` are sizes of dynamic dimensions to plan for; runs may have others. Nodes run in the runtime's own order
-        without `plan`, and if a size is missing (`unplanned` has the reason). The options lose the runtime's arena,
-        pattern and reuse. Raises UsageError for parallel execution and wrong `dims`, UnsupportedError for a file that
-        is for another kind of processor.
+        `dims` are sizes of dynamic dimensions to plan for, by default those of the first run; runs may have others.
+        Without `plan`, or if planning fails, nodes run in the runtime's own order (`unplanned` has the reason). The
+        options lose the runtime's arena, pattern and reuse. Raises UsageError for parallel execution and wrong `dims`,
+        UnsupportedError for a file that is for another kind of processor.
         """
         onnxruntime: Any = import_module("onnxruntime")
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
@@ -61,6 +66,8 @@ class Session(PlannedSession):
             super(Session, self).__init__(source, options, providers, provider_options, arena=arena, **more)
 
         is_planned = PLANNED in read_metadata(path_or_bytes)
+        self._waiting: _Waiting | None = None
+        self._planning = Lock()
         self._unplanned = None if is_planned else _reason_to_leave(options, providers, plan=plan)
         if not is_planned and self._unplanned is None:
             try:
@@ -71,12 +78,100 @@ class Session(PlannedSession):
                 raise
             except Exception as error:  # ONNX Runtime's types have no common base
                 self._unplanned = one_line(error)
+        level = options.graph_optimization_level
         open_model(path_or_bytes)
+        if not is_planned and _reason_to_leave(options, providers, plan=plan) is None:
+            missing = _missing_sizes(path_or_bytes, dims or {})
+            if missing:
+                self._unplanned = f"the first run sets its sizes: {', '.join(missing)}"
+                self._waiting = _Waiting(path_or_bytes, options, level, providers, provider_options, dims or {}, more)
 
     @property
     def unplanned(self) -> str | None:
         """Why nodes run in the runtime's own order, in one line; None if they run in a planned one."""
         return self._unplanned
+
+    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
+        """Compute the outputs like InferenceSession."""
+        self._plan_for(input_feed)
+        return super().run(output_names, input_feed, run_options)
+
+    def run_with_ort_values(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
+    ) -> Any:
+        """Compute with OrtValues."""
+        self._plan_for(input_dict_ort_values)
+        return super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
+
+    def io_binding(self) -> Any:
+        """Return a binding; it belongs to the nodes as they are, so they are no longer planned."""
+        if self._waiting is not None:
+            self._waiting, self._unplanned = None, "a binding was made before the first run; give its sizes in dims"
+        stock: Any = super()
+        return stock.io_binding()
+
+    def _plan_for(self, values: Mapping[str, Any]) -> None:
+        """Plan a waiting model for the sizes of these inputs; a run in another thread goes on as it is."""
+        if self._waiting is not None and self._planning.acquire(blocking=False):
+            try:
+                self._plan_waiting(values)
+            finally:
+                self._planning.release()
+
+    def _plan_waiting(self, values: Mapping[str, Any]) -> None:
+        waiting = self._waiting
+        dims = None if waiting is None else waiting.sizes(values)
+        if waiting is None or dims is None:
+            return
+        self._waiting = None
+        try:
+            self.__dict__.update(vars(waiting.open(dims, self.arena)))
+            self._unplanned = None
+        except Exception as error:  # ONNX Runtime's types have no common base
+            self._unplanned = one_line(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A model that is planned for the sizes of its first run, and the arguments to open it with."""
+
+    source: ModelPath
+    options: Any
+    level: Any
+    providers: Sequence[Any] | None
+    provider_options: Sequence[Mapping[str, Any]] | None
+    dims: Mapping[str, int]
+    more: Mapping[str, Any]
+
+    def sizes(self, values: Mapping[str, Any]) -> Mapping[str, int] | None:
+        """Return the sizes of all dynamic dimensions; None if the inputs do not fit the model."""
+        graph = _graph_of(self.source)
+        try:
+            found = {name: size for each in fed_inputs(graph) for name, size in sizes_of(each, values[each.name])}
+        except (KeyError, ValueError):  # the runtime has a better message
+            return None
+        return {**found, **self.dims}
+
+    def open(self, dims: Mapping[str, int], arena: Arena) -> PlannedSession:
+        """Return a session of the model, planned for sizes."""
+        with kept_options(self.options):
+            self.options.graph_optimization_level = self.level
+            with _planned_here(self.source, self.options, dims, self.more) as planned:
+                return PlannedSession(
+                    planned, self.options, self.providers, self.provider_options, arena=arena, **self.more
+                )
+
+
+def _graph_of(source: ModelPath) -> GraphProto:
+    return load_model(ModelProto.FromString(source) if isinstance(source, bytes) else source).graph
+
+
+def _missing_sizes(source: ModelPath, dims: Mapping[str, int]) -> Sequence[str]:
+    """Return the dynamic dimensions that have no size; none for a model that cannot be read."""
+    try:
+        return [name for name in dynamic_dimensions(_graph_of(source)) if name not in dims]
+    except InputError:
+        return []
 
 
 def _reason_to_leave(options: Any, providers: Sequence[Any] | None, *, plan: bool) -> str | None:

@@ -97,25 +97,31 @@ def run_plan(
     return results_of(program, contents)
 
 
-def needed_runs(translation: JaxTranslation, runs: Sequence[OpId]) -> list[OpId]:
-    """Return the runs with effects and those that the program's results depend on. O(runs + reads)."""
+def needed_places(translation: JaxTranslation, runs: Sequence[OpId], count: int) -> list[Place]:
+    """Return the places of the runs that the program's first `count` results depend on. O(runs + reads).
+
+    Effects before a needed effect are needed, so that they keep their order.
+    """
     program, kernels = translation.program, translation.kernels
     makers = {value: equation for equation in program.equations for value in equation.outputs}
     stored = {*program.inputs, *program.constants}
     stored.update(value for kernel in kernels.kernels for value in program.equations[kernel.root].outputs)
-    waiting = [atom for atom in program.outputs if isinstance(atom, int)]
+    waiting = [atom for atom in program.outputs[:count] if isinstance(atom, int)]
     wanted: set[Value] = set()
     while waiting:
         value = waiting.pop()
         if value not in wanted:
             wanted.add(value)
             waiting.extend(() if value in stored else makers[value].reads)
-    needed: list[OpId] = []
-    for op in reversed(runs):
-        equation = translation.equation(op)
-        if equation.origin.effects or not wanted.isdisjoint(equation.outputs):
-            needed.append(op)
-            wanted = wanted.difference(equation.outputs).union(kernels.kernels[op].reads)
+    needed: list[Place] = []
+    has_effects = False
+    for place in reversed(range(len(runs))):
+        equation = translation.equation(runs[place])
+        effects = bool(equation.origin.effects)
+        if not wanted.isdisjoint(equation.outputs) or (effects and has_effects):
+            needed.append(place)
+            has_effects |= effects
+            wanted = wanted.difference(equation.outputs).union(kernels.kernels[runs[place]].reads)
     return needed[::-1]
 
 

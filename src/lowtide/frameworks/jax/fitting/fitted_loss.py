@@ -10,8 +10,10 @@ from lowtide.frameworks.jax.fitting.forms import FunctionForm, RunOrder
 from lowtide.frameworks.jax.fitting.losses import Wanted, with_backward
 from lowtide.frameworks.jax.fitting.search import FitFound, Use, whole
 from lowtide.frameworks.jax.flat.flatten import Flat
+from lowtide.frameworks.jax.flat.program import run_program
+from lowtide.frameworks.jax.flat.split import split
 from lowtide.frameworks.jax.flat.traced import TracedFunction
-from lowtide.frameworks.jax.internals import is_floating, jax
+from lowtide.frameworks.jax.internals import is_floating, jax, struct_like
 
 Search = Callable[[TracedFunction, Sequence[Use], FitFound | None], FitFound]
 """Fit a function, compiled for some uses, to the budget, or to the target and compiler options of another search."""
@@ -20,8 +22,8 @@ Search = Callable[[TracedFunction, Sequence[Use], FitFound | None], FitFound]
 class FittedLoss:
     """A loss with planned values and gradients. Values alone and each set of wanted leaves have their own search.
 
-    JAX calls one function for the values and another one for the gradients. Each computes its part of the same planned
-    program, so that XLA merges both. Only the arguments are saved between them.
+    JAX calls one function for the values and another one for the gradients. They are the two parts of one planned
+    program. The second one receives the arguments and all values of the first one that it reads.
     """
 
     def __init__(self, traced: TracedFunction, search: Search, wanted: Wanted) -> None:
@@ -38,14 +40,20 @@ class FittedLoss:
         """Return the leaves of the results."""
         return self._call(*leaves)
 
-    def gradients(self, wanted: Wanted, leaves: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the gradients of the wanted leaves, None for others."""
+    @property
+    def n_results(self) -> int:
+        """The number of leaves of the results."""
+        return len(self._traced.jaxpr.out_avals)
+
+    def gradients(self, wanted: Wanted, saved: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the gradients of the wanted leaves, None for others; `saved` begins with the leaves."""
         given = [
             jax.numpy.zeros(each.shape, each.dtype) if isinstance(each, jax.custom_derivatives.SymbolicZero) else each
             for each, aval in zip(cotangents, self._traced.jaxpr.out_avals, strict=True)
             if is_floating(aval.dtype)
         ]
-        gradients = iter(self._parts_for(wanted).gradients(*leaves, *given))
+        count = len(wanted)
+        gradients = iter(self._parts_for(wanted).gradients(*saved[:count], *given, *saved[count:]))
         return tuple(next(gradients) if each else None for each in wanted)
 
     def _parts_for(self, wanted: Wanted) -> "_Parts":
@@ -55,30 +63,42 @@ class FittedLoss:
         return self._parts[wanted]
 
     def _parts_of(self, found: FitFound) -> "_Parts":
-        return _Parts(
-            values=_jitted(self._values_of(found.form, found.order), found.best.options),
-            gradients=_jitted(self._gradients_of(found.form, found.order), found.best.options),
-        )
+        values, gradients = self._split(found.form, found.order)
+        options = found.best.options
+        return _Parts(values=_jitted(values, options), gradients=_jitted(gradients, options))
 
     @property
     def _uses(self) -> Sequence[Use]:
         return self._both, self._gradients_of
 
-    def _values_of(self, form: FunctionForm, order: RunOrder) -> Flat:
-        results = self._traced.jaxpr.out_avals
-        flat = order.first_of(form, len(results))
-        given = [aval for aval in results if is_floating(aval.dtype)]
-        return lambda *leaves: flat(*leaves, *(jax.numpy.zeros(aval.shape, aval.dtype) for aval in given))
+    def _split(self, form: FunctionForm, order: RunOrder) -> tuple[Flat, Flat]:
+        """Return a function of leaves that also returns saved values, and one of leaves, cotangents and saved ones."""
+        traced = self._traced
+        n_leaves, n_results = len(traced.structs), self.n_results
+        cotangents = [struct_like(aval) for aval in traced.jaxpr.out_avals if is_floating(aval.dtype)]
+        flat = order.with_first(form, n_results).of(form)
+        parts = split(flat, [*traced.structs, *cotangents], n_leaves, n_results)
+
+        def values(*leaves: Any) -> Sequence[Any]:
+            zeros = (jax.numpy.zeros(each.shape, each.dtype) for each in cotangents)
+            return run_program(parts.first, [*leaves, *zeros])
+
+        return values, lambda *given: run_program(parts.rest, given)
 
     def _gradients_of(self, form: FunctionForm, order: RunOrder) -> Flat:
-        flat, count = order.of(form), len(self._traced.jaxpr.out_avals)
-        return lambda *values: flat(*values)[count:]
+        both, count = self._both(form, order), self.n_results
+        return lambda *given: both(*given)[count:]
 
     def _both(self, form: FunctionForm, order: RunOrder) -> Flat:
         """Return the values and the gradients as JAX runs them."""
-        values, gradients = jax.jit(self._values_of(form, order)), jax.jit(self._gradients_of(form, order))
-        count = len(self._traced.structs)
-        return lambda *given: [*values(*given[:count]), *gradients(*given)]
+        values, gradients = map(jax.jit, self._split(form, order))
+        n_leaves, n_results = len(self._traced.structs), self.n_results
+
+        def both(*given: Any) -> Sequence[Any]:
+            found = values(*given[:n_leaves])
+            return [*found[:n_results], *gradients(*given, *found[n_results:])]
+
+        return both
 
     def _run_alone(self, *leaves: Any) -> Sequence[Any]:
         """Return the values, without gradients, within the temp bytes that the budget allows with gradients."""
@@ -93,7 +113,8 @@ class FittedLoss:
             bool(primal.perturbed) and is_floating(struct.dtype)
             for primal, struct in zip(primals, self._traced.structs, strict=True)
         )
-        return self._parts_for(wanted).values(*leaves), jax.tree_util.Partial(_Backward(self, wanted), *leaves)
+        found, count = self._parts_for(wanted).values(*leaves), self.n_results
+        return found[:count], jax.tree_util.Partial(_Backward(self, wanted), *leaves, *found[count:])
 
     def _pull(self, saved: Any, cotangents: Sequence[Any]) -> tuple[Any, ...]:
         return saved(*cotangents)
@@ -102,21 +123,21 @@ class FittedLoss:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
     values: Flat
-    """Of the leaves."""
+    """Of the leaves; also returns the saved values."""
     gradients: Flat
-    """Of leaves and cotangents."""
+    """Of leaves, cotangents and saved values."""
 
 
 class _Backward:
-    """The backward pass: a function of saved leaves and cotangents."""
+    """The backward pass: a function of leaves, saved values and cotangents."""
 
     def __init__(self, loss: FittedLoss, wanted: Wanted) -> None:
         self._loss = loss
         self._wanted = wanted
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
-        count = len(self._wanted)
-        return self._loss.gradients(self._wanted, values[:count], values[count:])
+        n_saved = len(values) - self._loss.n_results
+        return self._loss.gradients(self._wanted, values[:n_saved], values[n_saved:])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Backward) and (self._loss, self._wanted) == (other._loss, other._wanted)

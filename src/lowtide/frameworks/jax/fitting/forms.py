@@ -9,8 +9,8 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.recompute.checkpointing import segment_plan
-from lowtide.frameworks.jax.emit.run_plan import needed_runs, run_plan
-from lowtide.frameworks.jax.flat.flatten import Flat, MeshProgram, first_results, flatten, mesh_program
+from lowtide.frameworks.jax.emit.run_plan import needed_places, run_plan
+from lowtide.frameworks.jax.flat.flatten import Flat, MeshProgram, flatten, mesh_program
 from lowtide.frameworks.jax.flat.program import FlatProgram, run_program
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import jaxpr_as_fun
@@ -75,22 +75,13 @@ class RunOrder:
         """Return a form in this order."""
         return form.unplanned() if self.runs is None else form.following(self.runs, self.window)
 
-    def first_of(self, form: FunctionForm, count: int) -> Flat:
-        """Return a function of the form's arguments that computes only its first `count` results, in this order.
-
-        Without recomputation, XLA orders the kernels, so that it can merge them with those of the whole form.
-        """
-        if form.mesh is not None:
-            return lambda *leaves: form.unplanned()(*leaves)[:count]
-        translation = form.translation
-        if self.runs is None:
-            first = first_results(translation.program, count)
-            return lambda *leaves: run_program(first, leaves)
-        program = replace(translation.program, outputs=translation.program.outputs[:count])
-        translation = replace(translation, program=program)
-        runs = needed_runs(translation, self.runs)
-        window = None if len(set(runs)) == len(runs) else self.window
-        return lambda *leaves: run_plan(translation, runs, leaves, window)
+    def with_first(self, form: FunctionForm, count: int) -> "RunOrder":
+        """Return this order with all runs first that the form's first `count` results need."""
+        if self.runs is None or form.mesh is not None:
+            return self
+        needed = needed_places(form.translation, self.runs, count)
+        others = (place for place in range(len(self.runs)) if place not in set(needed))
+        return replace(self, runs=tuple(self.runs[place] for place in (*needed, *others)))
 
     def held(self, window: int = WINDOW) -> "RunOrder":
         """Return this order, held."""

@@ -1,7 +1,7 @@
 """`flatten`: inline calls, merge equal equations, drop unused ones."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr
@@ -46,12 +46,6 @@ def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Fla
         outputs=outputs,
         donated=frozenset(value for value, given in zip(inputs, donated, strict=False) if given),
     )
-
-
-def first_results(program: FlatProgram, count: int) -> FlatProgram:
-    """Return a program with its first `count` results only."""
-    outputs = program.outputs[:count]
-    return replace(program, outputs=outputs, equations=needed_equations(program.equations, outputs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

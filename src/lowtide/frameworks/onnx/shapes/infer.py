@@ -1,7 +1,9 @@
 """Types of all values, inferred in rounds, with given sizes of dynamic dimensions."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto, helper
 from onnx.shape_inference import infer_shapes
 
@@ -159,8 +161,18 @@ def dynamic_dimensions(graph: GraphProto) -> list[str]:
     """Return the names of the inputs' dynamic dimensions in order; one without a name is called "tokens.1", by input
     and axis.
     """
-    names = (name for value in fed_inputs(graph) for name, _ in _open_dimensions(value))
+    names = (name for value in fed_inputs(graph) for _, name, _ in _open_dimensions(value))
     return list(dict.fromkeys(names))
+
+
+def sizes_of(value: ValueInfoProto, given: Any) -> list[tuple[str, int]]:
+    """Return the sizes of an input's dynamic dimensions in an array or OrtValue; raises ValueError for another rank."""
+    shape = getattr(given, "shape", None)
+    sizes: Any = shape() if callable(shape) else np.shape(given)
+    axes = len(value.type.tensor_type.shape.dim)
+    if value.type.HasField("tensor_type") and len(sizes) != axes:
+        raise ValueError(f"input {value.name!r} has {len(sizes)} axes, not {axes}")
+    return [(name, int(sizes[axis])) for axis, name, _ in _open_dimensions(value)]
 
 
 def _bind_inputs(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
@@ -185,7 +197,7 @@ def _bind_inputs(graph: GraphProto, dims: Mapping[str, int], where: str) -> None
             raise MalformedInputError(f"{where}: input {value.name!r} has no type; export the model again")
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
             raise UnsupportedError(f"{where}: input {value.name!r} has no rank; export the model with a shape for it")
-        for name, dim in _open_dimensions(value):
+        for _, name, dim in _open_dimensions(value):
             dim.dim_value = dims[name]
 
 
@@ -210,11 +222,11 @@ def _bind_type(value_type: TypeProto, dims: Mapping[str, int]) -> None:
                 dim.dim_value = dims[name]
 
 
-def _open_dimensions(value: ValueInfoProto) -> Iterator[tuple[str, TensorShapeProto.Dimension]]:
+def _open_dimensions(value: ValueInfoProto) -> Iterator[tuple[int, str, TensorShapeProto.Dimension]]:
     if not value.type.HasField("tensor_type"):
         return
     for axis, dim in enumerate(value.type.tensor_type.shape.dim):
         if not dim.HasField("dim_value"):
-            yield dim.dim_param or f"{value.name}.{axis}", dim
+            yield axis, dim.dim_param or f"{value.name}.{axis}", dim
         elif dim.dim_value < 0:
             raise MalformedInputError(f"input {value.name!r} has dimension {dim.dim_value}; give it a size or a name")
