@@ -20,6 +20,7 @@ from lowtide.reporting.difference import ProgramDifference
 from lowtide.reporting.measured import MeasuredFields
 from lowtide.reporting.page.actions import Copied, Rerun, Shared
 from lowtide.reporting.plan_difference import PlanDifference
+from lowtide.reporting.recorded_fields import RecordedFields
 
 Bytes = Mapping[str, int]
 """Bytes by memory space."""
