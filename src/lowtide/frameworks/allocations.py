@@ -16,7 +16,7 @@ FREED = "free_completed"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class AllocatedBlock:
     """An allocated block."""
 
     size: int
@@ -44,7 +44,7 @@ def whole(number: Any) -> int:
 
 def kept_blocks(
     segments: Sequence[Mapping[str, Any]], device: int, events: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[int, Block]]:
+) -> Iterator[tuple[int, AllocatedBlock]]:
     """Yield address and block of what is allocated at the end but not during the recording."""
     seen = {whole(event["addr"]) for event in events if event["action"] == "alloc"}
     for segment in segments:
@@ -57,7 +57,7 @@ def kept_blocks(
             if block.get("state") != "inactive" and where not in seen:
                 size = whole(block.get("requested_size") or block["size"])
                 place = place_of(_with_frames(block))
-                yield where, Block(size, _BEFORE if place == _UNKNOWN else place)
+                yield where, AllocatedBlock(size, _BEFORE if place == _UNKNOWN else place)
 
 
 def freed_from_before(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -80,7 +80,7 @@ def recorded_peak(
 ) -> Recorded:
     """Return the peak of a device, where a request that failed counts as allocated. O(events)."""
     kept = dict(kept_blocks(segments, device, events))
-    start = {whole(event["addr"]): Block(whole(event["size"]), _BEFORE) for event in freed_from_before(events)}
+    start = {whole(event["addr"]): AllocatedBlock(whole(event["size"]), _BEFORE) for event in freed_from_before(events)}
     held = most = sum(block.size for block in (*kept.values(), *start.values()))
     at = 0
     for number, (change, failed) in enumerate(map(_change, events), start=1):
@@ -91,9 +91,11 @@ def recorded_peak(
     failed = events[at - 1] if at and events[at - 1]["action"] == "oom" else None
     blocks = [*kept.values(), *live.values()]
     if failed is not None:
-        blocks.append(Block(whole(failed["size"]), f"{place_of(failed)} (failed)"))
-    made = [Block(whole(each["size"]), place_of(each)) for each in events if each["action"] in ("alloc", "oom")]
-    largest = max([*start.values(), *made], key=lambda block: block.size, default=Block(0, _UNKNOWN))
+        blocks.append(AllocatedBlock(whole(failed["size"]), f"{place_of(failed)} (failed)"))
+    made = [
+        AllocatedBlock(whole(each["size"]), place_of(each)) for each in events if each["action"] in ("alloc", "oom")
+    ]
+    largest = max([*start.values(), *made], key=lambda block: block.size, default=AllocatedBlock(0, _UNKNOWN))
     reserved = _reserved(segments, device, events[at:])
     unfailed = most - (0 if failed is None else whole(failed["size"]))
     return Recorded(
@@ -131,12 +133,12 @@ def _change(event: Mapping[str, Any]) -> tuple[int, int]:
             return 0, 0
 
 
-def _replayed(start: Mapping[int, Block], events: Sequence[Mapping[str, Any]]) -> dict[int, Block]:
+def _replayed(start: Mapping[int, AllocatedBlock], events: Sequence[Mapping[str, Any]]) -> dict[int, AllocatedBlock]:
     """Return the blocks after some events by address."""
     live = dict(start)
     for event in events:
         if event["action"] == "alloc":
-            live[whole(event["addr"])] = Block(whole(event["size"]), place_of(event))
+            live[whole(event["addr"])] = AllocatedBlock(whole(event["size"]), place_of(event))
         elif event["action"] == FREED:
             live.pop(whole(event["addr"]), None)
     return live
@@ -148,7 +150,7 @@ def _reserved(segments: Sequence[Mapping[str, Any]], device: int, later: Sequenc
     return end - sum(_RESERVES.get(event["action"], 0) * whole(event.get("size", 0)) for event in later)
 
 
-def _by_line(blocks: Sequence[Block]) -> tuple[RecordedLine, ...]:
+def _by_line(blocks: Sequence[AllocatedBlock]) -> tuple[RecordedLine, ...]:
     groups: dict[str, list[int]] = {}
     for block in blocks:
         groups.setdefault(block.place, []).append(block.size)

@@ -20,6 +20,7 @@ from lowtide.reporting.difference import ProgramDifference
 from lowtide.reporting.measured import MeasuredFields
 from lowtide.reporting.page.actions import Copied, Rerun, Shared
 from lowtide.reporting.plan_difference import PlanDifference
+from lowtide.reporting.recorded_fields import RecordedFields
 from lowtide.reporting.size_fields import FitsSizesFields
 
 Bytes = Mapping[str, int]
@@ -32,34 +33,6 @@ class OutlookFields(TypedDict):
     file_bytes: int
     runtime_peaks: RuntimePeaks
     planned_bytes: int
-
-
-class RecordedLineFields(TypedDict):
-    """The tensors at a recorded peak that one source line allocated."""
-
-    where: str
-    size_bytes: int
-    n_tensors: int
-
-
-class RecordedFields(TypedDict):
-    """The peak of one device in a memory snapshot."""
-
-    space: str
-    n_events: int
-    peak_event: int
-    peak_bytes: int
-    failed_bytes: int | None
-    failed_at: str | None
-    device_free_bytes: int | None
-    reserved_bytes: int | None
-    fragmentation_bytes: int | None
-    kept_bytes: int
-    largest_bytes: int
-    largest_at: str
-    floor_bytes: int
-    most_saved_bytes: int
-    lines: Sequence[RecordedLineFields]
 
 
 class InspectFields(TypedDict):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lowtide.core.documents import fields_of
 from lowtide.core.units import ByteUnit, percent
-from lowtide.reporting.fields import RecordedFields
+from lowtide.reporting.recorded_fields import RecordedFields
 from lowtide.reporting.table import format_table, printable, table_width
 
 _MOST_LINES = 15
