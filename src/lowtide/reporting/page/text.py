@@ -21,7 +21,7 @@ def to_text(facts: Facts) -> str:
     verdict = short_verdict(plan, is_missed=facts.shortfall is not None)
     opening = facts.picture()
     lines = [
-        f"{printable(opening.sentence)}.",
+        *_indented(f"{printable(opening.sentence)}.", 0),
         "",
         *opening.lines(page_width()),
         "",
