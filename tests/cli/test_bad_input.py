@@ -119,7 +119,7 @@ def test_debug_shows_the_traceback_of_the_programs_own_code(lowtide: Command, pr
         ("raises", USAGE, ["small_programs:raises() failed", "ValueError: two lines"]),
         ("leaves", USAGE, ["SystemExit: 7"]),
         ("nonsense", USAGE, ["cannot read a int"]),
-        ("nothing", USAGE, ["cannot read a NoneType"]),
+        ("nothing", USAGE, ["small_programs:nothing returns nothing"]),
         ("name", USAGE, ["returns a string"]),
     ],
 )

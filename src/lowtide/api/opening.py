@@ -160,6 +160,8 @@ def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | N
         raise UsageError(f"cannot read {name!r}: unknown kind; give {_KINDS}")
     _check_ending(output, _WRITTEN)
     program = call_named(name)
+    if program is None:
+        raise UsageError(f"{name} returns nothing; return (function or module, example inputs)")
     if isinstance(program, str | Path):
         raise UsageError(f"{name} returns a string, {str(program)!r}; return (function or module, example inputs)")
     return open_model(program, dims, output=output)
