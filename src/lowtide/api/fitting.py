@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from lowtide.api.next_code import next_code
 from lowtide.api.opening import open_model
 from lowtide.api.step_sizes import Captures, SizeSearch, sizes_of
 from lowtide.api.targets import Target, target_of
@@ -141,4 +140,19 @@ def _code(captures: Captures, rows: Sequence[SizeFit], largest: Mapping[Level, i
     if not sizes:
         return []
     level = max(sizes, key=lambda each: (each != "offload", LEVELS.index(each)))
-    return next_code(captures.step(sizes[level]), level)
+    return _next_code(captures.step(sizes[level]), level)
+
+
+def _next_code(step: Step, level: Level) -> list[str]:
+    """Return lines of Python that run a step in the memory that is free on the device."""
+    allow = '"reorder", "share", "recompute", "offload"'
+    if not step.parts:
+        more = f', "allow": ({allow})' if level == "offload" else ""
+        options = f'{{"budget": "fit"{more}}}'
+        return [*step.code, f'step = torch.compile(made, backend="lowtide", options={options})']
+    more = f", allow=({allow})" if level == "offload" else ""
+    return [
+        *step.code,
+        f'step = lowtide.torch.training_step({step.parts}, batch, budget="fit"{more})',
+        f"loss = step({step.call})",
+    ]
