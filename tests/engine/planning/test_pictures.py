@@ -56,7 +56,7 @@ def test_a_picture_shows_the_peaks_the_budget_and_the_largest_tensors() -> None:
     picture = minimize(_layers(), budget="20 MiB").picture()
     assert picture.sentence == (
         "layers needs 13.0 MiB at its peak, within the budget of 20.0 MiB; largest there: relu x 12 12.0 MiB, "
-        "x 1.0 MiB, loss <0.001 MiB"
+        "x 1.0 MiB, loss 4 B"
     )
     drawing = ElementTree.fromstring(picture.svg())
     captions = [each.text for each in drawing.iter("{http://www.w3.org/2000/svg}text")]

@@ -8,6 +8,7 @@ import pytest
 
 from lowtide import fits, frontier, minimize, optimize, report
 from lowtide.api import verbs
+from lowtide.api.options import settings_of
 from lowtide.api.verbs import PlanOptions
 from lowtide.cli.plan import command
 from lowtide.core.errors import UsageError
@@ -29,7 +30,7 @@ def test_every_setting_says_what_it_is_in_one_sentence(name: str) -> None:
 def test_minimize_takes_every_setting_with_its_default(name: str) -> None:
     """Options that a call leaves out keep the defaults of the record."""
     assert OF_A_GRAPH.get(name, name) in get_type_hints(PlanOptions)
-    assert getattr(verbs._settings({}), name) == getattr(PlanSettings, name)
+    assert getattr(settings_of({}), name) == getattr(PlanSettings, name)
 
 
 def test_all_verbs_that_plan_take_the_same_options() -> None:
@@ -91,5 +92,5 @@ def test_which_order_to_look_for_follows_from_the_settings() -> None:
 def test_a_budget_allows_recomputation_by_default_everywhere() -> None:
     assert default_techniques(None) == PlanSettings.techniques
     assert default_techniques("60%") == PlanSettings.techniques | {"recompute"}
-    assert verbs._settings({"budget": "60%"}).techniques == default_techniques("60%")
+    assert settings_of({"budget": "60%"}).techniques == default_techniques("60%")
     assert allowed_techniques(None, "60%") == default_techniques("60%")

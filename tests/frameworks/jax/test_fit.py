@@ -89,8 +89,8 @@ def test_a_budget_below_arguments_and_results_names_the_least_budget(temporaries
     shortfall = str(fitted.shortfall)
     assert "arguments and results alone take" in shortfall
     least = int(shortfall.split()[-2])
-    assert lowtide.jax.fit(function, least, example_args=given, argnums=()).fits
-    assert not lowtide.jax.fit(function, least - 1, example_args=given, argnums=()).fits
+    assert lowtide.jax.fit(function, f"{least} B", example_args=given, argnums=()).fits
+    assert not lowtide.jax.fit(function, f"{least - 1} B", example_args=given, argnums=()).fits
 
 
 def test_without_recompute_only_schedulers_and_held_orders_are_tried(arguments: Any) -> None:
@@ -304,4 +304,4 @@ def test_a_users_checkpoints_are_one_of_the_candidates() -> None:
     fitted = lowtide.jax.fit(step, "100%", example_args=arguments)
     assert fitted.unmodified_temp_bytes == temp_bytes(step, arguments)
     least = temp_bytes(step, arguments, {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"})
-    assert lowtide.jax.fit(step, least, example_args=arguments, transient=True).fits
+    assert lowtide.jax.fit(step, f"{least} B", example_args=arguments, transient=True).fits

@@ -24,7 +24,7 @@ def situation_of(record: dict[str, Any], nodes: list[NodeDef]) -> Situation:
         where=record["name"],
         sizes=dict(sizes),
         shapes={key: (size // 4,) for key, size in sizes.items()},
-        devices=devices_of(nodes, {} if capacity is None else {name: capacity}),
+        devices=devices_of(nodes, {} if capacity is None else {name: f"{capacity} B"}),
         seconds={node["name"]: node["ns"] * 1e-9 for node in record["nodes"]},
     )
 

@@ -66,7 +66,7 @@ class Session(PlannedSession):
             super(Session, self).__init__(source, options, providers, provider_options, arena=arena, **more)
 
         is_planned = PLANNED in read_metadata(path_or_bytes)
-        self._waiting: _Waiting | None = None
+        self._waiting: _UntilFirstRun | None = None
         self._planning = Lock()
         self._unplanned = None if is_planned else _reason_to_leave(options, providers, plan=plan)
         if not is_planned and self._unplanned is None:
@@ -84,7 +84,9 @@ class Session(PlannedSession):
             missing = _missing_sizes(path_or_bytes, dims or {})
             if missing:
                 self._unplanned = f"the first run sets its sizes: {', '.join(missing)}"
-                self._waiting = _Waiting(path_or_bytes, options, level, providers, provider_options, dims or {}, more)
+                self._waiting = _UntilFirstRun(
+                    path_or_bytes, options, level, providers, provider_options, dims or {}, more
+                )
 
     @property
     def unplanned(self) -> str | None:
@@ -132,7 +134,7 @@ class Session(PlannedSession):
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _UntilFirstRun:
     """A model that is planned for the sizes of its first run, and the arguments to open it with."""
 
     source: ModelPath

@@ -73,7 +73,7 @@ def test_a_budget_in_bytes_is_met_at_every_size_of_a_bucket(
     torch.manual_seed(0)
     model = kind(breaks=breaks)
     held = sum(each.nbytes for each in model.parameters())
-    options = {"compiler": compiler, "budget": allowed + held}
+    options = {"compiler": compiler, "budget": f"{allowed + held} B"}
     run = torch.compile(model, backend="lowtide", options=options, dynamic=True)
     for tokens in (130, LARGEST):
         assert _peak(model, run, tokens) <= allowed
