@@ -90,7 +90,7 @@ def test_a_figure_has_a_unit_of_its_size(count: int, wanted: str) -> None:
 
 
 @given(st.lists(st.integers(2**30, 10 * 2**30), min_size=1, max_size=6))
-def test_figures_of_a_page_that_are_within_a_tenth_of_the_largest_have_one_unit(counts: list[int]) -> None:
+def test_figures_of_a_page_above_one_gibibyte_have_one_unit(counts: list[int]) -> None:
     unit = ByteUnit(*counts)
     assert {unit.write(count).rpartition(" ")[2] for count in counts} == {"GiB"}
 
@@ -102,7 +102,7 @@ def test_figures_of_a_page_that_are_within_a_tenth_of_the_largest_have_one_unit(
         (64, "64 B"),
         (20_480, "20.0 KiB"),
         (2**26, "64.0 MiB"),
-        (2**29, "0.500 GiB"),
+        (2**29, "512.0 MiB"),
         (2**30, "1.00 GiB"),
     ],
 )

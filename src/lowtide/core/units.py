@@ -84,11 +84,10 @@ def parse_share(text: str | float) -> float:
 _UNITS = ((2**30, "GiB", 2), (2**20, "MiB", 1), (2**10, "KiB", 1))
 _LEAST_ROUNDED = 10 * 2**10
 """Smaller counts are written in bytes."""
-_DIGITS_BELOW_ONE = 3
 
 
 class ByteUnit:
-    """One unit for the figures of a page, that of the largest one. Figures below a tenth of it have their own."""
+    """One unit for the figures of a page, that of the largest one. Figures below one of it have their own."""
 
     def __init__(self, *figures: int | Mapping[str, int]) -> None:
         """Choose the unit for byte counts, also by memory space."""
@@ -96,12 +95,10 @@ class ByteUnit:
         self._size, self._unit, self._digits = _unit_of(max(map(abs, counts), default=0))
 
     def write(self, count: int) -> str:
-        """Return a byte count as text: 23.65 GiB, 299.4 MiB, 0.812 MiB or 2,048 B."""
+        """Return a byte count as text: 23.65 GiB, 299.4 MiB, 812.0 KiB or 2,048 B."""
         size, unit, digits = self._size, self._unit, self._digits
-        if 0 < 10 * abs(count) < size:
+        if 0 < abs(count) < size:
             size, unit, digits = _unit_of(abs(count))
-        elif 0 < abs(count) < size:
-            digits = _DIGITS_BELOW_ONE
         return f"{count / size:,.{digits}f} {unit}" if size > 1 else f"{count:,} B"
 
     def by_space(self, figures: Mapping[str, int]) -> str:
