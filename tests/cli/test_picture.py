@@ -1,12 +1,13 @@
 """The picture of memory is for people: on a terminal and in notebooks, but not in pipes."""
 
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.terminals import shown_on_a_terminal
 
 _NOTEBOOK = """
 import lowtide
@@ -25,17 +26,8 @@ def started(graph_file: Path, stdout: int) -> "subprocess.Popen[bytes]":
 
 
 def test_optimize_draws_memory_on_a_terminal_within_its_width(graph_file: Path) -> None:
-    controller, terminal = pty.openpty()
-    shown = b""
-    with started(graph_file, terminal):
-        os.close(terminal)
-        while True:
-            try:
-                shown += os.read(controller, 10**5)
-            except OSError:  # the terminal is closed
-                break
-    os.close(controller)
-    lines = shown.decode().replace("\r", "").splitlines()
+    shown = shown_on_a_terminal(lambda terminal: started(graph_file, terminal))
+    lines = shown.replace("\r", "").splitlines()
     drawn = lines[next(number for number, line in enumerate(lines) if line.startswith("2,210 B |")) :]
     assert "░" in drawn[0]
     assert "█ after   ░ before" in drawn[-1]

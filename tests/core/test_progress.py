@@ -1,7 +1,6 @@
 """Progress: stages for callbacks, a bar on terminals, and Ctrl-C that takes the best plan."""
 
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 import lowtide
 from lowtide.core.progress import Found, ProgressBar, Stage, current_report, showing
 from tests.oracles.residual_chain import residual_chain
+from tests.terminals import shown_on_a_terminal
 
 PLANNED = (Stage.READ, Stage.ORDER, Stage.CHOOSE, Stage.IMPROVE, Stage.FINISH, Stage.DONE)
 WORK = """
@@ -91,18 +91,10 @@ def test_a_line_is_printed_only_if_its_stage_takes_long(capsys: pytest.CaptureFi
 
 
 def _on_a_terminal(program: str) -> str:
-    controller, terminal = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"}
-    with subprocess.Popen([sys.executable, "-c", program], stderr=terminal, env=environment):
-        os.close(terminal)
-        shown = b""
-        while True:
-            try:
-                shown += os.read(controller, 10**5)
-            except OSError:  # the terminal is closed
-                break
-    os.close(controller)
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+    command = [sys.executable, "-c", program]
+    shown = shown_on_a_terminal(lambda terminal: subprocess.Popen(command, stderr=terminal, env=environment))
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
 
 
 def test_a_process_that_only_imports_the_kernel_is_no_notebook() -> None:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from lowtide.core.errors import UsageError, unknown
 from lowtide.core.units import format_bytes, given_bytes
 from lowtide.engine.costs import Device, device_key, device_named, devices, is_device
@@ -21,8 +23,6 @@ class Target:
     """The CUDA device; None for a Mac."""
     costs: str
     """The profile of prices."""
-    type: str
-    """The device type in PyTorch."""
 
 
 def target_of(given: str | int) -> Target:
@@ -34,24 +34,16 @@ def target_of(given: str | int) -> Target:
         device, key = device_named(name), device_key(name)
         title = f"{key} ({device.name}, {format_bytes(device.memory_bytes)})"
         costs = f"eager@{key}" if key in devices() else "eager"
-        return Target(title=title, memory_bytes=device.memory_bytes, device=device, costs=costs, type="cuda")
+        return Target(title=title, memory_bytes=device.memory_bytes, device=device, costs=costs)
     if not name[:1].isdigit() and not isinstance(given, int):
         raise UsageError(f"{unknown('device', name, (*devices(), MPS))}, or give its memory, like 24GiB")
     size = given_bytes(given)
     return Target(
         title=f"a GPU with {format_bytes(size)} (kernels and speed of {_KERNELS})",
         memory_bytes=size,
-        device=replace_memory(devices()[_KERNELS], size),
+        device=structs.replace(devices()[_KERNELS], memory_bytes=max(size, 1)),
         costs=f"eager@{_KERNELS}",
-        type="cuda",
     )
-
-
-def replace_memory(device: Device, size: int) -> Device:
-    """Return a device with another memory."""
-    import msgspec
-
-    return msgspec.structs.replace(device, memory_bytes=max(size, 1))
 
 
 def _mac(name: str) -> Target:
@@ -60,7 +52,7 @@ def _mac(name: str) -> Target:
     memory = given_bytes(size) if colon else _memory_of_this_mac()
     if memory is None:
         raise UsageError("the memory of mps is that of the Mac, and this is none; give it, like mps:24GiB")
-    return Target(title=f"mps with {format_bytes(memory)}", memory_bytes=memory, device=None, costs="eager", type=MPS)
+    return Target(title=f"mps with {format_bytes(memory)}", memory_bytes=memory, device=None, costs="eager")
 
 
 def _memory_of_this_mac() -> int | None:

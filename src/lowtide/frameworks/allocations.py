@@ -97,16 +97,16 @@ def recorded_peak(
     ]
     largest = max([*start.values(), *made], key=lambda block: block.size, default=AllocatedBlock(0, _UNKNOWN))
     reserved = _reserved(segments, device, events[at:])
-    unfailed = most - (0 if failed is None else whole(failed["size"]))
+    failed_bytes = None if failed is None else whole(failed["size"])
     return Recorded(
         space=space,
         n_events=len(events),
         peak_event=at,
         peak_bytes=most,
-        failed_bytes=None if failed is None else whole(failed["size"]),
+        failed_bytes=failed_bytes,
         failed_at=None if failed is None else place_of(failed),
         device_free_bytes=None if failed is None or "device_free" not in failed else whole(failed["device_free"]),
-        reserved_bytes=reserved if reserved >= unfailed else None,
+        reserved_bytes=reserved if reserved >= most - (failed_bytes or 0) else None,
         kept_bytes=sum(block.size for block in kept.values()),
         largest_bytes=largest.size,
         largest_at=largest.place,
@@ -122,15 +122,10 @@ def _with_frames(block: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _change(event: Mapping[str, Any]) -> tuple[int, int]:
     """Return the bytes that an event allocates, and those that it fails to allocate."""
-    match event["action"]:
-        case "alloc":
-            return whole(event["size"]), 0
-        case "free_completed":
-            return -whole(event["size"]), 0
-        case "oom":
-            return 0, whole(event["size"])
-        case _:
-            return 0, 0
+    action = event["action"]
+    if action in ("alloc", FREED):
+        return (1 if action == "alloc" else -1) * whole(event["size"]), 0
+    return 0, whole(event["size"]) if action == "oom" else 0
 
 
 def _replayed(start: Mapping[int, AllocatedBlock], events: Sequence[Mapping[str, Any]]) -> dict[int, AllocatedBlock]:

@@ -14,16 +14,15 @@ from torch.utils import _pytree as pytree
 from lowtide.engine.analysis import Problem, simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
+from tests.frameworks.torch.reading.measured_scratch import one_thread
 from tests.oracles.random_plans import random_order
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
     """Tests run side by side; the threads of small kernels would only wait for one another."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with one_thread():
+        yield
 
 
 @pytest.fixture

@@ -3,14 +3,20 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from lowtide.frameworks.torch.absent_device.build import Program
 from lowtide.frameworks.torch.absent_device.pretrained import Pretrained
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
-from lowtide.frameworks.training_steps import Recipe
+from lowtide.frameworks.training_steps import OptimizerName, Recipe
 
-_CLASSES = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "adafactor": "Adafactor"}
+_OPTIMIZERS: dict[OptimizerName, Any] = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+    "adafactor": torch.optim.Adafactor,
+}
 _AUTOCAST = "    with torch.autocast(device, torch.bfloat16):"
 
 
@@ -61,10 +67,15 @@ def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], str]:
     return [*lines, f"optimizer = {optimizer_code(recipe, 'cuda')}"], "model, None, optimizer"
 
 
+def optimizer_of(recipe: Recipe, device: str) -> tuple[Any, bool]:
+    """Return the class of the optimizer, and whether its update is fused on the device."""
+    return _OPTIMIZERS[recipe.optimizer], device == "cuda" and recipe.optimizer != "adafactor"
+
+
 def optimizer_code(recipe: Recipe, device: str) -> str:
     """Return the expression that makes the optimizer."""
-    fused = ", fused=True" if device == "cuda" and recipe.optimizer != "adafactor" else ""
-    return f"torch.optim.{_CLASSES[recipe.optimizer]}(model.parameters(){fused})"
+    made, is_fused = optimizer_of(recipe, device)
+    return f"torch.optim.{made.__name__}(model.parameters(){', fused=True' if is_fused else ''})"
 
 
 def _import_of(name: str) -> list[str]:

@@ -1,31 +1,24 @@
 """Build training steps without weights, at a batch size and a sequence length, and read them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.absent_device.build import named_program, sent_program
-from lowtide.frameworks.torch.absent_device.next_code import code_of_own, code_of_pretrained
+from lowtide.frameworks.torch.absent_device.next_code import code_of_own, code_of_pretrained, optimizer_of
 from lowtide.frameworks.torch.absent_device.pretrained import of_config, of_id
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import FakeMode
 from lowtide.frameworks.torch.reading.read import Reading
-from lowtide.frameworks.training_steps import OptimizerName, PrecisionName, Read, Recipe, Step
+from lowtide.frameworks.training_steps import PrecisionName, Read, Recipe, Step
 
-_OPTIMIZERS: dict[OptimizerName, Callable[..., Optimizer]] = {
-    "adamw": torch.optim.AdamW,
-    "adam": torch.optim.Adam,
-    "sgd": torch.optim.SGD,
-    "adafactor": torch.optim.Adafactor,
-}
 _DTYPES: dict[PrecisionName, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -99,9 +92,9 @@ def _read_own(request: Read, mode: FakeMode) -> Step | None:
 
 
 def _step_of(model: nn.Module, loss_function: Any, recipe: Recipe, device: str) -> TrainingStep:
-    fused = {"fused": True} if device == "cuda" and recipe.optimizer != "adafactor" else {}
+    make, is_fused = optimizer_of(recipe, device)
     parameters = [each for each in model.parameters() if each.requires_grad]
-    update = _OPTIMIZERS[recipe.optimizer](parameters, lr=1e-3, **fused)
+    update = make(parameters, lr=1e-3, **({"fused": True} if is_fused else {}))
     plain = TrainingStep(model, loss_function, update)
     return TrainingStep(model, _InAutocast(plain), update) if recipe.precision == "amp" else plain
 

@@ -77,16 +77,17 @@ class KernelPartitioner(Partitioner):
         self._planned = planned
         self._form = in_chunks
         self.may_chunk = False
-        """Whether the last program has products that can be computed in chunks."""
+        """Whether the program that was recorded as it is has products that can be computed in chunks."""
 
     def _partition(
         self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
     ) -> tuple[PlannedModule, GraphModule, GraphModule]:
         whole = partition_for_kernels(joint, joint_inputs, given)
         whole = run_rewrites(whole, RUNS_AGAIN)
-        self.may_chunk = self._may_chunk(whole)
         if self._form is not None:
             whole = _chunked(whole, static, self.options, self._form)
+        elif self._planned is None:
+            self.may_chunk = self._may_chunk(whole)
         whole = run_rewrites(whole, [StoreEarlyValues(), CopyIntoConcatenations()])
         save_reads_of_overwritten(whole.graph)
         if self._planned is None:
