@@ -97,7 +97,7 @@ class Result:
     form: FormName = "unmodified"
     """The form of the program that the plan is for."""
     fused_peak_bytes: int | None = None
-    """Peak in the first memory space after a compiler fused the kernels, if known; all else is about single ops."""
+    """Peak in the first memory space after a compiler fused the kernels, if known."""
 
     @property
     def proof(self) -> Proof | None:

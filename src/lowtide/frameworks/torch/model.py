@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,6 @@ from lowtide.frameworks.torch.measure.measure_captured import (
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.measure.step_times import TIMED_CALLS, step_times
 from lowtide.frameworks.torch.planning.agreement import require_one_order
-from lowtide.frameworks.torch.planning.program_forms import outline_chunks
-from lowtide.frameworks.torch.planning.read_program import scratch_under_inductor
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
@@ -65,12 +63,10 @@ class TorchModel(Model):
         host: Host | None = None,
         *,
         trust: bool = False,
-        for_fusion: bool = False,
     ) -> None:
         """Capture a program: a path to a .pt2 file, or anything that `capture` takes, and with its errors.
 
-        With `trust`, loading a file may run code from it. `for_fusion` reads the program for Inductor: scratch memory
-        is that of Inductor's kernels, and chunks are equal up to rounding.
+        With `trust`, loading a file may run code from it.
         """
         if dims:
             raise UsageError("a PyTorch program takes its sizes from its example inputs; --dim is for ONNX models")
@@ -78,9 +74,8 @@ class TorchModel(Model):
         if isinstance(source, str | Path):
             source = load_exported(Path(source), trust=trust)
         self.captured = capture(source)
-        self._chunking = Chunking.for_fusion() if for_fusion else Chunking()
         self._has_file = isinstance(source, ExportedProgram) and has_fixed_sizes(source) and host is None
-        self._reading = self._read(self.captured)
+        self._reading = _read(self.captured)
         self._skipped: dict[bool, tuple[str, ...]] = {}
         """Sentences on results that chunking skipped, by whether forms are exact."""
         self._verified: WeakSet[Plan] = WeakSet()
@@ -113,7 +108,7 @@ class TorchModel(Model):
         """
         if name == "in finest chunks":
             return None
-        chunking = self._chunking if exact else self._chunking.to_rounding()
+        chunking = Chunking() if exact else Chunking().to_rounding()
         rewrite = chunk_module if name == "in chunks" else chunk_module_in_two_passes
         chunked = found_or_none(partial(rewrite, self.captured.graph_module, self.captured.inputs, chunking))
         if chunked is None:
@@ -122,9 +117,7 @@ class TorchModel(Model):
         captured = chunked.captured(self.captured)
         if captured is None:
             return None
-        if chunking.fused:
-            captured = replace(captured, graph_module=outline_chunks(captured.graph_module))
-        reading = self._read(captured)
+        reading = _read(captured)
         return TorchForm(name, self._with_host_added(reading.graph), exact, reading=reading)
 
     def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
@@ -138,12 +131,6 @@ class TorchModel(Model):
         for derived in ("_graph", "_unmodified", "_forms"):
             vars(other).pop(derived, None)
         return other
-
-    @one_at_a_time
-    def _read(self, captured: Captured) -> Reading:
-        if not self._chunking.fused:
-            return Reading(captured)
-        return Reading(captured, scratch_under_inductor(captured.graph_module))
 
     @cached_property
     def _graph(self) -> Graph:
@@ -209,19 +196,26 @@ class TorchModel(Model):
         are compared number by number; see `compare_with_plain`. `timed_calls` calls of each are timed, fewer if they
         take long. Warns if the plan's peak is more than 2 % above the prediction.
         """
-        captured = self.captured
-        programs = self.apply(Plan.baseline(self.graph), verified=True), self.apply(plan)
+        graph = self.graph_for(plan)
+        predicted = simulate(graph, plan).peak_bytes
+        may_round = not self.planned_form(plan).is_exact
+        return self.measure_applied(self.apply(plan), predicted, may_round=may_round, timed_calls=timed_calls)
+
+    def measure_applied(
+        self, applied: Applied, predicted: Mapping[str, int], *, may_round: bool, timed_calls: int = TIMED_CALLS
+    ) -> Measurement:
+        """Measure like `measure`, with the program that follows a plan, and its predicted peaks in bytes."""
+        captured, space = self.captured, self.graph.spaces[0].name
+        programs = self.apply(Plan.baseline(self.graph), verified=True), applied
         with restored_state(captured, check_real(captured.example_args, captured.example_kwargs)) as restore:
             before, after, original = measure_in_turn(captured, [*programs, captured.run_original], restore)
             times = step_times(captured, programs[1], restore, timed_calls)
         runs = zip(programs, (before, after), strict=True)
         differing = [program for program, run in runs if run.outputs_digest != original.outputs_digest]
-        predicted = simulate(self.graph_for(plan), plan).peak_bytes[self.graph.spaces[0].name]
-        if self.graph.spaces[0].name == str(after.device):
-            warn_of_higher_peak(self.graph_for(plan), after.peak_bytes, predicted)
+        if space == str(after.device):
+            warn_of_higher_peak(self.graph, after.peak_bytes, predicted[space])
         agreement = Agreement(outputs_equal=True)
         if differing:
-            may_round = not self.planned_form(plan).is_exact
             agreement = compare_with_plain(captured, differing, may_round=may_round)
         return Measurement.of(
             agreement,
@@ -235,6 +229,11 @@ class TorchModel(Model):
     def measure_costs(self) -> Prices:
         """Run every op on its own and return its time on its device; see `measure_prices`."""
         return measure_prices(self._reading)
+
+
+@one_at_a_time
+def _read(captured: Captured) -> Reading:
+    return Reading(captured)
 
 
 def open_trusted(source: Any, dims: Mapping[str, int] | None = None) -> TorchModel:

@@ -143,3 +143,31 @@ def test_a_compiler_that_does_not_exist_is_refused_in_one_line() -> None:
     plain = torch.optim.AdamW(model.parameters())
     with pytest.raises(UsageError, match="unknown compiler"):
         lt.training_step(model, classify, plain, batch(0), compiler="gcc")  # type: ignore[arg-type]
+
+
+class Images(nn.Module):
+    """Three convolutions with norms, and their loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = [(nn.Conv2d(before, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU()) for before in (3, 16, 16)]
+        self.layers = nn.Sequential(*(layer for layers_ in layers for layer in layers_))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.layers(images).square().mean()
+
+
+def test_the_measured_and_the_explained_peak_of_compiled_convolutions_are_those_predicted_for_their_kernels() -> None:
+    torch.manual_seed(0)
+    model = Images().train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    images = torch.randn(8, 3, 16, 16)
+    step: Any = lt.training_step(model, None, optimizer, (images,), compiler="inductor", budget="80%")
+    predicted = step.result.peak_bytes["cpu"]
+    assert step.result.reruns > 0
+    assert step.result.shortfall is None
+    measured = step.measure()
+    assert 0.94 * predicted <= measured.after_bytes <= predicted  # scratch memory of convolutions is an upper bound
+    (explained,) = lt.explain(step).programs
+    assert explained.planned[0].peak_bytes == pytest.approx(predicted, rel=0.05)
+    assert any(str(each.op_kind).startswith("aten.convolution") for each in explained.planned[0].holders)

@@ -25,6 +25,7 @@ from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
 )
 from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram, join_passes
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
+from lowtide.frameworks.torch.compile.step_passes import GivenGraph
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.compiling import captured_whole
 from lowtide.frameworks.torch.internals.dynamo import CaptureSnapshot, copied, snapshot_capture
@@ -54,7 +55,7 @@ class LoweredStep:
             self.unplanned, self.unplanned_peak = self._unplanned(module, inputs)
             """The kernels in the order in which Inductor runs them without a plan, and their exact peak in bytes."""
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
-            kernels = kernel_program(module, inputs, self._options, name)
+            kernels = kernel_program(GivenGraph(module, inputs), self._options, name)
         if kernels is None:
             raise UnsupportedError(_NO_BACKWARD)
         self.kernels: KernelProgram = kernels
@@ -64,7 +65,8 @@ class LoweredStep:
         peaks = FusedPeaks()
         recorder = RecordPasses(peaks)
         as_it_is = replace(self._options, budget=None, allow=())
-        planned = schedule_only(module, inputs, as_it_is, peaks, recorder, Partitioner(as_it_is, name=self._name))
+        given = GivenGraph(module, inputs)
+        planned = schedule_only(given, as_it_is, peaks, recorder, Partitioner(as_it_is, name=self._name))
         if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
             raise UnsupportedError(_NO_BACKWARD)
         forward, backward = recorder.passes

@@ -7,4 +7,8 @@ ops that are fused saves time.
 
 PyTorch's partitioner returns two graphs. `rejoin` turns them into one program again, and `split` cuts a planned program
 at its boundary.
+
+A whole training step has no gradients for AOTAutograd. `step_passes` makes a joint graph of it: the loss is the result
+of the forward pass, and the update belongs to the backward pass. It is then planned and compiled like any other, with
+the second pass called right after the first.
 """

@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.core.errors import InputError, UnsupportedError
 from lowtide.frameworks.torch.compile.split import rejoin, split
+from lowtide.frameworks.torch.compile.step_passes import add_rest, is_step
 from lowtide.frameworks.torch.internals.aot_autograd import (
     mark_must_save,
     must_recompute,
@@ -93,7 +94,8 @@ class Partitioner:
             planned = self.plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
             result = planned.result
             is_its_own = not result.reruns and not result.moved_ops and not result.transfers.bytes_out
-            if is_its_own:
+            add_rest(planned.module, joint)
+            if is_its_own and not is_step(joint):
                 if self.options.budget is not None:
                     forward, backward = _with_flat_inputs(forward, backward, n_outputs)
                 return planned, *_with_masks_as_bytes(forward, backward, n_outputs)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from lowtide.core.errors import FingerprintError, one_line
+from lowtide.core.errors import FingerprintError, UnsupportedError, one_line
 from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.planning.budget import budget_bytes
@@ -34,6 +34,7 @@ from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
 )
 from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
+from lowtide.frameworks.torch.compile.step_passes import GivenGraph
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
@@ -87,18 +88,38 @@ def compile_with_inductor(
     )
     if not needs_gradients:
         return compile_forward(module, example_inputs, options)
+    given = GivenGraph(module, example_inputs)
     if options.budget is None or takes_hooks(example_inputs):
         # with hooks, the partitioner warns and leaves the graph to PyTorch
-        return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, because=_NO_BUDGET))
+        return _compile(given, options, FusedPeaks(), Partitioner(options, because=_NO_BUDGET))
     limit_to_bucket(example_inputs)
-    own = own_need(module, example_inputs, options)
+    own = own_need(given, options)
     if own is None:
         by_ops = Partitioner(options, share=share, name=name, because=_NOT_TOGETHER)
-        return _compile(module, example_inputs, options, FusedPeaks(), by_ops)
+        return _compile(given, options, FusedPeaks(), by_ops)
     if share is None:
         share = Share(budget_bytes(options.budget, own.peak, own.persistent))
-    compiler = _Compiler(module, example_inputs, options, own, share, name)
+    compiler = _Compiler(given, options, own, share, name)
     return compiler.compiled() if options.plans is None else compiler.followed(Path(options.plans))
+
+
+def compile_step_with_inductor(given: GivenGraph, options: Options, name: str) -> tuple[_Run, PlannedModule]:
+    """Compile a whole training step into a function of one list, which it empties; return it with its plan.
+
+    Percentages refer to the step without recomputation by Inductor. Raises UnsupportedError if it has no two passes.
+    """
+    before = registry_state()
+    try:
+        own = own_need(
+            given, options, KernelPartitioner(replace(options, budget=None, allow=()), name=name, stores=False)
+        )
+        if own is None:
+            raise UnsupportedError(_NOT_TOGETHER)
+        allowed = own.peak if options.budget is None else budget_bytes(options.budget, own.peak, own.persistent)
+        run, planned = _Compiler(given, options, own, Share(allowed), name).chosen()
+    finally:
+        restore_registry(before)
+    return run, planned[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,25 +133,25 @@ class _Compiled:
 class _Compiler:
     def __init__(
         self,
-        module: GraphModule,
-        example_inputs: Sequence[Any],
+        given: GivenGraph,
         options: Options,
         own: OwnNeed,
         share: Share,
         name: str | None,
     ) -> None:
-        self._module = module
-        self._inputs = example_inputs
+        self._given = given
         self._options = options
         self._own = own
         self._allowed = share.allowed
         self._others = share.others
         self._name = name
         self._lowest_need = own.peak
+        self._base_cost = 0.0
+        """Time of the program's kernels without a plan, in the unit of other costs; 0 until they are recorded."""
 
     def compiled(self) -> _Run:
         """Return the best compilation."""
-        run, planned = self._chosen()
+        run, planned = self.chosen()
         for program in planned:
             set_reported_budget(program, self._allowed)
         return run
@@ -144,9 +165,10 @@ class _Compiler:
                 way = _Way(partial(self._following, PlannedKernels(program, result), in_chunks=form))
                 return self._with_warning(*self._compiled_for(self._allowed, way))[0]
         by_ops = Partitioner(self._options, because="the saved plan is one of ops")
-        return _compile(self._module, self._inputs, self._options, FusedPeaks(), by_ops)
+        return _compile(self._given, self._options, FusedPeaks(), by_ops)
 
-    def _chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
+    def chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
+        """Return the best compilation and its plan."""
         best: Attempt[_Compiled | None] | None = None
         chosen: _Way | None = None
         before = registry_state()
@@ -171,7 +193,7 @@ class _Compiler:
     def _compiled_for(self, target: int, way: _Way) -> tuple[_Run, FusedPeaks]:
         """Compile for a target, even if the kernels need more."""
         peaks = FusedPeaks(self._allowed, silent=True)
-        return self._compile(self._module, target, peaks, way), peaks
+        return self._compile(self._given, target, peaks, way), peaks
 
     def _ways(self) -> Iterator[_Way]:
         """Yield the ways to plan the graph until one fits: its kernels, kernels of its forms in chunks, its ops."""
@@ -180,23 +202,30 @@ class _Compiler:
             because = _NOT_TOGETHER
             for program, form in self._programs():
                 because = _MISSES
+                self._base_cost = self._base_cost or float(program.graph.cost.sum())
                 yield _Way(partial(self._for_kernels, program, in_chunks=form), may_fail=True)
-        yield _Way(partial(self._for_ops, because=because))
+        if self._given.held is None or "offload" in self._options.techniques:
+            yield _Way(partial(self._for_ops, because=because))
 
     def _programs(self) -> Iterator[tuple[KernelProgram, ChunkedForm | None]]:
         """Yield the kernels of the program and of its forms in chunks, as far as they can be recorded."""
-        program = _kernels_of(self._module, self._inputs, self._options, self._name)
+        program = _kernels_of(self._given, self._options, self._name)
         if program is None:
             return
         yield program, None
         chunking = replace(Chunking.for_fusion(), budget_bytes=max(self._allowed, 0))
         for form in [ChunkedForm(name, chunking) for name in CHUNKED] if program.may_chunk else []:
-            chunked = _kernels_of(self._module, self._inputs, self._options, self._name, form)
+            chunked = _kernels_of(self._given, self._options, self._name, form)
             if chunked is not None:
                 yield chunked, form
 
     def _for_kernels(self, program: KernelProgram, target: int, in_chunks: ChunkedForm | None = None) -> Partitioner:
         planned = plan_kernels(program, self._options, max(target, 1), self._others)
+        if in_chunks is not None:
+            result = planned.result
+            chunk_cost = max(0.0, result.base_cost - self._base_cost)
+            result = replace(result, chunk_cost=chunk_cost, form=in_chunks.name, to_rounding=True)
+            planned = replace(planned, result=result)
         return self._following(planned, target, in_chunks)
 
     def _following(self, planned: PlannedKernels, target: int, in_chunks: ChunkedForm | None = None) -> Partitioner:
@@ -221,7 +250,8 @@ class _Compiler:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
-                run = self._compile(copied(self._module), target, peaks, way)
+                given = replace(self._given, module=copied(self._given.module))
+                run = self._compile(given, target, peaks, way)
             except FingerprintError:
                 raise
             except Exception as error:
@@ -240,8 +270,8 @@ class _Compiler:
         needed = max((next(iter(result.peak_bytes.values())) for result in results), default=target)
         return Attempt(target, compiled, peaks.beyond_bytes, needed, is_least=bool(shortfalls), is_free=is_free)
 
-    def _compile(self, module: GraphModule, target: int, peaks: FusedPeaks, way: _Way) -> _Run:
-        return _compile(module, self._inputs, self._within(target), peaks, way.partitioner(target))
+    def _compile(self, given: GivenGraph, target: int, peaks: FusedPeaks, way: _Way) -> _Run:
+        return _compile(given, self._within(target), peaks, way.partitioner(target))
 
     def _alone(self) -> tuple[_Run, Sequence[PlannedModule]]:
         """Let Inductor compile the graph, ordering only its kernels; warn if that misses the budget."""
@@ -251,7 +281,9 @@ class _Compiler:
         excess = self._own.peak - self._allowed
         because = _NOTHING_LOWER if excess > 0 else _FITS
         alone = Partitioner(options, self._own.peak, name=self._name, because=because)
-        run = _compile(self._module, self._inputs, options, peaks, alone)
+        if self._given.held is not None:
+            alone = KernelPartitioner(options, self._own.peak, self._name, stores=False)
+        run = _compile(self._given, options, peaks, alone)
         if excess > 0:
             why = self._why_nothing_fits(peaks.planned[0].graph.spaces[0].name)
             warn_of_need(peaks.planned[0], excess, self._own.peak, why)
@@ -271,28 +303,29 @@ class _Compiler:
 
 
 def _kernels_of(
-    module: GraphModule,
-    inputs: Sequence[Any],
+    given: GivenGraph,
     options: Options,
     name: str | None,
     in_chunks: ChunkedForm | None = None,
 ) -> KernelProgram | None:
     """Return the kernels of a graph; None, with the reason in the log, if they cannot be recorded."""
     try:
-        return kernel_program(module, inputs, options, name, in_chunks)
+        return kernel_program(given, options, name, in_chunks)
     except Exception as error:  # Inductor's own errors have no common class
         _LOG.info("the kernels of %s are not planned: %s", name or "a graph", one_line(error))
         return None
 
 
 def _compile(
-    module: GraphModule,
-    inputs: Sequence[Any],
+    given: GivenGraph,
     options: Options,
     peaks: FusedPeaks,
     partitioner: Partitioner | None = None,
 ) -> _Run:
-    at_once = {} if options.budget is None or takes_hooks(inputs) else BOTH_PASSES
+    at_once = {} if options.budget is None or takes_hooks(given.inputs) else BOTH_PASSES
     end = StopAfterScheduling(peaks) if at_once and peaks.may_stop else None
+    changes = {**settings(options, peaks, partitioner, end), **given.changes}
+    if given.held is not None:
+        changes["fx_graph_cache"] = False  # cached kernels would not report their needs
     with patched_autograd({**NOT_CACHED, **at_once}):
-        return compile_fx(module, inputs, settings(options, peaks, partitioner, end), end)
+        return compile_fx(given.module, given.inputs, changes, end, given.split(changes["custom_partitioner_fn"]))

@@ -3,6 +3,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import re
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
@@ -30,7 +31,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.nodes import flat_leaves, outputs_of, value_of
+from lowtide.frameworks.torch.internals.nodes import flat_leaves, nodes_in, outputs_of, storages_of, value_of
 from lowtide.frameworks.torch.internals.tensors import storage_key
 
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
@@ -196,6 +197,24 @@ def take_overwritten_saves() -> list[int]:
     taken = list(places)
     places.clear()  # the metadata read at run time shares this list
     return taken
+
+
+def give_saved_away(forward: GraphModule, backward: GraphModule) -> None:
+    """Let the second of two passes overwrite the values that the first one saves for it only.
+
+    The first pass returns one result, then the saved values.
+    """
+    metadata = _compilation_metadata()
+    if metadata is None:
+        return
+    result, *saved = outputs_of(forward)
+    kept = storages_of(*forward.graph.find_nodes(op="placeholder"), result, *nodes_in(outputs_of(backward)))
+    counts = Counter(storage for node in saved for storage in storages_of(node))
+    metadata.bw_donated_idxs = [
+        place
+        for place, node in enumerate(saved)
+        if storages_of(node).isdisjoint(kept) and all(counts[storage] == 1 for storage in storages_of(node))
+    ]
 
 
 def patched_autograd(changes: dict[str, Any]) -> AbstractContextManager[None]:

@@ -13,9 +13,10 @@ from torch._inductor import config
 from torch._inductor.custom_graph_pass import CustomKnapsackSolver, CustomPartitionerFn, CustomRuntimeEstimator
 from torch.fx import GraphModule
 
-from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, take_overwritten_saves
+from lowtide.frameworks.torch.internals.aot_autograd import give_saved_away, is_graph_retained, take_overwritten_saves
 from lowtide.frameworks.torch.internals.dynamo import copied
 from lowtide.frameworks.torch.internals.hints import is_symbolic
+from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.releases import CustomSchedulerPass
 from lowtide.frameworks.torch.internals.runtime import marked_boxed
 
@@ -23,6 +24,8 @@ __all__ = ["CustomKnapsackSolver", "CustomPartitionerFn", "CustomRuntimeEstimato
 
 Strides = Sequence[tuple[int, ...] | None]
 CompilePass = Callable[..., Any]
+Split = Callable[[GraphModule, Sequence[Any]], tuple[GraphModule, GraphModule]]
+"""Splits a graph, given its inputs, into two passes. The first returns one result, and the inputs of the second."""
 
 
 class EndsScheduled(Protocol):
@@ -52,28 +55,34 @@ def lays_images_out(module: GraphModule) -> bool:
 
 
 def compile_fx(
-    module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any], end: EndsScheduled | None = None
+    module: GraphModule,
+    inputs: Sequence[Any],
+    changes: dict[str, Any],
+    end: EndsScheduled | None = None,
+    split: Split | None = None,
 ) -> Callable[..., Any]:
-    """Compile a captured graph; its backward pass copies saved tensors if retained. For `end` see `ForwardLast`."""
+    """Compile a captured graph; its backward pass copies saved tensors if retained. For `end` see `ForwardLast`.
+
+    With `split`, a graph without gradients is compiled as two passes (`TwoPasses`), into a function of one list, which
+    it empties.
+    """
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
     from torch._inductor.compile_fx import compile_fx_inner
 
     def compile_pass(graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
         compiled = compile_fx_inner(graph, given, **others)
-        return _keeping_saved(compiled, take_overwritten_saves()) if others.get("is_backward") else compiled
+        may_be_retained = others.get("is_backward") and split is None
+        return _keeping_saved(compiled, take_overwritten_saves()) if may_be_retained else compiled
 
     passes = compile_pass if end is None else ForwardLast(compile_pass, end).compile
-    return compile_graph(module, inputs, passes, config_patches=changes)  # pyright: ignore[reportReturnType]
+    given, passes = _as_split(module, passes, split)
+    return compile_graph(given, inputs, passes, config_patches=changes)  # pyright: ignore[reportReturnType]
 
 
-def compile_boxed(
-    module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any]
-) -> Callable[[list[Any]], Sequence[Any]]:
-    """Compile a graph without gradients into a function of one list, which it empties."""
-    from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
-
-    taking_a_list: Any = GmWrapper(module, list)
-    return compile_graph(taking_a_list, inputs, config_patches=changes)  # pyright: ignore[reportReturnType]
+def _as_split(module: GraphModule, passes: CompilePass, split: Split | None) -> tuple[Any, CompilePass]:
+    if split is None:
+        return module, passes
+    return GmWrapper(module, list), TwoPasses(split, passes).compile
 
 
 def _keeping_saved(run: Callable[[list[Any]], Any], overwritten: Sequence[int]) -> Callable[[list[Any]], Any]:
@@ -95,7 +104,11 @@ def _copy_with_strides(value: torch.Tensor) -> torch.Tensor:
 
 
 def compile_until_scheduled(
-    module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any], take_strides: Callable[[], Strides | None]
+    module: GraphModule,
+    inputs: Sequence[Any],
+    changes: dict[str, Any],
+    take_strides: Callable[[], Strides | None],
+    split: Split | None = None,
 ) -> None:
     """Compile a captured graph until a scheduler pass ends each pass, and discard the results."""
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
@@ -105,7 +118,8 @@ def compile_until_scheduled(
         compiled = _compiled_unless_ended(lambda: compile_fx_inner(graph, given, **others), take_strides)
         return marked_boxed(_never_run) if compiled is None else compiled
 
-    compile_graph(module, inputs, compile_pass, config_patches=changes)
+    taken, passes = _as_split(module, compile_pass, split)
+    compile_graph(taken, inputs, passes, config_patches=changes)
 
 
 def _never_run(_inputs: list[Any]) -> None:
@@ -159,3 +173,41 @@ class ForwardLast:
         results: list[Any] = []
         self._waiting.append(lambda: results.append(self.compile_pass(copy, given, **others)))
         return marked_boxed(lambda inputs: results[0](inputs))
+
+
+@dataclass(frozen=True)
+class TwoPasses:
+    """Compiles a graph without gradients, such as a whole training step, as two passes.
+
+    The second pass frees the values that the first one saves at their last use.
+    """
+
+    split: Split
+    compile_pass: CompilePass
+
+    def compile(self, graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
+        """Compile the graph; see Inductor's `compile_fx_inner`."""
+        forward, backward = self.split(graph, given)
+        others = {**others, "is_inference": False}
+        with TracingContext.report_output_strides() as strides:
+            first = self.compile_pass(forward, given, **others)
+        found = [None] * len(backward.graph.find_nodes(op="placeholder")) if strides is None else strides[1:]
+        values = map(value_of, backward.graph.find_nodes(op="placeholder"))
+        saved = [_with_strides(value, known) for value, known in zip(values, found, strict=True)]
+        for node, value in zip(backward.graph.find_nodes(op="placeholder"), saved, strict=True):
+            node.meta["val"] = value
+        give_saved_away(forward, backward)
+        second = self.compile_pass(backward, saved, **{**others, "static_input_idxs": ()}, is_backward=True)
+
+        def run(inputs: list[Any]) -> list[Any]:
+            saved = list(first(inputs))
+            result = saved.pop(0)
+            return [result, *second(saved)]
+
+        return marked_boxed(run)
+
+
+def _with_strides(value: Any, strides: Sequence[int] | None) -> Any:
+    if strides is None or not isinstance(value, torch.Tensor) or value.stride() == tuple(strides):
+        return value
+    return value.as_strided(value.shape, strides)

@@ -183,6 +183,9 @@ class Explainable(Protocol):
     @property
     def unmodified_graph(self) -> Graph: ...
 
+    @property
+    def compiled(self) -> PlannedModule | None: ...
+
 
 _steps: deque["ref[Explainable]"] = deque(maxlen=_MOST_STEPS)
 
@@ -243,6 +246,8 @@ def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> 
 
 
 def _explained_step(step: Explainable) -> ExplainedProgram:
+    if step.compiled is not None:
+        return _explained_compiled(step.compiled)
     before = step.unmodified_graph
     return replace(
         _explained(step.captured.name, step.captured.graph_module, step.graph, step.result),

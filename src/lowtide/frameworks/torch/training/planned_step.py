@@ -39,6 +39,7 @@ from lowtide.frameworks.torch.planning.free_memory import fit_budget, is_fit, te
 from lowtide.frameworks.torch.planning.missed_budgets import collect_missed_budgets
 from lowtide.frameworks.torch.planning.options import DEFAULTS
 from lowtide.frameworks.torch.planning.plan_folder import save_plans
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.training.step_request import CompilerName, StepRequest
 
@@ -55,7 +56,14 @@ class _Program:
     model: TorchModel
     result: Result
     applied: Applied
+    compiled: PlannedModule | None = None
+    """The kernels, for a step that Inductor compiled."""
     calls: int = 0
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the plan."""
+        return self.model.graph_for(self.result.plan) if self.compiled is None else self.compiled.graph
 
     def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor:
         def call() -> torch.Tensor:
@@ -106,8 +114,16 @@ class PlannedStep:
 
     @property
     def graph(self) -> Graph:
-        """The graph of `captured`; with "offload", the host is a memory space."""
-        return self._programs[0].model.graph_for(self.plan)
+        """The graph that the plan is for: of `captured`, or of its kernels if Inductor compiled it.
+
+        With "offload", the host is a memory space.
+        """
+        return self._programs[0].graph
+
+    @property
+    def compiled(self) -> PlannedModule | None:
+        """The kernels of the last call's program and their plan, if Inductor compiled it."""
+        return self._programs[0].compiled
 
     @property
     def unmodified(self) -> Captured:
@@ -165,15 +181,15 @@ class PlannedStep:
         model = self._request.read(self.step, args, kwargs)
         fingerprint = model.graph.fingerprint
         known = next((program for program in self._programs if program.model.graph.fingerprint == fingerprint), None)
-        result = self._request.find_plan(model, may_plan=self._is_prepared) if known is None else known.result
         if self._request.is_compiled:
             # loads Inductor, which takes seconds
-            from lowtide.frameworks.torch.training.compiled_step import compiled_step
+            from lowtide.frameworks.torch.training.compiled_step import compiled_step, result_of_kernels
 
-            applied, result, model = compiled_step(model, result, self._request)
+            applied, planned = compiled_step(model.captured, self._request.options)
+            program = _Program(model, result_of_kernels(planned), applied, planned)
         else:
-            applied = model.apply(result.plan, verified=True)
-        program = _Program(model, result, applied)
+            result = self._request.find_plan(model, may_plan=self._is_prepared) if known is None else known.result
+            program = _Program(model, result, model.apply(result.plan, verified=True))
         if known is not None and _code_of(known.model) == _code_of(model):
             self._programs.remove(known)
         self._put_first(program)
@@ -201,14 +217,17 @@ class PlannedStep:
         if self.step.accumulate > 1:
             raise UnsupportedError("a step of several calls cannot be measured; measure one with accumulate=1")
         with self.step.one_thread():
-            return self._programs[0].model.measure(self.plan)
+            program = self._programs[0]
+            if program.compiled is None:
+                return program.model.measure(self.plan)
+            return program.model.measure_applied(program.applied, self.result.peak_bytes, may_round=True)
 
     def save_plans(self, folder: str | Path) -> list[Path]:
         """Write the plans of all captured forms to a folder, for `training_step(plan=folder)`; returns the paths.
 
         Raises UsageError if the folder cannot be made, WriteError if a file cannot be written.
         """
-        planned = [(each.model.graph_for(each.result.plan), each.result.plan) for each in self._programs]
+        planned = [(each.graph, each.result.plan) for each in self._programs]
         return save_plans(planned, path_of(folder))
 
     def _put_first(self, program: _Program) -> None:

@@ -8,10 +8,9 @@ from typing import Any, Literal, get_args
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError
 from lowtide.core.progress import Report
-from lowtide.core.techniques import NEED_BUDGET, ROUNDING, Techniques
+from lowtide.core.techniques import Techniques
 from lowtide.engine.planning.budget import GivenBudget
-from lowtide.engine.planning.find_plan import find_plan
-from lowtide.engine.planning.plan_best_form import plan_best_form, plan_in_chunks
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.plan_file import result_of_file
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
@@ -20,7 +19,7 @@ from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.emit.transfers import check_host, host_for
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.planning.missed_budgets import warn_if_missed
-from lowtide.frameworks.torch.planning.options import DEFAULTS, LEFT_TO_INDUCTOR, prices_before_fusion
+from lowtide.frameworks.torch.planning.options import DEFAULTS, Options
 from lowtide.frameworks.torch.planning.plan_folder import load_plan
 from lowtide.frameworks.torch.reading.captured import Captured
 
@@ -63,16 +62,23 @@ class StepRequest:
 
     @property
     def settings(self) -> PlanSettings:
-        """Settings of planning, without the techniques that Inductor decides about."""
-        settings = replace(DEFAULTS, budget=self.budget, techniques=self.techniques, effort=self.effort)
-        if not self.is_compiled:
-            return settings
-        excluded = LEFT_TO_INDUCTOR if self.techniques & NEED_BUDGET else {ROUNDING}
-        return replace(settings, techniques=self.techniques - excluded, costs=prices_before_fusion)
+        """Settings of planning."""
+        return replace(DEFAULTS, budget=self.budget, techniques=self.techniques, effort=self.effort)
+
+    @property
+    def options(self) -> Options:
+        """Options for a step that Inductor compiles."""
+        return Options(
+            budget=self.budget,
+            allow=tuple(sorted(self.techniques)),
+            host_bandwidth=self.host_bandwidth,
+            host_capacity=self.host_capacity,
+            effort=self.effort,
+        )
 
     def read(self, step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> TorchModel:
         """Return the captured step for one batch, with its host if plans may offload."""
-        model = TorchModel(_capture(step, args, kwargs), for_fusion=self.is_compiled)
+        model = TorchModel(_capture(step, args, kwargs))
         if "offload" not in self.techniques:
             return model
         return model.with_host(host_for(model.graph, self.host_bandwidth, self.host_capacity))
@@ -96,17 +102,11 @@ class StepRequest:
             return self.plan(model, self.budget)
 
     def plan(self, model: TorchModel, budget: GivenBudget) -> Result:
-        """Return a new plan for a budget; if the step runs eagerly, warn if it is missed."""
+        """Return a new plan for a budget; warn if it is missed."""
         settings = replace(self.settings, budget=budget)
-        if self.is_compiled:  # a missed budget is known only after fusion
-            return find_plan(model.graph, settings)
         result = plan_best_form(model, settings)
         warn_if_missed(result.graph.name, result.graph, result, settings)
         return result
-
-    def plan_in_chunks(self, model: TorchModel, budget: GivenBudget) -> Result | None:
-        """Return a plan with the largest products in chunks; None if chunks do not help."""
-        return plan_in_chunks(model, replace(self.settings, budget=budget))
 
 
 def _capture(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:

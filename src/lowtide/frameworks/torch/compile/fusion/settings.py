@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.compile.fusion.guard import FusionGuard
 from lowtide.frameworks.torch.compile.fusion.knapsack import ExactKnapsack, RooflineRuntime
 from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions, MemoryOrder
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
+from lowtide.frameworks.torch.compile.step_passes import GivenGraph
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied
 from lowtide.frameworks.torch.internals.inductor import (
@@ -107,7 +108,7 @@ class OwnNeed:
     persistent: int
 
 
-def own_need(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> OwnNeed | None:
+def own_need(given: GivenGraph, options: Options, partitioner: Partitioner | None = None) -> OwnNeed | None:
     """Return Inductor's own need for a captured graph; None if both passes cannot be compiled together.
 
     The graph is partitioned, lowered, fused and ordered by Inductor alone, without code generation. The registry is
@@ -115,7 +116,7 @@ def own_need(module: GraphModule, example_inputs: Sequence[Any], options: Option
     """
     peaks = FusedPeaks()
     as_it_is = replace(options, budget=None, allow=(), plans=None)
-    planned = schedule_only(module, example_inputs, as_it_is, peaks, _RecordPeaks(peaks))
+    planned = schedule_only(given, as_it_is, peaks, _RecordPeaks(peaks), partitioner)
     if planned is None:
         return None
     space = planned.graph.spaces[0].name
@@ -123,8 +124,7 @@ def own_need(module: GraphModule, example_inputs: Sequence[Any], options: Option
 
 
 def schedule_only(
-    module: GraphModule,
-    example_inputs: Sequence[Any],
+    given: GivenGraph,
     options: Options,
     peaks: FusedPeaks,
     record: Any,
@@ -137,17 +137,20 @@ def schedule_only(
     configuration. Returns None if both passes cannot be compiled together. The registry is left unchanged.
     """
     end = StopAfterScheduling(peaks, ends=True)
+    partition = PlannedPartition(options, peaks, partitioner)
     configured = {
-        "custom_partitioner_fn": PlannedPartition(options, peaks, partitioner),
+        "custom_partitioner_fn": partition,
         "reorder_for_compute_comm_overlap": True,
         "reorder_for_compute_comm_overlap_passes": [*overlap_passes(), record, end],
         "fx_graph_cache": False,
+        **given.changes,
         **(changes or {}),
     }
     before = registry_state()
     try:
         with patched_autograd({**NOT_CACHED, **BOTH_PASSES}):
-            compile_until_scheduled(copied(module), example_inputs, configured, end.take_strides)
+            split = given.split(partition)
+            compile_until_scheduled(copied(given.module), given.inputs, configured, end.take_strides, split)
     finally:
         restore_registry(before)
     is_whole = len(peaks.planned) == 1 and len(peaks.planned[0].kernel_peaks) == len(("forward", "backward"))

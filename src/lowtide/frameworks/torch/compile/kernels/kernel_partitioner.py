@@ -22,6 +22,7 @@ from lowtide.frameworks.torch.compile.kernels.kernel_program import HeldBytes, K
 from lowtide.frameworks.torch.compile.kernels.recompute_kernels import recompute_kernels, save_reads_of_overwritten
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass, recorded_pass
 from lowtide.frameworks.torch.compile.partitioner import Partitioner, partition_for_kernels, split_for_inductor
+from lowtide.frameworks.torch.compile.step_passes import GivenGraph, add_rest, is_step, overwrite_early
 from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
 from lowtide.frameworks.torch.planning.agreement import partners, require_agreement
 from lowtide.frameworks.torch.planning.options import Options
@@ -72,9 +73,12 @@ class KernelPartitioner(Partitioner):
         planned: PlannedKernels | None = None,
         *,
         in_chunks: ChunkedForm | None = None,
+        stores: bool = True,
     ) -> None:
+        """Set the options; without `stores`, Inductor decides which values it stores."""
         super().__init__(options, own_peak_bytes, name=name)
         self._planned = planned
+        self._stores = stores
         self._form = in_chunks
         self.may_chunk = False
         """Whether the program that was recorded as it is has products that can be computed in chunks."""
@@ -88,13 +92,18 @@ class KernelPartitioner(Partitioner):
             whole = _chunked(whole, static, self.options, self._form)
         elif self._planned is None:
             self.may_chunk = self._may_chunk(whole)
-        whole = run_rewrites(whole, [StoreEarlyValues(), CopyIntoConcatenations()])
-        save_reads_of_overwritten(whole.graph)
+        add_rest(whole, joint)
+        if self._stores:
+            whole = run_rewrites(whole, [StoreEarlyValues(), CopyIntoConcatenations()])
+        if not is_step(joint):  # a step overwrites its inputs after all ops that read them, also recomputed ones
+            save_reads_of_overwritten(whole.graph)
         if self._planned is None:
             planned = self.plan(name, whole, joint, static)
         else:
             planned = self._follow(name, whole, self._planned)
             register(planned)
+            if is_step(joint):
+                overwrite_early(whole.graph)
         forward, backward = split_for_inductor(whole, joint, given["num_fwd_outputs"])
         return planned, forward, backward
 
@@ -126,8 +135,7 @@ def _chunked(whole: GraphModule, static: Sequence[int], options: Options, form: 
 
 
 def kernel_program(
-    module: GraphModule,
-    example_inputs: Sequence[Any],
+    given: GivenGraph,
     options: Options,
     name: str | None = None,
     in_chunks: ChunkedForm | None = None,
@@ -141,7 +149,7 @@ def kernel_program(
     as_it_is = replace(options, budget=None, allow=(), plans=None)
     changes = {"reorder_for_peak_memory": False}
     partitioner = KernelPartitioner(as_it_is, name=name, in_chunks=in_chunks)
-    planned = schedule_only(module, example_inputs, as_it_is, peaks, recorder, partitioner, changes)
+    planned = schedule_only(given, as_it_is, peaks, recorder, partitioner, changes)
     if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
         return None
     forward, backward = recorder.passes
