@@ -14,7 +14,7 @@ from lowtide.frameworks.tested_releases import JAX, ONNX_RUNTIME, PYTORCH, Relea
 _EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
-@pytest.mark.parametrize("version", ["2.10.0", "2.15.0+cu130", "3.0", "2.9.1"])
+@pytest.mark.parametrize("version", ["2.10.0", "2.16.0+cu132", "3.0", "2.9.1"])
 def test_a_release_outside_of_the_range_gives_a_warning_that_names_the_range(version: str) -> None:
     plain = re.escape(version.partition("+")[0])
     with pytest.warns(RuntimeWarning, match=f"^lowtide is tested with PyTorch 2.11 to [0-9.]+; {plain} is installed$"):
