@@ -53,6 +53,12 @@ def _step(model: nn.Module, run: Callable[..., torch.Tensor], batch: torch.Tenso
     return [loss.detach(), *(parameter.grad for parameter in model.parameters()), torch.get_rng_state()]
 
 
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return lowtide's own warnings in the log."""
+    records = [record for record in caplog.records if record.name == "lowtide" and record.levelno == logging.WARNING]
+    return [record.getMessage() for record in records]
+
+
 def _peak(model: nn.Module, run: Callable[..., torch.Tensor], batch: torch.Tensor) -> int:
     model.zero_grad()
     return peak_of_call(lambda: run(batch).backward(), torch.device("cpu"))[0]
@@ -90,7 +96,7 @@ def test_graphs_share_a_budget_after_the_first_step_with_the_bits_of_eager(
     for _ in range(3):
         assert digest(_step(twin, run, batch)) == digest(_step(model, model, batch))
         costs.append(sum(program.result.extra_cost for program in planned_programs()))
-    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    lines = _warnings(caplog)
     assert len(lines) == 2
     assert len(planned_programs()) == len(twin.blocks)  # type: ignore[arg-type]
     assert costs[-1] < costs[0]  # alone, each misses 50 % of its own, and had the plan of its least peak
@@ -141,7 +147,7 @@ def test_under_inductor_graphs_share_a_budget_too(caplog: pytest.LogCaptureFixtu
     for _ in range(2):
         for one, other in zip(_step(model, run, batch), plain, strict=True):
             torch.testing.assert_close(one, other)
-    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    lines = _warnings(caplog)
     assert len(lines) == 2
     assert _peak(model, run, batch) + batch.nbytes <= allowed
 
@@ -204,7 +210,7 @@ def test_a_module_of_pytorchs_own_that_is_compiled_in_place_is_planned_whole_and
 
     for _ in range(2):
         assert trained(twin) == trained(model)
-    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    (line,) = _warnings(caplog)
     assert "1 graph planned, 1 call" in line
     (program,) = planned_programs()
     assert program.own_peak_bytes is not None
