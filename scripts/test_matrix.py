@@ -1,7 +1,7 @@
 """Run the framework suites with the oldest, the pinned and the newest releases: python scripts/test_matrix.py [NAME...]
 
 A name is a row of `scripts/matrix.toml`, alone or with a Python: "oldest", "newest-3.13". Environments are kept in
-`.venv-matrix`. Prints one line per environment, and exits with 1 if tests fail.
+`.venv-matrix`. Prints a table of versions and numbers of tests, and exits with 1 if tests fail or none ran.
 """
 
 import os
@@ -11,10 +11,12 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ROOT / ".venv-matrix"
 TABLE = ROOT / "scripts" / "matrix.toml"
+PACKAGES = ["torch", "jax", "onnxruntime", "highspy"]
 
 
 def interpreter(version: str) -> str | None:
@@ -60,22 +62,43 @@ def built(name: str, path: str, constraints: list[str] | str) -> Path:
     return folder / "bin" / "python"
 
 
+def tested(python: Path, suites: list[str]) -> list[str]:
+    """Run the suites in an environment, and return its row of the table."""
+    report = python.parents[1] / "results.xml"
+    report.unlink(missing_ok=True)
+    run = [str(python), "-m", "pytest", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider"]
+    subprocess.run([*run, f"--junitxml={report}", *suites], cwd=ROOT, check=False)
+    return [*versions(python), *counts(report)]
+
+
+def versions(python: Path) -> list[str]:
+    """Return the installed versions of the packages in the table."""
+    code = f"from importlib.metadata import version\nfor name in {PACKAGES}: print(version(name))"
+    return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
+def counts(report: Path) -> list[str]:
+    """Return the numbers of passed, failed and skipped tests of a JUnit report; "-" if pytest wrote none."""
+    if not report.is_file():
+        return ["-", "-", "-"]
+    (suite,) = ElementTree.parse(report).getroot().iter("testsuite")
+    total, failures, errors, skipped = (int(suite.attrib[key]) for key in ("tests", "failures", "errors", "skipped"))
+    return [str(total - failures - errors - skipped), str(failures + errors), str(skipped)]
+
+
 def main(wanted: list[str]) -> int:
-    """Run the suites in each environment, and return the exit code."""
-    suites = tomllib.loads(TABLE.read_text(encoding="utf-8"))["suites"]
-    results: dict[str, str] = {}
+    """Run the suites in each environment, print the table, and return the exit code."""
+    suites: list[str] = tomllib.loads(TABLE.read_text(encoding="utf-8"))["suites"]
+    rows: dict[str, list[str]] = {}
     for name, path, constraints in environments(wanted):
         print(f"==> {name}", flush=True)
         try:
-            python = built(name, path, constraints)
+            rows[name] = tested(built(name, path, constraints), suites)
         except subprocess.CalledProcessError:
-            results[name] = "cannot be installed"
-            continue
-        run = [str(python), "-m", "pytest", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", *suites]
-        results[name] = "passes" if subprocess.run(run, cwd=ROOT, check=False).returncode == 0 else "FAILS"
-    for name, result in results.items():
-        print(f"{name:14} {result}")
-    return int(any(result != "passes" for result in results.values()))
+            rows[name] = ["cannot be installed"]
+    for name, row in {"": [*PACKAGES, "passed", "failed", "skipped"], **rows}.items():
+        print(f"{name:14} " + " ".join(f"{cell:>14}" for cell in row))
+    return int(not rows or any(row[-2:-1] != ["0"] for row in rows.values()))
 
 
 if __name__ == "__main__":

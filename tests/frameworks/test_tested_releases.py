@@ -14,14 +14,14 @@ from lowtide.frameworks.tested_releases import JAX, ONNX_RUNTIME, PYTORCH, Relea
 _EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
-@pytest.mark.parametrize("version", ["2.10.0", "2.15.0+cu130", "3.0", "2.9.1"])
+@pytest.mark.parametrize("version", ["2.10.0", "2.16.0+cu132", "3.0", "2.9.1"])
 def test_a_release_outside_of_the_range_gives_a_warning_that_names_the_range(version: str) -> None:
     plain = re.escape(version.partition("+")[0])
     with pytest.warns(RuntimeWarning, match=f"^lowtide is tested with PyTorch 2.11 to [0-9.]+; {plain} is installed$"):
         PYTORCH.warn(version)
 
 
-@pytest.mark.parametrize("version", ["2.11.0", "2.11.0a0+git1234.nv26.2", "2.14.1+cu130"])
+@pytest.mark.parametrize("version", ["2.11.0", "2.11.0a0+git1234.nv26.2", "2.15.0+cu132"])
 def test_a_release_in_the_range_gives_no_warning(version: str) -> None:
     with warnings.catch_warnings(action="error"):
         PYTORCH.warn(version)

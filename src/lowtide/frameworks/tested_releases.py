@@ -47,6 +47,6 @@ def _release(version: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-PYTORCH = Releases("PyTorch", (2, 11), (2, 14))
+PYTORCH = Releases("PyTorch", (2, 11), (2, 15))
 JAX = Releases("JAX", (0, 10), (0, 12))
 ONNX_RUNTIME = Releases("ONNX Runtime", (1, 23), (1, 32))

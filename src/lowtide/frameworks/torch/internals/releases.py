@@ -18,7 +18,7 @@ except ImportError:  # before 2.13, scheduler passes have the class of graph pas
 
 __all__ = ["CustomSchedulerPass"]
 
-ALLOCATORS = ("2.11.", "2.12.", "2.13.", "2.14.")
+ALLOCATORS = ("2.11.", "2.12.", "2.13.", "2.14.", "2.15.")
 """Releases whose CPU allocator matches `native/torch/registration.cpp`."""
 
 

@@ -228,11 +228,16 @@ class Vision(nn.Module):
 
 @pytest.mark.usefixtures("model")
 def test_runs_that_only_a_later_one_stands_in_for_save_nothing() -> None:
-    """Gradients that are made at the end leave nothing behind where they would have been made first."""
+    """Gradients that are made at the end leave nothing behind where they would have been made first.
+
+    From PyTorch 2.15 on, Inductor may convert the weights of a backward pass to channels last, which takes more.
+    """
     model, batch = Vision(), torch.randn(4, 3, 64, 64)
-    compiled = torch.compile(model, backend="lowtide", options={"budget": "75%"})
-    _gradients(model, compiled, batch)
+    compiled = torch.compile(model, backend="lowtide", options={"budget": "85%"})
+    with config.patch(layout_optimization=False):
+        _gradients(model, compiled, batch)
     (program,) = planned_programs()
+    assert program.result.reruns
     model.zero_grad()
     peak, _ = peak_of_call(lambda: compiled(batch).backward(), torch.device("cpu"))
     assert peak + batch.nbytes <= program.predicted_peak_bytes["cpu"]

@@ -114,10 +114,13 @@ def test_a_budget_that_no_plan_of_ops_meets_is_met_by_a_plan_of_kernels() -> Non
 
 
 def test_kernels_are_planned_if_a_plan_of_ops_recomputes_much() -> None:
-    """Both fit. The plan of ops prices recomputed ops that fusion makes free, and values that fusion does not store."""
+    """Both fit. The plan of ops prices recomputed ops that fusion makes free, and values that fusion does not store.
+
+    In PyTorch 2.11, Inductor stores the gradient of GELU in float32, so that no plan of kernels meets 80 %.
+    """
     torch.manual_seed(0)
     module, batch = Blocks(3).to(torch.bfloat16), torch.randn(768, 96, dtype=torch.bfloat16)
-    _compiled(module, budget="80%")(batch).backward()
+    _compiled(module, budget="88%")(batch).backward()
     program = _only_program()
     assert program.result.shortfall is None
     assert 0 < program.result.reruns < 100

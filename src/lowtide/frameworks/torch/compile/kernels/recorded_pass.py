@@ -25,6 +25,7 @@ from lowtide.frameworks.torch.internals.kernels import (
 )
 from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
+from lowtide.frameworks.torch.reading.lowering import LASTS
 from lowtide.frameworks.torch.reading.read import kind_of
 from lowtide.frameworks.torch.rewrites.stored_values import AS_STORED
 
@@ -134,11 +135,14 @@ def _run_once(
 
 
 def _needs_single_run(value: Node, stored: Collection[Node]) -> bool:
-    """Return whether a value is computed from a node that runs once, without another stored value between them."""
+    """Return whether a value is computed from a node that runs once, without another stored value between them.
+
+    Copies of overwritten inputs do not count, since the backward pass saves those that it needs.
+    """
     waiting, seen = [value], set[Node]()
     while waiting:
         node = waiting.pop()
-        if node.op == "call_function" and runs_once(node):
+        if node.op == "call_function" and runs_once(node) and (node is value or LASTS not in node.meta):
             return True
         new = [each for each in node.all_input_nodes if each not in seen and each not in stored]
         seen.update(new)
