@@ -47,7 +47,7 @@ class Job:
     """Whether the written program carries the plan's notes on each node."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Optimized:
     """The result of `optimize_model`: a verified plan, and everything that was measured with it."""
 
@@ -94,7 +94,7 @@ class Optimized:
             lines.append(self.runtime.to_text())
         return "\n".join(lines)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.to_text()
 
 

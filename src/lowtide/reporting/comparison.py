@@ -17,7 +17,7 @@ from lowtide.reporting.fields import ComparedFields, CompareFields, OrderFields
 from lowtide.reporting.table import format_ratio, format_table, printable, table_width
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
     """Orders of one graph, in the order of the scheduler table."""
 
@@ -48,6 +48,9 @@ class Comparison:
         """Return the fields, with those of the compiled program if there is one."""
         alone = self.to_json()
         return {**alone} if compiled is None else {**alone, "compiled": compiled.to_json()}
+
+    def __repr__(self) -> str:
+        return self.to_text()
 
     def _repr_html_(self) -> str:
         best = min(self.rows, key=lambda row: row.key)

@@ -51,7 +51,7 @@ class Resized:
     after_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ProgramDifference:
     """The difference of two programs, each under a plan; ops and buffers are matched by name."""
 
@@ -71,6 +71,9 @@ class ProgramDifference:
     """The largest change first."""
     moved_addresses: int
     """Number of common buffers with a new first address; 0 if a plan has no addresses."""
+
+    def __repr__(self) -> str:
+        return self.to_text()
 
     def to_text(self) -> str:
         """Return the difference as text."""

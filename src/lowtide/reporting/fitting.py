@@ -20,7 +20,7 @@ from lowtide.reporting.shortfall import describe_missed, device_verdict
 from lowtide.reporting.table import printable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeviceFit:
     """Memory that a program needs in its first memory space, and the techniques that make it fit."""
 
@@ -59,7 +59,7 @@ class DeviceFit:
         output = f"{Path(self.source).name.partition('.')[0].replace(':', '_')}.plan.json"
         return f"lowtide plan {shlex.quote(self.source)} -o {shlex.quote(output)} {self.options}"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.to_text()
 
     def to_json(self) -> FitsFields:

@@ -77,7 +77,7 @@ class SizeFit:
         return f"{after}fits: {self.level}, {percent(self.fit.result.extra_time, signed=True)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FitTable:
     """A training step on a device, by batch size or sequence length."""
 
@@ -128,7 +128,7 @@ class FitTable:
             lines += ["", "Next:"]
         return "\n".join(lines)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "\n".join((self.to_text(), *(["", *self.code] if self.code else [])))
 
 

@@ -28,7 +28,7 @@ _MOST_HOLDERS = 20
 _MOST_BOUND_HOLDERS = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Inspection:
     """Memory of the unmodified program."""
 
@@ -121,6 +121,9 @@ class Inspection:
         if outlook is not None:
             lines += ["", outlook.to_text()]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.to_text()
 
     @property
     def _unit(self) -> ByteUnit:

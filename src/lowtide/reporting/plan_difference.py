@@ -11,7 +11,7 @@ from lowtide.engine.plan.summary import PlanSummary
 from lowtide.engine.search import moved_ops
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlanDifference:
     """The difference of two plans, without their program."""
 
@@ -61,6 +61,9 @@ class PlanDifference:
             moved_ops=len(moved_ops(_order(before), _order(after))) if same else None,
             changed_recomputation=changed,
         )
+
+    def __repr__(self) -> str:
+        return self.to_text()
 
     def to_text(self) -> str:
         """Return the difference as text."""

@@ -2,13 +2,12 @@
 
 from lowtide.core.documents import fields_of
 from lowtide.core.units import ByteUnit, percent
-from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten, StepTimes
+from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten
 from lowtide.engine.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.engine.planning.result import Result
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import LevelFields, PlanFields
 from lowtide.reporting.on_device import OnDevice
-from lowtide.reporting.outputs import describe_outputs
 from lowtide.reporting.shortfall import describe_missed, offer_verdict, outcome
 from lowtide.reporting.table import format_ratio, fragmentation, printable
 
@@ -68,20 +67,7 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
     if result.communication.seconds:
         lines.append(f"  communication    {_communication(result)}")
     if measured is not None:
-        lines += [
-            f"  measured before  {unit.write(measured.before_bytes)}",
-            f"  measured after   {unit.write(measured.after_bytes)}",
-            f"  outputs equal    {describe_outputs(measured)}",
-        ]
-        if measured.times is not None:
-            lines.insert(-1, f"  measured time    {_times(measured.times, result)}")
-        if measured.original_bytes is not None:
-            lines.insert(
-                -3 - (measured.times is not None),
-                f"  measured eager   {unit.write(measured.original_bytes)}   (your own call, no plan)",
-            )
-        if measured.host_bytes is not None:
-            lines.insert(-1, f"  host memory      {unit.write(measured.host_bytes)}   (measured)")
+        lines += [f"  {line}" for line in measured.lines(result.extra_time)]
     limits = {space: most for space, most in result.budget.allowed.items() if most is not None}
     if limits and result.shortfall is None:
         lines.append(f"  budget           {unit.by_space(limits)}: met")
@@ -151,15 +137,6 @@ def _extra(result: Result) -> str:
         parts.append(f"the solver's word, not proven: at least {word}")
     parts.append(f"{result.costs} prices")
     return f"{percent(result.extra_time, signed=True)}   ({', '.join(parts)})"
-
-
-def _times(times: StepTimes, result: Result) -> str:
-    """Return the time of a step before and after, with the prediction and the noise."""
-    before, after = (seconds * 1e3 for seconds in (times.before_seconds, times.after_seconds))
-    return (
-        f"{before:.1f} ms before, {after:.1f} ms after: {percent(times.extra_time, signed=True)} (predicted "
-        f"{percent(result.extra_time, signed=True)}; steps without the plan differ by {percent(times.noise)} each way)"
-    )
 
 
 def _transfers(result: Result, unit: ByteUnit) -> str:

@@ -4,7 +4,6 @@ from textwrap import wrap
 
 from lowtide.core.units import ByteUnit, percent
 from lowtide.reporting.claims import caption
-from lowtide.reporting.outputs import outputs_phrase
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.shortfall import short_verdict
 from lowtide.reporting.table import format_ratio, page_width, printable, shortened
@@ -46,7 +45,7 @@ def to_text(facts: Facts) -> str:
         measured = facts.measured
         lines.append(
             f"  measured     {unit.write(measured.before_bytes)} before, {unit.write(measured.after_bytes)} after, "
-            f"outputs {outputs_phrase(measured)}"
+            f"outputs {measured.in_short()}"
         )
     for space in range(1, len(graph.spaces)):
         lines += ["", *facts.picture(space).lines(page_width())]

@@ -36,7 +36,7 @@ State = nn.Module | Optimizer | torch.Tensor
 """Objects that a step may change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MeasuredStep:
     """Measured peak and time of a step, and its predicted peak."""
 
@@ -70,7 +70,7 @@ class MeasuredStep:
         """The measured by the predicted peak."""
         return self.measured_peak_bytes / self.predicted_peak_bytes if self.predicted_peak_bytes else None
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         unit = ByteUnit(self.measured_peak_bytes)
         share, eager = self.measured_over_predicted, self.eager
         of_predicted = "" if share is None else f"   (measured / predicted: {share:.3f})"

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.core.effort import EffortName
-from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UsageError
 from lowtide.core.files import path_of
 from lowtide.core.progress import Report, Stage, showing
 from lowtide.engine.analysis import simulate
@@ -28,6 +28,7 @@ from lowtide.frameworks.torch.capture.step.training_step import (
     GradientHook,
     LossFunction,
     ModelHook,
+    Part,
     TrainingStep,
     check_callable,
 )
@@ -40,6 +41,7 @@ from lowtide.frameworks.torch.planning.missed_budgets import collect_missed_budg
 from lowtide.frameworks.torch.planning.options import DEFAULTS
 from lowtide.frameworks.torch.planning.plan_folder import save_plans
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
+from lowtide.frameworks.torch.training.measure_accumulation import MeasuredPart, measure_accumulation
 from lowtide.frameworks.torch.training.step_request import CompilerName, StepRequest
 
 _MAX_FORMS = 32
@@ -196,12 +198,23 @@ class PlannedStep:
     def measure(self) -> Measurement:
         """Run the step on its example batch plainly, captured, and planned; state is restored at the end.
 
-        Raises UnsupportedError for a step of several calls.
+        With `accumulate`, all calls run, up to the update, and the peak is that of the whole step.
         """
-        if self.step.accumulate > 1:
-            raise UnsupportedError("a step of several calls cannot be measured; measure one with accumulate=1")
         with self.step.one_thread():
-            return self._programs[0].model.measure(self.plan)
+            if self.step.accumulate == 1:
+                measured = self._programs[0].model.measure(self.plan)
+                return replace(measured, predicted_extra_time=self.result.extra_time)
+            done, self.step.done = self.step.done, 0
+            try:
+                return measure_accumulation([self._measured_part(call) for call in range(self.step.accumulate)])
+            finally:
+                self.step.done = done
+
+    def _measured_part(self, call: int) -> MeasuredPart:
+        """Return the program that was last used for a call of the step."""
+        part = Part.of(call, self.step.accumulate)
+        program = next(each for each in self._programs if _part_of(each.model) == part)
+        return MeasuredPart(program.model.to_measure(program.result.plan), program.result)
 
     def save_plans(self, folder: str | Path) -> list[Path]:
         """Write the plans of all captured forms to a folder, for `training_step(plan=folder)`; returns the paths.
@@ -220,6 +233,12 @@ def _code_of(model: TorchModel) -> object:
     """Return the signature of the Python code that a program was captured from."""
     binding = model.captured.binding
     return binding.rehearsed.signature if isinstance(binding, TrainingStepBinding) else None
+
+
+def _part_of(model: TorchModel) -> Part | None:
+    """Return the part of a step that a program computes."""
+    binding = model.captured.binding
+    return binding.part if isinstance(binding, TrainingStepBinding) else None
 
 
 def training_step(
