@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def test_a_config_gives_a_table_and_code_that_runs_as_it_is_pasted(lowtide: Comm
     assert "fits unchanged" in page
     assert "fits: recompute, +" in page
     assert "does not fit" in page
+    assert "Not counted: chunks of large tensors" in page
     table = lowtide_package.fits(config, device="24 MiB", sequence=64, progress=False)
     assert f"{table}\n" == done.stdout
     on_cpu = code.replace('"cuda"', '"cpu"')
@@ -102,12 +104,24 @@ def test_an_id_is_looked_up_in_the_local_cache(
     assert done.stderr.count("\n") <= 2
 
 
+@pytest.mark.skipif(find_spec("timm") is None, reason="timm is not installed")
+def test_a_name_of_timm_gives_a_table_and_code(lowtide: Command) -> None:
+    done = lowtide("fits", "vit_tiny_patch16_224", "--device", "t4", "--batch", "2")
+    assert done.code == 0, done.stderr
+    assert "fits unchanged" in done.stdout
+    assert "Not counted" not in done.stdout
+    assert "timm.create_model('vit_tiny_patch16_224')" in done.stdout
+    refused = lowtide("fits", "vit_tiny_patch16_224", "--device", "t4", "--sequence", "2")
+    assert "classifies images; leave out the sequence length" in refused.stderr
+
+
 REFUSED = [
     ("weights.pt", "has weights and no program; give its config.json, or train.py:function"),
     ("model.safetensors", "has weights and no program"),
     ("https://huggingface.co/gpt2", "is a URL; download the model"),
     ("train.ipynb", "is a notebook; call lowtide.fits"),
-    ("train.py", "names no function; give train.py:function"),
+    ("train.py", "'train.py' names no function; give train.py:make_step, which returns (model, batch)"),
+    ("absent.py", "no such file"),
     ("folder", "has no config.json"),
 ]
 
@@ -118,6 +132,7 @@ def test_what_is_no_model_is_refused_in_one_line_that_names_a_way(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
+    (tmp_path / "train.py").write_text("def train(epochs): ...\ndef make_step(): ...\n")
     done = lowtide("fits", name, "--device", "h100")
     assert done.code == 2
     assert message in done.stderr

@@ -21,6 +21,11 @@ _BY_LEVEL: Mapping[Level, str] = {
     "recompute": "with recomputation",
     "offload": "with offload",
 }
+_CHUNKS = (
+    "Not counted: chunks of large tensors, such as logits. training_step tries them",
+    "where bits stay equal, and more of them with",
+    '  allow=("reorder", "share", "recompute", "rounding")',
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +129,8 @@ class FitTable:
             "Sizes are those of tensors: leave room for the context of the device.",
             f"Extra time: prices {self.costs}.",
         ]
+        if any(row.level != "unchanged" for row in self.rows):
+            lines += _CHUNKS
         if self.code:
             lines += ["", "Next:"]
         return "\n".join(lines)

@@ -90,6 +90,8 @@ def test_all_calls_of_an_accumulating_step_are_measured_beside_the_plain_loop(di
     assert abs(measured.after_bytes - measured.predicted_bytes) <= 0.02 * measured.predicted_bytes + 4096
     assert measured.after_bytes < (measured.original_bytes or 0)
     assert "predicted peak" in str(measured)
+    with pytest.raises(UsageError, match="step of 3 calls measures itself"):
+        lt.measure(step, *batch(1))
     for _ in range(2):
         step(*batch(2, 256))  # the step goes on
 

@@ -110,12 +110,15 @@ def measure(
 
     Modules, optimizers and tensors in `state` start every call without gradients and are restored at the end, with the
     random states. A module, a `TrainingStep` or a planned step adds its own state. Raises UsageError for a step that is
-    not callable.
+    not callable, or a planned one with `accumulate`.
     """
     if not callable(step):
         raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
     program: Any = step.function if isinstance(step, InArena) else step
     captured = _captured_of(program)
+    calls = getattr(getattr(program, "step", None), "accumulate", 1)
+    if calls > 1:
+        raise UsageError(f"a planned step of {calls} calls measures itself; call its method measure()")
     binding = None if captured is None else captured.binding
     if binding is not None:
         binding.materialize()
