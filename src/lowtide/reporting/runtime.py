@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lowtide.core.documents import fields_of
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import ByteUnit, format_bytes
 from lowtide.engine.planning.measured import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.reporting.fields import OutlookFields, RuntimeFields
 
@@ -56,6 +56,8 @@ class RuntimeReport:
     planned_bytes: int
     baseline_bytes: int
     measured: Measurement | None
+    session_bytes: int | None = None
+    """Arena of lowtide's session for the plan, without inputs; None without addresses."""
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -90,6 +92,13 @@ class RuntimeReport:
             return False
         return abs(predicted - real) > _TOLERATED * max(predicted, real) + tolerated
 
+    @property
+    def _session_helps(self) -> bool:
+        """Whether the order saves nothing, but lowtide's session does, and no run shows that."""
+        if self.runs or self.session_bytes is None or self.planned_bytes < self.baseline_bytes:
+            return False
+        return self.session_bytes < (1 - _TOLERATED) * self.peaks.after_resident_bytes
+
     def to_json(self) -> RuntimeFields:
         """Return the fields of the JSON object."""
         return {
@@ -111,6 +120,11 @@ class RuntimeReport:
             f"{unit.write(self.peaks.after_resident_bytes)} after   (resident memory: order, reuse, "
             f"pattern, arena{_without(self.peaks)})",
         ]
+        if self._session_helps:
+            lines.append(
+                f"  lowtide.onnx.Session  {format_bytes(self.session_bytes or 0)}   (the same, with values at planned "
+                "addresses: use it instead of InferenceSession)"
+            )
         lines += [f"  {run.by}: {_run(run, unit)}" for run in self.runs]
         lines += [f"  WARNING          {doubt}" for doubt in self.doubts]
         return "\n".join(lines)
