@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import format_bytes, percent
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import noise_of
@@ -71,10 +71,9 @@ class MeasuredStep:
         return self.measured_peak_bytes / self.predicted_peak_bytes if self.predicted_peak_bytes else None
 
     def __repr__(self) -> str:
-        unit = ByteUnit(self.measured_peak_bytes)
         share, eager = self.measured_over_predicted, self.eager
         of_predicted = "" if share is None else f"   (measured / predicted: {share:.3f})"
-        arena = "" if self.arena_bytes is None else f"; arena {unit.write(self.arena_bytes)}"
+        arena = "" if self.arena_bytes is None else f"; arena {format_bytes(self.arena_bytes)}"
         rows = [
             ("measured peak", self.measured_peak_bytes, ""),
             ("predicted peak", self.predicted_peak_bytes, of_predicted),
@@ -83,7 +82,7 @@ class MeasuredStep:
             ("eager peak", eager and eager.measured_peak_bytes, "   (measured)"),
             ("resident", self.resident_growth_bytes, f"   (growth{arena})"),
         ]
-        lines = [f"{label:16}{unit.write(size)}{note}" for label, size, note in rows if size is not None]
+        lines = [f"{label:16}{format_bytes(size)}{note}" for label, size, note in rows if size is not None]
         if self.predicted_peak_bytes is None and self.planned:
             lines.insert(1, f"no prediction   {self.reason}")
         extra = self.predicted_extra_time
