@@ -102,6 +102,27 @@ def test_a_name_that_leads_nowhere_is_a_usage_error(lowtide: Command, model: str
     assert_refused(lowtide("inspect", model), USAGE, *words)
 
 
+@pytest.mark.parametrize(
+    ("content", "given", "words"),
+    [
+        (
+            "def make(): ...\ndef other(width=3): ...\ndef train(epochs): ...",
+            "",
+            ["give loop.py:make or loop.py:other,"],
+        ),
+        ("def make(): ...", ":made", ["has no 'made'", "give loop.py:make"]),
+        ("def train(epochs): ...", "", ["add one that returns (model, batch)"]),
+        ("not Python", "", ["add one that returns (model, batch)"]),
+    ],
+)
+def test_a_script_without_its_function_gets_the_names_of_its_functions(
+    lowtide: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, given: str, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.py").write_text(content)
+    assert_refused(lowtide("inspect", f"loop.py{given}"), USAGE, *words)
+
+
 def test_debug_shows_the_traceback_of_the_programs_own_code(lowtide: Command, programs: str) -> None:
     short = lowtide("plan", f"{programs}:raises")
     assert short.complaints[-1].endswith("(--debug shows where)")

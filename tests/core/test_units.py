@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.errors import UsageError
-from lowtide.core.units import ByteUnit, exact_size, format_bytes, given_bytes, parse_bandwidth, parse_bytes
+from lowtide.core.units import exact_size, format_bytes, given_bytes, parse_bandwidth, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -87,27 +87,6 @@ def test_a_size_with_a_unit_or_of_a_mebibyte_is_accepted(size: str | int) -> Non
 )
 def test_a_figure_has_a_unit_of_its_size(count: int, wanted: str) -> None:
     assert format_bytes(count) == wanted
-
-
-@given(st.lists(st.integers(2**30, 10 * 2**30), min_size=1, max_size=6))
-def test_figures_of_a_page_above_one_gibibyte_have_one_unit(counts: list[int]) -> None:
-    unit = ByteUnit(*counts)
-    assert {unit.write(count).rpartition(" ")[2] for count in counts} == {"GiB"}
-
-
-@pytest.mark.parametrize(
-    ("count", "wanted"),
-    [
-        (0, "0.00 GiB"),
-        (64, "64 B"),
-        (20_480, "20.0 KiB"),
-        (2**26, "64.0 MiB"),
-        (2**29, "512.0 MiB"),
-        (2**30, "1.00 GiB"),
-    ],
-)
-def test_small_figures_beside_large_ones_have_their_own_unit(count: int, wanted: str) -> None:
-    assert ByteUnit({"device": 2**31}).write(count) == wanted
 
 
 @given(st.integers(0, 2**62))

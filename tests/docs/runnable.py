@@ -44,9 +44,12 @@ def blocks(page: str) -> Iterator[Block]:
     return (Block(match[1] or "", match[2], match[3]) for match in _FENCE.finditer(page))
 
 
-def run_page(path: Path) -> int:
-    """Run a page in the working directory and return how many commands and blocks ran; asserts what they print."""
-    names: dict[str, object] = {"__name__": "page"}
+def run_page(path: Path, **given: object) -> int:
+    """Run a page in the working directory and return how many commands and blocks ran; asserts what they print.
+
+    The page may use the `given` names.
+    """
+    names: dict[str, object] = {"__name__": "page", **given}
     printed, count = "", 0
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.file is not None:

@@ -4,6 +4,9 @@ import runpy
 import shlex
 from pathlib import Path
 
+import torch
+
+import lowtide
 from tests.docs.runnable import blocks, run_page
 from tests.scripts import load_script
 
@@ -14,12 +17,26 @@ RECORD = DEMO.RECORD.read_text(encoding="utf-8")
 
 
 def test_the_examples_of_the_readme_run(folder: Path) -> None:
-    """The model is that of the tutorial on servers."""
+    """The training step is that of a small model, the ONNX model that of the tutorial on servers."""
     tutorial = (ROOT / "docs" / "tutorials" / "onnx_server.md").read_text(encoding="utf-8")
     (models,) = (block.text for block in blocks(tutorial) if block.file == "models.py")
     (folder / "models.py").write_text(models, encoding="utf-8")
     runpy.run_path("models.py")["branches"]("model.onnx", width=32, count=4)
-    assert run_page(ROOT / "README.md") == 4
+    model = torch.nn.Sequential(*(layer for _ in range(8) for layer in (torch.nn.Linear(64, 64), torch.nn.GELU())))
+    given = {
+        "lowtide": lowtide,
+        "model": model,
+        "batch": (torch.randn(1024, 64), torch.randn(1024, 64)),
+        "loss_function": lambda model, x, y: (model(x) - y).square().mean(),
+        "optimizer": torch.optim.AdamW(model.parameters()),
+    }
+    assert run_page(ROOT / "README.md", **given) == 4
+
+
+def test_the_readme_opens_with_three_lines_of_code() -> None:
+    first = next(block for block in blocks(README.partition("## Install")[0]) if block.language == "python")
+    assert len(first.text.splitlines()) == 3
+    assert len(README.splitlines()) <= 80
 
 
 def test_every_block_of_the_readme_runs_except_the_demo() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from lowtide.frameworks.outputs import compare_outputs, largest_difference
-from lowtide.reporting.outputs import describe_outputs, outputs_phrase
 
 ONES = np.ones(4, np.float32)
 
@@ -26,21 +25,21 @@ def test_a_program_that_differs_from_itself_is_no_reproach_to_the_plan() -> None
     assert not found.outputs_equal
     assert found.own_difference == pytest.approx(2e-5, rel=0.1)
     assert found.verdict == "within noise"
-    assert describe_outputs(found).startswith("as far as the program equals itself: ")
-    assert outputs_phrase(found).startswith("no further off than two runs without the plan")
+    assert found.describe().startswith("as far as the program equals itself: ")
+    assert found.in_short().startswith("no further off than two runs without the plan")
 
 
 def test_a_plan_further_off_than_the_noise_of_the_program_differs() -> None:
     run = noisy(1e-5)
     found = compare_outputs(run(), [ONES + np.float32(1e-2)], run)
     assert found.verdict == "different"
-    assert "two runs without the plan differ by 2.0e-05" in describe_outputs(found)
+    assert "two runs without the plan differ by 2.0e-05" in found.describe()
 
 
 def test_a_plan_that_differs_from_an_exact_program_differs_however_little() -> None:
     found = compare_outputs([ONES], [np.nextafter(ONES, np.float32(2))], lambda: [ONES])
     assert (found.verdict, found.own_difference) == ("different", 0)
-    assert describe_outputs(found) == "no, they differ by at most 1.2e-07 of a tensor's largest number"
+    assert found.describe() == "no, they differ by at most 1.2e-07 of a tensor's largest number"
 
 
 def test_equal_bits_need_one_run() -> None:

@@ -83,7 +83,7 @@ def test_the_page_of_an_inspection_lists_the_largest_holders_and_sums_up_the_res
     assert "At the peak, largest first (24 in all):" in lines
     first = lines.index("At the peak, largest first (24 in all):") + 2
     assert lines[first].split() == ["23.0", "KiB", "b22", "make22", "sum"]
-    assert "... and 4 more, 7.0 KiB in total" in lines
+    assert "... and 4 more, 7,168 B in total" in lines
     assert lines[-2:] == ["Not modeled:", "  how long anything takes"]
 
 
@@ -94,7 +94,7 @@ def test_the_page_of_an_inspection_says_why_the_peak_cannot_be_lower() -> None:
     first = lines.index("Why device cannot need less than 79.0 KiB (sum):")
     assert lines[first + 1] == "these must be live during this op:"
     assert lines[first + 2].split() == ["12.0", "KiB", "b11"]
-    assert lines[first + 12].split() == ["4.0", "KiB", "in", "3", "more"]
+    assert lines[first + 12].split() == ["4,096", "B", "in", "3", "more"]
 
 
 def test_the_page_of_a_plan_says_why_a_budget_is_not_met() -> None:

@@ -60,3 +60,16 @@ def test_growth_between_two_predictions_is_no_doubt(growth: int, count: int) -> 
 def test_a_promised_gain_that_does_not_come_is_a_doubt_but_for_some_counters(promised: int, count: int) -> None:
     report = replace(_report(measured=10, growth=10, unmodeled=()), planned_bytes=10 * MEBI - promised)
     assert len(report.doubts) == count
+
+
+@pytest.mark.parametrize(("session", "planned", "is_named"), [(8, 10, True), (10, 10, False), (8, 9, False)])
+def test_the_session_is_named_where_no_order_helps_but_its_addresses_do(
+    session: int, planned: int, is_named: bool
+) -> None:
+    found = replace(
+        _report(measured=10, growth=10, unmodeled=()),
+        runs=(),
+        session_bytes=session * MEBI,
+        planned_bytes=planned * MEBI,
+    )
+    assert ("lowtide.onnx.Session  8.0 MiB" in found.to_text()) == is_named

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 
 from lowtide.core.errors import FingerprintError, UsageError
 from lowtide.core.files import check_writable
-from lowtide.core.named_callable import call_named, is_callable_name
+from lowtide.core.named_callable import call_named, is_callable_name, without_function
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan, write_plan_file
@@ -156,6 +156,8 @@ def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | N
     if framework is not None:
         _check_ending(output, framework.endings_for(name))
         return framework.load(trust=trust)(name, dims)
+    if lower.endswith(".py"):
+        raise UsageError(without_function(name))
     if not is_callable_name(name):
         raise UsageError(f"cannot read {name!r}: unknown kind; give {_KINDS}")
     _check_ending(output, _WRITTEN)

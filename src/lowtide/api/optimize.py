@@ -12,7 +12,7 @@ from lowtide.core.errors import UnsupportedError, UsageError, WriteError
 from lowtide.core.progress import Report, current_report
 from lowtide.core.units import format_bytes
 from lowtide.engine.analysis import simulate
-from lowtide.engine.graph import Graph
+from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan, write_plan_file
 from lowtide.engine.planning.draft import Keep
 from lowtide.engine.planning.measured import CompiledMemory, Measurement
@@ -47,7 +47,7 @@ class Job:
     """Whether the written program carries the plan's notes on each node."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Optimized:
     """The result of `optimize_model`: a verified plan, and everything that was measured with it."""
 
@@ -94,7 +94,7 @@ class Optimized:
             lines.append(self.runtime.to_text())
         return "\n".join(lines)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.to_text()
 
 
@@ -183,7 +183,15 @@ def runtime_report(model: Model, result: Result, measured: Measurement | None, r
         planned_bytes=sum(result.peak_bytes.values()),
         baseline_bytes=sum(result.baseline_peak_bytes.values()),
         measured=measured,
+        session_bytes=_session_bytes(result),
     )
+
+
+def _session_bytes(result: Result) -> int | None:
+    """Return the arena of a plan without inputs, which callers hold; None without addresses."""
+    graph, arena = result.graph, sum(result.arena_bytes.values())
+    inputs = int(graph.sizes[graph.lifetimes == Lifetime.INPUT].sum())
+    return arena - inputs if arena else None
 
 
 def runtime_outlook(model: Model, best: Plan) -> RuntimeOutlook | None:

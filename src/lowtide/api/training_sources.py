@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lowtide.core.errors import UsageError
-from lowtide.core.named_callable import is_callable_name
+from lowtide.core.named_callable import is_callable_name, without_function
 from lowtide.frameworks.content import SAVED_MODEL, kind_of_file
 from lowtide.frameworks.table import framework_of, framework_of_file
 from lowtide.frameworks.training_steps import Recipe
@@ -60,7 +60,7 @@ def _refuse(name: str, path: Path) -> None:
     if suffix == ".ipynb":
         raise UsageError(f"{name!r} is a notebook; call lowtide.fits(model, batch, device=...) in it, or {_INSTEAD}")
     if suffix == ".py":
-        raise UsageError(f"{name!r} names no function; give {name}:function, which returns (model, batch)")
+        raise UsageError(without_function(name))
     if suffix in _WEIGHTS and (suffix not in (".pt", ".bin") or kind_of_file(name) is None):
         raise UsageError(f"{name!r} has weights and no program; {_INSTEAD}")
 

@@ -10,7 +10,7 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.core.documents import fields_of
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_by_space, format_bytes
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.search import Certificate, CheckedBound, CheckedClaim, check_certificate, read_proof_file
@@ -61,14 +61,13 @@ def command(
     if as_json:
         print_json("verify", _to_json(loaded, certificate, is_proven=proof is not None))
         return code
-    unit = ByteUnit(loaded.peak_bytes)
-    click.echo(f"{plan}: valid for {printable(form.graph.name)}, peak {unit.by_space(loaded.peak_bytes)}")
+    click.echo(f"{plan}: valid for {printable(form.graph.name)}, peak {format_by_space(loaded.peak_bytes)}")
     for checked in certificate.claims:
-        print_page(f"  {_claimed(checked, unit)}")
+        print_page(f"  {_claimed(checked)}")
     for bound in certificate.bounds:
-        print_page(f"{proof_path}: no order needs less than {_confirmed(bound, unit)}")
+        print_page(f"{proof_path}: no order needs less than {_confirmed(bound)}")
     if proof is not None and proof.cost is not None and certificate.extra_cost is not None:
-        print_page(f"{proof_path}: {_confirmed_cost(proof.cost, certificate.extra_cost, unit)}")
+        print_page(f"{proof_path}: {_confirmed_cost(proof.cost, certificate.extra_cost)}")
     return code
 
 
@@ -84,27 +83,27 @@ def _to_json(plan: Plan, certificate: Certificate, *, is_proven: bool) -> Verify
     return fields
 
 
-def _claimed(checked: CheckedClaim, unit: ByteUnit) -> str:
+def _claimed(checked: CheckedClaim) -> str:
     """Return a claim as text, and whether it is proven."""
     claim = checked.claim
-    figure = f"{claim.at_least:.6g}" if claim.space is None else unit.write(int(claim.at_least))
+    figure = f"{claim.at_least:.6g}" if claim.space is None else format_bytes(int(claim.at_least))
     where = "" if claim.space is None else f" in {printable(claim.space)}"
     how = "proven" if checked.is_shown else "claimed, not proven here"
     return f"{claim.figure}{where} at least {figure}: {claim.sentence} ({how})"
 
 
-def _confirmed_cost(proof: CostProof, confirmed: float, unit: ByteUnit) -> str:
+def _confirmed_cost(proof: CostProof, confirmed: float) -> str:
     """Return the confirmed bound of the extra cost, with the plans that it holds for."""
     of_order = "with first runs in the order of the proof"
     if math.isinf(confirmed):
-        return f"no plan {of_order} fits {unit.write(proof.budget_bytes)}, confirmed"
-    within = unit.write(proof.budget_bytes)
+        return f"no plan {of_order} fits {format_bytes(proof.budget_bytes)}, confirmed"
+    within = format_bytes(proof.budget_bytes)
     return f"no plan {of_order} within {within} costs less than {confirmed:.6g} extra, confirmed"
 
 
-def _confirmed(bound: CheckedBound, unit: ByteUnit) -> str:
-    text = f"{unit.write(bound.confirmed_bytes)} in {printable(bound.space)}, confirmed"
+def _confirmed(bound: CheckedBound) -> str:
+    text = f"{format_bytes(bound.confirmed_bytes)} in {printable(bound.space)}, confirmed"
     if not bound.not_rechecked:
         return text
     most = max(bound.not_rechecked)
-    return f"{text}; the claimed {unit.write(most)} need too much work to check here"
+    return f"{text}; the claimed {format_bytes(most)} need too much work to check here"

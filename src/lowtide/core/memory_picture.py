@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.notebook import html_table, printable
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import format_bytes, percent
 
 _WIDTH, _HEIGHT = 640, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 632, 28, 192
@@ -38,20 +38,18 @@ class MemoryPicture:
     def sentence(self) -> str:
         """The peaks, the budget and the largest tensors in one sentence."""
         before, after = _peak(self.before), None if self.after is None else _peak(self.after)
-        unit = ByteUnit(before, after or 0, self.budget_bytes or 0)
-        text = f"{self.name} needs {unit.write(before if after is None else after)} at its peak"
+        text = f"{self.name} needs {format_bytes(before if after is None else after)} at its peak"
         if after is not None and after != before:
             change = f" ({percent(after / before - 1, signed=True)})" if before else ""
-            text += f" instead of {unit.write(before)}{change}"
+            text += f" instead of {format_bytes(before)}{change}"
         if self.budget_bytes is not None:
             met = "within" if (before if after is None else after) <= self.budget_bytes else "more than"
-            text += f", {met} the budget of {unit.write(self.budget_bytes)}"
+            text += f", {met} the budget of {format_bytes(self.budget_bytes)}"
         return f"{text}; largest there: {', '.join(self.largest)}" if self.largest else text
 
     def svg(self) -> str:
         """Return a static SVG picture without styles or scripts, for any page."""
         top = max(_peak(self.before), _peak(self.after), self.budget_bytes or 0, 1)
-        unit = ByteUnit(top)
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
             f'style="max-width:100%" role="img" font-family="sans-serif" font-size="11">'
@@ -59,14 +57,14 @@ class MemoryPicture:
             f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>',
             _area(self.before, top, "#bbb"),
         ]
-        captions = [("#666", f"before, peak {unit.write(_peak(self.before))}")]
+        captions = [("#666", f"before, peak {format_bytes(_peak(self.before))}")]
         if self.after is not None:
             parts.append(_area(self.after, top, "#1f77b4"))
-            captions.append(("#1f77b4", f"after, peak {unit.write(_peak(self.after))}"))
+            captions.append(("#1f77b4", f"after, peak {format_bytes(_peak(self.after))}"))
         if self.budget_bytes is not None:
             y = _height(self.budget_bytes, top)
             parts.append(f'<path d="M{_LEFT} {y:.1f}H{_RIGHT}" stroke="#c00" stroke-dasharray="6 4"/>')
-            captions.append(("#c00", f"budget {unit.write(self.budget_bytes)}"))
+            captions.append(("#c00", f"budget {format_bytes(self.budget_bytes)}"))
         for number, (color, caption) in enumerate(captions):
             parts.append(f'<text x="{_LEFT + 210 * number}" y="16" fill="{color}">{escape(caption)}</text>')
         return "".join([*parts, "</svg>"])
@@ -78,8 +76,7 @@ class MemoryPicture:
     def lines(self, width: int) -> list[str]:
         """Return the picture as text: gray for memory before the plan, solid for memory after it."""
         top = max(_peak(self.before), _peak(self.after), self.budget_bytes or 0, 1)
-        unit = ByteUnit(top)
-        labels = [unit.write(top), *[""] * (_ROWS - 2), unit.write(0)]
+        labels = [format_bytes(top), *[""] * (_ROWS - 2), format_bytes(0)]
         margin = len(labels[0])
         columns = max(8, min(_MOST_BARS, width - margin - 2))
         before = _columns(self.before, columns) * _ROWS / top

@@ -1,5 +1,6 @@
 """Programs named on the command line: "package.module:callable", or "path/to/file.py:callable"."""
 
+import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -19,6 +20,36 @@ def is_callable_name(name: str) -> bool:
     return module.endswith(".py") or ("/" not in module and _are_identifiers(module))
 
 
+_MOST_NAMED = 5
+
+
+def without_function(path: str) -> str:
+    """Return the message for a Python file that is given without a function, with the functions it may be."""
+    found = _functions_of(Path(path))
+    if found is None:
+        return f"cannot read {path!r}: no such file; check the path"
+    if not found:
+        return f"{path!r} has no function without arguments; add one that returns (model, batch), give {path}:function"
+    return f"{path!r} names no function{_instead(path, found)}, which returns (model, batch)"
+
+
+def _functions_of(path: Path) -> list[str] | None:
+    """Return the functions of a file that can be called without arguments; None if there is no file."""
+    if not path.is_file():
+        return None
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return []
+    functions = (each for each in body if isinstance(each, ast.FunctionDef))
+    return [each.name for each in functions if not _needs_arguments(each.args)]
+
+
+def _needs_arguments(given: ast.arguments) -> bool:
+    n_required = len(given.posonlyargs) + len(given.args) - len(given.defaults)
+    return n_required > 0 or None in given.kw_defaults
+
+
 def call_named(name: str) -> Any:
     """Import a module, with its folder on the path as in `python -m`, and return the result of its callable.
 
@@ -33,11 +64,16 @@ def named_callable(name: str) -> Callable[[], Any]:
     target: Any = run_foreign(f"import of {module!r}", lambda: _imported(module))
     for part in attribute.split("."):
         if not hasattr(target, part):
-            raise UsageError(f"module {module!r} has no {attribute!r}")
+            others = _functions_of(Path(module)) if module.endswith(".py") else None
+            raise UsageError(f"module {module!r} has no {attribute!r}{_instead(module, others)}")
         target = getattr(target, part)
     if not callable(target):
         raise UsageError(f"{name} is not callable; name a function that returns (function, inputs)")
     return target
+
+
+def _instead(module: str, functions: list[str] | None) -> str:
+    return "; give " + " or ".join(f"{module}:{each}" for each in functions[:_MOST_NAMED]) if functions else ""
 
 
 def run_foreign(action: str, code: Callable[[], Any]) -> Any:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from html import escape
 from typing import Any, TypeAlias
 
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_bytes
 
 Report: TypeAlias = Callable[[str], None]
 """A callback that gets one line per step of the work. Some lines are a `Stage` or a `Found`."""
@@ -43,7 +43,7 @@ class Found(str):
     def of(cls, over_bytes: int, extra_share: float) -> "Found":
         """Describe a plan by the bytes that it exceeds its limits by, and by its extra cost as a share of the time."""
         if over_bytes > 0:
-            return cls(f"{ByteUnit(over_bytes).write(over_bytes)} over the budget")
+            return cls(f"{format_bytes(over_bytes)} over the budget")
         return cls(f"fits at +{extra_share:.1%} time")
 
 

@@ -86,36 +86,10 @@ _LEAST_ROUNDED = 10 * 2**10
 """Smaller counts are written in bytes."""
 
 
-class ByteUnit:
-    """One unit for the figures of a page, that of the largest one. Figures below one of it have their own."""
-
-    def __init__(self, *figures: int | Mapping[str, int]) -> None:
-        """Choose the unit for byte counts, also by memory space."""
-        counts = (each for figure in figures for each in ((figure,) if isinstance(figure, int) else figure.values()))
-        self._size, self._unit, self._digits = _unit_of(max(map(abs, counts), default=0))
-
-    def write(self, count: int) -> str:
-        """Return a byte count as text: 23.65 GiB, 299.4 MiB, 812.0 KiB or 2,048 B."""
-        size, unit, digits = self._size, self._unit, self._digits
-        if 0 < abs(count) < size:
-            size, unit, digits = _unit_of(abs(count))
-        return f"{count / size:,.{digits}f} {unit}" if size > 1 else f"{count:,} B"
-
-    def by_space(self, figures: Mapping[str, int]) -> str:
-        """Return {space: bytes} as text; an only space is not named."""
-        if len(figures) == 1:
-            return self.write(next(iter(figures.values())))
-        return ", ".join(f"{space} {self.write(count)}" for space, count in figures.items())
-
-
-def _unit_of(count: int) -> tuple[int, str, int]:
-    """Return a unit for a count: its bytes, its name, and its digits behind the point."""
-    return next((unit for unit in _UNITS if count >= unit[0] and count >= _LEAST_ROUNDED), (1, "B", 0))
-
-
 def format_bytes(count: int) -> str:
-    """Return a byte count as text in its own unit."""
-    return ByteUnit(count).write(count)
+    """Return a byte count as text: 23.65 GiB, 299.4 MiB, 812.0 KiB or 2,048 B."""
+    size, unit, digits = next((each for each in _UNITS if abs(count) >= max(each[0], _LEAST_ROUNDED)), (1, "B", 0))
+    return f"{count / size:,.{digits}f} {unit}" if size > 1 else f"{count:,} B"
 
 
 def percent(share: float, *, signed: bool = False) -> str:
@@ -129,5 +103,7 @@ def percent(share: float, *, signed: bool = False) -> str:
 
 
 def format_by_space(figures: Mapping[str, int]) -> str:
-    """Return {space: bytes} as text in their own unit."""
-    return ByteUnit(figures).by_space(figures)
+    """Return {space: bytes} as text; an only space is not named."""
+    if len(figures) == 1:
+        return format_bytes(next(iter(figures.values())))
+    return ", ".join(f"{space} {format_bytes(count)}" for space, count in figures.items())

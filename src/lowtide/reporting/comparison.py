@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from lowtide.core.documents import fields_of
 from lowtide.core.effort import EffortName
 from lowtide.core.progress import Report, current_report
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_by_space, format_bytes
 from lowtide.engine.analysis.memory_picture import memory_picture
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan.claim import Claim, strongest
@@ -17,7 +17,7 @@ from lowtide.reporting.fields import ComparedFields, CompareFields, OrderFields
 from lowtide.reporting.table import format_ratio, format_table, printable, table_width
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
     """Orders of one graph, in the order of the scheduler table."""
 
@@ -49,28 +49,29 @@ class Comparison:
         alone = self.to_json()
         return {**alone} if compiled is None else {**alone, "compiled": compiled.to_json()}
 
+    def __repr__(self) -> str:
+        return self.to_text()
+
     def _repr_html_(self) -> str:
         best = min(self.rows, key=lambda row: row.key)
-        unit = ByteUnit(*(row.plan.peak_bytes for row in self.rows))
-        rows = [(row.scheduler, unit.by_space(row.plan.peak_bytes)) for row in self.rows]
-        bound = ("lower bound", unit.by_space(self.lower_bound_bytes))
+        rows = [(row.scheduler, format_by_space(row.plan.peak_bytes)) for row in self.rows]
+        bound = ("lower bound", format_by_space(self.lower_bound_bytes))
         return memory_picture(self.graph, best.plan).html([*rows, bound])
 
     def to_text(self) -> str:
         """Return the table as text."""
         best = min(self.rows, key=lambda row: row.key).plan.peak_bytes
-        unit = ByteUnit(*(row.plan.peak_bytes for row in self.rows))
         rows = [
             [
                 row.scheduler,
-                unit.by_space(row.plan.peak_bytes),
+                format_by_space(row.plan.peak_bytes),
                 format_ratio(row.plan.peak_bytes, best),
                 f"{row.seconds:.3f}",
             ]
             for row in self.rows
         ]
         rows.append(
-            ["lower bound", unit.by_space(self.lower_bound_bytes), format_ratio(self.lower_bound_bytes, best), ""]
+            ["lower bound", format_by_space(self.lower_bound_bytes), format_ratio(self.lower_bound_bytes, best), ""]
         )
         title = f"{printable(self.graph.name)}: {self.graph.n_ops} ops, {self.graph.n_buffers} buffers"
         table = format_table(["order", "peak", "of best", "seconds"], rows, [False, True, True, True], table_width())
@@ -86,12 +87,11 @@ def claims_of_search(searched: Candidate, *, in_place: bool) -> list[Claim]:
 
 def _reserved_to_text(reserved: Reserved) -> list[str]:
     """Return one line with the reserved bytes, and one line per reason why they differ from the peak."""
-    unit = ByteUnit(reserved.reserved_bytes, reserved.peak_bytes)
     return [
-        f"{reserved.by}: {unit.write(reserved.reserved_bytes)} reserved, temporaries "
-        f"{unit.write(reserved.temporary_bytes)}; lowtide, program order: {unit.write(reserved.peak_bytes)}",
+        f"{reserved.by}: {format_bytes(reserved.reserved_bytes)} reserved, temporaries "
+        f"{format_bytes(reserved.temporary_bytes)}; lowtide, program order: {format_bytes(reserved.peak_bytes)}",
         *(
-            f"  {'-' if each.extra_bytes < 0 else '+'}{unit.write(abs(each.extra_bytes))}  {each.reason}"
+            f"  {'-' if each.extra_bytes < 0 else '+'}{format_bytes(abs(each.extra_bytes))}  {each.reason}"
             for each in reserved.differences
         ),
     ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_by_space, format_bytes
 from lowtide.engine.analysis import Footprint, simulate
 from lowtide.engine.analysis.folding import fold, stem
 from lowtide.engine.analysis.holders_at_peak import holders_at_peak
@@ -34,11 +34,11 @@ class HeldChange:
         """Growth in bytes, negative if it shrank."""
         return self.after_bytes - self.before_bytes
 
-    def written(self, unit: ByteUnit) -> str:
+    def written(self) -> str:
         """Return the change as text: "relu x 8 -> x 9: 8.0 MiB -> 9.0 MiB (+1.0 MiB)"."""
         sign = "+" if self.growth_bytes >= 0 else "-"
         counts = "" if self.before_count == self.after_count else f" x {self.before_count} -> x {self.after_count}"
-        before, after, growth = map(unit.write, (self.before_bytes, self.after_bytes, abs(self.growth_bytes)))
+        before, after, growth = map(format_bytes, (self.before_bytes, self.after_bytes, abs(self.growth_bytes)))
         return f"{printable(self.label)}{counts}: {before} -> {after} ({sign}{growth})"
 
 
@@ -51,7 +51,7 @@ class Resized:
     after_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ProgramDifference:
     """The difference of two programs, each under a plan; ops and buffers are matched by name."""
 
@@ -72,32 +72,32 @@ class ProgramDifference:
     moved_addresses: int
     """Number of common buffers with a new first address; 0 if a plan has no addresses."""
 
+    def __repr__(self) -> str:
+        return self.to_text()
+
     def to_text(self) -> str:
         """Return the difference as text."""
-        unit = ByteUnit(
-            self.before_peak_bytes, self.after_peak_bytes, self.before_persistent_bytes, self.after_persistent_bytes
-        )
         lines = [
             f"{printable(self.before)} -> {printable(self.after)}",
-            f"  peak        {unit.by_space(self.before_peak_bytes)} -> {unit.by_space(self.after_peak_bytes)}",
-            f"  persistent  {unit.by_space(self.before_persistent_bytes)} -> "
-            f"{unit.by_space(self.after_persistent_bytes)}",
+            f"  peak        {format_by_space(self.before_peak_bytes)} -> {format_by_space(self.after_peak_bytes)}",
+            f"  persistent  {format_by_space(self.before_persistent_bytes)} -> "
+            f"{format_by_space(self.after_persistent_bytes)}",
         ]
         for space, (before, after) in self.peak_op.items():
             if before != after:
                 lines.append(f"  peak of {printable(space)} moved from {_op(before)} to {_op(after)}")
         if self.held:
-            lines += ["", "At the peak:", *(f"  {change.written(unit)}" for change in self.held[:_MOST_SHOWN])]
+            lines += ["", "At the peak:", *(f"  {change.written()}" for change in self.held[:_MOST_SHOWN])]
             if len(self.held) > _MOST_SHOWN:
                 rest = sum(change.growth_bytes for change in self.held[_MOST_SHOWN:])
                 lines.append(
-                    f"  and {len(self.held) - _MOST_SHOWN} more, {'+' if rest >= 0 else '-'}{unit.write(abs(rest))}"
+                    f"  and {len(self.held) - _MOST_SHOWN} more, {'+' if rest >= 0 else '-'}{format_bytes(abs(rest))}"
                 )
         lines += ["", f"Ops: {_names('new', self.new_ops)}, {_names('gone', self.gone_ops)}"]
         if self.resized:
             lines.append(f"Buffers of another size: {len(self.resized)}")
             lines += [
-                f"  {printable(row.buffer)}: {unit.write(row.before_bytes)} -> {unit.write(row.after_bytes)}"
+                f"  {printable(row.buffer)}: {format_bytes(row.before_bytes)} -> {format_bytes(row.after_bytes)}"
                 for row in self.resized[:_MOST_SHOWN]
             ]
         if self.moved_addresses:

@@ -9,7 +9,7 @@ from pathlib import Path
 from lowtide.core.documents import fields_of
 from lowtide.core.progress import Report, current_report
 from lowtide.core.techniques import COST_NOTHING, TECHNIQUES, Techniques, listed
-from lowtide.core.units import ByteUnit, exact_size, percent
+from lowtide.core.units import exact_size, format_bytes, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.program import Program
@@ -20,7 +20,7 @@ from lowtide.reporting.shortfall import describe_missed, device_verdict
 from lowtide.reporting.table import printable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeviceFit:
     """Memory that a program needs in its first memory space, and the techniques that make it fit."""
 
@@ -59,7 +59,7 @@ class DeviceFit:
         output = f"{Path(self.source).name.partition('.')[0].replace(':', '_')}.plan.json"
         return f"lowtide plan {shlex.quote(self.source)} -o {shlex.quote(output)} {self.options}"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.to_text()
 
     def to_json(self) -> FitsFields:
@@ -84,18 +84,17 @@ class DeviceFit:
         """Return the result as text."""
         result, space = self.result, self.space
         before, persistent = result.baseline_peak_bytes[space], result.persistent_bytes[space]
-        unit = ByteUnit(self.device_bytes, before, persistent)
         verdict = device_verdict(self.techniques, self.tried)
         lines = [
-            f"{printable(self.graph.name)} on {unit.write(self.device_bytes)}: {verdict}",
-            f"  persistent       {unit.write(persistent)}   (weights, optimizer state)",
-            f"  peak             {unit.write(before)}   (unmodified program, without persistent)",
-            f"  total            {unit.write(persistent + before)}",
+            f"{printable(self.graph.name)} on {format_bytes(self.device_bytes)}: {verdict}",
+            f"  persistent       {format_bytes(persistent)}   (weights, optimizer state)",
+            f"  peak             {format_bytes(before)}   (unmodified program, without persistent)",
+            f"  total            {format_bytes(persistent + before)}",
         ]
         if self.techniques:
             after = result.peak_bytes[space]
             lines += [
-                f"  planned peak     {unit.write(after)}, {unit.write(persistent + after)} in total",
+                f"  planned peak     {format_bytes(after)}, {format_bytes(persistent + after)} in total",
                 f"  extra time       {percent(result.extra_time)}   ({result.costs} prices)",
                 f"  next             {self.next}",
             ]

@@ -21,6 +21,11 @@ _BY_LEVEL: Mapping[Level, str] = {
     "recompute": "with recomputation",
     "offload": "with offload",
 }
+_CHUNKS = (
+    "Not counted: chunks of large tensors, such as logits. training_step tries them",
+    "where bits stay equal, and more of them with",
+    '  allow=("reorder", "share", "recompute", "rounding")',
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,7 @@ class SizeFit:
         return f"{after}fits: {self.level}, {percent(self.fit.result.extra_time, signed=True)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FitTable:
     """A training step on a device, by batch size or sequence length."""
 
@@ -124,11 +129,13 @@ class FitTable:
             "Sizes are those of tensors: leave room for the context of the device.",
             f"Extra time: prices {self.costs}.",
         ]
+        if any(row.level != "unchanged" for row in self.rows):
+            lines += _CHUNKS
         if self.code:
             lines += ["", "Next:"]
         return "\n".join(lines)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "\n".join((self.to_text(), *(["", *self.code] if self.code else [])))
 
 

@@ -1,7 +1,7 @@
 """The result of `plan --curve`: one line per budget, with the knee marked."""
 
 from lowtide.core.documents import fields_of
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import format_bytes, percent
 from lowtide.engine.planning.frontier import Frontier
 from lowtide.reporting.fields import CurveFields, PointFields
 from lowtide.reporting.shortfall import describe, point_verdict
@@ -26,14 +26,13 @@ def frontier_to_json(frontier: Frontier) -> CurveFields:
 def frontier_to_text(name: str, frontier: Frontier) -> str:
     """Return the curve as text."""
     base = frontier.base_cost or 1.0
-    unit = ByteUnit(frontier.baseline_peak_bytes)
     rows = [
         [
-            unit.write(point.budget_bytes),
-            unit.write(point.peak_bytes),
+            format_bytes(point.budget_bytes),
+            format_bytes(point.peak_bytes),
             percent(point.extra_cost / base),
             percent(point.extra_cost_bound / base) if point.fits else "-",
-            f"{point_verdict(point, unit)}{', the knee' if number == frontier.knee else ''}",
+            f"{point_verdict(point)}{', the knee' if number == frontier.knee else ''}",
         ]
         for number, point in enumerate(frontier.points)
     ]
@@ -41,7 +40,7 @@ def frontier_to_text(name: str, frontier: Frontier) -> str:
     return "\n".join(
         [
             f"{printable(name)}: memory against time in {printable(frontier.space)}",
-            f"  baseline peak {unit.write(frontier.baseline_peak_bytes)}; budgets from the peak of order "
+            f"  baseline peak {format_bytes(frontier.baseline_peak_bytes)}; budgets from the peak of order "
             f"{frontier.base_order} down to its floor; {frontier.costs} prices",
             format_table(header, rows, [True, True, True, True, False], table_width()),
         ]

@@ -7,7 +7,7 @@ from typing import Any
 from lowtide.core.documents import fields_of
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
-from lowtide.core.units import ByteUnit, given_bytes, parse_share
+from lowtide.core.units import format_bytes, given_bytes, parse_share
 from lowtide.engine.analysis import simulate
 from lowtide.engine.analysis.folding import fold
 from lowtide.engine.analysis.holders_at_peak import holders_at_peak
@@ -57,14 +57,13 @@ class Finding:
     @property
     def sentence(self) -> str:
         """The finding in one line."""
-        unit = ByteUnit(self.bytes, self.limit_bytes)
         name = self.rule.removeprefix("max-")
-        figure = f"{name if name != 'growth' else 'peak'} of {printable(self.space)} {unit.write(self.bytes)}"
+        figure = f"{name if name != 'growth' else 'peak'} of {printable(self.space)} {format_bytes(self.bytes)}"
         if self.ok:
-            return f"{figure}, limit {unit.write(self.limit_bytes)}: ok"
+            return f"{figure}, limit {format_bytes(self.limit_bytes)}: ok"
         why = f"; {', '.join(self.why)}" if self.why else ""
-        over = unit.write(self.bytes - self.limit_bytes)
-        return f"{figure} is {over} over the limit of {unit.write(self.limit_bytes)} ({self.rule}){why}"
+        over = format_bytes(self.bytes - self.limit_bytes)
+        return f"{figure} is {over} over the limit of {format_bytes(self.limit_bytes)} ({self.rule}){why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +123,7 @@ def _plan(graph: Graph, planned: bool, effort: EffortName, unplanned: Plan, *, p
 def _largest(graph: Graph, plan: Plan, space: str) -> tuple[str, ...]:
     """Describe the largest tensors at the peak."""
     here = [each for each in fold(holders_at_peak(graph, plan)) if each.first.space == space]
-    unit = ByteUnit(plan.peak_bytes or sum(each.size_bytes for each in here))
-    return tuple(f"{printable(each.label)} holds {unit.write(each.size_bytes)}" for each in here[:_MOST_NAMED])
+    return tuple(f"{printable(each.label)} holds {format_bytes(each.size_bytes)}" for each in here[:_MOST_NAMED])
 
 
 def _growth(graph: Graph, plan: Plan, base: Graph, base_plan: Plan, most: float) -> Finding:
@@ -139,8 +137,7 @@ def _growth(graph: Graph, plan: Plan, base: Graph, base_plan: Plan, most: float)
         limit_bytes=int(before * (1 + most)),
     )
     grown = [change for change in found.held if change.space == space and change.growth_bytes > 0]
-    unit = ByteUnit(finding.bytes, finding.limit_bytes)
-    return finding if finding.ok else replace(finding, why=tuple(each.written(unit) for each in grown[:_MOST_NAMED]))
+    return finding if finding.ok else replace(finding, why=tuple(each.written() for each in grown[:_MOST_NAMED]))
 
 
 def read_limits(given: Mapping[str, Any]) -> Limits:

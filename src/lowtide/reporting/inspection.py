@@ -7,7 +7,7 @@ from lowtide.core.documents import fields_of
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.index_spaces import OpId
 from lowtide.core.progress import Report
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_by_space, format_bytes
 from lowtide.engine.analysis.folding import Fold, fold
 from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.engine.analysis.lower_bounds import BoundHolder, LowerBound, bound_holders, lower_bounds
@@ -28,7 +28,7 @@ _MOST_HOLDERS = 20
 _MOST_BOUND_HOLDERS = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Inspection:
     """Memory of the unmodified program."""
 
@@ -99,14 +99,14 @@ class Inspection:
 
     def to_text(self, outlook: RuntimeOutlook | None = None) -> str:
         """Return the result as text, with the peaks of other runtimes if given."""
-        graph, unit = self.graph, self._unit
+        graph = self.graph
         lines = [
             f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers",
-            f"  peak         {unit.by_space(self.peak_bytes)}   (program order, without persistent)",
-            f"  arena        {unit.by_space(self.arena_bytes)}   (with addresses; "
-            f"fragmentation {unit.by_space(fragmentation(self.arena_bytes, self.peak_bytes))})",
-            f"  lower bound  {unit.by_space(self.lower_bound_bytes)}   ({caption(self.claims)})",
-            f"  persistent   {unit.by_space(graph.persistent_bytes())}",
+            f"  peak         {format_by_space(self.peak_bytes)}   (program order, without persistent)",
+            f"  arena        {format_by_space(self.arena_bytes)}   (with addresses; "
+            f"fragmentation {format_by_space(fragmentation(self.arena_bytes, self.peak_bytes))})",
+            f"  lower bound  {format_by_space(self.lower_bound_bytes)}   ({caption(self.claims)})",
+            f"  persistent   {format_by_space(graph.persistent_bytes())}",
             "",
             f"At the peak, largest first ({len(self.holders)} in all):",
             self._holders_table(),
@@ -114,7 +114,7 @@ class Inspection:
         rest = fold(self.holders)[_MOST_HOLDERS:]
         if rest:
             more = sum(len(layers.holders) for layers in rest)
-            lines.append(f"... and {more} more, {unit.write(sum(layers.size_bytes for layers in rest))} in total")
+            lines.append(f"... and {more} more, {format_bytes(sum(layers.size_bytes for layers in rest))} in total")
         lines += ["", *self._why_not_lower(), ""]
         lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
         lines.extend(f"  {printable(sentence)}" for sentence in graph.unmodeled)
@@ -122,9 +122,8 @@ class Inspection:
             lines += ["", outlook.to_text()]
         return "\n".join(lines)
 
-    @property
-    def _unit(self) -> ByteUnit:
-        return ByteUnit(self.arena_bytes, self.graph.persistent_bytes())
+    def __repr__(self) -> str:
+        return self.to_text()
 
     def _described(self, op: OpId) -> str:
         source = self.graph.sources[op]
@@ -132,37 +131,36 @@ class Inspection:
 
     def _why_not_lower(self) -> list[str]:
         lines: list[str] = []
-        unit = self._unit
         for cut in self.cuts:
             here = [holder for holder in self.bound_holders if holder.space == cut.space]
             when = "before the first op or after the last one" if cut.op is None else "during this op"
             source = "" if cut.op is None else f" ({printable(self._described(cut.op))})"
-            lines.append(f"Why {printable(cut.space)} cannot need less than {unit.write(cut.peak_bytes)}{source}:")
+            lines.append(f"Why {printable(cut.space)} cannot need less than {format_bytes(cut.peak_bytes)}{source}:")
             lines.append(f"these must be live {when}:")
             rows = fold(here)
             shown, rest = rows[:_MOST_BOUND_HOLDERS], rows[_MOST_BOUND_HOLDERS:]
-            lines += [f"  {unit.write(layers.size_bytes):>10}  {printable(_named(layers))}" for layers in shown]
+            lines += [f"  {format_bytes(layers.size_bytes):>10}  {printable(_named(layers))}" for layers in shown]
             if rest:
-                total = unit.write(sum(layers.size_bytes for layers in rest))
+                total = format_bytes(sum(layers.size_bytes for layers in rest))
                 lines.append(f"  {total:>10}  in {sum(len(layers.holders) for layers in rest)} more")
             bound = self.lower_bound_bytes[cut.space]
             if bound > cut.peak_bytes:
-                lines.append(f"A search of all orders proves that none needs less than {unit.write(bound)}.")
+                lines.append(f"A search of all orders proves that none needs less than {format_bytes(bound)}.")
         return lines
 
     def _holders_table(self) -> str:
         shown = fold(self.holders)[:_MOST_HOLDERS]
-        rows = [_row(layers, self._unit) for layers in shown]
+        rows = [_row(layers) for layers in shown]
         header = ["size", "buffer", "made by", "where", "kept alive by"]
         if not any(layers.made_at for layers in shown):
             header, rows = header[:3] + header[4:], [row[:3] + row[4:] for row in rows]
         return format_table(header, rows, [True, *[False] * (len(header) - 1)], table_width())
 
 
-def _row(layers: Fold[Holder], unit: ByteUnit) -> list[str]:
+def _row(layers: Fold[Holder]) -> list[str]:
     """Return a row of the table; repeated layers show their common properties."""
     first = layers.first
-    size, made = unit.write(layers.size_bytes), first.op or f"({first.lifetime})"
+    size, made = format_bytes(layers.size_bytes), first.op or f"({first.lifetime})"
     if len(layers.holders) > 1:
         return [size, layers.label, first.kind or f"({first.lifetime})", layers.made_at or "", ""]
     return [size, first.name, made, layers.made_at or "", ", ".join(first.kept_alive_by)]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lowtide.core.documents import fields_of
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import format_bytes, percent
 from lowtide.engine.planning.result import Result
 from lowtide.reporting.fields import OnDeviceFields
 from lowtide.reporting.shortfall import describe_missed, outcome
@@ -37,24 +37,23 @@ class OnDevice:
         """Return the figures with those of a plan as text."""
         space = result.graph.spaces[0].name
         allowed, planned = result.budget.allowed[space], result.fused_peak_bytes or result.peak_bytes[space]
-        unit = ByteUnit(self.memory_bytes, self.compiled_peak_bytes)
         seconds = result.base_cost + result.extra_cost if result.reruns else self.compiled_seconds
 
         def row(name: str, peak: int, time: float) -> str:
             total = self.persistent_bytes + peak
             fits = "fits" if total <= self.memory_bytes else "does not fit"
-            return f"  {name:<17}{unit.write(peak)}, {1e3 * time:.1f} ms   ({unit.write(total)} in total: {fits})"
+            return f"  {name:<17}{format_bytes(peak)}, {1e3 * time:.1f} ms   ({format_bytes(total)} in total: {fits})"
 
         lines = [
-            f"{printable(self.program)} on {self.device} ({self.title}, {unit.write(self.memory_bytes)}): "
+            f"{printable(self.program)} on {self.device} ({self.title}, {format_bytes(self.memory_bytes)}): "
             f"{outcome(result)}",
-            f"  persistent       {unit.write(self.persistent_bytes)}   (weights, optimizer state; not in the peaks)",
+            f"  persistent       {format_bytes(self.persistent_bytes)}   (weights, optimizer state; not in the peaks)",
             row("eager", self.eager_peak_bytes, self.eager_seconds),
             row("compiled", self.compiled_peak_bytes, self.compiled_seconds),
             row("planned", planned, seconds),
         ]
         if allowed is not None:
-            lines.append(f"  budget           {unit.write(max(allowed, 0))}   (without persistent)")
+            lines.append(f"  budget           {format_bytes(max(allowed, 0))}   (without persistent)")
         if result.reruns:
             cost = percent(result.extra_time, signed=True)
             lines.append(f"  extra time       {cost} ({result.reruns} recomputed kernels, {result.costs} prices)")

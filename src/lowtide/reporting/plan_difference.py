@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_by_space
 from lowtide.engine.analysis.problem import Order
 from lowtide.engine.plan.summary import PlanSummary
 from lowtide.engine.search import moved_ops
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlanDifference:
     """The difference of two plans, without their program."""
 
@@ -62,14 +62,20 @@ class PlanDifference:
             changed_recomputation=changed,
         )
 
+    def __repr__(self) -> str:
+        return self.to_text()
+
     def to_text(self) -> str:
         """Return the difference as text."""
-        unit = ByteUnit(self.before_peak_bytes, self.after_peak_bytes)
         rows = [
             ("status", self.before_status, self.after_status),
-            ("peak", unit.by_space(self.before_peak_bytes), unit.by_space(self.after_peak_bytes)),
-            ("lower bound", unit.by_space(self.before_lower_bound_bytes), unit.by_space(self.after_lower_bound_bytes)),
-            ("arena", unit.by_space(self.before_arena_bytes), unit.by_space(self.after_arena_bytes)),
+            ("peak", format_by_space(self.before_peak_bytes), format_by_space(self.after_peak_bytes)),
+            (
+                "lower bound",
+                format_by_space(self.before_lower_bound_bytes),
+                format_by_space(self.after_lower_bound_bytes),
+            ),
+            ("arena", format_by_space(self.before_arena_bytes), format_by_space(self.after_arena_bytes)),
             ("recomputed", f"{self.before_recomputed_runs} runs", f"{self.after_recomputed_runs} runs"),
             ("copies", str(self.before_copies), str(self.after_copies)),
         ]

@@ -1,14 +1,13 @@
 """The result of `plan` and `optimize`: peaks before and after, lower bound, costs and measured peaks."""
 
 from lowtide.core.documents import fields_of
-from lowtide.core.units import ByteUnit, percent
-from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten, StepTimes
+from lowtide.core.units import format_by_space, format_bytes, percent
+from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten
 from lowtide.engine.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.engine.planning.result import Result
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import LevelFields, PlanFields
 from lowtide.reporting.on_device import OnDevice
-from lowtide.reporting.outputs import describe_outputs
 from lowtide.reporting.shortfall import describe_missed, offer_verdict, outcome
 from lowtide.reporting.table import format_ratio, fragmentation, printable
 
@@ -37,7 +36,6 @@ def result_to_json(result: Result, offer: NextTechnique | None = None, on_device
 
 def result_to_text(result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None) -> str:
     """Return the result as text. The first line states the outcome."""
-    unit = ByteUnit(result.baseline_peak_bytes, result.persistent_bytes)
     after, before, where = result.peak_bytes, result.baseline_peak_bytes, ""
     if result.transfers.bytes_out:  # offloaded bytes count in another memory space
         space = next(iter(after))
@@ -46,11 +44,11 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
     name = printable(result.graph.name)
     lines = [
         f"{name}: {outcome(result)}; order {result.scheduler}, planned in {result.seconds:.1f} s",
-        f"  baseline peak    {unit.by_space(result.baseline_peak_bytes)}",
-        f"  planned peak     {unit.by_space(result.peak_bytes)}   ({ratio} of the baseline{where})",
-        f"  lower bound      {unit.by_space(result.lower_bound_bytes)}   ({caption(result.claims)})",
-        *_arena(result, unit),
-        f"  persistent       {unit.by_space(result.persistent_bytes)}   (not included above)",
+        f"  baseline peak    {format_by_space(result.baseline_peak_bytes)}",
+        f"  planned peak     {format_by_space(result.peak_bytes)}   ({ratio} of the baseline{where})",
+        f"  lower bound      {format_by_space(result.lower_bound_bytes)}   ({caption(result.claims)})",
+        *_arena(result),
+        f"  persistent       {format_by_space(result.persistent_bytes)}   (not included above)",
     ]
     if result.graph.unmodeled:
         first, *others = result.graph.unmodeled
@@ -64,31 +62,18 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
     if result.solver_finds_none:
         lines.append(f"  solver's word    no plan with first runs in order {result.base_order} fits; not proven")
     if result.transfers.bytes_out:
-        lines.append(f"  offloaded        {_transfers(result, unit)}")
+        lines.append(f"  offloaded        {_transfers(result)}")
     if result.communication.seconds:
         lines.append(f"  communication    {_communication(result)}")
     if measured is not None:
-        lines += [
-            f"  measured before  {unit.write(measured.before_bytes)}",
-            f"  measured after   {unit.write(measured.after_bytes)}",
-            f"  outputs equal    {describe_outputs(measured)}",
-        ]
-        if measured.times is not None:
-            lines.insert(-1, f"  measured time    {_times(measured.times, result)}")
-        if measured.original_bytes is not None:
-            lines.insert(
-                -3 - (measured.times is not None),
-                f"  measured eager   {unit.write(measured.original_bytes)}   (your own call, no plan)",
-            )
-        if measured.host_bytes is not None:
-            lines.insert(-1, f"  host memory      {unit.write(measured.host_bytes)}   (measured)")
+        lines += [f"  {line}" for line in measured.lines(result.extra_time)]
     limits = {space: most for space, most in result.budget.allowed.items() if most is not None}
     if limits and result.shortfall is None:
-        lines.append(f"  budget           {unit.by_space(limits)}: met")
+        lines.append(f"  budget           {format_by_space(limits)}: met")
     if result.shortfall is not None:
         lines.append(f"  misses budget    {describe_missed(result)}")
     if offer is not None:
-        lines.append(f"  recomputation    {offer_verdict(offer, unit.write(offer.peak_bytes))}")
+        lines.append(f"  recomputation    {offer_verdict(offer, format_bytes(offer.peak_bytes))}")
     elif after == before and all(most is None for most in result.budget.allowed.values()):
         lines.append(f"  no gain          {_why_no_gain(result)}")
     return "\n".join(lines)
@@ -96,18 +81,17 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
 
 def compiled_to_text(compiled: CompiledMemory) -> str:
     """Return the memory of a compiled program as text: predicted, reported, reserved and allocated."""
-    unit = ByteUnit(compiled.predicted_bytes, compiled.total_bytes)
     lines = [
         f"  compiled, {compiled.name}",
-        f"    predicted      {unit.write(compiled.predicted_bytes)}   (peak of the graph with arguments and results)",
-        f"    XLA reports    {unit.write(compiled.total_bytes)}   (the same; temp_size_in_bytes "
-        f"{unit.write(compiled.temp_bytes)})",
+        f"    predicted      {format_bytes(compiled.predicted_bytes)}   (peak of the graph with arguments and results)",
+        f"    XLA reports    {format_bytes(compiled.total_bytes)}   (the same; temp_size_in_bytes "
+        f"{format_bytes(compiled.temp_bytes)})",
     ]
     if compiled.assigned_bytes is not None:
-        lines.append(f"    reserved       {unit.write(compiled.assigned_bytes)}   (XLA's buffer assignment)")
+        lines.append(f"    reserved       {format_bytes(compiled.assigned_bytes)}   (XLA's buffer assignment)")
     if compiled.resident_bytes is not None:
-        called = unit.write(compiled.total_bytes - compiled.argument_bytes)
-        allocated = unit.write(compiled.resident_bytes)
+        called = format_bytes(compiled.total_bytes - compiled.argument_bytes)
+        allocated = format_bytes(compiled.resident_bytes)
         lines.append(
             f"    allocated      {allocated}   (by one call in a new process; {called} predicted without arguments)"
         )
@@ -123,12 +107,12 @@ def _why_no_gain(result: Result) -> str:
     return "no better order and no useful recomputation found; --effort max searches longer"
 
 
-def _arena(result: Result, unit: ByteUnit) -> list[str]:
+def _arena(result: Result) -> list[str]:
     """Return the line of the arena if buffers have addresses."""
     if not result.arena_bytes:
         return []
-    lost = unit.by_space(fragmentation(result.arena_bytes, result.peak_bytes))
-    return [f"  arena            {unit.by_space(result.arena_bytes)}   (with addresses; fragmentation {lost})"]
+    lost = format_by_space(fragmentation(result.arena_bytes, result.peak_bytes))
+    return [f"  arena            {format_by_space(result.arena_bytes)}   (with addresses; fragmentation {lost})"]
 
 
 def _extra(result: Result) -> str:
@@ -153,20 +137,11 @@ def _extra(result: Result) -> str:
     return f"{percent(result.extra_time, signed=True)}   ({', '.join(parts)})"
 
 
-def _times(times: StepTimes, result: Result) -> str:
-    """Return the time of a step before and after, with the prediction and the noise."""
-    before, after = (seconds * 1e3 for seconds in (times.before_seconds, times.after_seconds))
-    return (
-        f"{before:.1f} ms before, {after:.1f} ms after: {percent(times.extra_time, signed=True)} (predicted "
-        f"{percent(result.extra_time, signed=True)}; steps without the plan differ by {percent(times.noise)} each way)"
-    )
-
-
-def _transfers(result: Result, unit: ByteUnit) -> str:
+def _transfers(result: Result) -> str:
     """Return the bytes copied, and the time of copies that compute hides or waits for."""
     base, transfers = result.base_cost or 1.0, result.transfers
     return (
-        f"{unit.write(transfers.bytes_out)} to the host and back; copies overlap with "
+        f"{format_bytes(transfers.bytes_out)} to the host and back; copies overlap with "
         f"{percent(transfers.hidden_seconds / base)} of the run time, compute waits "
         f"{percent(transfers.stall_seconds / base)}"
     )
@@ -187,9 +162,8 @@ def level_to_json(level: str, rewritten: Rewritten) -> LevelFields:
 def level_to_text(level: str, rewritten: Rewritten) -> str:
     """Return the result of a level as text."""
     lines = [f"level {level}, peaks estimated by the framework:"]
-    unit = ByteUnit(rewritten.before_bytes, rewritten.after_bytes)
     for device, before in rewritten.before_bytes.items():
-        lines.append(f"  {device}: {unit.write(before)} before, {unit.write(rewritten.after_bytes[device])} after")
+        lines.append(f"  {device}: {format_bytes(before)} before, {format_bytes(rewritten.after_bytes[device])} after")
     for kind, names in rewritten.done.items():
         if names:
             more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""

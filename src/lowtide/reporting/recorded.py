@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowtide.core.documents import fields_of
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import format_bytes, percent
 from lowtide.reporting.recorded_fields import RecordedFields
 from lowtide.reporting.table import format_table, printable, table_width
 
@@ -67,50 +67,49 @@ class Recorded:
 
     def to_text(self) -> str:
         """Return the figures and the tables as text."""
-        unit = ByteUnit(self.peak_bytes, self.reserved_bytes or 0)
         instant = f"after event {self.peak_event:,} of {self.n_events:,}" if self.peak_event else "at the start"
-        lines = [f"  peak           {unit.write(self.peak_bytes)}   (tensors of {self.space}, {instant})"]
+        lines = [f"  peak           {format_bytes(self.peak_bytes)}   (tensors of {self.space}, {instant})"]
         if self.failed_bytes is not None:
-            free = "" if self.device_free_bytes is None else f"; the device had {unit.write(self.device_free_bytes)}"
-            failed = f"{unit.write(self.failed_bytes)} of it failed at {printable(self.failed_at or 'unknown')}{free}"
+            free = "" if self.device_free_bytes is None else f"; the device had {format_bytes(self.device_free_bytes)}"
+            failed = f"{format_bytes(self.failed_bytes)} of it failed at {printable(self.failed_at or 'unknown')}{free}"
             lines.append(f"  out of memory  {failed}")
         if self.reserved_bytes is not None and self.fragmentation_bytes is not None:
             lines += [
-                f"  reserved       {unit.write(self.reserved_bytes)}   (by PyTorch at the peak)",
-                f"  fragmentation  {unit.write(self.fragmentation_bytes)}   (reserved but not allocated: gaps between "
-                "tensors, cached blocks and rounding)",
+                f"  reserved       {format_bytes(self.reserved_bytes)}   (by PyTorch at the peak)",
+                f"  fragmentation  {format_bytes(self.fragmentation_bytes)}   (reserved but not allocated: gaps "
+                "between tensors, cached blocks and rounding)",
             ]
         lines += [
-            f"  kept           {unit.write(self.kept_bytes)}   (allocated before the recording, never freed)",
+            f"  kept           {format_bytes(self.kept_bytes)}   (allocated before the recording, never freed)",
             "",
             f"At the peak, by source line ({sum(line.n_tensors for line in self.lines):,} tensors):",
-            self._table(unit),
+            self._table(),
         ]
         rest = self.lines[_MOST_LINES:]
         if rest:
             lines.append(
-                f"... and {len(rest)} more lines, {unit.write(sum(line.size_bytes for line in rest))} in total"
+                f"... and {len(rest)} more lines, {format_bytes(sum(line.size_bytes for line in rest))} in total"
             )
-        return "\n".join([*lines, "", *self._savings(unit)])
+        return "\n".join([*lines, "", *self._savings()])
 
-    def _table(self, unit: ByteUnit) -> str:
+    def _table(self) -> str:
         whole = self.peak_bytes or 1
         rows = [
-            [unit.write(line.size_bytes), percent(line.size_bytes / whole), str(line.n_tensors), line.where]
+            [format_bytes(line.size_bytes), percent(line.size_bytes / whole), str(line.n_tensors), line.where]
             for line in self.lines[:_MOST_LINES]
         ]
         return format_table(["size", "share", "tensors", "where"], rows, [True, True, True, False], table_width())
 
-    def _savings(self, unit: ByteUnit) -> list[str]:
+    def _savings(self) -> list[str]:
         lines = ["A plan saves at most:"]
         if self.fragmentation_bytes is not None:
-            lines.append(f"  addresses      {unit.write(self.fragmentation_bytes)} of the reserved memory")
+            lines.append(f"  addresses      {format_bytes(self.fragmentation_bytes)} of the reserved memory")
         share = percent(self.most_saved_bytes / (self.peak_bytes or 1))
         return [
             *lines,
-            f"  all else       {unit.write(self.most_saved_bytes)} of the peak ({share})",
-            f"The peak cannot fall below {unit.write(self.floor_bytes)}: the kept tensors and the largest other one, "
-            f"{unit.write(self.largest_bytes)} at {printable(self.largest_at)}. This holds for all plans of the "
+            f"  all else       {format_bytes(self.most_saved_bytes)} of the peak ({share})",
+            f"The peak cannot fall below {format_bytes(self.floor_bytes)}: the kept tensors and the largest other one, "
+            f"{format_bytes(self.largest_bytes)} at {printable(self.largest_at)}. This holds for all plans of the "
             "recorded part that leave the kept tensors on the device and allocate every other tensor whole.",
         ]
 

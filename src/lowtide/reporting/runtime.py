@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lowtide.core.documents import fields_of
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_bytes
 from lowtide.engine.planning.measured import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.reporting.fields import OutlookFields, RuntimeFields
 
@@ -32,15 +32,14 @@ class RuntimeOutlook:
 
     def to_text(self) -> str:
         """Return the figures as text."""
-        unit = ByteUnit(self.file_bytes)
         return "\n".join(
             [
                 "Peak memory by runtime:",
-                f"  {unit.write(self.file_bytes):>10}  in file order",
-                f"  {unit.write(self.peaks.before_bytes):>10}  in {self.peaks.by}",
-                f"  {unit.write(self.peaks.before_resident_bytes):>10}  added to resident memory by the stock "
+                f"  {format_bytes(self.file_bytes):>10}  in file order",
+                f"  {format_bytes(self.peaks.before_bytes):>10}  in {self.peaks.by}",
+                f"  {format_bytes(self.peaks.before_resident_bytes):>10}  added to resident memory by the stock "
                 f"runtime (order, reuse, pattern, arena; without inputs){_without(self.peaks)}",
-                f"  {unit.write(self.planned_bytes):>10}  in lowtide's session, with the plan for this effort",
+                f"  {format_bytes(self.planned_bytes):>10}  in lowtide's session, with the plan for this effort",
             ]
         )
 
@@ -56,15 +55,16 @@ class RuntimeReport:
     planned_bytes: int
     baseline_bytes: int
     measured: Measurement | None
+    session_bytes: int | None = None
+    """Arena of lowtide's session for the plan, without inputs; None without addresses."""
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """One sentence for each measured figure that contradicts its prediction."""
         if self.measured is None:
             return ()
-        unit = ByteUnit(self.baseline_bytes, self.measured.before_bytes)
         found = [
-            f"{name}: {unit.write(predicted)} predicted, {unit.write(real)} measured"
+            f"{name}: {format_bytes(predicted)} predicted, {format_bytes(real)} measured"
             for name, predicted, real in (
                 ("file order", self.baseline_bytes, self.measured.before_bytes),
                 ("planned order", self.planned_bytes, self.measured.after_bytes),
@@ -75,8 +75,8 @@ class RuntimeReport:
         if promised > _COUNTER_BYTES and self.measured.after_bytes >= self.measured.before_bytes:
             found.append("the predicted gain was not measured")
         found += [
-            f"{run.by}: resident memory grows by {unit.write(run.growth_bytes)}, "
-            f"{unit.write(run.predicted_bytes)} predicted"
+            f"{run.by}: resident memory grows by {format_bytes(run.growth_bytes)}, "
+            f"{format_bytes(run.predicted_bytes)} predicted"
             for run in self.runs
             if run.predicted_bytes is not None
             and run.growth_bytes is not None
@@ -90,6 +90,13 @@ class RuntimeReport:
             return False
         return abs(predicted - real) > _TOLERATED * max(predicted, real) + tolerated
 
+    @property
+    def _session_helps(self) -> bool:
+        """Whether the order saves nothing, but lowtide's session does, and no run shows that."""
+        if self.runs or self.session_bytes is None or self.planned_bytes < self.baseline_bytes:
+            return False
+        return self.session_bytes < (1 - _TOLERATED) * self.peaks.after_resident_bytes
+
     def to_json(self) -> RuntimeFields:
         """Return the fields of the JSON object."""
         return {
@@ -102,16 +109,20 @@ class RuntimeReport:
 
     def to_text(self) -> str:
         """Return the figures as text."""
-        unit = ByteUnit(self.baseline_bytes, self.peaks.before_bytes)
         lines = [
             f"  level            {self.level or 'unmodified file'}",
-            f"  stock order      {unit.write(self.peaks.before_bytes)} before, "
-            f"{unit.write(self.peaks.after_bytes)} after   ({self.peaks.by})",
-            f"  stock runtime    {unit.write(self.peaks.before_resident_bytes)} before, "
-            f"{unit.write(self.peaks.after_resident_bytes)} after   (resident memory: order, reuse, "
+            f"  stock order      {format_bytes(self.peaks.before_bytes)} before, "
+            f"{format_bytes(self.peaks.after_bytes)} after   ({self.peaks.by})",
+            f"  stock runtime    {format_bytes(self.peaks.before_resident_bytes)} before, "
+            f"{format_bytes(self.peaks.after_resident_bytes)} after   (resident memory: order, reuse, "
             f"pattern, arena{_without(self.peaks)})",
         ]
-        lines += [f"  {run.by}: {_run(run, unit)}" for run in self.runs]
+        if self._session_helps:
+            lines.append(
+                f"  lowtide.onnx.Session  {format_bytes(self.session_bytes or 0)}   (the same, with values at planned "
+                "addresses: use it instead of InferenceSession)"
+            )
+        lines += [f"  {run.by}: {_run(run)}" for run in self.runs]
         lines += [f"  WARNING          {doubt}" for doubt in self.doubts]
         return "\n".join(lines)
 
@@ -126,15 +137,15 @@ def _nearest_predicted(run: RuntimeRun, real: int) -> int:
     return min(max(real, min(predictions)), max(predictions))
 
 
-def _run(run: RuntimeRun, unit: ByteUnit) -> str:
-    growth = "unknown" if run.growth_bytes is None else unit.write(run.growth_bytes)
+def _run(run: RuntimeRun) -> str:
+    growth = "unknown" if run.growth_bytes is None else format_bytes(run.growth_bytes)
     if run.predicted_bytes is not None:
         alternative = run.otherwise_predicted_bytes
-        or_else = "" if alternative is None else f", or {unit.write(alternative)} depending on the arena's address"
-        growth += f" ({unit.write(run.predicted_bytes)} predicted{or_else})"
+        or_else = "" if alternative is None else f", or {format_bytes(alternative)} depending on the arena's address"
+        growth += f" ({format_bytes(run.predicted_bytes)} predicted{or_else})"
     text = f"resident memory grows by {growth}, {run.seconds * 1e3:.1f} ms per run"
     if run.resident_bytes is not None:
-        text += f", process total {unit.write(run.resident_bytes)}"
+        text += f", process total {format_bytes(run.resident_bytes)}"
     if run.arena_bytes is not None:
-        text += f", arena {unit.write(run.arena_bytes)}, {run.fallbacks} fallbacks"
+        text += f", arena {format_bytes(run.arena_bytes)}, {run.fallbacks} fallbacks"
     return text

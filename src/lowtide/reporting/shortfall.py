@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from lowtide.core.techniques import Techniques, listed
-from lowtide.core.units import ByteUnit, format_bytes, percent
+from lowtide.core.units import format_bytes, percent
 from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.folding import named_largest
 from lowtide.engine.packing import Buffers, Packed
@@ -35,26 +35,25 @@ _NONE_FITS: Mapping[PlanClass, str] = {
 def describe(shortfall: Shortfall) -> str:
     """Return the reason why a plan misses its budget or capacity, in one sentence."""
     allowed, reached = shortfall.allowed_bytes, shortfall.reached_bytes
-    unit = ByteUnit(reached, shortfall.needed_bytes or 0)
-    limit = f"the {unit.write(max(allowed, 0))} that {shortfall.limited_by} leaves"
-    missed = unit.write(shortfall.missed_bytes)
-    found = f"the best plan found needs {unit.write(reached)} in {shortfall.space}, {missed} more than {limit}"
+    limit = f"the {format_bytes(max(allowed, 0))} that {shortfall.limited_by} leaves"
+    missed = format_bytes(shortfall.missed_bytes)
+    found = f"the best plan found needs {format_bytes(reached)} in {shortfall.space}, {missed} more than {limit}"
     needed = 0 if shortfall.needed_bytes is None else shortfall.needed_bytes
-    more = f"{unit.write(needed)} in {shortfall.space}, {unit.write(needed - allowed)} more than {limit}"
-    live = f"; live then: {named_largest(shortfall.holders, unit)}" if shortfall.holders else ""
+    more = f"{format_bytes(needed)} in {shortfall.space}, {format_bytes(needed - allowed)} more than {limit}"
+    live = f"; live then: {named_largest(shortfall.holders)}" if shortfall.holders else ""
     shown = "" if shortfall.claim is None else f" ({shortfall.claim.sentence})"
     match shortfall.cause:
         case "persistent buffers":
             return (
-                f"persistent buffers need {unit.write(needed)} in {shortfall.space}, {unit.write(-allowed)} more than "
-                f"{shortfall.limited_by} allows; the best plan found needs another {unit.write(reached)}"
+                f"persistent buffers need {format_bytes(needed)} in {shortfall.space}, {format_bytes(-allowed)} more "
+                f"than {shortfall.limited_by} allows; the best plan found needs another {format_bytes(reached)}"
             )
         case "inputs and outputs":
             return f"inputs and outputs alone need {more}{shown}{live}"
         case "op" if shortfall.op_bytes is not None and shortfall.op_bytes >= needed:
             return f"op {shortfall.op} alone needs {more}{shown}{live}"
         case "op":
-            own = "" if shortfall.op_bytes is None else f" ({unit.write(shortfall.op_bytes)} of its own)"
+            own = "" if shortfall.op_bytes is None else f" ({format_bytes(shortfall.op_bytes)} of its own)"
             return f"the tensors live during op {shortfall.op}{own} need {more}{shown}{live}"
         case "operands of an op":
             return f"computing all operands of op {shortfall.op} needs {more}{shown or ', even with recomputation'}"
@@ -81,8 +80,7 @@ def outcome(result: Result) -> str:
     """Return the outcome of planning in words, such as "fits the budget" or "misses the budget by 4.0 MiB"."""
     shortfall = result.shortfall
     if shortfall is not None:
-        unit = ByteUnit(result.baseline_peak_bytes, result.persistent_bytes)
-        text = f"misses {shortfall.limited_by} by {unit.write(shortfall.missed_bytes)}{_proven(shortfall)}"
+        text = f"misses {shortfall.limited_by} by {format_bytes(shortfall.missed_bytes)}{_proven(shortfall)}"
     elif any(most is not None for most in result.budget.allowed.values()):
         is_budget = "the budget" in result.budget.limited_by.values()
         text = "fits the budget" if is_budget else "fits the memory space"
@@ -126,12 +124,12 @@ def offer_verdict(offer: NextTechnique, after: str) -> str:
     return f"{'fits with' if offer.fits else 'lowers the peak to'} {after} for {more}: {offer.settings}"
 
 
-def point_verdict(point: RecomputeResult, unit: ByteUnit) -> str:
+def point_verdict(point: RecomputeResult) -> str:
     """Return the verdict on one budget of a curve."""
     if point.fits:
         return point.status
     is_proven = point.status == "infeasible" and point.holds_for_any_order
-    over = unit.write(point.peak_bytes - point.budget_bytes)
+    over = format_bytes(point.peak_bytes - point.budget_bytes)
     return f"misses by {over}{' (proven: no plan fits)' if is_proven else ''}"
 
 

@@ -7,7 +7,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lowtide import _native
-from lowtide.core.units import ByteUnit
 from lowtide.engine.analysis import Problem
 from lowtide.engine.analysis.folding import named_largest
 from lowtide.engine.analysis.lower_bounds import BoundHolder, bound_holders, lower_bounds, with_callee_floors
@@ -183,5 +182,5 @@ def test_a_line_of_live_buffers_folds_layers_and_counts_the_others() -> None:
         for n in range(12)
     ]
     others = [BoundHolder(space="device", name=name, size_bytes=size) for size, name in enumerate("abcde", 1)]
-    line = named_largest([*others, *layers], ByteUnit(120))
+    line = named_largest([*others, *layers])
     assert line == "gelu x 12 (120 B), e (5 B), d (4 B), c (3 B), 2 more (3 B)"

@@ -7,7 +7,6 @@ import torch
 
 import lowtide
 from lowtide.engine.plan import Plan
-from lowtide.reporting.outputs import describe_outputs
 
 RANDOM = Random(0)
 
@@ -33,4 +32,4 @@ def test_a_noisy_program_is_compared_with_itself(is_noisy: bool) -> None:
     measured = model.measure(Plan.baseline(model.graph), timed_calls=1)
     assert measured.verdict == ("within noise" if is_noisy else "equal")
     assert bool(measured.own_difference) == is_noisy
-    assert describe_outputs(measured).startswith("as far as the program equals itself" if is_noisy else "yes")
+    assert measured.describe().startswith("as far as the program equals itself" if is_noisy else "yes")

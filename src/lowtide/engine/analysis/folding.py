@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_bytes
 
 _MOST_NAMED = 4
 _NUMBER = re.compile(r"[_.\-/]?\d+")
@@ -71,14 +71,14 @@ def fold(holders: Iterable[HeldT]) -> list[Fold[HeldT]]:
     return sorted(map(_fold, groups.values()), key=lambda each: -each.size_bytes)
 
 
-def named_largest(holders: Iterable[HeldT], unit: ByteUnit) -> str:
+def named_largest(holders: Iterable[HeldT]) -> str:
     """Return one line with the largest folds, their bytes, and the count of the others."""
     rows = fold(holders)
-    parts = [f"{row.label} ({unit.write(row.size_bytes)})" for row in rows[:_MOST_NAMED]]
+    parts = [f"{row.label} ({format_bytes(row.size_bytes)})" for row in rows[:_MOST_NAMED]]
     rest = rows[_MOST_NAMED:]
     if rest:
         count = sum(len(row.holders) for row in rest)
-        parts.append(f"{count} more ({unit.write(sum(row.size_bytes for row in rest))})")
+        parts.append(f"{count} more ({format_bytes(sum(row.size_bytes for row in rest))})")
     return ", ".join(parts)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from lowtide.core.index_spaces import SpaceId
 from lowtide.core.memory_picture import MemoryPicture
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_bytes
 from lowtide.engine.analysis.folding import Fold, fold
 from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.engine.analysis.memory_over_time import memory_over_time
@@ -43,8 +43,7 @@ def memory_picture(
 
 def largest_names(holders: list[Holder]) -> tuple[str, ...]:
     """Return the names and sizes of the largest tensors, repeated layers folded."""
-    unit = ByteUnit(*(holder.size_bytes for holder in holders))
-    return tuple(f"{_named(each)} {unit.write(each.size_bytes)}" for each in fold(holders)[:_MOST_NAMED])
+    return tuple(f"{_named(each)} {format_bytes(each.size_bytes)}" for each in fold(holders)[:_MOST_NAMED])
 
 
 def _named(each: Fold[Holder]) -> str:

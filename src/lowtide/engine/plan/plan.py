@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lowtide.core.errors import UsageError
 from lowtide.core.index_spaces import BufferId, OpId, Place, SpaceId
 from lowtide.core.notebook import html_table
-from lowtide.core.units import ByteUnit, format_by_space
+from lowtide.core.units import format_by_space
 from lowtide.engine.graph import Graph, Rows
 from lowtide.engine.plan.addresses import Address
 from lowtide.engine.plan.claim import Claim
@@ -99,8 +99,7 @@ class Plan:
         counts = {kind: int((self.kinds == kind).sum()) for kind in StepKind}
         rows = [(kind.name.lower().replace("_", " "), str(count)) for kind, count in counts.items() if count]
         figures = {"peak": self.peak_bytes, "lower bound": self.lower_bound_bytes, "arena": self.arena_bytes}
-        unit = ByteUnit(*figures.values())
-        rows += [(name, unit.by_space(figure)) for name, figure in figures.items() if figure]
+        rows += [(name, format_by_space(figure)) for name, figure in figures.items() if figure]
         return html_table(f"plan: {self.status}", rows)
 
     @property

@@ -7,7 +7,7 @@ from lowtide.core.collection import without_collection
 from lowtide.core.notebook import html_table
 from lowtide.core.progress import Report, current_report
 from lowtide.core.techniques import NEED_BUDGET, Techniques
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import format_bytes, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.draft import Draft
 from lowtide.engine.planning.find_plan import baseline, order
@@ -35,15 +35,13 @@ class Frontier:
     def __repr__(self) -> str:
         """Return the headline."""
         peaks = [point.peak_bytes for point in self.points]
-        unit = ByteUnit(*peaks)
-        reach = f", peaks {unit.write(peaks[0])} to {unit.write(peaks[-1])}" if peaks else ""
+        reach = f", peaks {format_bytes(peaks[0])} to {format_bytes(peaks[-1])}" if peaks else ""
         return f"Frontier({self.space}: {len(peaks)} plans{reach})"
 
     def _repr_html_(self) -> str:
         base = self.base_cost or 1.0
-        unit = ByteUnit(*(point.peak_bytes for point in self.points))
         rows = [
-            (unit.write(point.peak_bytes), f"{percent(point.extra_cost / base)} more time, {point.status}{mark}")
+            (format_bytes(point.peak_bytes), f"{percent(point.extra_cost / base)} more time, {point.status}{mark}")
             for number, point in enumerate(self.points)
             for mark in [", the knee" if number == self.knee else ""]
         ]

@@ -6,6 +6,8 @@ from pathlib import Path
 from statistics import median
 from typing import Literal
 
+from lowtide.core.units import format_bytes, percent
+
 OutputsVerdict = Literal["equal", "rounding", "within noise", "different"]
 
 
@@ -35,8 +37,33 @@ class Agreement:
         largest, own = self.largest_difference, self.own_difference
         return "within noise" if largest is not None and own and largest <= own else "different"
 
+    def describe(self) -> str:
+        """Return whether outputs are equal, and by how much they differ, as one line."""
+        if self.outputs_equal:
+            return "yes (bit-equal)"
+        if self.largest_difference is None:
+            return "no"
+        differ = f"they differ by at most {self.largest_difference:.1e} of a tensor's largest number"
+        own = f"; two runs without the plan differ by {self.own_difference:.1e}" if self.own_difference else ""
+        match self.verdict:
+            case "rounding":
+                return f"up to rounding: {differ}"
+            case "within noise":
+                return f"as far as the program equals itself: {differ}{own}"
+            case _:
+                return f"no, {differ}{own}"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    def in_short(self) -> str:
+        """Return the verdict in a few words."""
+        return {
+            "equal": "bit-equal",
+            "rounding": "equal up to rounding",
+            "within noise": f"no further off than two runs without the plan ({self.largest_difference or 0.0:.1e})",
+            "different": "not equal" + (f" (by {self.largest_difference:.1e})" if self.largest_difference else ""),
+        }[self.verdict]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Measurement(Agreement):
     """Measured peaks of a program, with and without its plan, started from the same state."""
 
@@ -50,6 +77,10 @@ class Measurement(Agreement):
     """Peak of the host memory used by the plan's copies; None for a program without a host."""
     times: "StepTimes | None" = None
     """Times of both programs; None if they run op by op only to be measured."""
+    predicted_bytes: int | None = None
+    """Predicted peak under the plan, if the measurement has one."""
+    predicted_extra_time: float | None = None
+    """Predicted time that the plan adds, as a share of the time before."""
 
     @classmethod
     def of(
@@ -61,6 +92,7 @@ class Measurement(Agreement):
         original_bytes: int | None = None,
         host_bytes: int | None = None,
         times: "StepTimes | None" = None,
+        predicted_bytes: int | None = None,
     ) -> "Measurement":
         """Return a measurement with the outcome of a comparison."""
         return cls(
@@ -70,7 +102,27 @@ class Measurement(Agreement):
             original_bytes=original_bytes,
             host_bytes=host_bytes,
             times=times,
+            predicted_bytes=predicted_bytes,
         )
+
+    def lines(self, predicted_extra_time: float | None = None) -> list[str]:
+        """Return the figures as lines of a page."""
+        eager = self.original_bytes
+        lines = [] if eager is None else [f"measured eager   {format_bytes(eager)}   (your own call, no plan)"]
+        lines.append(f"measured before  {format_bytes(self.before_bytes)}")
+        lines.append(f"measured after   {format_bytes(self.after_bytes)}")
+        if self.times is not None:
+            lines.append(f"measured time    {self.times.describe(predicted_extra_time)}")
+        if self.host_bytes is not None:
+            lines.append(f"host memory      {format_bytes(self.host_bytes)}   (measured)")
+        return [*lines, f"outputs equal    {self.describe()}"]
+
+    def __repr__(self) -> str:
+        """Return one figure per line."""
+        lines = self.lines(self.predicted_extra_time)
+        if self.predicted_bytes is not None:
+            lines.insert(0, f"predicted peak   {format_bytes(self.predicted_bytes)}   (under the plan)")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +145,13 @@ class StepTimes:
     def of(cls, before: Sequence[float], after: Sequence[float]) -> "StepTimes":
         """Return the times of several runs of each."""
         return cls(before_seconds=median(before), after_seconds=median(after), noise=noise_of(before))
+
+    def describe(self, predicted: float | None) -> str:
+        """Return both times with the prediction, if there is one, and the noise."""
+        before, after = (f"{seconds * 1e3:.1f} ms" for seconds in (self.before_seconds, self.after_seconds))
+        expected = "" if predicted is None else f"predicted {percent(predicted, signed=True)}; "
+        noise = f"steps without the plan differ by {percent(self.noise)} each way"
+        return f"{before} before, {after} after: {percent(self.extra_time, signed=True)} ({expected}{noise})"
 
 
 def noise_of(seconds: Sequence[float]) -> float:

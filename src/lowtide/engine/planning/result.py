@@ -10,7 +10,7 @@ import numpy as np
 
 from lowtide.core.errors import MissingExtraError, UsageError, one_line, unknown
 from lowtide.core.memory_picture import MemoryPicture
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_by_space, format_bytes
 from lowtide.engine.analysis.budget import Budget, Shortfall
 from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over_time, runs_per_column
 from lowtide.engine.analysis.memory_picture import memory_picture
@@ -123,21 +123,19 @@ class Result:
     def __repr__(self) -> str:
         """Return the headline."""
         met = "" if self.shortfall is None else f", {self.shortfall}"
-        unit = ByteUnit(self.baseline_peak_bytes)
-        before, after = unit.by_space(self.baseline_peak_bytes), unit.by_space(self.peak_bytes)
-        fused = "" if self.fused_peak_bytes is None else f", {unit.write(self.fused_peak_bytes)} once fused"
+        before, after = format_by_space(self.baseline_peak_bytes), format_by_space(self.peak_bytes)
+        fused = "" if self.fused_peak_bytes is None else f", {format_bytes(self.fused_peak_bytes)} once fused"
         return f"Result({self.graph.name!r}: {self.status}{met}, peak {before} -> {after}{fused})"
 
     def _repr_html_(self) -> str:
-        unit = ByteUnit(self.baseline_peak_bytes, self.persistent_bytes)
         rows = [
             ("status", self.status),
-            ("baseline peak", unit.by_space(self.baseline_peak_bytes)),
-            ("planned peak", unit.by_space(self.peak_bytes)),
-            *([("once fused", unit.write(self.fused_peak_bytes))] if self.fused_peak_bytes is not None else []),
-            ("lower bound", unit.by_space(self.lower_bound_bytes)),
-            *([("arena", unit.by_space(self.arena_bytes))] if self.arena_bytes else []),
-            ("persistent", unit.by_space(self.persistent_bytes)),
+            ("baseline peak", format_by_space(self.baseline_peak_bytes)),
+            ("planned peak", format_by_space(self.peak_bytes)),
+            *([("once fused", format_bytes(self.fused_peak_bytes))] if self.fused_peak_bytes is not None else []),
+            ("lower bound", format_by_space(self.lower_bound_bytes)),
+            *([("arena", format_by_space(self.arena_bytes))] if self.arena_bytes else []),
+            ("persistent", format_by_space(self.persistent_bytes)),
             ("order", f"{self.scheduler}, {self.moved_ops} of {self.graph.n_ops} ops moved"),
             ("recomputed", f"{self.reruns} runs"),
             ("budget", "met" if self.shortfall is None else str(self.shortfall)),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtide.core.index_spaces import OpId
-from lowtide.core.units import ByteUnit, format_bytes
+from lowtide.core.units import format_bytes
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.engine.plan import Plan
@@ -60,7 +60,7 @@ class HeldArray:
     """The kernel of the loop around it, if any."""
 
     def __str__(self) -> str:
-        return _lines([self], ByteUnit(self.holder.size_bytes))
+        return _lines([self])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +85,12 @@ class FunctionPeak:
         ranked = sorted(groups.values(), key=lambda group: -_bytes_of_all(group))
         shown, rest = ranked[:_MAX_GROUPS], ranked[_MAX_GROUPS:]
         at = "" if self.kernel is None else f" at {self.kernel}"
-        unit = ByteUnit(self.peak_bytes)
-        lines = [f"{self.name}: {unit.write(self.peak_bytes)} of temporaries{at} (lowtide's model)"]
+        lines = [f"{self.name}: {format_bytes(self.peak_bytes)} of temporaries{at} (lowtide's model)"]
         lines += [f"            {self.source}"] if self.source else []
-        lines += ["at the peak:", *(_lines(group, unit) for group in shown)] if shown else []
+        lines += ["at the peak:", *(_lines(group) for group in shown)] if shown else []
         if rest:
             total = sum(map(_bytes_of_all, rest))
-            lines.append(f"{unit.write(total):>10}  in {sum(map(len, rest))} more")
+            lines.append(f"{format_bytes(total):>10}  in {sum(map(len, rest))} more")
         if self.donation is not None:
             lines.append(str(self.donation))
         return "\n".join(lines)
@@ -213,14 +212,14 @@ def _bytes_of_all(held: Sequence[HeldArray]) -> int:
     return sum(each.holder.size_bytes for each in held)
 
 
-def _lines(group: Sequence[HeldArray], unit: ByteUnit) -> str:
+def _lines(group: Sequence[HeldArray]) -> str:
     first = group[0].holder
     names = ", ".join(each.holder.name for each in group[:_MAX_NAMES])
     more = f" and {len(group) - _MAX_NAMES} more" if len(group) > _MAX_NAMES else ""
     count = f"{len(group)} of " if len(group) > 1 else ""
     kept = f", kept by {', '.join(first.kept_alive_by)}" if first.kept_alive_by and len(group) == 1 else ""
     where = "" if group[0].within is None else f", in an iteration of {group[0].within}"
-    lines = [f"{unit.write(_bytes_of_all(group)):>10}  {count}{group[0].type}  {names}{more}"]
+    lines = [f"{format_bytes(_bytes_of_all(group)):>10}  {count}{group[0].type}  {names}{more}"]
     if group[0].source is not None:
         lines.append(group[0].source)
     last = group[-1].holder.last_use

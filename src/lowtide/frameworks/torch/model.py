@@ -16,7 +16,7 @@ from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.measured import Agreement, Measurement
+from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.program import Form, FormName
 from lowtide.frameworks.model import Model
 from lowtide.frameworks.torch.capture.capture import capture
@@ -26,15 +26,10 @@ from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
 from lowtide.frameworks.torch.internals.compiling import one_at_a_time
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
-from lowtide.frameworks.torch.measure.compare_peak import warn_of_higher_peak
-from lowtide.frameworks.torch.measure.measure_captured import (
-    check_real,
-    compare_with_plain,
-    measure_in_turn,
-    restored_state,
-)
+from lowtide.frameworks.torch.measure.measure_captured import check_real
+from lowtide.frameworks.torch.measure.measure_plan import ToMeasure
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
-from lowtide.frameworks.torch.measure.step_times import TIMED_CALLS, step_times
+from lowtide.frameworks.torch.measure.step_times import TIMED_CALLS
 from lowtide.frameworks.torch.planning.agreement import require_one_order
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
@@ -196,34 +191,19 @@ class TorchModel(Model):
         are compared number by number; see `compare_with_plain`. `timed_calls` calls of each are timed, fewer if they
         take long. Warns if the plan's peak is more than 2 % above the prediction.
         """
-        graph = self.graph_for(plan)
-        predicted = simulate(graph, plan).peak_bytes
-        may_round = not self.planned_form(plan).is_exact
-        return self.measure_applied(self.apply(plan), predicted, may_round=may_round, timed_calls=timed_calls)
+        return self.to_measure(plan).measure(timed_calls)
 
-    def measure_applied(
-        self, applied: Applied, predicted: Mapping[str, int], *, may_round: bool, timed_calls: int = TIMED_CALLS
-    ) -> Measurement:
-        """Measure like `measure`, with the program that follows a plan, and its predicted peaks in bytes."""
-        captured, space = self.captured, self.graph.spaces[0].name
-        programs = self.apply(Plan.baseline(self.graph), verified=True), applied
-        with restored_state(captured, check_real(captured.example_args, captured.example_kwargs)) as restore:
-            before, after, original = measure_in_turn(captured, [*programs, captured.run_original], restore)
-            times = step_times(captured, programs[1], restore, timed_calls)
-        runs = zip(programs, (before, after), strict=True)
-        differing = [program for program, run in runs if run.outputs_digest != original.outputs_digest]
-        if space == str(after.device):
-            warn_of_higher_peak(self.graph, after.peak_bytes, predicted[space])
-        agreement = Agreement(outputs_equal=True)
-        if differing:
-            agreement = compare_with_plain(captured, differing, may_round=may_round)
-        return Measurement.of(
-            agreement,
-            before_bytes=before.peak_bytes,
-            after_bytes=after.peak_bytes,
-            original_bytes=original.peak_bytes,
-            host_bytes=None if self.host is None else after.host_peak_bytes,
-            times=times,
+    def to_measure(self, plan: Plan) -> ToMeasure:
+        """Return the programs that `measure` compares."""
+        graph = self.graph_for(plan)
+        return ToMeasure(
+            captured=self.captured,
+            unmodified=self.apply(Plan.baseline(self.graph), verified=True),
+            planned=self.apply(plan),
+            graph=graph,
+            predicted_bytes=simulate(graph, plan).peak_bytes[graph.spaces[0].name],
+            may_round=not self.planned_form(plan).is_exact,
+            has_host=self.host is not None,
         )
 
     def measure_costs(self) -> Prices:

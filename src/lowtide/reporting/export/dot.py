@@ -1,6 +1,6 @@
 """Export of a graph to Graphviz: ops with their places in a plan, buffers as edges."""
 
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_bytes
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.reporting.table import printable
@@ -17,11 +17,10 @@ def dot(graph: Graph, plan: Plan) -> bytes:
     lines = [f"digraph {_quoted(graph.name)} {{", "  rankdir=TB; node [shape=box, fontsize=10]; edge [fontsize=8];"]
     sizes, producers = graph.sizes.tolist(), graph.structure.producers.tolist()
     most = max(sizes, default=0) or 1
-    unit = ByteUnit(most)
     used = sorted({buffer for buffer in graph.reads.values.tolist() if producers[buffer] < 0})
     for buffer in used:
         shape = "cylinder" if graph.persistent[buffer] else "ellipse"
-        label = _quoted(f"{graph.buffer_names[buffer]}\n{unit.write(sizes[buffer])}")
+        label = _quoted(f"{graph.buffer_names[buffer]}\n{format_bytes(sizes[buffer])}")
         lines.append(f"  b{buffer} [label={label}, shape={shape}];")
     for op in places:
         runs = ", ".join(map(str, places[op]))
@@ -31,7 +30,7 @@ def dot(graph: Graph, plan: Plan) -> bytes:
         for buffer in reads:
             source = f"b{buffer}" if producers[buffer] < 0 else f"o{producers[buffer]}"
             width = 0.5 + 4.5 * sizes[buffer] / most
-            label = _quoted(unit.write(sizes[buffer]))
+            label = _quoted(format_bytes(sizes[buffer]))
             lines.append(f"  {source} -> o{op} [label={label}, penwidth={width:.2f}];")
     for op, after in enumerate(graph.after):
         lines += [f"  o{earlier} -> o{op} [style=dashed];" for earlier in after]

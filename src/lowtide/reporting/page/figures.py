@@ -6,7 +6,6 @@ from lowtide.engine.analysis.holders_at_peak import Holder
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import HolderFields, MemberFields, ReportFields
 from lowtide.reporting.frontier import frontier_to_json
-from lowtide.reporting.outputs import outputs_phrase
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.shortfall import verdict
 
@@ -47,7 +46,7 @@ def figures(facts: Facts) -> ReportFields:
         n_holders=sum(len(each.holders) for each in facts.holders),
         holders=[_fold_to_json(facts, each) for each in facts.holders[:_MOST_HOLDERS]],
         frontier=None if facts.frontier is None else frontier_to_json(facts.frontier),
-        outputs=None if facts.measured is None else outputs_phrase(facts.measured),
+        outputs=None if facts.measured is None else facts.measured.in_short(),
         unmodeled=graph.unmodeled,
     )
 

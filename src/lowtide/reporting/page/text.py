@@ -2,9 +2,8 @@
 
 from textwrap import wrap
 
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import format_by_space, format_bytes, percent
 from lowtide.reporting.claims import caption
-from lowtide.reporting.outputs import outputs_phrase
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.shortfall import short_verdict
 from lowtide.reporting.table import format_ratio, page_width, printable, shortened
@@ -16,7 +15,6 @@ _MOST_ACTIONS = 8
 def to_text(facts: Facts) -> str:
     """Return the facts as text, without charts."""
     graph, plan, actions = facts.graph, facts.plan, facts.actions
-    unit = ByteUnit(facts.baseline_peak_bytes, facts.peak_bytes, graph.persistent_bytes())
     limits = {space: most for space, most in facts.allowed_bytes.items() if most is not None}
     verdict = short_verdict(plan, is_missed=facts.shortfall is not None)
     opening = facts.picture()
@@ -26,27 +24,27 @@ def to_text(facts: Facts) -> str:
         *opening.lines(page_width()),
         "",
         f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers, {verdict}",
-        f"  before       {unit.by_space(facts.baseline_peak_bytes)}",
-        f"  after        {unit.by_space(facts.peak_bytes)}   "
+        f"  before       {format_by_space(facts.baseline_peak_bytes)}",
+        f"  after        {format_by_space(facts.peak_bytes)}   "
         f"({format_ratio(facts.peak_bytes, facts.baseline_peak_bytes)} of before)",
     ]
     if plan.lower_bound_bytes:
-        lines += [f"  lower bound  {unit.by_space(plan.lower_bound_bytes)}", *_indented(caption(plan.claims), 15)]
+        lines += [f"  lower bound  {format_by_space(plan.lower_bound_bytes)}", *_indented(caption(plan.claims), 15)]
     if limits:
         met = all(facts.peak_bytes[space] <= most for space, most in limits.items())
-        lines.append(f"  budget       {unit.by_space(limits)}: {'met' if met else 'missed'}")
+        lines.append(f"  budget       {format_by_space(limits)}: {'met' if met else 'missed'}")
     if facts.shortfall is not None:
         lines += _indented(facts.shortfall, 15)
     if plan.arena_bytes:
-        lines.append(f"  arena        {unit.by_space(plan.arena_bytes)}   (with addresses)")
-    lines.append(f"  persistent   {unit.by_space(graph.persistent_bytes())}   (not included above)")
+        lines.append(f"  arena        {format_by_space(plan.arena_bytes)}   (with addresses)")
+    lines.append(f"  persistent   {format_by_space(graph.persistent_bytes())}   (not included above)")
     if facts.extra_time:
         lines.append(f"  extra time   {percent(facts.extra_time, signed=True)}   ({facts.prices.profile} prices)")
     if facts.measured is not None:
         measured = facts.measured
         lines.append(
-            f"  measured     {unit.write(measured.before_bytes)} before, {unit.write(measured.after_bytes)} after, "
-            f"outputs {outputs_phrase(measured)}"
+            f"  measured     {format_bytes(measured.before_bytes)} before, {format_bytes(measured.after_bytes)} after, "
+            f"outputs {measured.in_short()}"
         )
     for space in range(1, len(graph.spaces)):
         lines += ["", *facts.picture(space).lines(page_width())]
@@ -54,10 +52,10 @@ def to_text(facts: Facts) -> str:
     for each in facts.holders[:_MOST_HOLDERS]:
         first = each.first
         why = ", ".join(map(printable, first.kept_alive_by))
-        lines.append(_cut(f"  {unit.write(each.size_bytes):>10}  {printable(each.label)}  <- {why}"))
+        lines.append(_cut(f"  {format_bytes(each.size_bytes):>10}  {printable(each.label)}  <- {why}"))
     rest = facts.holders[_MOST_HOLDERS:]
     if rest:
-        together = unit.write(sum(each.size_bytes for each in rest))
+        together = format_bytes(sum(each.size_bytes for each in rest))
         lines.append(f"  {together:>10}  in {sum(len(each.holders) for each in rest)} more")
     lines += ["", "Changes:"]
     lines.append(f"  {len(actions.moved)} of {graph.n_ops} ops moved")
@@ -68,13 +66,13 @@ def to_text(facts: Facts) -> str:
         runs = sum(row.times for row in actions.reruns)
         lines.append(f"  {runs} recomputed runs")
         lines += [
-            _cut(f"  {unit.write(row.writes_bytes):>10}  {printable(row.op)}, {row.times} more")
+            _cut(f"  {format_bytes(row.writes_bytes):>10}  {printable(row.op)}, {row.times} more")
             for row in actions.reruns[:_MOST_ACTIONS]
         ]
     if actions.copied:
-        lines.append(f"  {len(actions.copied)} buffers offloaded, {unit.write(actions.transfers.bytes_out)}")
+        lines.append(f"  {len(actions.copied)} buffers offloaded, {format_bytes(actions.transfers.bytes_out)}")
         lines += [
-            _cut(f"  {unit.write(row.size_bytes):>10}  {printable(row.buffer)} to {printable(row.to)}")
+            _cut(f"  {format_bytes(row.size_bytes):>10}  {printable(row.buffer)} to {printable(row.to)}")
             for row in actions.copied[:_MOST_ACTIONS]
         ]
     lines += ["", "Not modeled:" if graph.unmodeled else "Not modeled: nothing"]

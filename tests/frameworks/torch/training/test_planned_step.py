@@ -74,6 +74,28 @@ def test_the_step_is_planned_within_its_budget_and_measured_so(digest: Digest) -
     assert abs(measured.after_bytes - predicted) <= 0.02 * predicted + 4096
 
 
+def test_all_calls_of_an_accumulating_step_are_measured_beside_the_plain_loop(digest: Digest) -> None:
+    model = make_model()
+    step = lt.training_step(
+        model, classify, adamw(model), batch(0, 256), accumulate=3, budget="80%", clip_grad_norm=1.0
+    )
+    step(*batch(1, 256))  # in the middle of a step
+    state = [everything(model, step.step.optimizer), [each.grad for each in model.parameters()]]
+    before = digest(state)
+    measured = step.measure()
+    assert digest(state) == before
+    assert measured.outputs_equal
+    assert measured.predicted_bytes is not None
+    assert measured.times is not None
+    assert abs(measured.after_bytes - measured.predicted_bytes) <= 0.02 * measured.predicted_bytes + 4096
+    assert measured.after_bytes < (measured.original_bytes or 0)
+    assert "predicted peak" in str(measured)
+    with pytest.raises(UsageError, match="step of 3 calls measures itself"):
+        lt.measure(step, *batch(1))
+    for _ in range(2):
+        step(*batch(2, 256))  # the step goes on
+
+
 @pytest.mark.parametrize(
     ("options", "clip"),
     [
@@ -261,8 +283,6 @@ def test_calls_that_cannot_be_are_refused_in_one_line() -> None:
         lt.training_step(model, classify, adamw(model), batch(0), clip_grad_norm=1.0, clip_grad_value=1.0)
     with pytest.raises(UsageError, match="accumulate is 0"):
         lt.training_step(model, classify, adamw(model), batch(0), accumulate=0)
-    with pytest.raises(UnsupportedError, match="cannot be measured"):
-        lt.training_step(model, classify, adamw(model), batch(0), accumulate=2).measure()
     with pytest.raises(UsageError, match="scalar"):
         lt.training_step(model, lambda m, x, _: m(x), adamw(model), batch(0))
     with pytest.raises(UnsupportedError, match="depends on tensor values"):

@@ -10,7 +10,7 @@ from jax.core import Tracer
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import UnsupportedError
 from lowtide.core.progress import Report, Stage, showing
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import format_bytes, percent
 from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.engine.plan.claim import Claim
 from lowtide.engine.planning.budget import given_budget, parse_budget
@@ -171,18 +171,16 @@ class FittedFunction:
         """Why the budget is missed, in one sentence, if it is."""
         if self.fits:
             return None
-        lowest = (
-            f"{len(self.tried)} compiled candidates need at least {self._unit.write(self.temp_bytes)} of temporaries"
-        )
+        lowest = f"{len(self.tried)} compiled candidates need at least {format_bytes(self.temp_bytes)} of temporaries"
         if self.found.target_bytes < 0:
             return f"{lowest}, and {self._held}"
-        return f"{lowest}, and the budget allows {self._unit.write(self.budget_bytes)}; {self._proof}"
+        return f"{lowest}, and the budget allows {format_bytes(self.budget_bytes)}; {self._proof}"
 
     @property
     def _held(self) -> str:
         """The bytes of arguments and results, which exceed the budget, and the least budget that was found to fit."""
         held = self.found.unmodified.total_bytes - self.found.unmodified.temp_bytes
-        taken = f"arguments and results alone take {self._unit.write(held)}, more than the budget"
+        taken = f"arguments and results alone take {format_bytes(held)}, more than the budget"
         return f"{taken}; give at least {held + self.temp_bytes} bytes"
 
     @property
@@ -191,27 +189,25 @@ class FittedFunction:
         return self.found.floor
 
     @property
-    def _unit(self) -> ByteUnit:
-        return ByteUnit(self.budget_bytes, self.found.unmodified.temp_bytes)
-
-    @property
     def _proof(self) -> str:
         if self.floor is None:
             return "no floor is known"
         floor = int(self.floor.at_least)
-        sentence = f"in lowtide's model the floor is {self._unit.write(floor)}: {self.floor.sentence}"
+        sentence = f"in lowtide's model the floor is {format_bytes(floor)}: {self.floor.sentence}"
         return sentence if floor > self.budget_bytes else f"{sentence}, so a plan may still fit"
 
     def __str__(self) -> str:
-        found, unit = self.found, self._unit
+        found = self.found
         lines = [
             f"{self._traced.name}: {'fits' if self.fits else 'misses the budget'}, {found.best.name}",
-            f"  budget           {unit.write(self.budget_bytes)} of temporaries",
-            f"  unmodified       {unit.write(found.unmodified.temp_bytes)} (XLA's temp bytes)",
-            f"  now              {unit.write(self.temp_bytes)} (XLA's temp bytes)",
+            f"  budget           {format_bytes(self.budget_bytes)} of temporaries",
+            f"  unmodified       {format_bytes(found.unmodified.temp_bytes)} (XLA's temp bytes)",
+            f"  now              {format_bytes(self.temp_bytes)} (XLA's temp bytes)",
         ]
         if found.predicted_bytes is not None:
-            lines.append(f"  predicted        {unit.write(found.predicted_bytes)} (peak of the plan, lowtide's model)")
+            lines.append(
+                f"  predicted        {format_bytes(found.predicted_bytes)} (peak of the plan, lowtide's model)"
+            )
         if found.result is not None and found.result.base_cost:
             more = percent(found.result.extra_cost / found.result.base_cost)
             lines.append(f"  recomputed       {found.result.reruns} kernels, {more} more time (estimate)")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_bytes
 from lowtide.frameworks.jax.fitting.fit import FittedFunction
 from lowtide.frameworks.jax.fitting.forms import unmodified_form
 from lowtide.frameworks.jax.flat.traced import trace
@@ -27,25 +27,24 @@ class MeasuredFunction:
 
     def __str__(self) -> str:
         figures = self.figures
-        unit = ByteUnit(self.predicted_bytes, figures.temp_bytes, figures.argument_bytes, figures.output_bytes)
         lines = [
             self.name,
-            f"  predicted   {unit.write(self.predicted_bytes)} of temporaries (lowtide's model)",
-            f"  XLA reports {unit.write(figures.temp_bytes)} of temporaries, "
-            f"{unit.write(figures.argument_bytes)} of arguments, {unit.write(figures.output_bytes)} of "
-            f"results, including {unit.write(figures.alias_bytes)} in donated arguments",
+            f"  predicted   {format_bytes(self.predicted_bytes)} of temporaries (lowtide's model)",
+            f"  XLA reports {format_bytes(figures.temp_bytes)} of temporaries, "
+            f"{format_bytes(figures.argument_bytes)} of arguments, {format_bytes(figures.output_bytes)} of "
+            f"results, including {format_bytes(figures.alias_bytes)} in donated arguments",
         ]
         if self.assigned is not None:
             lines.append(
-                f"  reserved    {unit.write(self.assigned.temp_bytes)} of temporaries, "
-                f"{unit.write(self.assigned.reserved_bytes)} in total (XLA's buffer assignment, "
-                f"{self.assigned.allocations} allocations), {unit.write(self.assigned.unused_bytes)} never used"
+                f"  reserved    {format_bytes(self.assigned.temp_bytes)} of temporaries, "
+                f"{format_bytes(self.assigned.reserved_bytes)} in total (XLA's buffer assignment, "
+                f"{self.assigned.allocations} allocations), {format_bytes(self.assigned.unused_bytes)} never used"
             )
         if self.resident_bytes is not None:
             expected = figures.temp_bytes + figures.output_bytes
             lines.append(
-                f"  allocated   {unit.write(self.resident_bytes)} of resident memory added by a call, for "
-                f"{unit.write(expected)} of temporaries and results"
+                f"  allocated   {format_bytes(self.resident_bytes)} of resident memory added by a call, for "
+                f"{format_bytes(expected)} of temporaries and results"
             )
         return "\n".join(lines)
 

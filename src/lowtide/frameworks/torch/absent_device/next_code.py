@@ -88,4 +88,4 @@ def _import_of(name: str) -> list[str]:
         module = path.stem
     first, *rest = attribute.split(".")
     lines.append(f"from {module} import {first}")
-    return [*lines, f"make = {'.'.join([first, *rest])}"]
+    return lines if attribute == "make" else [*lines, f"make = {'.'.join([first, *rest])}"]

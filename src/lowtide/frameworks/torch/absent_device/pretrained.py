@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.core.named_callable import run_foreign
+from lowtide.frameworks.torch.internals.fake_tensors import outside_of_fake_modes
 
 _USUAL_TOKENS = 1024
 _TOKEN_LABELS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForTokenClassification", "ForConditionalGeneration")
@@ -38,7 +39,7 @@ def of_id(name: str, batch: int, sequence: int | None) -> Pretrained:
     if find_spec("transformers") is not None and _is_cached(name):
         return of_config(name, batch, sequence)
     if find_spec("timm") is not None:
-        timm: Any = importlib.import_module("timm")
+        timm: Any = run_foreign("import of timm", lambda: importlib.import_module("timm"))
         if timm.is_model(name):
             return _of_timm(timm, name, batch, sequence)
     raise UsageError(
@@ -81,7 +82,10 @@ def _of_timm(timm: Any, name: str, batch: int, sequence: int | None) -> Pretrain
     """Return a model of timm with cross entropy, and images of its usual size."""
     if sequence is not None:
         raise UsageError(f"{name} classifies images; leave out the sequence length")
-    model = run_foreign(f"timm.create_model({name!r})", lambda: timm.create_model(name))
+    device = torch.get_default_device()
+    with outside_of_fake_modes(), torch.device("meta"):  # models read numbers from real tensors while they are built
+        model = run_foreign(f"timm.create_model({name!r})", lambda: timm.create_model(name))
+    model = model.to_empty(device=device)
     shape = (batch, *model.default_cfg["input_size"])
     code = [
         f"model = timm.create_model({name!r}).to(device).train()",

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import format_bytes, percent
 from lowtide.engine.graph import Graph
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.allocators import AllocatorStart
@@ -22,11 +22,10 @@ def warn_of_higher_peak(graph: Graph, measured_bytes: int, predicted_bytes: int,
     above = measured_bytes - predicted_bytes
     if above <= max(_MOST_ABOVE * predicted_bytes, _LEAST_BYTES):
         return
-    unit = ByteUnit(measured_bytes)
     why = f"not modeled: {graph.unmodeled[0]}" if graph.unmodeled else "please report the program"
     message = (
-        f"lowtide: {graph.name!r} takes {unit.write(measured_bytes)}, {percent(above / max(predicted_bytes, 1))} above "
-        f"the prediction of {unit.write(predicted_bytes)}; {why}"
+        f"lowtide: {graph.name!r} takes {format_bytes(measured_bytes)}, {percent(above / max(predicted_bytes, 1))} "
+        f"above the prediction of {format_bytes(predicted_bytes)}; {why}"
     )
     warnings.warn(message, stacklevel=stacklevel + 1)
 

@@ -9,7 +9,7 @@ from weakref import ref
 from torch.fx import GraphModule, Node
 
 from lowtide.core.errors import UsageError
-from lowtide.core.units import ByteUnit
+from lowtide.core.units import format_bytes
 from lowtide.engine.analysis.folding import Fold, fold
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
@@ -83,11 +83,8 @@ class ExplainedHolder:
         return None if self.op_kind is None else f"{self.op_kind}{', backward' * self.in_backward}"
 
     def __str__(self) -> str:
-        return self.written(ByteUnit(self.size_bytes))
-
-    def written(self, unit: ByteUnit) -> str:
         holder = self.holder
-        lines = [f"{unit.write(holder.size_bytes):>10}  {holder.name}  ({self.kind or holder.lifetime})"]
+        lines = [f"{format_bytes(holder.size_bytes):>10}  {holder.name}  ({self.kind or holder.lifetime})"]
         lines += _where(holder.made_at, self.source)
         first, last = holder.first_use or "start", holder.last_use or "end"
         kept = f", kept by {', '.join(holder.kept_alive_by)}" if holder.kept_alive_by else ""
@@ -107,19 +104,16 @@ class ExplainedPeak:
     """Largest first. Sizes add up to the peak."""
 
     def __str__(self) -> str:
-        return self.written(ByteUnit(self.peak_bytes))
-
-    def written(self, unit: ByteUnit) -> str:
         rows = fold(self.holders)
         shown, rest = rows[:_MOST_SHOWN], rows[_MOST_SHOWN:]
         when = "before the first op" if self.op is None else f"at {self.op}"
         lines = [
-            f"{unit.write(self.peak_bytes)} on {self.space}, {when}; alive then:",
-            *(_row(layers, unit) for layers in shown),
+            f"{format_bytes(self.peak_bytes)} on {self.space}, {when}; alive then:",
+            *(_row(layers) for layers in shown),
         ]
         if rest:
             total = sum(each.size_bytes for each in rest)
-            lines.append(f"{unit.write(total):>10}  in {sum(len(each.holders) for each in rest)} more")
+            lines.append(f"{format_bytes(total):>10}  in {sum(len(each.holders) for each in rest)} more")
         return "\n".join(lines)
 
 
@@ -142,15 +136,14 @@ class ExplainedProgram:
         if self.ops_because is not None:
             lines.append(f"Kernels are not planned, because {self.ops_because}.")
             lines.append("The peaks below are those of the ops before Inductor fuses them.")
-        unit = ByteUnit(self.result.baseline_peak_bytes, self.persistent_bytes)
         for before, after in zip(self.unmodified, self.planned, strict=True):
-            own = "the same" if after == before else after.written(unit)
-            lines += ["", f"Peak of the unmodified program: {before.written(unit)}", "", f"Peak with its plan: {own}"]
+            own = "the same" if after == before else str(after)
+            lines += ["", f"Peak of the unmodified program: {before}", "", f"Peak with its plan: {own}"]
         lines.append("")
         for claim in self.result.claims:
             if claim.figure == "peak":
-                lines.append(f"At least {unit.write(int(claim.at_least))} on {claim.space}: {claim.sentence}")
-        held = ", ".join(f"{unit.write(size)} on {space}" for space, size in self.persistent_bytes.items())
+                lines.append(f"At least {format_bytes(int(claim.at_least))} on {claim.space}: {claim.sentence}")
+        held = ", ".join(f"{format_bytes(size)} on {space}" for space, size in self.persistent_bytes.items())
         return "\n".join([*lines, f"In addition: {held} of parameters and other persistent tensors"])
 
 
@@ -287,12 +280,12 @@ def _explained_holder(holder: Holder, nodes: Mapping[str, Node], kinds: Mapping[
     )
 
 
-def _row(layers: Fold[ExplainedHolder], unit: ByteUnit) -> str:
+def _row(layers: Fold[ExplainedHolder]) -> str:
     first = layers.first
     if len(layers.holders) == 1:
-        return first.written(unit)
+        return str(first)
     where = _where(layers.made_at, first.source)
-    lines = [f"{unit.write(layers.size_bytes):>10}  {layers.label}  ({first.kind or first.lifetime})", *where]
+    lines = [f"{format_bytes(layers.size_bytes):>10}  {layers.label}  ({first.kind or first.lifetime})", *where]
     return f"\n{'':12}".join(lines)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from lowtide.core.errors import UsageError
-from lowtide.core.units import ByteUnit, percent
+from lowtide.core.units import format_bytes, percent
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import noise_of
@@ -36,7 +36,7 @@ State = nn.Module | Optimizer | torch.Tensor
 """Objects that a step may change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MeasuredStep:
     """Measured peak and time of a step, and its predicted peak."""
 
@@ -70,11 +70,10 @@ class MeasuredStep:
         """The measured by the predicted peak."""
         return self.measured_peak_bytes / self.predicted_peak_bytes if self.predicted_peak_bytes else None
 
-    def __str__(self) -> str:
-        unit = ByteUnit(self.measured_peak_bytes)
+    def __repr__(self) -> str:
         share, eager = self.measured_over_predicted, self.eager
         of_predicted = "" if share is None else f"   (measured / predicted: {share:.3f})"
-        arena = "" if self.arena_bytes is None else f"; arena {unit.write(self.arena_bytes)}"
+        arena = "" if self.arena_bytes is None else f"; arena {format_bytes(self.arena_bytes)}"
         rows = [
             ("measured peak", self.measured_peak_bytes, ""),
             ("predicted peak", self.predicted_peak_bytes, of_predicted),
@@ -83,7 +82,7 @@ class MeasuredStep:
             ("eager peak", eager and eager.measured_peak_bytes, "   (measured)"),
             ("resident", self.resident_growth_bytes, f"   (growth{arena})"),
         ]
-        lines = [f"{label:16}{unit.write(size)}{note}" for label, size, note in rows if size is not None]
+        lines = [f"{label:16}{format_bytes(size)}{note}" for label, size, note in rows if size is not None]
         if self.predicted_peak_bytes is None and self.planned:
             lines.insert(1, f"no prediction   {self.reason}")
         extra = self.predicted_extra_time
@@ -110,12 +109,15 @@ def measure(
 
     Modules, optimizers and tensors in `state` start every call without gradients and are restored at the end, with the
     random states. A module, a `TrainingStep` or a planned step adds its own state. Raises UsageError for a step that is
-    not callable.
+    not callable, or a planned one with `accumulate`.
     """
     if not callable(step):
         raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
     program: Any = step.function if isinstance(step, InArena) else step
     captured = _captured_of(program)
+    calls = getattr(getattr(program, "step", None), "accumulate", 1)
+    if calls > 1:
+        raise UsageError(f"a planned step of {calls} calls measures itself; call its method measure()")
     binding = None if captured is None else captured.binding
     if binding is not None:
         binding.materialize()

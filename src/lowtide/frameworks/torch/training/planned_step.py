@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.core.effort import EffortName
-from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UsageError
 from lowtide.core.files import path_of
 from lowtide.core.progress import Report, Stage, showing
 from lowtide.engine.analysis import simulate
@@ -28,12 +28,14 @@ from lowtide.frameworks.torch.capture.step.training_step import (
     GradientHook,
     LossFunction,
     ModelHook,
+    Part,
     TrainingStep,
     check_callable,
 )
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.measure.compare_peak import compared_on_cuda
 from lowtide.frameworks.torch.measure.explain import remember_step
+from lowtide.frameworks.torch.measure.measure_plan import ToMeasure
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.planning.free_memory import fit_budget, is_fit, tensors_of
 from lowtide.frameworks.torch.planning.missed_budgets import collect_missed_budgets
@@ -41,6 +43,7 @@ from lowtide.frameworks.torch.planning.options import DEFAULTS
 from lowtide.frameworks.torch.planning.plan_folder import save_plans
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
+from lowtide.frameworks.torch.training.measure_accumulation import MeasuredPart, measure_accumulation
 from lowtide.frameworks.torch.training.step_request import CompilerName, StepRequest
 
 _MAX_FORMS = 32
@@ -64,6 +67,14 @@ class _Program:
     def graph(self) -> Graph:
         """The graph of the plan."""
         return self.model.graph_for(self.result.plan) if self.compiled is None else self.compiled.graph
+
+    def to_measure(self) -> ToMeasure:
+        """Return the programs that `PlannedStep.measure` compares."""
+        if self.compiled is None:
+            return self.model.to_measure(self.result.plan)
+        alone = self.model.to_measure(Plan.baseline(self.model.graph))
+        predicted = self.result.peak_bytes[self.model.graph.spaces[0].name]
+        return replace(alone, planned=self.applied, predicted_bytes=predicted, may_round=True)
 
     def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor:
         def call() -> torch.Tensor:
@@ -212,15 +223,23 @@ class PlannedStep:
     def measure(self) -> Measurement:
         """Run the step on its example batch plainly, captured, and planned; state is restored at the end.
 
-        Raises UnsupportedError for a step of several calls.
+        With `accumulate`, all calls run, up to the update, and the peak is that of the whole step.
         """
-        if self.step.accumulate > 1:
-            raise UnsupportedError("a step of several calls cannot be measured; measure one with accumulate=1")
         with self.step.one_thread():
-            program = self._programs[0]
-            if program.compiled is None:
-                return program.model.measure(self.plan)
-            return program.model.measure_applied(program.applied, self.result.peak_bytes, may_round=True)
+            if self.step.accumulate == 1:
+                measured = self._programs[0].to_measure().measure()
+                return replace(measured, predicted_extra_time=self.result.extra_time)
+            done, self.step.done = self.step.done, 0
+            try:
+                return measure_accumulation([self._measured_part(call) for call in range(self.step.accumulate)])
+            finally:
+                self.step.done = done
+
+    def _measured_part(self, call: int) -> MeasuredPart:
+        """Return the program that was last used for a call of the step."""
+        part = Part.of(call, self.step.accumulate)
+        program = next(each for each in self._programs if _part_of(each.model) == part)
+        return MeasuredPart(program.to_measure(), program.result)
 
     def save_plans(self, folder: str | Path) -> list[Path]:
         """Write the plans of all captured forms to a folder, for `training_step(plan=folder)`; returns the paths.
@@ -239,6 +258,12 @@ def _code_of(model: TorchModel) -> object:
     """Return the signature of the Python code that a program was captured from."""
     binding = model.captured.binding
     return binding.rehearsed.signature if isinstance(binding, TrainingStepBinding) else None
+
+
+def _part_of(model: TorchModel) -> Part | None:
+    """Return the part of a step that a program computes."""
+    binding = model.captured.binding
+    return binding.part if isinstance(binding, TrainingStepBinding) else None
 
 
 def training_step(
