@@ -16,8 +16,8 @@ from lowtide.engine.graph.rows import Ids
 from lowtide.engine.graph.structure import Structure, derive_structure
 
 Mask = NDArray[np.bool_]
-COPYING_KINDS = frozenset({"lowtide.copy_to_device", "lowtide.copy_over"})
-"""Kinds of ops that copy a buffer to another memory space, or over a buffer there."""
+COPYING_KINDS = frozenset({"lowtide.state_to_device", "lowtide.state_to_host"})
+"""Kinds of ops that copy a buffer to a new one in another memory space, or over one there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

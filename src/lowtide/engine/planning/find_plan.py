@@ -147,14 +147,14 @@ def overlap(draft: Draft, report: Report) -> Draft:
     if waits_at_once and not graph.copying.any():
         return draft
     if draft.interrupted or not draft.settings.chooses_order:
-        return _with_stalls(draft)
+        return with_stalls(draft)
     report("hiding collectives and copies behind computation")
     allowed = dict(plan.peak_bytes)
     if draft.settings.budget is not None:
         allowed = {space: max(peak, draft.budget.allowed[space] or 0) for space, peak in allowed.items()}
     hidden = hide_collectives(graph, plan, draft.prices, allowed)
     if hidden is plan:
-        return _with_stalls(draft)
+        return with_stalls(draft)
     is_least_peak = draft.is_optimal and draft.base_order is None
     loses_that = is_least_peak and dict(hidden.peak_bytes) != dict(plan.peak_bytes)
     moved = replace(
@@ -162,10 +162,10 @@ def overlap(draft: Draft, report: Report) -> Draft:
         is_optimal=draft.is_optimal and not loses_that,
         scheduler="overlap" if np.array_equal(plan.order(), draft.problem.given_order()) else draft.scheduler,
     )
-    return _with_stalls(moved)
+    return with_stalls(moved)
 
 
-def _with_stalls(draft: Draft) -> Draft:
+def with_stalls(draft: Draft) -> Draft:
     """Return the draft with the time that ops wait for copying ops as a part of its cost, if there are any."""
     if not draft.graph.copying.any():
         return draft

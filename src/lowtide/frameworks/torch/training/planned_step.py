@@ -86,6 +86,8 @@ class PlannedStep:
         self._is_prepared = False
         self._named = frozenset[str]()
         """Python values that a warning named."""
+        self._on_host = 0
+        """Eighths of the optimizer state that are on the host."""
         self._programs: list[_Program] = []
         """The captured forms, the last used one first."""
 
@@ -165,7 +167,11 @@ class PlannedStep:
         model = self._request.read(self.step, args, kwargs)
         fingerprint = model.graph.fingerprint
         known = next((program for program in self._programs if program.model.graph.fingerprint == fingerprint), None)
-        result = self._request.find_plan(model, may_plan=self._is_prepared) if known is None else known.result
+        if known is None:
+            result = self._request.find_plan(model, may_plan=self._is_prepared, least_on_host=self._on_host)
+        else:
+            result = known.result
+        self._on_host = max(self._on_host, model.planned_form(result.plan).on_host)
         if self._request.is_compiled:
             # loads Inductor, which takes seconds
             from lowtide.frameworks.torch.training.compiled_step import compiled_step
@@ -185,9 +191,10 @@ class PlannedStep:
         """
         last = self.step.accumulate - 1
         with collect_missed_budgets() as missed:
-            for self.step.done in sorted({0, min(1, last), last}):
+            for self.step.done in sorted({0, min(1, last), last}, reverse=True):  # only the last one updates
                 with self.step.python.one_call():
                     self.prepare(args, kwargs)
+        self._programs.reverse()
         self.step.done = 0
         self._is_prepared = True
         for message in missed[:1]:
