@@ -7,7 +7,7 @@ from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.offload import HOST
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.budget import is_part
+from lowtide.engine.planning.budget import is_part, parse_budget
 from lowtide.engine.planning.draft import Keep
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.program import ALL, Program
@@ -29,35 +29,51 @@ def plan_with_state(
     `least`; the plan with the least extra time wins, then the one with the least state on the host. Percentages refer
     to the program with all state on the device.
     """
-    first = _plan(program, settings, least, progress, keep)
-    may_move = "offload" in settings.techniques and not is_part(settings.budget) and not settings.transient
-    if not may_move or settings.budget is None or (first.shortfall is None and not first.extra_time):
-        return first
-    found = [first]
+    may_move = "offload" in settings.techniques and settings.budget is not None and not settings.transient
+    if not may_move or is_part(settings.budget) or program.with_state_on_host(ALL) is None:
+        return plan_best_form(program, settings, progress, keep)
+    found: list[Result] = []
+    if not _is_too_large(program, settings, least):
+        found.append(_plan(program, settings, least, progress, keep))
+        if found[0].shortfall is None and not found[0].extra_time:
+            return found[0]
     low, share, high = least, ALL, ALL + 1
-    while low < share < high and found[-1].status != "interrupted":
-        if program.with_state_on_host(share) is None:
-            return first
-        result = _plan(program, settings, share, progress)
-        found.append(result)
-        if result.shortfall is None or result.shortfall.space == HOST:
+    with_all: Result | None = None
+    while low < share < high and not (found and found[-1].status == "interrupted"):
+        result = None
+        if share == ALL or not _is_too_large(program, settings, share):
+            result = _plan(program, settings, share, progress, keep)
+            found.append(result)
+            with_all = with_all or result
+        if result is not None and (result.shortfall is None or result.shortfall.space == HOST):
             high = share
         else:
             low = share
         share = (low + high) // 2
     best = min(found, key=_rank)
-    return best if len(found) == 1 else _without_claims_about_others(best, found[1])
+    return best if with_all is None else _without_claims_about_others(best, with_all)
+
+
+def _moved(program: Program, share: int) -> Program:
+    """Return the program with a share of its state on the host."""
+    return (program.with_state_on_host(share) or program) if share else program
+
+
+def _is_too_large(program: Program, settings: PlanSettings, share: int) -> bool:
+    """Return whether persistent buffers alone exceed the budget."""
+    graph = _moved(program, share).graph
+    peaks = dict.fromkeys(graph.persistent_bytes(), 0)
+    return (parse_budget(settings.budget, graph, peaks).allowed[graph.spaces[0].name] or 0) < 0
 
 
 def _plan(
     program: Program, settings: PlanSettings, share: int, progress: Report | None, keep: Keep | None = None
 ) -> Result:
-    """Return the best plan with a share of the state on the host, or with none if the program has no such form."""
-    moved = program.with_state_on_host(share) if share else None
-    if moved is None:
-        return plan_best_form(program, settings, progress, keep)
-    before = simulate(program.graph, Plan.baseline(program.graph)).peak_bytes
-    return replace(plan_best_form(moved, settings, progress, keep), baseline_peak_bytes=before)
+    """Return the best plan with a share of the state on the host."""
+    result = plan_best_form(_moved(program, share), settings, progress, keep)
+    if not share:
+        return result
+    return replace(result, baseline_peak_bytes=simulate(program.graph, Plan.baseline(program.graph)).peak_bytes)
 
 
 def _rank(result: Result) -> tuple[int, float, int]:
