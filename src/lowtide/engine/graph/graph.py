@@ -16,8 +16,11 @@ from lowtide.engine.graph.rows import Ids
 from lowtide.engine.graph.structure import Structure, derive_structure
 
 Mask = NDArray[np.bool_]
-COPYING_KINDS = frozenset({"lowtide.state_to_device", "lowtide.state_to_host"})
-"""Kinds of ops that copy a buffer to a new one in another memory space, or over one there."""
+STATE_TO_DEVICE = "lowtide.state_to_device"
+"""The kind of an op that copies a buffer to a new one in another memory space."""
+STATE_TO_HOST = "lowtide.state_to_host"
+"""The kind of an op that copies a buffer over another one in another memory space."""
+COPYING_KINDS = frozenset({STATE_TO_DEVICE, STATE_TO_HOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
