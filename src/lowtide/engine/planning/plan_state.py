@@ -14,6 +14,7 @@ from lowtide.engine.planning.program import ALL, Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 
+
 def plan_with_state(
     program: Program,
     settings: PlanSettings,

@@ -129,7 +129,9 @@ class _Player:
     def copy(self, step: StepIndex, buffer: BufferId, source: SpaceId, target: SpaceId) -> None:
         stream = self._stream(stream_name(self._graph, source, target))
         start = max(self._now, self._free_at[stream], self._ready.get((buffer, source), 0.0))
-        end = self._occupy(step, stream, start, self._sizes[buffer] / speed_between(self._graph, source, target, f"step {step}"))
+        end = self._occupy(
+            step, stream, start, self._sizes[buffer] / speed_between(self._graph, source, target, f"step {step}")
+        )
         # a collective may still use the memory at the target that it has handed over to its result
         self._ready[buffer, target] = max(end, self._ready.get((buffer, target), 0.0))
         for space in (source, target):

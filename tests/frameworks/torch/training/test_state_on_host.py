@@ -42,7 +42,13 @@ def _loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
 def _planned(model: nn.Module, optimizer: Any, *, parameters: float = 2.2, **more: Any) -> lt.PlannedStep:
     """Return a step for a budget of so many times the parameters, which the state alone would exceed."""
     held = sum(parameter.nbytes for parameter in model.parameters())
-    options: Any = {"budget": f"{int(parameters * held)}B", "allow": ALL, "host_bandwidth": "25 GB/s", "effort": "fast", **more}
+    options: Any = {
+        "budget": f"{int(parameters * held)}B",
+        "allow": ALL,
+        "host_bandwidth": "25 GB/s",
+        "effort": "fast",
+        **more,
+    }
     return lt.training_step(model, _loss, optimizer, (_batch(),), **options)
 
 
