@@ -39,8 +39,9 @@ def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Ma
 
     Each of them starts as late as it still ends in time, or as soon after that as memory allows. Its operands are freed
     when it is done, or when their bytes are needed. Steps that would wait move behind others (`wait_late`). Ordered ops
-    keep their order, so that all ranks agree. Plans with copies of their own are unchanged. Source: the placement of prefetches in
-    `engine.offload`. O(steps + e), and the steps moved over. Never slower on the timeline, never above `allowed_bytes`.
+    keep their order, so that all ranks agree. Plans with copies of their own are unchanged. Source: the placement of
+    prefetches in `engine.offload`. O(steps + e), and the steps moved over. Never slower on the timeline, never above
+    `allowed_bytes`.
     """
     copies = ~np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE))
     if copies.any() or not ((graph.ranks > 1).any() or graph.copying.any()):

@@ -139,8 +139,9 @@ def order(draft: Draft, report: Report) -> Draft:
 def overlap(draft: Draft, report: Report) -> Draft:
     """Return the draft with collectives and copying ops that start earlier and whose inputs are freed later.
 
-    They then overlap with other ops. Ops that wait for them may run later. Memory may grow up to the budget or, without one, up to the plan's own
-    peak. The runs and the order of ordered ops do not change, so bounds of the cost stay valid.
+    They then overlap with other ops. Ops that wait for them may run later. Memory may grow up to the budget or, without
+    one, up to the plan's own peak. The runs and the order of ordered ops do not change, so bounds of the cost stay
+    valid.
     """
     graph, plan = draft.graph, draft.plan
     waits_at_once = graph.spaces[0].name == _WAITS_AT_ONCE or not (graph.ranks > 1).any()

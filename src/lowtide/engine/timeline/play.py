@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import BufferId, OpId, SpaceId, StepIndex
 from lowtide.engine.costs import Prices, given_prices
@@ -26,8 +25,8 @@ def play_timeline(
 
     Steps are issued in plan order; only ops on the compute stream block. Each direction of copies has a stream, which
     copying ops share with the copies of the plan, and so have collectives if `collectives_apart`. A copy or collective
-    starts when its stream is free and its source complete. A run waits for writes of the buffers it touches and for reads of the buffers it overwrites, a free for
-    both.
+    starts when its stream is free and its source complete. A run waits for writes of the buffers it touches and for
+    reads of the buffers it overwrites, a free for both.
 
     An op takes its price (by default its cost) plus the extra time of its callees, a copy bytes /
     `bandwidth_bytes_per_s` of the source; raises GraphError if that is missing.

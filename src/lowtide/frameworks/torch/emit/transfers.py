@@ -31,7 +31,6 @@ from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.runtime import memory_clock
 from lowtide.frameworks.torch.internals.tensors import memory_of
 
-
 _under_way: dict[int, tuple[torch.cuda.Event, torch.Tensor | None]] = {}
 """By address of a copy: its completion event, and a device tensor kept alive until then."""
 
