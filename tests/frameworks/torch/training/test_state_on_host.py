@@ -89,6 +89,7 @@ def test_the_budget_covers_what_the_device_holds_and_the_peak_is_as_measured() -
     held = sum(parameter.nbytes for parameter in model.parameters())
     measured = step.measure()
     assert measured.outputs_equal
+    assert measured.host_bytes == result.persistent_bytes["host"] + result.peak_bytes["host"]
     assert measured.after_bytes == pytest.approx(result.peak_bytes["cpu"], rel=0.02)
     assert result.persistent_bytes["cpu"] + result.peak_bytes["cpu"] <= int(2.2 * held)
     assert result.transfers.state_bytes_out == result.persistent_bytes["host"]
