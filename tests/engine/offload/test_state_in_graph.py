@@ -45,7 +45,7 @@ def test_the_host_holds_the_state_and_the_device_one_moment_at_a_time() -> None:
     plan = Plan.baseline(moved)
     verify(moved, plan, check_capacity=False)
     before = simulate(graph, Plan.baseline(graph)).peak_bytes["device"]
-    assert simulate(moved, plan).peak_bytes["device"] == before + 2 * WEIGHT
+    assert before < simulate(moved, plan).peak_bytes["device"] <= before + 2 * WEIGHT
     assert len(copying_ops(moved)) == 2 * LAYERS
     assert {copy.seconds for copy in copying_ops(moved).values()} == {1.0}
 
