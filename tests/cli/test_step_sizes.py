@@ -4,6 +4,7 @@ from lowtide.api.step_sizes import Captures, SizeSearch
 from lowtide.api.targets import target_of
 from lowtide.core.progress import silent
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.offload import Host
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.training_steps import Step
 
@@ -61,3 +62,33 @@ def test_a_program_that_changes_with_its_size_is_captured_at_every_size() -> Non
     rows = _search(captured).rows("batch", [2**power for power in range(12)])
     assert [row.size for row in rows if row.level is not None][-1] == 256
     assert set(captured.sizes) >= {8, 16, 32, 64, 128, 256, 512}
+
+
+def _step_with_state(_: int) -> Step:
+    """A weight of 128 KiB in each of 4 layers, with moments of 256 KiB: 1.5 MiB without anything else."""
+    builder = GraphBuilder("step")
+    x = builder.add_buffer("x", KIB, Lifetime.INPUT)
+    for layer in range(4):
+        weight = builder.add_buffer(f"weight{layer}", 128 * KIB, Lifetime.PERSISTENT)
+        moment = builder.add_buffer(f"moment{layer}", 256 * KIB, Lifetime.PERSISTENT)
+        gradient = builder.add_buffer(f"gradient{layer}", 128 * KIB)
+        builder.add_op(f"backward{layer}", "mm", reads=[x, weight], writes=[gradient])
+        builder.add_op(f"update{layer}", "adam", reads=[gradient, weight, moment], mutates=[weight, moment])
+    return Step(
+        graph=builder.build(), batch=1, sequence=None, longest=None, settings="", code=(), parts="", call="*batch"
+    )
+
+
+def test_a_step_fits_with_its_state_on_the_host() -> None:
+    """The row names the bytes on the host; the unmodified step and the planned one count all that is on the device."""
+    host = Host(bandwidth_bytes_per_s=1e9)
+    settings = PlanSettings(effort="fast", costs="eager", addresses=False, host=host)
+    search = SizeSearch(Captures(_step_with_state), target_of(DEVICE), settings, silent)
+    (row,) = search.rows("batch", [1])
+    held = row.fit.result.state_on_host_bytes
+    assert row.level == "offload"
+    assert held == 4 * 256 * KIB
+    assert row.persistent_bytes == 4 * 384 * KIB
+    assert row.total_bytes > DEVICE >= row.planned_bytes
+    assert "fits: 1.0 MiB on host, +" in row.to_text()
+    assert row.to_json()["state_on_host_bytes"] == held

@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from lowtide.api.targets import Target
 from lowtide.core.progress import Report
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.graph.resized import N_SAMPLES, have_equal_structure, resized
+from lowtide.engine.offload.state_in_graph import copied_around_updates
 from lowtide.engine.plan import Plan
+from lowtide.engine.planning.program import ALL
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.graph_file import GraphModel
+from lowtide.frameworks.model import HostedModel
 from lowtide.frameworks.training_steps import Step
 from lowtide.reporting.fitting import fit_device
 from lowtide.reporting.fitting_sizes import LEVELS, Axis, Level, SizeFit
@@ -73,6 +77,21 @@ class Captures:
         return resized([(each, self._steps[each].graph) for each in latest], size)
 
 
+class StepWithHost(HostedModel):
+    """The graph of a training step with a host, which can hold its optimizer state."""
+
+    def with_state_on_host(self, share: int) -> GraphModel | None:
+        """Return the step with `share` eighths of its state on its host; None if it has no such state."""
+        if share not in self._with_state:
+            moved = copied_around_updates(self.graph, share / ALL)
+            self._with_state[share] = None if moved is None else GraphModel(moved)
+        return self._with_state[share]
+
+    @cached_property
+    def _with_state(self) -> dict[int, GraphModel | None]:
+        return {}
+
+
 class SizeSearch:
     """Fits of a training step by size, each planned once."""
 
@@ -104,7 +123,7 @@ class SizeSearch:
             model = GraphModel(self._captures.graph(size))
             host = self._settings.host if most == "offload" else None
             settings = replace(self._settings, host=host)
-            opened = model if host is None else model.with_host(host)
+            opened = model if host is None else StepWithHost(model, host)
             fit = fit_device(opened, self._target.memory_bytes, settings, self._report, opened.planned)
             self._fits[key] = SizeFit(size=size, fit=fit)
         return self._fits[key]

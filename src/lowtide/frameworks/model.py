@@ -27,7 +27,7 @@ from lowtide.engine.planning.measured import (
     RuntimePeaks,
     RuntimeRun,
 )
-from lowtide.engine.planning.plan_best_form import plan_best_form
+from lowtide.engine.planning.plan_state import plan_with_state
 from lowtide.engine.planning.program import Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
@@ -48,8 +48,8 @@ class Model(Program):
         """Return the framework's own kind of program that follows the plan; raises PlanError or UnsupportedError."""
 
     def planned(self, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None) -> Result:
-        """Return the best verified plan of the program; see `plan_best_form`."""
-        return plan_best_form(self, settings, progress, keep)
+        """Return the best verified plan of the program; see `plan_with_state`."""
+        return plan_with_state(self, settings, progress, keep)
 
     @property
     def on_device(self) -> OnDevice | None:

@@ -117,6 +117,7 @@ class PlanFields(TypedDict):
     costs: str
     reruns: int
     offloaded_bytes: int
+    state_on_host_bytes: int
     stall_seconds: float
     hidden_seconds: float
     collective_seconds: float
@@ -306,6 +307,7 @@ class FitsFields(TypedDict):
     persistent_bytes: int
     baseline_peak_bytes: int
     peak_bytes: int
+    state_on_host_bytes: int
     techniques: Sequence[str] | None
     tried: Sequence[Sequence[str]]
     extra_cost: float

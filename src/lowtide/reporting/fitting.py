@@ -71,7 +71,8 @@ class DeviceFit:
             name=self.graph.name,
             fits=self.techniques is not None,
             device_bytes=self.device_bytes,
-            persistent_bytes=result.persistent_bytes[self.space],
+            persistent_bytes=result.persistent_bytes[self.space] + result.state_on_host_bytes,
+            state_on_host_bytes=result.state_on_host_bytes,
             baseline_peak_bytes=result.baseline_peak_bytes[self.space],
             peak_bytes=result.peak_bytes[self.space],
             techniques=None if self.techniques is None else [t for t in TECHNIQUES if t in self.techniques],
@@ -83,7 +84,8 @@ class DeviceFit:
     def to_text(self) -> str:
         """Return the result as text."""
         result, space = self.result, self.space
-        before, persistent = result.baseline_peak_bytes[space], result.persistent_bytes[space]
+        before, on_host = result.baseline_peak_bytes[space], result.state_on_host_bytes
+        persistent = result.persistent_bytes[space] + on_host
         verdict = device_verdict(self.techniques, self.tried)
         lines = [
             f"{printable(self.graph.name)} on {format_bytes(self.device_bytes)}: {verdict}",
@@ -94,7 +96,8 @@ class DeviceFit:
         if self.techniques:
             after = result.peak_bytes[space]
             lines += [
-                f"  planned peak     {format_bytes(after)}, {format_bytes(persistent + after)} in total",
+                f"  planned peak     {format_bytes(after)}, {format_bytes(persistent - on_host + after)} in total",
+                *([f"  state on host    {format_bytes(on_host)}"] if on_host else []),
                 f"  extra time       {percent(result.extra_time)}   ({result.costs} prices)",
                 f"  next             {self.next}",
             ]

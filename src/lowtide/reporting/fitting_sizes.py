@@ -43,8 +43,8 @@ class SizeFit:
 
     @property
     def persistent_bytes(self) -> int:
-        """Bytes of weights, gradients that are kept, and optimizer state."""
-        return self.fit.result.persistent_bytes[self.fit.space]
+        """Bytes of weights, gradients that are kept, and optimizer state, also on the host."""
+        return self.fit.result.persistent_bytes[self.fit.space] + self.fit.result.state_on_host_bytes
 
     @property
     def total_bytes(self) -> int:
@@ -54,7 +54,8 @@ class SizeFit:
     @property
     def planned_bytes(self) -> int:
         """Bytes of the planned step, persistent ones included."""
-        return self.persistent_bytes + self.fit.result.peak_bytes[self.fit.space]
+        on_device = self.persistent_bytes - self.fit.result.state_on_host_bytes
+        return on_device + self.fit.result.peak_bytes[self.fit.space]
 
     def to_json(self) -> SizeFields:
         """Return the fields of the JSON object."""
@@ -68,6 +69,7 @@ class SizeFit:
             persistent_bytes=self.persistent_bytes,
             baseline_peak_bytes=result.baseline_peak_bytes[space],
             peak_bytes=result.peak_bytes[space],
+            state_on_host_bytes=result.state_on_host_bytes,
         )
 
     def to_text(self) -> str:
@@ -79,7 +81,9 @@ class SizeFit:
         after = f"{before}{'too large':<11}{format_bytes(self.planned_bytes):>12}  "
         if self.level is None:
             return f"{after}does not fit"
-        return f"{after}fits: {self.level}, {percent(self.fit.result.extra_time, signed=True)}"
+        held = self.fit.result.state_on_host_bytes
+        how = f"{format_bytes(held)} on host" if held else self.level
+        return f"{after}fits: {how}, {percent(self.fit.result.extra_time, signed=True)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -107,6 +111,10 @@ class FitTable:
         return any(row.level is not None for row in self.rows)
 
     @property
+    def _moves_state(self) -> bool:
+        return any(row.level is not None and row.fit.result.state_on_host_bytes for row in self.rows)
+
+    @property
     def is_interrupted(self) -> bool:
         """Whether Ctrl-C ended the search."""
         return any(row.fit.result.status == "interrupted" for row in self.rows)
@@ -128,6 +136,7 @@ class FitTable:
             "",
             "Sizes are those of tensors: leave room for the context of the device.",
             f"Extra time: prices {self.costs}.",
+            *(["On host: optimizer state that the host holds."] if self._moves_state else []),
         ]
         if any(row.level != "unchanged" for row in self.rows):
             lines += _CHUNKS

@@ -24,6 +24,7 @@ def result_to_json(result: Result, offer: NextTechnique | None = None, on_device
         **{name: value for name, value in some.items() if value is not None},
         fragmentation_bytes=fragmentation(result.arena_bytes, result.peak_bytes),
         offloaded_bytes=result.transfers.bytes_out,
+        state_on_host_bytes=result.state_on_host_bytes,
         stall_seconds=result.transfers.stall_seconds,
         hidden_seconds=result.transfers.hidden_seconds,
         collective_seconds=result.communication.seconds,
@@ -63,6 +64,8 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
         lines.append(f"  solver's word    no plan with first runs in order {result.base_order} fits; not proven")
     if result.transfers.bytes_out:
         lines.append(f"  offloaded        {_transfers(result)}")
+    if result.transfers.state_bytes_out:
+        lines.append(f"  state on host    {_state(result)}")
     if result.communication.seconds:
         lines.append(f"  communication    {_communication(result)}")
     if measured is not None:
@@ -143,6 +146,15 @@ def _transfers(result: Result) -> str:
     return (
         f"{format_bytes(transfers.bytes_out)} to the host and back; copies overlap with "
         f"{percent(transfers.hidden_seconds / base)} of the run time, compute waits "
+        f"{percent(transfers.stall_seconds / base)}"
+    )
+
+
+def _state(result: Result) -> str:
+    """Return the bytes of state on the host, and the time of its copies."""
+    base, transfers = result.base_cost or 1.0, result.transfers
+    return (
+        f"{format_bytes(result.state_on_host_bytes)}, copied to the device for each update; compute waits "
         f"{percent(transfers.stall_seconds / base)}"
     )
 

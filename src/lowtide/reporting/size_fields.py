@@ -13,6 +13,7 @@ class SizeFields(TypedDict):
     persistent_bytes: int
     baseline_peak_bytes: int
     peak_bytes: int
+    state_on_host_bytes: int
     extra_cost: float
     base_cost: float
 

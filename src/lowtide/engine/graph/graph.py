@@ -16,6 +16,11 @@ from lowtide.engine.graph.rows import Ids
 from lowtide.engine.graph.structure import Structure, derive_structure
 
 Mask = NDArray[np.bool_]
+STATE_TO_DEVICE = "lowtide.state_to_device"
+"""The kind of an op that copies a buffer to a new one in another memory space."""
+STATE_TO_HOST = "lowtide.state_to_host"
+"""The kind of an op that copies a buffer over another one in another memory space."""
+COPYING_KINDS = frozenset({STATE_TO_DEVICE, STATE_TO_HOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +162,17 @@ class Graph(OpColumns):
     def structure(self) -> Structure:
         """Dependences, and users of buffers."""
         return derive_structure(self.lifetimes, self.reads, self.writes, self.mutates, self.after, self.ordered)
+
+    @cached_property
+    def copying(self) -> Mask:
+        """Mask of ops that only copy a buffer to one in another memory space. They run on the stream of that link."""
+        mask = np.zeros(self.n_ops, np.bool_)
+        for op in (op for op, kind in enumerate(self.op_kinds) if kind in COPYING_KINDS):
+            written = {*self.writes[op].tolist(), *self.mutates[op].tolist()}
+            ends = [*({*self.reads[op].tolist()} - written), *written]
+            mask[op] = len(ends) == 2 and len(written) == 1 and len(np.unique(self.buffer_spaces[ends])) == 2
+        mask.setflags(write=False)
+        return mask
 
     @cached_property
     def scratch_spaces(self) -> Ids:

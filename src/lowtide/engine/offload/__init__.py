@@ -4,7 +4,16 @@ Copies run on streams of their own. A run waits for copies of the buffers it tou
 So the slow-down of a plan is that of its timeline, while memory follows from the order of its steps alone.
 """
 
-from lowtide.engine.offload.host_space import HOST, Host, Link, find_link, with_host_space
+from lowtide.engine.offload.host_space import HOST, Host, Link, find_link, with_host_space, with_state_on_host
 from lowtide.engine.offload.within_budget import OffloadResult, plan_within_budget
 
-__all__ = ["HOST", "Host", "Link", "OffloadResult", "find_link", "plan_within_budget", "with_host_space"]
+__all__ = [
+    "HOST",
+    "Host",
+    "Link",
+    "OffloadResult",
+    "find_link",
+    "plan_within_budget",
+    "with_host_space",
+    "with_state_on_host",
+]

@@ -1,9 +1,12 @@
 """The host memory space for offload, and the speed of copies to and from it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from lowtide.core.errors import UsageError
-from lowtide.core.index_spaces import SpaceId
+from lowtide.core.index_spaces import BufferId, SpaceId
 from lowtide.engine.graph import Graph, Space
 
 HOST = "host"
@@ -49,6 +52,18 @@ def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: 
     device = replace(first, bandwidth_bytes_per_s={**first.bandwidth_bytes_per_s, **to_host})
     host = Space(name=HOST, capacity_bytes=capacity_bytes, bandwidth_bytes_per_s=back)
     return replace(graph, spaces=(device, *graph.spaces[1:], host))
+
+
+def with_state_on_host(graph: Graph, state: Sequence[BufferId]) -> Graph:
+    """Return a graph with its host as the home of persistent buffers, which its copying ops bring to the device.
+
+    The copying ops take no time of the device; see `copying_ops`. They never run twice.
+    """
+    host = next(number for number, space in enumerate(graph.spaces) if space.name == HOST)
+    spaces = graph.buffer_spaces.copy()
+    spaces[list(state)] = host
+    moved = replace(graph, buffer_spaces=spaces)
+    return replace(moved, pure=graph.pure & ~moved.copying, cost=np.where(moved.copying, 0.0, graph.cost))
 
 
 def find_link(graph: Graph, device: SpaceId) -> Link | None:

@@ -1,4 +1,4 @@
-"""Move collectives, and the frees that wait for them, so that computation continues meanwhile."""
+"""Move collectives and copying ops, and the frees that wait for them, so that computation continues meanwhile."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
@@ -35,15 +35,16 @@ def communication_of(graph: Graph, plan: Plan, prices: Prices) -> Communication:
 
 
 def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> Plan:
-    """Return a plan that waits less for its collectives, or the plan itself.
+    """Return a plan that waits less for its collectives and copying ops, or the plan itself.
 
-    A collective starts as late as it still ends in time, or as soon after that as memory allows. Its operands are freed
+    Each of them starts as late as it still ends in time, or as soon after that as memory allows. Its operands are freed
     when it is done, or when their bytes are needed. Steps that would wait move behind others (`wait_late`). Ordered ops
-    keep their order, so that all ranks agree. Plans with copies are unchanged. Source: the placement of prefetches in
-    `engine.offload`. O(steps + e), and the steps moved over. Never slower on the timeline, never above `allowed_bytes`.
+    keep their order, so that all ranks agree. Plans with copies of their own are unchanged. Source: the placement of
+    prefetches in `engine.offload`. O(steps + e), and the steps moved over. Never slower on the timeline, never above
+    `allowed_bytes`.
     """
     copies = ~np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE))
-    if copies.any() or not (graph.ranks > 1).any():
+    if copies.any() or not ((graph.ranks > 1).any() or graph.copying.any()):
         return plan
     best, seconds = plan, _seconds(graph, plan, prices)
     for move in (_start_early, _free_late, wait_late):
@@ -90,15 +91,17 @@ def _start_early(plan: Steps) -> Plan:
 
 
 def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
-    """Return, by step, the latest start of each collective that makes no op wait."""
+    """Return, by step, the latest start of each collective and copying op that makes no op wait."""
     needed_at: dict[BufferId, float] = {}
     latest: dict[StepIndex, float] = {}
-    before = plan.clock[-1]
+    before: dict[str, float] = {}
     for step in range(len(plan.steps) - 1, -1, -1):
         this = plan.steps[step]
-        if isinstance(this, Run) and plan.is_collective[this.op]:
-            needed = (needed_at.get(buffer, before) for buffer in plan.changes[this.op])
-            before = latest[step] = min([before, *needed]) - plan.seconds[this.op]
+        stream = plan.streams[this.op] if isinstance(this, Run) else None
+        if isinstance(this, Run) and stream is not None:
+            last = before.get(stream, plan.clock[-1])
+            needed = (needed_at.get(buffer, last) for buffer in plan.changes[this.op])
+            before[stream] = latest[step] = min([last, *needed]) - plan.seconds[this.op]
         needed_at.update(dict.fromkeys(plan.buffers_of(this), plan.clock[step]))
     return latest
 
@@ -122,12 +125,13 @@ def _free_late(plan: Steps) -> Plan:
     done: dict[BufferId, float] = {}
     places: dict[StepIndex, tuple[StepIndex, int]] = {}
     next_touch = _next_touches(plan)
-    stream = 0.0
+    free_at: dict[str, float] = {}
     for step, this in enumerate(plan.steps):
         if isinstance(this, Run):
-            if plan.is_collective[this.op]:
-                stream = max(stream, plan.clock[step]) + plan.seconds[this.op]
-                done.update(dict.fromkeys(plan.buffers_of(this), stream))
+            stream = plan.streams[this.op]
+            if stream is not None:
+                end = free_at[stream] = max(free_at.get(stream, 0.0), plan.clock[step]) + plan.seconds[this.op]
+                done.update(dict.fromkeys(plan.buffers_of(this), end))
             continue
         end = done.pop(this.buffer, 0.0)
         if end <= plan.clock[step]:

@@ -12,6 +12,7 @@ from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.graph.execution import transient_bytes
 from lowtide.engine.plan import Plan, Run, Step, StepKind
+from lowtide.engine.timeline import COLLECTIVES, copying_ops
 
 BEFORE, ITSELF, AFTER = range(3)
 """Position of a moved step at its new place."""
@@ -25,13 +26,13 @@ class Steps:
     seconds: list[float]
     """By op."""
     clock: list[float]
-    """Start of each step if no step waits for a collective."""
+    """Start of each step if no step waits for a collective or a copy."""
     room: NDArray[np.int64]
     """Free bytes at each step, by memory space, reduced by moves."""
     transient: NDArray[np.int64]
     """Bytes that each op needs while it runs, by memory space."""
-    is_collective: list[bool]
-    """By op."""
+    streams: list[str | None]
+    """By op, the stream of a collective or of a copying op; None for ops on the compute stream."""
     reads: list[list[BufferId]]
     changes: list[list[BufferId]]
     """By op, the buffers it writes or mutates."""
@@ -44,7 +45,12 @@ class Steps:
     @classmethod
     def of(cls, graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> "Steps":
         is_run = plan.kinds == StepKind.RUN
-        compute_seconds = np.where(graph.ranks > 1, 0.0, prices.seconds)
+        copies = copying_ops(graph)
+        streams: list[str | None] = [COLLECTIVES if ranks > 1 else None for ranks in graph.ranks.tolist()]
+        seconds = prices.seconds.copy()
+        for op, copy in copies.items():
+            streams[op], seconds[op] = copy.stream, copy.seconds
+        compute_seconds = np.where([stream is not None for stream in streams], 0.0, seconds)
         busy = np.where(is_run, compute_seconds[np.where(is_run, plan.targets, 0)], 0.0)
         reads = list(graph.reads)
         changes = [mutates + writes for mutates, writes in zip(graph.mutates, graph.writes, strict=True)]
@@ -53,11 +59,11 @@ class Steps:
             graph=graph,
             plan=plan,
             steps=list(plan.steps()),
-            seconds=prices.seconds.tolist(),
+            seconds=seconds.tolist(),
             clock=[0.0, *np.cumsum(busy)[:-1].tolist()],
             room=allowed - simulate(graph, plan).live[1:],
             transient=transient_bytes(graph, callee_peaks(graph, plan.callees)),
-            is_collective=(graph.ranks > 1).tolist(),
+            streams=streams,
             reads=reads,
             changes=changes,
             touches=[sorted({*read, *changed}) for read, changed in zip(reads, changes, strict=True)],

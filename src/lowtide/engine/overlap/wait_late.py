@@ -43,7 +43,8 @@ class _LateWalk:
         self._needed, self._left = _bytes_by_step(steps)
         self._held = int(graph.sizes[graph.counted_at_start & (graph.buffer_spaces == _HOME)].sum())
         self._waiting = _Waiting()
-        self._now = self._stream = 0.0
+        self._now = 0.0
+        self._streams: dict[str, float] = {}
         self._ready: dict[BufferId, float] = {}
         self._in_use: dict[BufferId, float] = {}
 
@@ -85,7 +86,7 @@ class _LateWalk:
 
     def _may_wait(self, step: StepIndex) -> bool:
         this = self._plan.steps[step]
-        if isinstance(this, Run) and (self._plan.is_collective[this.op] or self._plan.graph.ordered[this.op]):
+        if isinstance(this, Run) and (self._plan.streams[this.op] or self._plan.graph.ordered[this.op]):
             return False
         return self._held + self._peak_of_waiting((step,)) <= self._allowed
 
@@ -123,10 +124,12 @@ class _LateWalk:
     def _run(self, step: StepIndex) -> None:
         plan, this = self._plan, self._plan.steps[step]
         self._held += self._left[step]
-        if isinstance(this, Run) and plan.is_collective[this.op]:
-            self._stream = max(self._stream, self._now, self._ready_time(step)) + plan.seconds[this.op]
-            self._in_use.update(dict.fromkeys(plan.touches[this.op], self._stream))
-            self._ready.update(dict.fromkeys(plan.changes[this.op], self._stream))
+        stream = plan.streams[this.op] if isinstance(this, Run) else None
+        if isinstance(this, Run) and stream is not None:
+            free_at = self._streams.get(stream, 0.0)
+            end = self._streams[stream] = max(free_at, self._now, self._ready_time(step)) + plan.seconds[this.op]
+            self._in_use.update(dict.fromkeys(plan.touches[this.op], end))
+            self._ready.update(dict.fromkeys(plan.changes[this.op], end))
             return
         self._now = max(self._now, self._ready_time(step)) + (plan.seconds[this.op] if isinstance(this, Run) else 0.0)
 

@@ -26,6 +26,7 @@ from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.planning.tighten import tighten
 from lowtide.engine.planning.trade import trade
 from lowtide.engine.schedule import make_candidate, make_candidate_within, with_least_arena
+from lowtide.engine.timeline import play_timeline
 
 _WAITS_AT_ONCE = "cpu"
 """The memory space of PyTorch's CPU, where a collective blocks until it is complete, so nothing could hide it."""
@@ -136,29 +137,42 @@ def order(draft: Draft, report: Report) -> Draft:
 
 @stage
 def overlap(draft: Draft, report: Report) -> Draft:
-    """Return the draft with collectives that start earlier and whose inputs are freed later, so that they overlap.
+    """Return the draft with collectives and copying ops that start earlier and whose inputs are freed later.
 
-    Ops that wait for collectives may run later. Memory may grow up to the budget or, without one, up to the plan's own
-    peak. The runs and the order of ordered ops do not change, so bounds of the cost stay valid.
+    They then overlap with other ops. Ops that wait for them may run later. Memory may grow up to the budget or, without
+    one, up to the plan's own peak. The runs and the order of ordered ops do not change, so bounds of the cost stay
+    valid.
     """
     graph, plan = draft.graph, draft.plan
-    waits_at_once = graph.spaces[0].name == _WAITS_AT_ONCE
-    if draft.interrupted or not draft.settings.chooses_order or waits_at_once or not (graph.ranks > 1).any():
+    waits_at_once = graph.spaces[0].name == _WAITS_AT_ONCE or not (graph.ranks > 1).any()
+    if waits_at_once and not graph.copying.any():
         return draft
-    report("hiding collectives behind computation")
+    if draft.interrupted or not draft.settings.chooses_order:
+        return with_stalls(draft)
+    report("hiding collectives and copies behind computation")
     allowed = dict(plan.peak_bytes)
     if draft.settings.budget is not None:
         allowed = {space: max(peak, draft.budget.allowed[space] or 0) for space, peak in allowed.items()}
     hidden = hide_collectives(graph, plan, draft.prices, allowed)
     if hidden is plan:
-        return draft
+        return with_stalls(draft)
     is_least_peak = draft.is_optimal and draft.base_order is None
     loses_that = is_least_peak and dict(hidden.peak_bytes) != dict(plan.peak_bytes)
-    return replace(
+    moved = replace(
         draft.taking(hidden),
         is_optimal=draft.is_optimal and not loses_that,
         scheduler="overlap" if np.array_equal(plan.order(), draft.problem.given_order()) else draft.scheduler,
     )
+    return with_stalls(moved)
+
+
+def with_stalls(draft: Draft) -> Draft:
+    """Return the draft with the time that ops wait for copying ops as a part of its cost, if there are any."""
+    if not draft.graph.copying.any():
+        return draft
+    extra = play_timeline(draft.graph, draft.plan, draft.prices).extra_seconds
+    costs_more = draft.settings.budget is not None and extra > (draft.extra_cost_bound or 0.0)
+    return replace(draft, extra_cost=extra, is_optimal=draft.is_optimal and not costs_more)
 
 
 @stage

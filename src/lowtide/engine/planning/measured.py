@@ -74,7 +74,7 @@ class Measurement(Agreement):
     original_bytes: int | None = None
     """Peak of the user's own call if it differs from the unmodified program, as eager PyTorch does."""
     host_bytes: int | None = None
-    """Peak of the host memory used by the plan's copies; None for a program without a host."""
+    """Peak of the host memory used by the plan's copies and by state that lives there; None without a host."""
     times: "StepTimes | None" = None
     """Times of both programs; None if they run op by op only to be measured."""
     predicted_bytes: int | None = None

@@ -8,7 +8,7 @@ from lowtide.core.errors import FingerprintError, VerificationError
 from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, read_plan_file
-from lowtide.engine.planning.find_plan import baseline
+from lowtide.engine.planning.find_plan import baseline, with_stalls
 from lowtide.engine.planning.program import Form, Program
 from lowtide.engine.planning.result import Result, result_of
 from lowtide.engine.planning.settings import PlanSettings
@@ -40,10 +40,10 @@ def read_plan(path: Path, program: Program, *, over_budget: bool = False) -> tup
 
 def _read_plan(path: Path, program: Program) -> tuple[Form, Plan]:
     form = None
-    for form in program.forms():
+    for form in program.forms_with_state():
         with suppress(FingerprintError):
             return form, read_plan_file(path, form.graph)
-    return form or program.make_unmodified(), read_plan_file(path, program.graph)
+    return program.form("unmodified") or program.make_unmodified(), read_plan_file(path, program.graph)
 
 
 def result_of_file(path: Path, program: Program, settings: PlanSettings, *, over_budget: bool = False) -> Result:
@@ -63,7 +63,7 @@ def result_of_file(path: Path, program: Program, settings: PlanSettings, *, over
             is_impossible=True,
             source=str(path),
         )
-    unmodified = None if form.name == "unmodified" else program.graph
+    unmodified = None if form.graph is program.graph else program.graph
     result = result_with(form.graph, plan, settings, _FROM_FILE, shortfall, unmodified)
     return replace(result, to_rounding=not form.is_exact, form=form.name)
 
@@ -88,4 +88,4 @@ def result_with(
         solver_bound=None,
         shortfall=shortfall,
     )
-    return result_of(draft, seconds)
+    return result_of(with_stalls(draft), seconds)

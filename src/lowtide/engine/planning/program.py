@@ -11,6 +11,8 @@ from lowtide.engine.plan import Plan
 
 FormName = Literal["unmodified", "in chunks", "in finer chunks", "in finest chunks"]
 """The forms of a program, in the order in which they are planned."""
+ALL = 8
+"""All state that can be on the host, in eighths. Eighths keep the number of forms small."""
 CHUNKED: tuple[FormName, ...] = ("in chunks", "in finer chunks", "in finest chunks")
 """The forms in chunks."""
 
@@ -47,6 +49,13 @@ class Program(ABC):
         """Return a form in chunks, or None if it cannot lower the peak. Called at most once per form."""
         return None
 
+    def with_state_on_host(self, share: int) -> "Program | None":
+        """Return the program with `share` eighths of its state on its host; None if none of it can be there.
+
+        Such state is on the device only while its update uses it.
+        """
+        return None
+
     def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
         """Return one sentence for each large result that chunking skipped, with the reason."""
         return ()
@@ -75,9 +84,21 @@ class Program(ABC):
 
     def form_of(self, plan: Plan) -> Form | None:
         """Return the form that a plan was made for, or None. Forms that exist already are compared first."""
-        made = [self._unmodified, *(form for form in self._forms.values() if form is not None)]
-        known = next((form for form in made if form.graph.fingerprint == plan.graph_fingerprint), None)
-        return known or next((form for form in self.forms() if form.graph.fingerprint == plan.graph_fingerprint), None)
+        known = next((form for form in self.made_forms() if form.graph.fingerprint == plan.graph_fingerprint), None)
+        others = self.forms_with_state()
+        return known or next((form for form in others if form.graph.fingerprint == plan.graph_fingerprint), None)
+
+    def made_forms(self) -> list[Form]:
+        """Return the forms that exist already."""
+        return [self._unmodified, *(form for form in self._forms.values() if form is not None)]
+
+    def forms_with_state(self) -> Iterator[Form]:
+        """Yield all forms, first those with all state on the device, then those with state on the host."""
+        yield from self.forms()
+        for share in range(ALL, 0, -1):
+            moved = self.with_state_on_host(share)
+            if moved is not None:
+                yield from moved.forms()
 
     @property
     def in_chunks(self) -> Graph | None:

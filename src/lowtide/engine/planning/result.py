@@ -15,6 +15,7 @@ from lowtide.engine.analysis.budget import Budget, Shortfall
 from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over_time, runs_per_column
 from lowtide.engine.analysis.memory_picture import memory_picture
 from lowtide.engine.graph import Graph
+from lowtide.engine.offload.host_space import HOST
 from lowtide.engine.offload.within_budget import prove_cost
 from lowtide.engine.overlap import Communication, communication_of
 from lowtide.engine.plan import Plan, Status
@@ -113,6 +114,11 @@ class Result:
         if self.provable_cost is None or cost is None:
             return None
         return Proof(graph=self.graph.fingerprint, in_place=self.provable_cost.in_place, spaces=(), cost=cost)
+
+    @property
+    def state_on_host_bytes(self) -> int:
+        """Bytes of persistent buffers that live on the host and are on the device only while they are used."""
+        return self.persistent_bytes.get(HOST, 0)
 
     @property
     def extra_time(self) -> float:

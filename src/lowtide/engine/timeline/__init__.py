@@ -4,7 +4,17 @@ Waits follow from the order of the steps, so memory is independent of time. Cost
 all ops, collectives included.
 """
 
+from lowtide.engine.timeline.copying_ops import copying_ops
 from lowtide.engine.timeline.play import Transfers, play_timeline, transfers_of
 from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Timeline
 
-__all__ = ["COLLECTIVES", "COMPUTE", "NO_STREAM", "Timeline", "Transfers", "play_timeline", "transfers_of"]
+__all__ = [
+    "COLLECTIVES",
+    "COMPUTE",
+    "NO_STREAM",
+    "Timeline",
+    "Transfers",
+    "copying_ops",
+    "play_timeline",
+    "transfers_of",
+]

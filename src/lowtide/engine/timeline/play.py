@@ -1,17 +1,16 @@
 """Event simulation of a plan on streams."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lowtide.core.errors import GraphError
 from lowtide.core.index_spaces import BufferId, OpId, SpaceId, StepIndex
 from lowtide.engine.costs import Prices, given_prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import HOME, Plan, StepKind
+from lowtide.engine.timeline.copying_ops import copying_ops, speed_between, stream_name
 from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Timeline
 
 _Copy = tuple[BufferId, SpaceId]
@@ -24,10 +23,10 @@ def play_timeline(
 ) -> Timeline:
     """Return when every step of a valid plan starts and ends. O(steps + e).
 
-    Steps are issued in plan order; only ops on the compute stream block. Each direction of copies has a stream, and so
-    have collectives if `collectives_apart`. A copy or collective starts when its stream is free and its source
-    complete. A run waits for writes of the buffers it touches and for reads of the buffers it overwrites, a free for
-    both.
+    Steps are issued in plan order; only ops on the compute stream block. Each direction of copies has a stream, which
+    copying ops share with the copies of the plan, and so have collectives if `collectives_apart`. A copy or collective
+    starts when its stream is free and its source complete. A run waits for writes of the buffers it touches and for
+    reads of the buffers it overwrites, a free for both.
 
     An op takes its price (by default its cost) plus the extra time of its callees, a copy bytes /
     `bandwidth_bytes_per_s` of the source; raises GraphError if that is missing.
@@ -36,8 +35,13 @@ def play_timeline(
 
 
 def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra, apart: bool) -> Timeline:
-    is_apart = graph.ranks > 1 if apart else np.zeros(graph.n_ops, np.bool_)
-    player = _Player(graph, plan.n_steps, _run_seconds(graph, plan, prices, known), is_apart)
+    run_seconds = _run_seconds(graph, plan, prices, known)
+    copies = copying_ops(graph)
+    for op, copy in copies.items():
+        run_seconds[op] = copy.seconds
+    apart_on = dict.fromkeys(np.flatnonzero(graph.ranks > 1).tolist() if apart else (), COLLECTIVES)
+    apart_on.update((op, copy.stream) for op, copy in copies.items())
+    player = _Player(graph, plan.n_steps, run_seconds, apart_on)
     writes = _overwritten(graph)
     touches = list(graph.structure.touches)
     pairs = list(plan.pairs)
@@ -69,9 +73,9 @@ def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra, apart: bool) 
 class _Player:
     """The clocks of all streams and the pending copies and collectives."""
 
-    def __init__(self, graph: Graph, n_steps: int, run_seconds: Sequence[float], is_apart: NDArray[np.bool_]) -> None:
+    def __init__(self, graph: Graph, n_steps: int, run_seconds: Sequence[float], apart_on: Mapping[OpId, str]) -> None:
         self._graph = graph
-        self._is_apart: list[bool] = is_apart.tolist()
+        self._apart_on = apart_on
         self._sizes = graph.sizes.tolist()
         self._homes = graph.buffer_spaces.tolist()
         self._run_seconds = run_seconds
@@ -94,8 +98,8 @@ class _Player:
                 start = max(start, self._ready.get((buffer, self._homes[buffer]), 0.0))
             for buffer in overwrites:
                 start = max(start, self._in_use.pop((buffer, self._homes[buffer]), 0.0))
-        if self._is_apart[op]:
-            stream = self._stream(COLLECTIVES)
+        if op in self._apart_on:
+            stream = self._stream(self._apart_on[op])
             end = self._occupy(step, stream, max(start, self._free_at[stream]), self._run_seconds[op])
             for buffer in (*touches, *overwrites):
                 copy = (buffer, self._homes[buffer])
@@ -122,9 +126,11 @@ class _Player:
         return max(self._now, *self._free_at) - self._now
 
     def copy(self, step: StepIndex, buffer: BufferId, source: SpaceId, target: SpaceId) -> None:
-        stream = self._stream(f"{self._name(source)} -> {self._name(target)}")
+        stream = self._stream(stream_name(self._graph, source, target))
         start = max(self._now, self._free_at[stream], self._ready.get((buffer, source), 0.0))
-        end = self._occupy(step, stream, start, self._sizes[buffer] / self._bandwidth(source, target, step))
+        end = self._occupy(
+            step, stream, start, self._sizes[buffer] / speed_between(self._graph, source, target, f"step {step}")
+        )
         # a collective may still use the memory at the target that it has handed over to its result
         self._ready[buffer, target] = max(end, self._ready.get((buffer, target), 0.0))
         for space in (source, target):
@@ -145,18 +151,6 @@ class _Player:
             self.streams.append(name)
             self._free_at.append(0.0)
         return stream
-
-    def _bandwidth(self, source: SpaceId, target: SpaceId, step: StepIndex) -> float:
-        bandwidths = self._graph.spaces[source].bandwidth_bytes_per_s
-        if self._name(target) not in bandwidths:
-            raise GraphError(
-                f"graph {self._graph.name!r}: memory space {self._name(source)!r} has no bandwidth_bytes_per_s to "
-                f"{self._name(target)!r}, where step {step} copies a buffer; add it to the space"
-            )
-        return bandwidths[self._name(target)]
-
-    def _name(self, space: SpaceId) -> str:
-        return self._graph.spaces[space].name
 
 
 def _overwritten(graph: Graph) -> list[list[BufferId]]:
@@ -182,6 +176,8 @@ class Transfers:
 
     bytes_out: int = 0
     """Bytes copied to other memory spaces."""
+    state_bytes_out: int = 0
+    """Bytes that copying ops of the program copy out of the first memory space: state that is on the host."""
     stall_seconds: float = 0.0
     """Time that compute waits for copies."""
     hidden_seconds: float = 0.0
@@ -191,11 +187,13 @@ class Transfers:
 def transfers_of(graph: Graph, plan: Plan, prices: Prices) -> Transfers:
     """Return the figures of all copies. O(steps)."""
     out = plan.kinds == StepKind.COPY_OUT
-    if not (out.any() or (plan.kinds == StepKind.COPY_IN).any()):
+    copies = copying_ops(graph)
+    if not (copies or out.any() or (plan.kinds == StepKind.COPY_IN).any()):
         return Transfers()
     timeline = play_timeline(graph, plan, prices)
     return Transfers(
         bytes_out=int(graph.sizes[plan.targets[out]].sum()),
+        state_bytes_out=sum(copy.size_bytes for copy in copies.values() if copy.leaves_home),
         stall_seconds=timeline.stall_seconds,
         hidden_seconds=timeline.hidden_seconds,
     )

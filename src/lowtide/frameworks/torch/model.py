@@ -14,7 +14,7 @@ from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.engine.analysis import simulate
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
-from lowtide.engine.offload import Host
+from lowtide.engine.offload import Host, find_link, with_state_on_host
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.program import Form, FormName
@@ -24,6 +24,7 @@ from lowtide.frameworks.torch.capture.exported_file import load_exported
 from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
+from lowtide.frameworks.torch.emit.state_on_host import put_state_on_host
 from lowtide.frameworks.torch.internals.compiling import one_at_a_time
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
 from lowtide.frameworks.torch.measure.measure_captured import check_real
@@ -46,6 +47,8 @@ class TorchForm(Form):
     """A form of a PyTorch program, with the program that was read for it."""
 
     reading: Reading = field(kw_only=True)
+    on_host: int = 0
+    """Eighths of the optimizer state that are on the host."""
 
 
 class TorchModel(Model):
@@ -70,7 +73,10 @@ class TorchModel(Model):
             source = load_exported(Path(source), trust=trust)
         self.captured = capture(source)
         self._has_file = isinstance(source, ExportedProgram) and has_fixed_sizes(source) and host is None
-        self._reading = _read(self.captured)
+        self._on_host = 0
+        self._reading = self._read(self.captured)
+        self._with_state: dict[int, TorchModel | None] = {}
+        """By eighths, this program with part of its state on the host."""
         self._skipped: dict[bool, tuple[str, ...]] = {}
         """Sentences on results that chunking skipped, by whether forms are exact."""
         self._verified: WeakSet[Plan] = WeakSet()
@@ -93,7 +99,7 @@ class TorchModel(Model):
 
     def make_unmodified(self) -> TorchForm:
         """Return the program as it was captured."""
-        return TorchForm("unmodified", self.graph, reading=self._reading)
+        return TorchForm("unmodified", self.graph, reading=self._reading, on_host=self._on_host)
 
     @one_at_a_time
     def make_form(self, name: FormName, *, exact: bool) -> TorchForm | None:
@@ -112,8 +118,8 @@ class TorchModel(Model):
         captured = chunked.captured(self.captured)
         if captured is None:
             return None
-        reading = _read(captured)
-        return TorchForm(name, self._with_host_added(reading.graph), exact, reading=reading)
+        reading = self._read(captured)
+        return TorchForm(name, self._with_host_added(reading), exact, reading=reading, on_host=self._on_host)
 
     def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
         """Return one sentence for each large product that chunking skipped, with the reason, if chunks were tried."""
@@ -123,16 +129,50 @@ class TorchModel(Model):
         """Return the same program with a host that its plans may copy to."""
         other = copy(self)
         other.host, other._has_file = host, False
+        other._with_state = {}
         for derived in ("_graph", "_unmodified", "_forms"):
             vars(other).pop(derived, None)
         return other
 
+    def with_state_on_host(self, share: int) -> "TorchModel | None":
+        """Return a training step with `share` eighths of its optimizer state on its host, or None.
+
+        None if it is another program, has no link to a host, or has no state that can be there.
+        """
+        if share not in self._with_state:
+            self._with_state[share] = self._make_with_state(share)
+        return self._with_state[share]
+
+    @one_at_a_time
+    def _make_with_state(self, share: int) -> "TorchModel | None":
+        if find_link(self.graph, 0) is None:
+            return None
+        if put_state_on_host(self.captured, share) is None:
+            return None
+        other = copy(self)
+        other._on_host, other._with_state = share, {}
+        for derived in ("_graph", "_unmodified", "_forms"):
+            vars(other).pop(derived, None)
+        other._reading = other._read(self.captured)
+        return other
+
+    @one_at_a_time
+    def _read(self, captured: Captured) -> Reading:
+        if self._on_host:
+            captured = put_state_on_host(captured, self._on_host) or captured
+        return Reading(captured)
+
     @cached_property
     def _graph(self) -> Graph:
-        return self._with_host_added(self._reading.graph)
+        return self._with_host_added(self._reading)
 
-    def _with_host_added(self, graph: Graph) -> Graph:
-        return graph if self.host is None else self.host.added_to(graph)
+    def _with_host_added(self, reading: Reading) -> Graph:
+        if self.host is None:
+            return reading.graph
+        placeholders = reading.captured.graph_module.graph.find_nodes(op="placeholder")
+        state = [reading.lowered.buffers_of[placeholders[place]][0] for place in reading.captured.on_host]
+        graph = self.host.added_to(reading.graph)
+        return with_state_on_host(graph, state) if state else graph
 
     @one_at_a_time
     def apply(self, plan: Plan, *, verified: bool = False) -> Applied:
@@ -156,7 +196,10 @@ class TorchModel(Model):
 
     def planned_form(self, plan: Plan) -> TorchForm:
         """Return the form that a plan is for, or the unmodified one for a plan of another program."""
-        form = self.form_of(plan) or self.form("unmodified")
+        programs = (self, *(each for each in self._with_state.values() if each is not None))
+        made = (form for each in programs for form in each.made_forms())
+        known = next((form for form in made if form.graph.fingerprint == plan.graph_fingerprint), None)
+        form = known or self.form_of(plan) or self.form("unmodified")
         if not isinstance(form, TorchForm):
             raise UsageError("a form of a PyTorch program is a TorchForm; override make_form to return one")
         return form
@@ -209,11 +252,6 @@ class TorchModel(Model):
     def measure_costs(self) -> Prices:
         """Run every op on its own and return its time on its device; see `measure_prices`."""
         return measure_prices(self._reading)
-
-
-@one_at_a_time
-def _read(captured: Captured) -> Reading:
-    return Reading(captured)
 
 
 def open_trusted(source: Any, dims: Mapping[str, int] | None = None) -> TorchModel:

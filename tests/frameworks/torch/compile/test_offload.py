@@ -10,7 +10,7 @@ from torch import nn
 
 import lowtide.torch as lt
 from lowtide.engine.planning.result import Result
-from lowtide.frameworks.torch.emit.transfers import cpu_host
+from lowtide.frameworks.torch.internals.host_memory import cpu_host
 from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 STEPS = 3

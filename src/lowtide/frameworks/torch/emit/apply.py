@@ -10,6 +10,7 @@ from lowtide.core.errors import FingerprintError
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan, StepKind, verify
 from lowtide.frameworks.torch.emit.emit import emit
+from lowtide.frameworks.torch.emit.state_copies import finish_copies
 from lowtide.frameworks.torch.internals.runtime import without_autocast
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
@@ -53,8 +54,12 @@ class Applied:
         inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in sources]
         for index in self._donated:
             sources[index] = None  # leave the only reference to the program
-        with torch.set_grad_enabled(self.captured.with_backward), without_autocast():
-            outputs = list(self._run(inputs))
+        states = [source for place in self.captured.on_host if isinstance(source := sources[place], torch.Tensor)]
+        try:
+            with torch.set_grad_enabled(self.captured.with_backward), without_autocast():
+                outputs = list(self._run(inputs))
+        finally:
+            finish_copies(states)
         with torch.no_grad():
             return binding.finish(outputs, sources)
 

@@ -10,6 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.core.errors import PlanError, UnsupportedError
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
+from lowtide.frameworks.torch.emit.state_copies import StateEmission
 from lowtide.frameworks.torch.emit.transfers import CopyEmission
 from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
 from lowtide.frameworks.torch.internals.runtime import box_inputs
@@ -56,6 +57,7 @@ class _Emitter:
         self._views_of: dict[BufferId, list[Node]] = {}
         """Views of present contents. Another run of the op invalidates them."""
         self._copies = CopyEmission(self._target)
+        self._states = StateEmission(self._target)
         self._spanning = _spanning(lowered)
         self._waits = PendingWaits(self._value)
         for node in self._source.find_nodes(op="placeholder"):
@@ -75,6 +77,7 @@ class _Emitter:
             if _is_element(user, node) and user.users:
                 self._made[user] = self._target.node_copy(user, self._value)
         self._waits.start(lowered_op)
+        self._states.start(lowered_op, self._made[node])
 
     def copy_out(self, buffer: BufferId) -> None:
         """Start a copy to the host. Raises UnsupportedError for inputs and overwritten buffers."""
@@ -92,6 +95,7 @@ class _Emitter:
     def free(self, buffer: BufferId, *, at_home: bool) -> None:
         """Free an offloaded buffer or its copy. Others are freed at their last use."""
         self._waits.before_change([buffer])
+        self._states.before_change([buffer])
         if not self._copies.is_on_host(buffer):
             return
         if at_home:
@@ -109,6 +113,8 @@ class _Emitter:
             self._copies.await_arrival(buffer)
         for buffer in changed:
             self._copies.await_departure(buffer)
+        self._states.before_use([*op.reads, *op.mutates])
+        self._states.before_change(changed)
         if keeps_order(op.node) and not is_collective(op.node):
             self._waits.all()
         else:
@@ -116,6 +122,7 @@ class _Emitter:
 
     def finish(self) -> Graph:
         self._waits.all()
+        self._states.all()
         self._copies.await_all_arrivals()
         (output,) = self._source.find_nodes(op="output")
         self._target.node_copy(output, self._value)

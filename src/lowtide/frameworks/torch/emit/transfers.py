@@ -11,14 +11,10 @@ the plan. Device memory belongs to the compute stream, which waits for a copy be
 `record_stream` would delay reuse.
 """
 
-import threading
-import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import fx
 from torch.fx import Node
@@ -29,53 +25,22 @@ from lowtide.core.units import given_bytes, parse_bandwidth, parse_bytes
 from lowtide.engine.costs import PLAIN_MACHINE
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
+from lowtide.frameworks.torch.internals.host_memory import empty_on_host
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.runtime import memory_clock
-from lowtide.frameworks.torch.internals.tensors import memory_of, storage_over
-
-
-@dataclass(slots=True)
-class CpuHost:
-    """Bytes in host copies of CPU programs, now and at their peak since `restart`."""
-
-    live_bytes: int = 0
-    peak_bytes: int = 0
-    _lock: threading.RLock = field(default_factory=threading.RLock)
-
-    def empty_like(self, tensor: torch.Tensor) -> torch.Tensor:
-        memory = np.empty(memory_of(tensor).nbytes, np.uint8)
-        self._count(memory.nbytes)
-        weakref.finalize(memory, self._count, -memory.nbytes)  # the storage below holds the last reference
-        storage = storage_over(memory)
-        return torch.empty(0, dtype=tensor.dtype).set_(storage, 0, tensor.shape, tensor.stride())
-
-    def restart(self) -> None:
-        self.peak_bytes = self.live_bytes
-
-    def _count(self, more: int) -> None:
-        with self._lock:
-            self.live_bytes += more
-            self.peak_bytes = max(self.peak_bytes, self.live_bytes)
-
-
-cpu_host = CpuHost()
-
+from lowtide.frameworks.torch.internals.tensors import memory_of
 
 _under_way: dict[int, tuple[torch.cuda.Event, torch.Tensor | None]] = {}
 """By address of a copy: its completion event, and a device tensor kept alive until then."""
 
 
-def _start_copy(source: torch.Tensor, target: torch.device) -> torch.Tensor:
+def _start_copy(source: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     """Start a copy of the memory that a tensor spans, after work issued so far. Read it after `_let_stream_wait`."""
-    outward = target.type != "cuda"
-    device = source.device if outward else target
-    compute = torch.cuda.current_stream(device)
-    made = torch.empty_strided(
-        source.shape, source.stride(), dtype=source.dtype, device=target if outward else device, pin_memory=outward
-    )
+    outward = made.device.type != "cuda"
+    device = source.device if outward else made.device
     stream = _stream(device, outward)
-    stream.wait_stream(compute)
+    stream.wait_stream(torch.cuda.current_stream(device))
     complete = torch.cuda.Event()
     with torch.cuda.stream(stream):
         memory_of(made).copy_(memory_of(source), non_blocking=True)
@@ -106,19 +71,25 @@ HOST = torch.device("cpu")
 
 
 def _copy_to_host(source: torch.Tensor) -> torch.Tensor:
+    made = empty_on_host(source, source.device)
     if source.device.type == "cuda":
-        return _start_copy(source, HOST)
-    made = cpu_host.empty_like(source)
+        return _start_copy(source, made)
     memory_of(made).copy_(memory_of(source))
     return made
 
 
-def _copy_to_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:
-    if device.type == "cuda":
-        return _start_copy(source, device)
+def copy_to_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Start a copy of a tensor on the host."""
     made = like(source, device)
+    if device.type == "cuda":
+        return _start_copy(source, made)
     memory_of(made).copy_(memory_of(source))
     return made
+
+
+def copy_to_pinned(source: torch.Tensor, made: torch.Tensor) -> None:
+    """Start a copy from a GPU over a tensor in pinned memory."""
+    _start_copy(source, made)
 
 
 def _wait_for_copy(made: torch.Tensor, source: torch.Tensor) -> None:
@@ -141,7 +112,7 @@ def _fake_wait(made: torch.Tensor, source: torch.Tensor) -> None:
 
 
 COPY_TO_HOST = define_operator("copy_to_host(Tensor source) -> Tensor", _copy_to_host, _like_on_host)
-COPY_TO_DEVICE = define_operator("copy_to_device(Tensor source, Device device) -> Tensor", _copy_to_device, like)
+COPY_TO_DEVICE = define_operator("copy_to_device(Tensor source, Device device) -> Tensor", copy_to_device, like)
 WAIT_FOR_COPY = define_operator("wait_for_copy(Tensor(a!) made, Tensor source) -> ()", _wait_for_copy, _fake_wait)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from lowtide.frameworks.torch.emit.transfers import cpu_host
 from lowtide.frameworks.torch.internals.allocators import cpu_peak_of, cuda_peak_of
+from lowtide.frameworks.torch.internals.host_memory import cpu_host
 
 
 def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:

@@ -15,6 +15,7 @@ from lowtide.engine.planning.measured import Agreement
 from lowtide.frameworks.outputs import compare_outputs
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
+from lowtide.frameworks.torch.internals.host_memory import is_on_host
 from lowtide.frameworks.torch.internals.tensors import bytes_held_by
 from lowtide.frameworks.torch.measure.allocation_events import host_peak_of_call, peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
@@ -27,7 +28,7 @@ class MeasuredCall:
     peak_bytes: int
     """Live tensor bytes with inputs, without persistent tensors."""
     host_peak_bytes: int
-    """Bytes of copies on the host."""
+    """Bytes of copies and of state on the host."""
     device: torch.device
     """The device of the inputs, whose memory was measured."""
     outputs_digest: str
@@ -90,7 +91,7 @@ def _measured(
     compared = pytree.tree_leaves([result, captured.binding.gradients(), captured.persistent(), inputs])
     return MeasuredCall(
         peak_bytes=peak + bytes_held_by(inputs),
-        host_peak_bytes=on_host,
+        host_peak_bytes=on_host + bytes_held_by(each for each in captured.persistent() if is_on_host(each, device)),
         device=device,
         outputs_digest=digest_of(compared),
         results=[_copied(leaf) for leaf in compared] if keep_results else (),

@@ -32,7 +32,7 @@ def save_plans(planned: Iterable[tuple[Graph, Plan]], folder: Path) -> list[Path
 def load_plan(model: Program, folder: Path, settings: PlanSettings, *, over_budget: bool = False) -> Result:
     """Return the plan of a program from a folder; raises FingerprintError if there is none, and errors of
     `result_of_file`."""
-    path = next((_path(folder, form.graph) for form in model.forms() if has_plan(form.graph, folder)), None)
+    path = next((_path(folder, form.graph) for form in model.forms_with_state() if has_plan(form.graph, folder)), None)
     if path is None:
         raise FingerprintError(
             f"no plan in {folder} is for {model.graph.name!r} ({_path(folder, model.graph).name}); save plans of the "

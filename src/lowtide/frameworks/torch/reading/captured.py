@@ -74,6 +74,8 @@ class Captured:
     example_kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unmodeled: tuple[str, ...] = ()
     """Parts that capture left out, one sentence each."""
+    on_host: tuple[int, ...] = ()
+    """Positions of the placeholders that live on the host."""
 
     def persistent(self) -> list[torch.Tensor]:
         """Return the live tensors that outlast a call, including graph constants."""

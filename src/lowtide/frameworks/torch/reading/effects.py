@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from lowtide.engine.graph import COPYING_KINDS
 from lowtide.frameworks.torch.internals.nodes import nodes_in, storages_of
 from lowtide.frameworks.torch.internals.operators import (
     higher_order_of,
@@ -93,7 +94,7 @@ def keeps_order(node: Node) -> bool:
     overload = overload_of(node.target)
     if is_random(node) or is_opaque(node):
         return True
-    if overload is None or op_name(overload).startswith(OUTLINED):
+    if overload is None or op_name(overload).startswith(OUTLINED) or f"lowtide.{op_name(overload)}" in COPYING_KINDS:
         return False
     return overload.namespace in _ORDERED_NAMESPACES or not (returns_anything(overload) or mutated_arguments(node))
 

@@ -105,6 +105,8 @@ class PlannedStep:
         self._is_prepared = False
         self._named = frozenset[str]()
         """Python values that a warning named."""
+        self._on_host = 0
+        """Eighths of the optimizer state that are on the host."""
         self._programs: list[_Program] = []
         """The captured forms, the last used one first."""
 
@@ -199,7 +201,11 @@ class PlannedStep:
             applied, planned = compiled_step(model.captured, self._request.options)
             program = _Program(model, result_of_kernels(planned), applied, planned)
         else:
-            result = self._request.find_plan(model, may_plan=self._is_prepared) if known is None else known.result
+            if known is None:
+                result = self._request.find_plan(model, may_plan=self._is_prepared, least_on_host=self._on_host)
+            else:
+                result = known.result
+            self._on_host = max(self._on_host, model.planned_form(result.plan).on_host)
             program = _Program(model, result, model.apply(result.plan, verified=True))
         if known is not None and _code_of(known.model) == _code_of(model):
             self._programs.remove(known)
@@ -212,9 +218,10 @@ class PlannedStep:
         """
         last = self.step.accumulate - 1
         with collect_missed_budgets() as missed:
-            for self.step.done in sorted({0, min(1, last), last}):
+            for self.step.done in sorted({0, min(1, last), last}, reverse=True):  # only the last one updates
                 with self.step.python.one_call():
                     self.prepare(args, kwargs)
+        self._programs.reverse()
         self.step.done = 0
         self._is_prepared = True
         for message in missed[:1]:

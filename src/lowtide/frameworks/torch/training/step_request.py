@@ -10,8 +10,8 @@ from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError
 from lowtide.core.progress import Report
 from lowtide.core.techniques import Techniques
 from lowtide.engine.planning.budget import GivenBudget
-from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.plan_file import result_of_file
+from lowtide.engine.planning.plan_state import plan_with_state
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.capture.capture import capture
@@ -83,7 +83,7 @@ class StepRequest:
             return model
         return model.with_host(host_for(model.graph, self.host_bandwidth, self.host_capacity))
 
-    def find_plan(self, model: TorchModel, *, may_plan: bool) -> Result:
+    def find_plan(self, model: TorchModel, *, may_plan: bool, least_on_host: int = 0) -> Result:
         """Return the saved plan of a captured step, or a new plan if none is requested.
 
         Raises VerificationError for a saved plan that misses its budget, FingerprintError if the saved plans are for
@@ -91,7 +91,7 @@ class StepRequest:
         """
         path = self.saved_plan
         if path is None:
-            return self.plan(model, self.budget)
+            return self.plan(model, self.budget, least_on_host)
         try:
             if path.is_dir():
                 return load_plan(model, path, self.settings, over_budget=self.over_budget)
@@ -99,12 +99,15 @@ class StepRequest:
         except FingerprintError:
             if not may_plan:
                 raise
-            return self.plan(model, self.budget)
+            return self.plan(model, self.budget, least_on_host)
 
-    def plan(self, model: TorchModel, budget: GivenBudget) -> Result:
-        """Return a new plan for a budget; warn if it is missed."""
+    def plan(self, model: TorchModel, budget: GivenBudget, least_on_host: int = 0) -> Result:
+        """Return a new plan for a budget; warn if it is missed.
+
+        `least_on_host` is the share of the optimizer state that is on the host already, in eighths.
+        """
         settings = replace(self.settings, budget=budget)
-        result = plan_best_form(model, settings)
+        result = plan_with_state(model, settings, least=least_on_host)
         warn_if_missed(result.graph.name, result.graph, result, settings)
         return result
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
-from lowtide.frameworks.torch.emit.transfers import COPY_TO_DEVICE, COPY_TO_HOST, WAIT_FOR_COPY, cpu_host
+from lowtide.frameworks.torch.emit.transfers import COPY_TO_DEVICE, COPY_TO_HOST, WAIT_FOR_COPY
+from lowtide.frameworks.torch.internals.host_memory import cpu_host
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 
 CPU = torch.device("cpu")

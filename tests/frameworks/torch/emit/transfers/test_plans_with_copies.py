@@ -16,7 +16,7 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, verify
-from lowtide.frameworks.torch.emit.transfers import cpu_host
+from lowtide.frameworks.torch.internals.host_memory import cpu_host
 from lowtide.frameworks.torch.model import TorchModel
 
 N = 128

@@ -1,7 +1,7 @@
 """The state and settings of an optimizer as inputs of a graph."""
 
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -12,6 +12,7 @@ from torch.optim import SGD, Optimizer
 from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.frameworks.torch.capture.step.optimizer_update import Groups, parameters_of, raw_step, settings_of, swapped
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.host_memory import empty_on_host, move
 
 _SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
 """Settings that schedules change. Others are constants of the graph."""
@@ -101,17 +102,36 @@ class OptimizerState:
         state = self.optimizer.state
         return [entry for entry in self.entries if state.get(parameters[entry.parameter], {}).get(entry.key) is None]
 
-    def materialize(self) -> None:
-        """Create missing entries. Raises UsageError if an initial value is not known."""
+    def materialize(self, on_host: Collection[int] = ()) -> None:
+        """Create missing entries, and move all to the host if they are in `on_host`, else to the device.
+
+        Raises UsageError if an initial value is not known.
+        """
         missing = self.missing()
+        kept_on_host = {self.entries[place][:2] for place in on_host} if missing else set[tuple[int, str]]()
         parameters = self.parameters()
         numbers = initial_values(self.optimizer, [(entry.parameter, entry.key) for entry in missing])
         for entry, number in zip(missing, numbers, strict=True):
             form, parameter = entry.form, parameters[entry.parameter]
-            made = torch.empty_strided(form.shape, form.stride(), dtype=form.dtype, device=form.device)
+            if entry[:2] in kept_on_host:
+                made = empty_on_host(form, form.device)
+            else:
+                made = torch.empty_strided(form.shape, form.stride(), dtype=form.dtype, device=form.device)
             made.fill_(number)
             is_part = made.shape == local_part(parameter).shape
             self.optimizer.state[parameter][entry.key] = distributed_as(made, parameter) if is_part else made
+        self._move(on_host)
+
+    def bring_to_device(self) -> None:
+        """Move all state to the device, for programs that do not copy it there."""
+        self._move(())
+
+    def _move(self, on_host: Collection[int]) -> None:
+        parameters, state = self.parameters(), self.optimizer.state
+        for place, (parameter, key, form) in enumerate(self.entries):
+            value = state.get(parameters[parameter], {}).get(key)
+            if value is not None and local_part(value) is value:
+                move(value, form.device, to_host=place in on_host)
 
     def fixed_settings(self) -> list[dict[str, Any]]:
         """Return the settings that are constants of the graph."""
@@ -163,11 +183,12 @@ def discover_state(
     state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
     for own, fake in zip(parameters_of(optimizer), parameters, strict=True):
         for key, value in optimizer.state.get(own, {}).items():
-            state[fake][key] = _form_of(local_part(value)) if _is_tensor(value) else value
+            state[fake][key] = _form_of(local_part(value), fake) if _is_tensor(value) else value
 
     def adjust(groups: Groups) -> None:
         for index, key in settings:
-            groups[index][key] = _form_of(optimizer.param_groups[index][key])
+            value = optimizer.param_groups[index][key]
+            groups[index][key] = _form_of(value, value)
         if spells_out_fused:
             _spell_out(groups)
 
@@ -196,8 +217,10 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _form_of(value: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+def _form_of(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """Return an empty tensor of the same form, on the device of its parameter if it is on the host now."""
+    device = parameter.device if value.numel() > 1 else value.device
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
 
 
 _FILLS = (0.5, 0.25)

@@ -48,6 +48,8 @@ class TrainingStepBinding(Binding):
     rehearse: Callable[[tuple[Any, ...], Mapping[str, Any]], Rehearsal]
     """Rehearses the present call of the step."""
     keeps_after_update: bool
+    on_host: frozenset[int] = frozenset()
+    """Entries of the state that live on the host."""
     made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
     """State entries that `materialize` created."""
     present: list[PythonState] = field(default_factory=list[PythonState])
@@ -64,7 +66,7 @@ class TrainingStepBinding(Binding):
         live = self.modules.live()
         if any(live[place] is not each for place, each in zip(self.updated, self.state.parameters(), strict=True)):
             raise CaptureMismatchError("a parameter was replaced; create the optimizer again, then the step")
-        self.state.materialize()
+        self.state.materialize(self.on_host)
         scalars = self.state.scalars.live(self.step.optimizer)
         held = [*self.modules.local(), *map(local_part, self.state.live())]
         if tuple(map(form_of, held)) != self.forms:
@@ -120,6 +122,7 @@ class TrainingStepBinding(Binding):
         start = self.rehearsed.start
         if start is not None:
             start.restore()
+        self.state.bring_to_device()
         try:
             return self.step(*args, **kwargs)
         finally:

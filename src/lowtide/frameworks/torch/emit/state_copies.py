@@ -1,0 +1,97 @@
+"""Copies of state that lives on the host: to the device before its update, and over the state on the host after it.
+
+From one copy to the other, the newest contents are on the device. `_on_device` holds both tensors meanwhile, so that an
+exception in the middle of a step loses no update: `finish_copies` then copies what is still on the device.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx import Node
+
+from lowtide.core.index_spaces import BufferId
+from lowtide.frameworks.torch.emit.transfers import WAIT_FOR_COPY, copy_to_device, copy_to_pinned, like
+from lowtide.frameworks.torch.internals.operators import define_operator
+from lowtide.frameworks.torch.internals.tensors import memory_of
+from lowtide.frameworks.torch.reading.lowering import LoweredOp
+
+_on_device: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+"""By address of a state on the host: the state, and its copy on the device."""
+
+
+def _state_to_device(state: torch.Tensor, device: torch.device) -> torch.Tensor:
+    made = copy_to_device(state, device)
+    _on_device[state.data_ptr()] = state, made
+    return made
+
+
+def _state_to_host(state: torch.Tensor, source: torch.Tensor) -> None:
+    if source.device.type == "cuda":
+        copy_to_pinned(source, state)
+    else:
+        memory_of(state).copy_(memory_of(source))
+    _on_device.pop(state.data_ptr(), None)
+
+
+def _fake_copy(state: torch.Tensor, source: torch.Tensor) -> None:
+    pass
+
+
+STATE_TO_DEVICE = define_operator("state_to_device(Tensor state, Device device) -> Tensor", _state_to_device, like)
+STATE_TO_HOST = define_operator("state_to_host(Tensor(a!) state, Tensor source) -> ()", _state_to_host, _fake_copy)
+
+
+def finish_copies(states: Sequence[torch.Tensor]) -> None:
+    """Complete all copies of states on the host, and copy those that an exception left on the device."""
+    if states and torch.cuda.is_available():
+        torch.cuda.synchronize()
+    for state in states:
+        _, made = _on_device.pop(state.data_ptr(), (None, None))
+        if made is not None:
+            memory_of(state).copy_(memory_of(made))
+
+
+class StateEmission:
+    """Appends waits for copies of states to a graph, where the plan needs them complete."""
+
+    def __init__(self, target: fx.Graph) -> None:
+        self._target = target
+        self._arriving: dict[BufferId, tuple[Node, Node]] = {}
+        """Device tensors with a copy under way: the copy and its source."""
+        self._leaving: dict[BufferId, tuple[Node, Node]] = {}
+
+    def start(self, op: LoweredOp, emitted: Node) -> None:
+        """Note that an op has started a copy."""
+        args: Any = emitted.args
+        if op.node.target is STATE_TO_DEVICE:
+            self._arriving[op.writes[0]] = emitted, args[0]
+        elif op.node.target is STATE_TO_HOST:
+            self._leaving.update(dict.fromkeys({*op.reads, *op.mutates}, (args[0], args[1])))
+
+    def before_use(self, buffers: Collection[BufferId]) -> None:
+        """Wait for copies to buffers that are read or overwritten on the device."""
+        self._wait(self._arriving, buffers)
+
+    def before_change(self, buffers: Collection[BufferId]) -> None:
+        """Wait for copies of buffers that are overwritten or freed on the device."""
+        self._wait(self._leaving, buffers)
+
+    def all(self) -> None:
+        """Wait for all copies."""
+        self._wait(self._arriving, list(self._arriving))
+        self._wait(self._leaving, list(self._leaving))
+
+    def _wait(self, pending: dict[BufferId, tuple[Node, Node]], buffers: Collection[BufferId]) -> None:
+        for buffer in buffers if pending else ():
+            pair = pending.pop(buffer, None)
+            if pair is None:
+                continue
+            for other in [other for other, copy in pending.items() if copy == pair]:
+                del pending[other]
+            made, source = pair
+            wait = self._target.create_node(
+                "call_function", WAIT_FOR_COPY, (made, source), name=f"wait_for_{source.name}"
+            )
+            wait.meta["val"] = None

@@ -1,0 +1,79 @@
+"""State of a graph on its host: only on the device around its updates, copied while other ops run."""
+
+import pytest
+
+from lowtide.engine.analysis import simulate
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.offload import HOST, with_host_space
+from lowtide.engine.offload.state_in_graph import copied_around_updates, state_of
+from lowtide.engine.plan import Plan, verify
+from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.timeline import copying_ops, play_timeline
+
+LAYERS, WEIGHT = 4, 2000
+
+
+def _training_step(bytes_per_second: float = 4000.0) -> Graph:
+    """Return layers of 1 s forward and 1 s backward, and updates whose moment takes 1 s to copy each way."""
+    builder = GraphBuilder("step")
+    value = builder.add_buffer("x", 10, Lifetime.INPUT)
+    weights = [builder.add_buffer(f"weight{layer}", WEIGHT, Lifetime.PERSISTENT) for layer in range(LAYERS)]
+    moments = [builder.add_buffer(f"moment{layer}", 2 * WEIGHT, Lifetime.PERSISTENT) for layer in range(LAYERS)]
+    values = [value]
+    for layer, weight in enumerate(weights):
+        values.append(builder.add_buffer(f"value{layer}", 10))
+        builder.add_op(f"forward{layer}", "mm", reads=[values[-2], weight], writes=[values[-1]])
+    for layer in reversed(range(LAYERS)):
+        gradient = builder.add_buffer(f"gradient{layer}", WEIGHT)
+        builder.add_op(f"backward{layer}", "mm", reads=[values[layer], values[-1]], writes=[gradient])
+        updated = [weights[layer], moments[layer]]
+        builder.add_op(f"update{layer}", "adam", reads=[gradient, *updated], mutates=updated, cost=0.0)
+    return with_host_space(builder.build(), bytes_per_second)
+
+
+def test_state_is_what_an_update_uses_first() -> None:
+    graph = _training_step()
+    assert [graph.buffer_names[buffer] for buffer in state_of(graph)] == [f"moment{layer}" for layer in range(LAYERS)]
+
+
+def test_the_host_holds_the_state_and_the_device_one_moment_at_a_time() -> None:
+    graph = _training_step()
+    moved = copied_around_updates(graph, 1.0)
+    assert moved is not None
+    assert moved.persistent_bytes() == {"device": LAYERS * WEIGHT, HOST: LAYERS * 2 * WEIGHT}
+    plan = Plan.baseline(moved)
+    verify(moved, plan, check_capacity=False)
+    before = simulate(graph, Plan.baseline(graph)).peak_bytes["device"]
+    assert before < simulate(moved, plan).peak_bytes["device"] <= before + 2 * WEIGHT
+    assert len(copying_ops(moved)) == 2 * LAYERS
+    assert {copy.seconds for copy in copying_ops(moved).values()} == {1.0}
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
+def test_a_share_moves_at_least_that_many_bytes(share: float) -> None:
+    moved = copied_around_updates(_training_step(), share)
+    assert moved is not None
+    assert moved.persistent_bytes()[HOST] >= share * LAYERS * 2 * WEIGHT
+    assert copied_around_updates(_training_step(0.0), share) is None
+
+
+def test_copies_overlap_with_other_ops_where_memory_allows() -> None:
+    """Without room, each update waits for its copy; with room for a second moment, copies start during earlier ops."""
+    moved = copied_around_updates(_training_step(), 1.0)
+    assert moved is not None
+    least = simulate(moved, Plan.baseline(moved)).peak_bytes["device"]
+    extra: list[float] = []
+    for budget in (least, least + 3 * 2 * WEIGHT):
+        result = find_plan(moved, PlanSettings(budget=budget, transient=True, addresses=False))
+        assert result.shortfall is None
+        assert result.extra_cost == play_timeline(moved, result.plan).extra_seconds
+        extra.append(result.extra_cost)
+    assert 0 < extra[1] < extra[0]
+
+
+def test_reports_count_state_copies_apart_from_offload() -> None:
+    moved = copied_around_updates(_training_step(), 1.0)
+    assert moved is not None
+    transfers = find_plan(moved, PlanSettings(addresses=False)).transfers
+    assert (transfers.bytes_out, transfers.state_bytes_out) == (0, LAYERS * 2 * WEIGHT)
