@@ -308,6 +308,6 @@ def test_an_eager_gradient_of_a_fitted_loss_keeps_no_values_afterwards(fitted_lo
     fitted, _, arguments = fitted_losses["has_aux"]
     step = jax.grad(fitted, has_aux=True)
     step(*arguments)  # compiles
-    before = sum(array.nbytes for array in jax.live_arrays())
+    before = len(jax.live_arrays())
     results = step(*arguments)
-    assert sum(array.nbytes for array in jax.live_arrays()) - before == sum(leaf.nbytes for leaf in jax.tree.leaves(results))
+    assert len(jax.live_arrays()) - before == len(jax.tree.leaves(results))
