@@ -289,3 +289,25 @@ def test_effects_of_a_fitted_loss_happen_once_with_its_gradients(
     (jax.jit(step) if jitted else step)(*arguments)
     jax.effects_barrier()
     assert capfd.readouterr().out == "loss of False\n"
+
+
+def _gradient_norm(weights: Any, x: Any) -> Any:
+    """Return the squared norm of the gradients of layers in a scan."""
+    gradients = jax.grad(lambda *arguments: _with_means(*arguments)[0])(weights, x)
+    return sum(jnp.square(each).sum() for each in jax.tree.leaves(gradients))
+
+
+def test_a_gradient_norm_misses_only_budgets_below_the_floor() -> None:
+    arguments = layers_arguments()
+    fitted = lowtide.jax.fit(_gradient_norm, "20%", example_args=arguments, argnums=(), progress=False)
+    assert fitted.fits or (fitted.floor is not None and fitted.floor.at_least > fitted.budget_bytes)
+    assert close(jax.jit(fitted)(*arguments), jax.jit(_gradient_norm)(*arguments))
+
+
+def test_an_eager_gradient_of_a_fitted_loss_keeps_no_values_afterwards(fitted_losses: Any) -> None:
+    fitted, _, arguments = fitted_losses["has_aux"]
+    step = jax.grad(fitted, has_aux=True)
+    step(*arguments)  # compiles
+    before = len(jax.live_arrays())
+    results = step(*arguments)
+    assert len(jax.live_arrays()) - before == len(jax.tree.leaves(results))
