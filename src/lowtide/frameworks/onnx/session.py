@@ -107,10 +107,11 @@ class Session(PlannedSession):
 
     def io_binding(self) -> Any:
         """Return a binding; it belongs to the nodes as they are, so they are no longer planned."""
-        if self._waiting is not None:
-            self._waiting, self._unplanned = None, "a binding was made before the first run; give its sizes in dims"
         stock: Any = super()
-        return stock.io_binding()
+        with self._planning:  # a run in another thread may be replacing the nodes
+            if self._waiting is not None:
+                self._waiting, self._unplanned = None, "a binding was made before the first run; give its sizes in dims"
+            return stock.io_binding()
 
     def _plan_for(self, values: Mapping[str, Any]) -> None:
         """Plan a waiting model for the sizes of these inputs; a run in another thread goes on as it is."""

@@ -233,8 +233,9 @@ def test_runs_that_only_a_later_one_stands_in_for_save_nothing() -> None:
     From PyTorch 2.15 on, Inductor may convert the weights of a backward pass to channels last, which takes more.
     """
     model, batch = Vision(), torch.randn(4, 3, 64, 64)
-    compiled = torch.compile(model, backend="lowtide", options={"budget": "85%"})
-    with config.patch(layout_optimization=False):
+    is_converted = torch.__version__ >= (2, 15)
+    compiled = torch.compile(model, backend="lowtide", options={"budget": "85%" if is_converted else "75%"})
+    with config.patch({"layout_optimization": False} if is_converted else {}):
         _gradients(model, compiled, batch)
     (program,) = planned_programs()
     assert program.result.reruns

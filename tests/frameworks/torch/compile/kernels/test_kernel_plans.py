@@ -120,7 +120,7 @@ def test_kernels_are_planned_if_a_plan_of_ops_recomputes_much() -> None:
     """
     torch.manual_seed(0)
     module, batch = Blocks(3).to(torch.bfloat16), torch.randn(768, 96, dtype=torch.bfloat16)
-    _compiled(module, budget="88%")(batch).backward()
+    _compiled(module, budget="88%" if torch.__version__ < (2, 12) else "80%")(batch).backward()
     program = _only_program()
     assert program.result.shortfall is None
     assert 0 < program.result.reruns < 100
