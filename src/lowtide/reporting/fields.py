@@ -129,7 +129,6 @@ class PlanFields(TypedDict):
     left_whole: Sequence[str]
     to_rounding: bool
     next_technique: NextTechnique | None
-    fused_peak_bytes: NotRequired[int]
     on_device: NotRequired[OnDeviceFields]
 
 

@@ -36,7 +36,7 @@ class OnDevice:
     def to_text(self, result: Result) -> str:
         """Return the figures with those of a plan as text."""
         space = result.graph.spaces[0].name
-        allowed, planned = result.budget.allowed[space], result.fused_peak_bytes or result.peak_bytes[space]
+        allowed, planned = result.budget.allowed[space], result.peak_bytes[space]
         seconds = result.base_cost + result.extra_cost if result.reruns else self.compiled_seconds
 
         def row(name: str, peak: int, time: float) -> str:

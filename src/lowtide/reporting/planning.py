@@ -16,12 +16,11 @@ _NAMES_SHOWN = 5
 
 def result_to_json(result: Result, offer: NextTechnique | None = None, on_device: OnDevice | None = None) -> PlanFields:
     """Return the fields of the JSON object."""
-    some: dict[str, object] = {"fused_peak_bytes": result.fused_peak_bytes}
-    some["on_device"] = None if on_device is None else on_device.to_json()
+    some = {} if on_device is None else {"on_device": on_device.to_json()}
     return fields_of(
         PlanFields,
         result,
-        **{name: value for name, value in some.items() if value is not None},
+        **some,
         fragmentation_bytes=fragmentation(result.arena_bytes, result.peak_bytes),
         offloaded_bytes=result.transfers.bytes_out,
         state_on_host_bytes=result.state_on_host_bytes,

@@ -10,7 +10,7 @@ import numpy as np
 
 from lowtide.core.errors import MissingExtraError, UsageError, one_line, unknown
 from lowtide.core.memory_picture import MemoryPicture
-from lowtide.core.units import format_by_space, format_bytes
+from lowtide.core.units import format_by_space
 from lowtide.engine.analysis.budget import Budget, Shortfall
 from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over_time, runs_per_column
 from lowtide.engine.analysis.memory_picture import memory_picture
@@ -97,8 +97,6 @@ class Result:
     """Whether results are only equal up to rounding, because chunks make sums in another order."""
     form: FormName = "unmodified"
     """The form of the program that the plan is for."""
-    fused_peak_bytes: int | None = None
-    """Peak in the first memory space after a compiler fused the kernels, if known."""
 
     @property
     def proof(self) -> Proof | None:
@@ -130,15 +128,13 @@ class Result:
         """Return the headline."""
         met = "" if self.shortfall is None else f", {self.shortfall}"
         before, after = format_by_space(self.baseline_peak_bytes), format_by_space(self.peak_bytes)
-        fused = "" if self.fused_peak_bytes is None else f", {format_bytes(self.fused_peak_bytes)} once fused"
-        return f"Result({self.graph.name!r}: {self.status}{met}, peak {before} -> {after}{fused})"
+        return f"Result({self.graph.name!r}: {self.status}{met}, peak {before} -> {after})"
 
     def _repr_html_(self) -> str:
         rows = [
             ("status", self.status),
             ("baseline peak", format_by_space(self.baseline_peak_bytes)),
             ("planned peak", format_by_space(self.peak_bytes)),
-            *([("once fused", format_bytes(self.fused_peak_bytes))] if self.fused_peak_bytes is not None else []),
             ("lower bound", format_by_space(self.lower_bound_bytes)),
             *([("arena", format_by_space(self.arena_bytes))] if self.arena_bytes else []),
             ("persistent", format_by_space(self.persistent_bytes)),

@@ -1,5 +1,6 @@
 """A step compiled by Inductor computes what eager does, to rounding, within the predicted memory."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch._inductor.config
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import FingerprintError, UsageError
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 
 pytestmark = [
@@ -134,7 +135,7 @@ def test_what_the_plan_runs_again_runs_again_under_inductor_within_the_predicted
     assert step.result.reruns > 0
     given = batch(0)
     peak, _ = peak_of_call(lambda: step(*given), torch.device("cpu"))
-    measured, predicted = peak + sum(tensor.nbytes for tensor in given), step.result.fused_peak_bytes
+    measured, predicted = peak + sum(tensor.nbytes for tensor in given), step.result.peak_bytes["cpu"]
     assert 0.99 * predicted <= measured <= predicted <= 0.6 * step.result.baseline_peak_bytes["cpu"]
 
 
@@ -157,12 +158,18 @@ class Images(nn.Module):
         return self.layers(images).square().mean()
 
 
-def test_the_measured_and_the_explained_peak_of_compiled_convolutions_are_those_predicted_for_their_kernels() -> None:
-    torch.manual_seed(0)
-    model = Images().train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def test_compiled_convolutions_measure_and_explain_the_peak_of_their_kernels_and_follow_their_saved_plan(
+    tmp_path: Path,
+) -> None:
     images = torch.randn(8, 3, 16, 16)
-    step: Any = lt.training_step(model, None, optimizer, (images,), compiler="inductor", budget="80%")
+
+    def made(**options: Any) -> Any:
+        torch.manual_seed(0)
+        model = Images().train()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        return lt.training_step(model, None, optimizer, (images,), compiler="inductor", budget="80%", **options)
+
+    step = made()
     predicted = step.result.peak_bytes["cpu"]
     assert step.result.reruns > 0
     assert step.result.shortfall is None
@@ -171,3 +178,10 @@ def test_the_measured_and_the_explained_peak_of_compiled_convolutions_are_those_
     (explained,) = lt.explain(step).programs
     assert explained.planned[0].peak_bytes == pytest.approx(predicted, rel=0.05)
     assert any(str(each.op_kind).startswith("aten.convolution") for each in explained.planned[0].holders)
+    step.save_plans(tmp_path / "plans")
+    again = made(plan=tmp_path / "plans")
+    assert again.result.scheduler == "plan file"
+    assert again.result.peak_bytes == step.result.peak_bytes
+    assert again.result.reruns == step.result.reruns
+    with pytest.raises(FingerprintError, match="plan it again"):
+        made(plan=tmp_path)

@@ -90,7 +90,7 @@ class DeviceModel(UnrunnableModel):
         """Return the cheapest plan found that fits the budget, by default the memory of the device.
 
         Percentages refer to the peak of Inductor's own kernels. If these fit, nothing changes. Otherwise kernels are
-        recomputed; Inductor lowers the plan, and `Result.fused_peak_bytes` is its exact peak. If that misses the
+        recomputed; Inductor lowers the plan, which gives its exact peak. If that misses the
         budget, or leaves much of it, a plan for another target is lowered, three plans at most. Raises UsageError for
         other techniques.
         """
@@ -162,7 +162,6 @@ class DeviceModel(UnrunnableModel):
             peak_bytes={space: exact_peak},
             persistent_bytes={space: facts.persistent_bytes},
             lower_bound_bytes={space: 0},
-            fused_peak_bytes=exact_peak,
         )
 
     @property

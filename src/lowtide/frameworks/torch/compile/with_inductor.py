@@ -110,13 +110,13 @@ def compile_step_with_inductor(given: GivenGraph, options: Options, name: str) -
     """
     before = registry_state()
     try:
-        own = own_need(
-            given, options, KernelPartitioner(replace(options, budget=None, allow=()), name=name, stores=False)
-        )
+        as_it_is = replace(options, budget=None, allow=(), plans=None)
+        own = own_need(given, options, KernelPartitioner(as_it_is, name=name, stores=False))
         if own is None:
             raise UnsupportedError(_NOT_TOGETHER)
         allowed = own.peak if options.budget is None else budget_bytes(options.budget, own.peak, own.persistent)
-        run, planned = _Compiler(given, options, own, Share(allowed), name).chosen()
+        compiler = _Compiler(given, options, own, Share(allowed), name)
+        run, planned = compiler.chosen() if options.plans is None else compiler.following(Path(options.plans))
     finally:
         restore_registry(before)
     return run, planned[0]
@@ -158,14 +158,29 @@ class _Compiler:
 
     def followed(self, folder: Path) -> _Run:
         """Return the compilation that follows the saved plan of the kernels in any form, or else of the ops."""
+        way = self._saved_way(folder)
+        if way is not None:
+            return self._with_warning(*self._compiled_for(self._allowed, way))[0]
+        by_ops = Partitioner(self._options, because="the saved plan is one of ops")
+        return _compile(self._given, self._options, FusedPeaks(), by_ops)
+
+    def following(self, folder: Path) -> tuple[_Run, Sequence[PlannedModule]]:
+        """Return the compilation that follows the saved plan of the kernels, and its plan.
+
+        Raises FingerprintError if there is no plan for the kernels of any form.
+        """
+        way = self._saved_way(folder)
+        if way is None:
+            raise FingerprintError(f"no plan in {folder} is for the kernels of {self._name}; plan it again")
+        return self._with_warning(*self._compiled_for(self._allowed, way))
+
+    def _saved_way(self, folder: Path) -> _Way | None:
         for program, form in self._programs():
             if has_plan(program.graph, folder):
                 settings = replace(self._options.settings, budget=self._allowed, transient=True, costs="given")
                 result = load_plan(GraphModel(program.graph), folder, settings, over_budget=True)
-                way = _Way(partial(self._following, PlannedKernels(program, result), in_chunks=form))
-                return self._with_warning(*self._compiled_for(self._allowed, way))[0]
-        by_ops = Partitioner(self._options, because="the saved plan is one of ops")
-        return _compile(self._given, self._options, FusedPeaks(), by_ops)
+                return _Way(partial(self._following, PlannedKernels(program, result), in_chunks=form))
+        return None
 
     def chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
         """Return the best compilation and its plan."""

@@ -85,7 +85,6 @@ def result_of_kernels(planned: PlannedModule) -> Result:
         baseline_peak_bytes={**result.baseline_peak_bytes, space: own},
         peak_bytes={**result.peak_bytes, space: needed},
         lower_bound_bytes=dict.fromkeys(result.lower_bound_bytes, 0),
-        fused_peak_bytes=needed,
     )
 
 

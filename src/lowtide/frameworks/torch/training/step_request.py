@@ -49,8 +49,8 @@ class StepRequest:
         if self.compiler not in get_args(CompilerName):
             names = ", ".join(get_args(CompilerName))
             raise UsageError(f"unknown compiler {self.compiler!r}; choose one of {names}")
-        if self.is_compiled and self.saved_plan is not None:
-            raise UsageError("a plan cannot be used with compiler='inductor'; leave it out, or use compiler='eager'")
+        if self.is_compiled and self.saved_plan is not None and not self.saved_plan.is_dir():
+            raise UsageError("compiler='inductor' takes plans as a folder of save_plans, or use compiler='eager'")
         if self.over_budget and self.saved_plan is None:
             raise UsageError("over_budget allows a plan that misses its budget; give that plan, or leave it out")
         check_host(self.techniques, self.host_bandwidth, self.host_capacity)
@@ -74,6 +74,7 @@ class StepRequest:
             host_bandwidth=self.host_bandwidth,
             host_capacity=self.host_capacity,
             effort=self.effort,
+            plans=None if self.saved_plan is None else str(self.saved_plan),
         )
 
     def read(self, step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> TorchModel:
