@@ -7,10 +7,13 @@ import pytest
 import torch
 import torch._inductor.config
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import lowtide.torch as lt
-from lowtide.core.errors import FingerprintError, UsageError
+from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError
+from lowtide.frameworks.torch.capture.tracing import GET_STATE, SET_STATE
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.training.repeated_draws import repeated_draws
 
 pytestmark = [
     pytest.mark.usefixtures("quick_inductor"),
@@ -185,3 +188,44 @@ def test_compiled_convolutions_measure_and_explain_the_peak_of_their_kernels_and
     assert again.result.reruns == step.result.reruns
     with pytest.raises(FingerprintError, match="plan it again"):
         made(plan=tmp_path)
+
+
+class Checkpointed(nn.Module):
+    """A layer with dropout in a checkpointed region."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Dropout(0.5))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows + checkpoint(self.layers, rows, use_reentrant=False)
+
+
+def test_a_compiled_step_draws_once_what_checkpoints_repeat() -> None:
+    """Inductor would repeat the draws from another random state, and gradients would be those of other masks."""
+
+    def run(compiled: bool) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        model = nn.Sequential(Checkpointed(), Checkpointed(), nn.Linear(WIDTH, 4)).train()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        step: Any = lt.TrainingStep(model, classify, optimizer)
+        if compiled:
+            step = lt.training_step(model, classify, optimizer, batch(0), compiler="inductor")
+        torch.manual_seed(3)
+        losses = [step(*batch(seed)) for seed in range(N_STEPS)]
+        return [*losses, *(parameter.detach() for parameter in model.parameters()), torch.get_rng_state()]
+
+    torch.testing.assert_close(run(True), run(False), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("rate", "n_regions"), [(0.5, 2), (0.9, 1)])
+def test_a_region_that_does_not_repeat_its_draws_is_refused(rate: float, n_regions: int) -> None:
+    """It draws by another rate, or not at all."""
+    graph = torch.fx.Graph()
+    state = graph.call_function(GET_STATE)
+    for each in (0.9, rate)[:n_regions]:
+        drawn = graph.call_function(torch.ops.aten.bernoulli.p, (graph.placeholder("rows"), each))
+        drawn.meta["val"] = torch.empty(2)
+        graph.call_function(SET_STATE, (state,))
+    with pytest.raises(UnsupportedError, match="checkpointed region"):
+        repeated_draws(graph)

@@ -66,13 +66,13 @@ def _fake_set(state: torch.Tensor) -> None:
     """Do nothing: a fake state has no values."""
 
 
-_GET_STATE = define_operator(
+GET_STATE = define_operator(
     "get_rng_state() -> Tensor",
     torch.default_generator.get_state,
     _fake_state,
     tags=(torch.Tag.nondeterministic_seeded,),
 )
-_SET_STATE = define_operator("set_rng_state(Tensor(a!) state) -> ()", _set_state, _fake_set)
+SET_STATE = define_operator("set_rng_state(Tensor(a!) state) -> ()", _set_state, _fake_set)
 """Declares a mutation, so that it is never dropped or moved."""
 
 
@@ -151,7 +151,7 @@ def quiet_tracing() -> Generator[None]:
 
     Checkpointing accesses it to replay random draws. Other threads that trace wait.
     """
-    with TRACING, kept_random_state(), random_state_functions(_GET_STATE, _SET_STATE):
+    with TRACING, kept_random_state(), random_state_functions(GET_STATE, SET_STATE):
         try:
             yield
         except DEPENDS_ON_VALUES as error:

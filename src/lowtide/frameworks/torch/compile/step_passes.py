@@ -72,7 +72,7 @@ def joint_of_step(step: GraphModule, n_outputs: int) -> GraphModule:
     results = outputs_of(step)
     late = _late_nodes(step.graph)
     if len(results) != n_outputs or not isinstance(results[0], Node) or results[0] in late:
-        raise UnsupportedError("the step cannot be split into passes")
+        raise UnsupportedError("the step cannot be split at its loss; use compiler='eager'")
     copied = [node.all_input_nodes for node in late if _overwrites_input(node)]
     overwritten = {nodes[0]: nodes[-1] for nodes in copied}
     late = dict.fromkeys(node for node in late if not _overwrites_input(node))

@@ -113,7 +113,7 @@ def compile_step_with_inductor(given: GivenGraph, options: Options, name: str) -
         as_it_is = replace(options, budget=None, allow=(), plans=None)
         own = own_need(given, options, KernelPartitioner(as_it_is, name=name, stores=False))
         if own is None:
-            raise UnsupportedError(_NOT_TOGETHER)
+            raise UnsupportedError(f"{_NOT_TOGETHER}; use compiler='eager'")
         allowed = own.peak if options.budget is None else budget_bytes(options.budget, own.peak, own.persistent)
         compiler = _Compiler(given, options, own, Share(allowed), name)
         run, planned = compiler.chosen() if options.plans is None else compiler.following(Path(options.plans))

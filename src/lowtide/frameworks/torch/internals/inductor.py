@@ -63,8 +63,8 @@ def compile_fx(
 ) -> Callable[..., Any]:
     """Compile a captured graph; its backward pass copies saved tensors if retained. For `end` see `ForwardLast`.
 
-    With `split`, a graph without gradients is compiled as two passes (`TwoPasses`), into a function of one list, which
-    it empties.
+    With `split`, a graph without gradients is compiled as two passes (`CompileInTwo`), into a function of one list,
+    which it empties.
     """
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
     from torch._inductor.compile_fx import compile_fx_inner
@@ -82,7 +82,7 @@ def compile_fx(
 def _as_split(module: GraphModule, passes: CompilePass, split: Split | None) -> tuple[Any, CompilePass]:
     if split is None:
         return module, passes
-    return GmWrapper(module, list), TwoPasses(split, passes).compile
+    return GmWrapper(module, list), CompileInTwo(split, passes).compile
 
 
 def _keeping_saved(run: Callable[[list[Any]], Any], overwritten: Sequence[int]) -> Callable[[list[Any]], Any]:
@@ -176,7 +176,7 @@ class ForwardLast:
 
 
 @dataclass(frozen=True)
-class TwoPasses:
+class CompileInTwo:
     """Compiles a graph without gradients, such as a whole training step, as two passes.
 
     The second pass frees the values that the first one saves at their last use.

@@ -1,6 +1,6 @@
 """A training step compiled by Inductor in two passes, with plans of its kernels."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,12 @@ from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
+from lowtide.frameworks.torch.reading.effects import mutated_arguments
+from lowtide.frameworks.torch.training.repeated_draws import repeated_draws, sets_random_state
 
+aten = torch.ops.aten
+_SUMS = (aten.add.Tensor, aten.add_.Tensor, aten.sub.Tensor, aten.sub_.Tensor)
+"""Sums with a factor. Inductor makes one operation of a product and such a sum, without the factor (PyTorch 2.13)."""
 _NOT_MERGED = {"cse": False, "enable_autograd_cache": False}
 
 
@@ -93,7 +98,8 @@ def _for_inductor(
 ) -> tuple[FxGraph, dict[int, float]]:
     """Return the graph for Inductor, and by position the settings that are constants in it.
 
-    A learning rate is passed as a tensor, from which the graph reads the number.
+    A learning rate is passed as a tensor, from which the graph reads the number. Random draws that checkpoints repeat
+    are drawn once.
     """
     graph = FxGraph()
     placeholders = module.graph.find_nodes(op="placeholder")
@@ -107,12 +113,31 @@ def _for_inductor(
     for place in sorted(settings_by_place.keys() - constants.keys()):
         rate = copies[placeholders[place]]
         copies[placeholders[place]] = graph.call_function(torch.ops.aten._local_scalar_dense.default, (rate,))
+    firsts = repeated_draws(module.graph)
+    drawn = dict[Node, Node]()
     for node in module.graph.nodes:
-        if node.op == "placeholder":
-            continue
-        args, kwargs = map_nodes((node.args, dict(node.kwargs)), copies.__getitem__)
-        copies[node] = graph.create_node(node.op, node.target, args, kwargs, name=node.name)
+        if node in firsts:
+            copies[node] = _drawn_again(graph, node, drawn[firsts[node]], copies)
+        elif node.op != "placeholder" and not sets_random_state(node):
+            copies[node] = _copied(graph, node, copies)
+            if node in firsts.values():
+                drawn[node] = graph.call_function(aten.clone.default, (copies[node],))
     return graph, constants
+
+
+def _copied(graph: FxGraph, node: Node, copies: Mapping[Node, Any]) -> Node:
+    args, kwargs = map_nodes((node.args, dict(node.kwargs)), copies.__getitem__)
+    if node.target in _SUMS and "alpha" in kwargs:
+        args = (args[0], graph.call_function(aten.mul.Tensor, (args[1], kwargs["alpha"])))
+        kwargs = dict[str, Any]()
+    return graph.create_node(node.op, node.target, args, kwargs, name=node.name)
+
+
+def _drawn_again(graph: FxGraph, node: Node, first: Node, copies: Mapping[Node, Any]) -> Node:
+    """Return the result of a first draw in place of a second one."""
+    if not mutated_arguments(node):
+        return first
+    return graph.call_function(aten.copy_.default, (copies[node.all_input_nodes[0]], first))
 
 
 def _stand_in(value: Any) -> torch.Tensor:
