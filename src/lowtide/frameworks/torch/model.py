@@ -127,8 +127,13 @@ class TorchModel(Model):
 
     def with_host(self, host: Host) -> "TorchModel":
         """Return the same program with a host that its plans may copy to."""
-        other = copy(self)
+        other = self._copied()
         other.host, other._has_file = host, False
+        return other
+
+    def _copied(self) -> "TorchModel":
+        """Return a copy that makes its own graph and forms."""
+        other = copy(self)
         other._with_state = {}
         for derived in ("_graph", "_unmodified", "_forms"):
             vars(other).pop(derived, None)
@@ -145,15 +150,11 @@ class TorchModel(Model):
 
     @one_at_a_time
     def _make_with_state(self, share: int) -> "TorchModel | None":
-        if find_link(self.graph, 0) is None:
+        moved = None if find_link(self.graph, 0) is None else put_state_on_host(self.captured, share)
+        if moved is None:
             return None
-        if put_state_on_host(self.captured, share) is None:
-            return None
-        other = copy(self)
-        other._on_host, other._with_state = share, {}
-        for derived in ("_graph", "_unmodified", "_forms"):
-            vars(other).pop(derived, None)
-        other._reading = other._read(self.captured)
+        other = self._copied()
+        other._on_host, other._reading = share, Reading(moved)
         return other
 
     @one_at_a_time

@@ -12,7 +12,7 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals.aot_autograd import set_output
 from lowtide.frameworks.torch.internals.inductor import Split
 from lowtide.frameworks.torch.internals.nodes import is_symbol, outputs_of, storages_of
-from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
+from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK, needed_by
 
 _COPY = torch.ops.aten.copy_.default
 _REST = "lowtide_rest"
@@ -78,7 +78,7 @@ def joint_of_step(step: GraphModule, n_outputs: int) -> GraphModule:
     late = dict.fromkeys(node for node in late if not _overwrites_input(node))
     ends = [*results[1:], *overwritten.values(), *(source for node in late for source in node.all_input_nodes)]
     given = dict.fromkeys(end for end in ends if isinstance(end, Node) and end.op == "call_function")
-    forward = _needed_by(results[0])
+    forward = needed_by([results[0]])
     graph, made = Graph(), dict[Node, Node]()
     for node in step.graph.nodes:
         if node.op != "output" and node not in late and not _overwrites_input(node):
@@ -111,16 +111,6 @@ def _late_nodes(graph: Graph) -> dict[Node, None]:
 
 def _overwrites_input(node: Node) -> bool:
     return node.target is _COPY and node.all_input_nodes[0].op == "placeholder"
-
-
-def _needed_by(end: Node) -> set[Node]:
-    needed, waiting = set[Node](), [end]
-    while waiting:
-        node = waiting.pop()
-        if node not in needed:
-            needed.add(node)
-            waiting.extend(node.all_input_nodes)
-    return needed
 
 
 def add_rest(whole: GraphModule, joint: GraphModule) -> None:

@@ -295,8 +295,9 @@ class _Compiler:
         options = replace(self._options, budget=None, allow=free, host_bandwidth=None, host_capacity=None)
         excess = self._own.peak - self._allowed
         because = _NOTHING_LOWER if excess > 0 else _FITS
-        alone = Partitioner(options, self._own.peak, name=self._name, because=because)
-        if self._given.held is not None:
+        if self._given.held is None:
+            alone = Partitioner(options, self._own.peak, name=self._name, because=because)
+        else:
             alone = KernelPartitioner(options, self._own.peak, self._name, stores=False)
         run = _compile(self._given, options, peaks, alone)
         if excess > 0:

@@ -191,11 +191,11 @@ class CompileInTwo:
         others = {**others, "is_inference": False}
         with TracingContext.report_output_strides() as strides:
             first = self.compile_pass(forward, given, **others)
-        found = [None] * len(backward.graph.find_nodes(op="placeholder")) if strides is None else strides[1:]
-        values = map(value_of, backward.graph.find_nodes(op="placeholder"))
-        saved = [_with_strides(value, known) for value, known in zip(values, found, strict=True)]
-        for node, value in zip(backward.graph.find_nodes(op="placeholder"), saved, strict=True):
-            node.meta["val"] = value
+        placeholders = backward.graph.find_nodes(op="placeholder")
+        found = [None] * len(placeholders) if strides is None else strides[1:]
+        for node, known in zip(placeholders, found, strict=True):
+            node.meta["val"] = _with_strides(value_of(node), known)
+        saved = list(map(value_of, placeholders))
         give_saved_away(forward, backward)
         second = self.compile_pass(backward, saved, **{**others, "static_input_idxs": ()}, is_backward=True)
 

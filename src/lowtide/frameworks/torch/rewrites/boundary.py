@@ -83,15 +83,20 @@ def turn_back(
     return given
 
 
-def _forward_nodes(graph: Graph, outputs: list[Node]) -> dict[Node, None]:
-    """Return the nodes of the forward pass in order: those its outputs need, those traced in it, and sizes."""
-    needed: set[Node] = set()
-    waiting = list(outputs)
+def needed_by(ends: Sequence[Node]) -> set[Node]:
+    """Return nodes with all nodes that they are computed from."""
+    needed, waiting = set[Node](), list(ends)
     while waiting:
         node = waiting.pop()
         if node not in needed:
             needed.add(node)
             waiting.extend(node.all_input_nodes)
+    return needed
+
+
+def _forward_nodes(graph: Graph, outputs: list[Node]) -> dict[Node, None]:
+    """Return the nodes of the forward pass in order: those its outputs need, those traced in it, and sizes."""
+    needed = needed_by(outputs)
     forward: dict[Node, None] = {}
     for node in graph.nodes:
         traced_in_forward = node.meta.get("partitioner_tag") not in _OF_BACKWARD and not is_tangent(node)

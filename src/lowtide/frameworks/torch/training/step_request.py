@@ -92,7 +92,7 @@ class StepRequest:
         """
         path = self.saved_plan
         if path is None:
-            return self.plan(model, self.budget, least_on_host)
+            return self.plan(model, least_on_host)
         try:
             if path.is_dir():
                 return load_plan(model, path, self.settings, over_budget=self.over_budget)
@@ -100,16 +100,15 @@ class StepRequest:
         except FingerprintError:
             if not may_plan:
                 raise
-            return self.plan(model, self.budget, least_on_host)
+            return self.plan(model, least_on_host)
 
-    def plan(self, model: TorchModel, budget: GivenBudget, least_on_host: int = 0) -> Result:
-        """Return a new plan for a budget; warn if it is missed.
+    def plan(self, model: TorchModel, least_on_host: int = 0) -> Result:
+        """Return a new plan; warn if it misses the budget.
 
         `least_on_host` is the share of the optimizer state that is on the host already, in eighths.
         """
-        settings = replace(self.settings, budget=budget)
-        result = plan_with_state(model, settings, least=least_on_host)
-        warn_if_missed(result.graph.name, result.graph, result, settings)
+        result = plan_with_state(model, self.settings, least=least_on_host)
+        warn_if_missed(result.graph.name, result.graph, result, self.settings)
         return result
 
 
