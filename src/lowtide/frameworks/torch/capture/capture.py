@@ -1,6 +1,7 @@
 """Capture any PyTorch program."""
 
 import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -73,7 +74,7 @@ def _capture(program: Any) -> Captured:
         name = type(program).__name__
         raise UnsupportedError(f"{name} is not a PyTorch program; pass (function or module, example inputs)")
     function, inputs = program
-    args, kwargs = _call_of(inputs)
+    args, kwargs = _call_of(function, inputs)
     if isinstance(function, TrainingStep):
         return capture_training_step(function, args, kwargs)
     return capture_function(function, args, kwargs)
@@ -88,12 +89,19 @@ def _is_call(program: object) -> bool:
     return is_function and isinstance(inputs, tuple | list | Mapping | torch.Tensor)
 
 
-def _call_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(inputs, Mapping):
-        return (), dict(cast("Mapping[str, Any]", inputs))
+def _call_of(function: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments and keyword arguments. A batch whose keys are the names of a module's arguments is the latter."""
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
-    return tuple(inputs), {}
+    args = (inputs,) if isinstance(inputs, Mapping) else tuple(inputs)
+    is_batch = len(args) == 1 and isinstance(args[0], Mapping)
+    if is_batch and (args[0] is inputs or (isinstance(function, nn.Module) and _accepts(function, args[0]))):
+        return (), dict(cast("Mapping[str, Any]", args[0]))
+    return args, {}
+
+
+def _accepts(module: nn.Module, names: Mapping[Any, Any]) -> bool:
+    return bool(names) and names.keys() <= inspect.signature(module.forward).parameters.keys()
 
 
 def sample_inputs(program: ExportedProgram) -> tuple[tuple[Any, ...], dict[str, Any]]:

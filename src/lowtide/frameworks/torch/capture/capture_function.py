@@ -1,12 +1,13 @@
 """Capture a function or module on example inputs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from lowtide.core.errors import UnsupportedError
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check_modes, modes_of, modules_of
@@ -41,6 +42,7 @@ def capture_function(
         with modules.replaced_by(sources[:held]):  # also around the backward pass, which recomputes checkpointed parts
             inner_args, inner_kwargs = call.rebuild(sources[held:])
             outputs, result.spec = pytree.tree_flatten(function(*inner_args, **inner_kwargs))
+            _check_results(outputs)
             wanted = [position for position, chosen in enumerate(trainable) if chosen]
             if wanted and backward is not False and outputs and _is_loss(outputs[0]):
                 found: Any = torch.autograd.grad(outputs[0], [sources[place] for place in wanted], allow_unused=True)
@@ -71,6 +73,15 @@ class _Result:
 
     gradients: list[int]
     spec: Any
+
+
+def _check_results(outputs: Sequence[object]) -> None:
+    """Raise UnsupportedError for a result with unknown contents."""
+    for output in outputs:
+        if not pytree.is_plain(output):
+            kind = type(output).__name__
+            advice = "pass use_cache=False" if kind.endswith("Cache") else "return tensors"
+            raise UnsupportedError(f"the program returns an object of class {kind}, which may hold tensors; {advice}")
 
 
 def _is_loss(value: Any) -> bool:

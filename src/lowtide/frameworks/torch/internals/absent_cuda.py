@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch._subclasses import FakeTensorMode, fake_tensor
+from torch.fx.experimental import proxy_tensor
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 """The C++ parts: a device guard, hooks, and the choice of an attention kernel."""
@@ -40,6 +41,7 @@ def become_cuda_device(
     device = SimpleNamespace(**properties, major=major, minor=minor)
     fake_tensor.init_gpu_context = _always(None)  # a build with CUDA would look for a driver
     FakeTensorMode.avoid_device_init = True  # values of small tensors are not copied to the device
+    proxy_tensor.CONSTANT_NUMEL_LIMIT = -1  # nor are those of constants
     torch.utils.weakref = SimpleNamespace(getweakrefs=_always([]))  # lets `Module.to` move fake parameters
     _answer_for_torch_cuda(device, capability)
     _answer_for_inductor(device, capability)
