@@ -106,7 +106,7 @@ def choose_product_chunks(
     left = [
         _with_advice(refusal, trials) if trials.devices.has(refusal.product) else _unknown_device(refusal.product)
         for refusal in refused
-        if bytes_of(refusal.product) * _REPORTED_SHARE > needs.max_outside or refusal is network
+        if _bytes_in(refusal) * _REPORTED_SHARE > needs.max_outside or refusal is network
     ]
     for region in regions:
         operands = needs.operand_bytes(region)
@@ -132,6 +132,12 @@ def choose_product_chunks(
         else:
             chosen[region] = sizes
     return chosen, left
+
+
+def _bytes_in(refusal: Refusal) -> int:
+    """Return the size of a refused product, or of the largest tensor that a second pass would recompute."""
+    recomputed = () if refusal.two_passes is None else refusal.two_passes.recomputed
+    return max(map(bytes_of, (refusal.product, *recomputed)))
 
 
 def _may_be_network(refusal: Refusal, trials: Trials) -> bool:

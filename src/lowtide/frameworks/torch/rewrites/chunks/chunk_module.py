@@ -47,11 +47,8 @@ class Chunking:
 
     @classmethod
     def for_fusion(cls) -> "Chunking":
-        """Return the settings for a compiled program, which is equal up to rounding in any case.
-
-        Calls of chunks within Inductor's code are tested on the CPU only.
-        """
-        return cls(Trials(exact=False), fused=True)
+        """Return the settings for a compiled program, which is equal up to rounding in any case."""
+        return cls(Trials(exact=False, devices=ChunkDevices.ALL, only_on_cpu=True), fused=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ _ALONG_DIMS = (
     *("_softmax", "_log_softmax", "squeeze", "topk"),
 )
 """Ops that work along the dimensions in `dim`."""
-_POINTWISE = ("clone", "_to_copy")
+_POINTWISE = ("clone", "_to_copy", "convert_element_type")
 
 
 def chunked_op(
@@ -57,7 +57,7 @@ def chunked_op(
     if node.target is operator.getitem:
         return _item(node, ops)
     target = overload_of(node.target)
-    if target is None or target.namespace != "aten" or is_random(node) or mutated_arguments(node):
+    if target is None or target.namespace not in ("aten", "prims") or is_random(node) or mutated_arguments(node):
         return None
     if not all(leaf is None or _is_plain(leaf, device) for leaf in pytree.tree_leaves(value_of(node))):
         return None

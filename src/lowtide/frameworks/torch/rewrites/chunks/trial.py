@@ -39,6 +39,8 @@ class Trials:
     """Whether chunks may add to sums in any order, so that regions may be whole networks of images.
 
     Not for fused kernels, since chunks run PyTorch's own."""
+    only_on_cpu: bool = False
+    """Whether other devices get the first sizes without a trial, which would need the memory of the whole product."""
     _known: dict[tuple[str, ChunkSizes | None], Equal] = field(
         default_factory=dict[tuple[str, ChunkSizes | None], Equal]
     )
@@ -48,12 +50,12 @@ class Trials:
 
         Each trial runs once on random numbers of the real shapes, on the real device, with the current threads: only a
         run shows the order of sums of a BLAS. Allocates the memory of the unchunked region and a copy of its results;
-        returns None if that fails. Without the device, returns the first sizes if rounding is allowed, else None.
+        returns None if that fails. Without a trial, returns the first sizes if rounding is allowed, else None.
         """
         sources = region.sources
         if not all(isinstance(value_of(source), torch.Tensor) for source in sources):
             return None
-        if not can_run(value_of(region.product).device):
+        if not self._can_run(value_of(region.product).device):
             return None if self.exact else next(iter(tried), None)
         key, trial = _key_of(region, sources), Trial(region, sources)
         unequal: set[int | Windows] = set()
@@ -70,6 +72,9 @@ class Trials:
             elif sizes.windows is not None:
                 unequal.add(sizes.windows)
         return None
+
+    def _can_run(self, device: torch.device) -> bool:
+        return can_run(device) and (device.type == "cpu" or not self.only_on_cpu)
 
 
 class Trial:
