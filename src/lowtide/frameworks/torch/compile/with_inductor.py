@@ -24,6 +24,7 @@ from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
     warn_of_need,
 )
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, OwnNeed, own_need, settings
+from lowtide.frameworks.torch.compile.kernels.chunk_kernels import fuse_with_inductor
 from lowtide.frameworks.torch.compile.kernels.forward_program import compile_forward
 from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
     ChunkedForm,
@@ -228,7 +229,7 @@ class _Compiler:
         if program is None:
             return
         yield program, None
-        chunking = replace(Chunking.for_fusion(), budget_bytes=max(self._allowed, 0))
+        chunking = replace(Chunking.for_fusion(fuse_with_inductor), budget_bytes=max(self._allowed, 0))
         for form in [ChunkedForm(name, chunking) for name in CHUNKED] if program.may_chunk else []:
             chunked = _kernels_of(self._given, self._options, self._name, form)
             if chunked is not None:

@@ -20,16 +20,19 @@ from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.read_program import ReadProgram, read_program
+from lowtide.frameworks.torch.reading.costs import work_of
 from lowtide.frameworks.torch.reading.lowering import lower_body
 from lowtide.frameworks.torch.reading.outlined import register_program
 from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
     ChunkedModule,
     Chunking,
+    Fuse,
     chunk_module,
     chunk_module_in_two_passes,
 )
 from lowtide.frameworks.torch.rewrites.chunks.region_search import found_or_none
+from lowtide.frameworks.torch.rewrites.fuse_chunk_ops import FuseChunkOps
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
@@ -84,7 +87,7 @@ class ProgramForms(Program):
             self._skipped[exact] = tuple(split.left_whole)
         if split is None or split.module is None:
             return None
-        module = outline_chunks(split.module) if chunking.fused else split.module
+        module = outline_chunks(split.module, chunking.fuse) if chunking.fused else split.module
         program = read_program(self.graph.name, module, self.held, self.options)
         if finer is not None and finer.graph.fingerprint == program.graph.fingerprint:
             return None
@@ -125,17 +128,18 @@ class ProgramForms(Program):
 _SETTINGS = PlanSettings(effort="fast", addresses=False)
 
 
-def outline_chunks(module: GraphModule) -> GraphModule:
-    """Return a program with its chunked regions outlined as ops, each with its own plan."""
-    return run_rewrites(module, [OutlineChunks(_hold_planned)])
+def outline_chunks(module: GraphModule, fuse: Fuse | None = None) -> GraphModule:
+    """Return a program with its chunked regions outlined as ops, each with its own plan; `fuse` compiles their loops."""
+    return run_rewrites(module, [OutlineChunks(partial(_hold_planned, fuse))])
 
 
-def _hold_planned(module: GraphModule) -> str:
+def _hold_planned(fuse: Fuse | None, module: GraphModule) -> str:
+    if fuse is not None:
+        module = run_rewrites(module, [FuseChunkOps(fuse)])
     lowered = lower_body(module)
     graph = graph_of("chunks", module, lowered)
     found = find_plan(graph, _SETTINGS)
     returned = int(graph.sizes[(graph.buffer_spaces == 0) & (graph.lifetimes == Lifetime.OUTPUT)].sum())
     scratch = found.peak_bytes[graph.spaces[0].name] - returned
-    flops, traffic = int(graph.flops.sum()), int(graph.traffic.sum())
-    emitted = emit(module, lowered, found.plan, boxed=False)
-    return register_program(emitted, scratch_bytes=scratch, flops=flops, traffic_bytes=traffic)
+    work = [each for op in lowered.ops for each in work_of(op.node)]
+    return register_program(emit(module, lowered, found.plan, boxed=False), scratch_bytes=scratch, work=work)

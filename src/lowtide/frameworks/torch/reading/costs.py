@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import map_arguments
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.internals.tensors import bytes_of
-from lowtide.frameworks.torch.reading.outlined import outlined_by
+from lowtide.frameworks.torch.reading.outlined import Work, outlined_by
 
 aten = torch.ops.aten
 _COUNTED_AS = {
@@ -54,8 +54,11 @@ def traffic_of(node: Node) -> int:
 def product_dtype_of(node: Node) -> str:
     """Return the dtype of an op's first floating-point operand, "" if it has none.
 
-    "tfloat32" is float32 with rounded operands: in convolutions and, if the user allows it, in matrix products.
+    Of an outlined program, the dtype of its largest product. "tfloat32" is float32 with rounded operands: in convolutions and, if the user allows it, in matrix products.
     """
+    outlined = outlined_by(node)
+    if outlined is not None:
+        return max(outlined.work, key=lambda each: each.flops).dtype
     values = pytree.tensors_in([hinted_value_of(each) for each in node.all_input_nodes])
     dtype = next((each.dtype for each in values if each.dtype.is_floating_point), None)
     if dtype is None:
@@ -63,6 +66,14 @@ def product_dtype_of(node: Node) -> str:
     rounds = op_name(node.target).startswith("convolution") or torch.get_float32_matmul_precision() != "highest"
     name = str(dtype).removeprefix("torch.")
     return "tfloat32" if dtype == torch.float32 and rounds else name.partition("_")[0]
+
+
+def work_of(node: Node) -> tuple[Work, ...]:
+    """Return the work of each kernel that an op runs."""
+    outlined = outlined_by(node)
+    if outlined is not None:
+        return tuple(outlined.work)
+    return (Work(traffic_of(node), flops_of(node), product_dtype_of(node)),)
 
 
 def flops_of(node: Node) -> int:

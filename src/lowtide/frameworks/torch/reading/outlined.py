@@ -1,10 +1,10 @@
-"""Outlined programs, called as one op and run by PyTorch's own kernels."""
+"""Outlined programs, called as one op."""
 
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import GraphModule, Node
@@ -12,6 +12,15 @@ from torch.fx import GraphModule, Node
 from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
 from lowtide.frameworks.torch.internals.operators import define_operator, op_name
 from lowtide.frameworks.torch.reading.effects import OUTLINED, arguments_by_name
+
+
+class Work(NamedTuple):
+    """The work of one kernel."""
+
+    traffic_bytes: int
+    flops: int = 0
+    dtype: str = ""
+    """The dtype of the operands that it multiplies, "" for loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +32,39 @@ class Outlined:
     """Size, strides, dtype and device of each result."""
     scratch_bytes: int
     """Excludes arguments and results."""
-    flops: int
-    traffic_bytes: int
+    work: Sequence[Work]
+    """One entry per kernel."""
+
+    @property
+    def flops(self) -> int:
+        return sum(each.flops for each in self.work)
+
+    @property
+    def traffic_bytes(self) -> int:
+        return sum(each.traffic_bytes for each in self.work)
 
 
 _known: dict[str, Outlined] = {}
 
 
-def register_program(module: GraphModule, *, scratch_bytes: int, flops: int, traffic_bytes: int) -> str:
-    """Register a program for the rest of the process, and return its key, a hash of its code and forms."""
+def register_program(
+    module: GraphModule,
+    *,
+    scratch_bytes: int,
+    work: Sequence[Work],
+    run: Callable[..., Sequence[torch.Tensor]] | None = None,
+) -> str:
+    """Register a program for the rest of the process, and return its key, a hash of its code and forms.
+
+    PyTorch's own kernels run it, or else `run`.
+    """
     results = [value_of(node) for node in outputs_of(module)]
     forms = tuple((value.shape, value.stride(), value.dtype, value.device) for value in results)
     given = [_form_of(value_of(node)) for node in module.graph.find_nodes(op="placeholder")]
     key = hashlib.sha256(repr((module.code, given, forms, scratch_bytes)).encode()).hexdigest()[:32]
     for node in module.graph.nodes:
         node.meta.clear()  # fake values would keep their mode alive
-    _known[key] = Outlined(module.forward, forms, scratch_bytes, flops, traffic_bytes)
+    _known[key] = Outlined(run or module.forward, forms, scratch_bytes, work)
     return key
 
 

@@ -222,8 +222,8 @@ class _Joining:
             pure=not (self._is_backward or part.is_once or one.is_part[kernel]),
             ordered=part.is_once,
             cost=0.0 if part.is_free else one.seconds(kernel, self._machine),
-            flops=0 if part.is_free else one.flops[kernel],
-            traffic_bytes=0 if part.is_free else one.traffic_bytes[kernel],
+            flops=0 if part.is_free else sum(each.flops for each in one.work[kernel]),
+            traffic_bytes=0 if part.is_free else sum(each.traffic_bytes for each in one.work[kernel]),
         )
 
 

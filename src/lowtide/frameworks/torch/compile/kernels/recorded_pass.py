@@ -23,9 +23,10 @@ from lowtide.frameworks.torch.internals.kernels import (
     source_values,
     writes_into_others,
 )
-from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of
+from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of, work_of
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
 from lowtide.frameworks.torch.reading.lowering import LASTS
+from lowtide.frameworks.torch.reading.outlined import Work, outlined_by
 from lowtide.frameworks.torch.reading.read import kind_of
 from lowtide.frameworks.torch.rewrites.stored_values import AS_STORED
 
@@ -38,10 +39,8 @@ class RecordedPass:
     """One op per kernel, one buffer per allocation."""
     kinds: Sequence[str]
     """Per kernel, the op that PyTorch's own kernel computes, or Inductor's name for the kind of kernel."""
-    flops: Sequence[int]
-    dtypes: Sequence[str]
-    """Per kernel, the dtype of the operands that it multiplies, "" for loops."""
-    traffic_bytes: Sequence[int]
+    work: Sequence[Sequence[Work]]
+    """Per kernel, its work; that of each of its own kernels if it runs an outlined program."""
     run_once: Sequence[Collection[str]]
     """Per kernel, its buffers that must not be computed again: random draws, effects, values that the user saves."""
     is_part: Sequence[bool]
@@ -62,10 +61,10 @@ class RecordedPass:
     """Exact peak, with the memory of inputs that the pass frees, without memory that the caller holds."""
 
     def seconds(self, op: OpId, machine: Machine) -> float:
-        return machine.seconds(self.traffic_bytes[op], self.flops[op])
+        return sum(machine.seconds(each.traffic_bytes, each.flops) for each in self.work[op])
 
     def seconds_on(self, op: OpId, device: Device) -> float:
-        return device.seconds(self.traffic_bytes[op], self.flops[op], self.dtypes[op])
+        return sum(device.seconds(each.traffic_bytes, each.flops, each.dtype) for each in self.work[op])
 
 
 def runs_once(node: Node) -> bool:
@@ -87,9 +86,7 @@ def recorded_pass(
     return RecordedPass(
         graph=graph,
         kinds=[kind if call is None else kind_of(call) for kind, call in zip(graph.op_kinds, calls, strict=True)],
-        flops=[0 if call is None else flops_of(call) for call in calls],
-        dtypes=["" if call is None else product_dtype_of(call) for call in calls],
-        traffic_bytes=[bytes_moved_by(node) for node in nodes],
+        work=[_work(node, call) for node, call in zip(nodes, calls, strict=True)],
         run_once=[
             _run_once(node, call is not None, made_from, _written(graph, op), value_of, stored)
             for op, (node, call, made_from) in enumerate(by_op)
@@ -103,6 +100,18 @@ def recorded_pass(
         storages=storages,
         peak_bytes=peak_bytes,
     )
+
+
+def work_of_kernels(nodes: Sequence[KernelNode]) -> list[Work]:
+    """Return the work of the kernels that Inductor is compiling."""
+    return [work for node in nodes for work in _work(node, _computed_by(node))]
+
+
+def _work(node: KernelNode, call: Node | None) -> tuple[Work, ...]:
+    if call is not None and outlined_by(call) is not None:
+        return work_of(call)
+    flops, dtype = (0, "") if call is None else (flops_of(call), product_dtype_of(call))
+    return (Work(bytes_moved_by(node), flops, dtype),)
 
 
 def _computed_by(node: KernelNode) -> Node | None:

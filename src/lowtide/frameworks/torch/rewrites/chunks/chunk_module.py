@@ -1,6 +1,6 @@
 """Programs with their largest products, loss gradient and updates in chunks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +27,8 @@ from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
+Fuse = Callable[[GraphModule], str]
+"""Compiles element-wise ops and sums of chunks to few kernels, registers them as a program, and returns its key."""
 Inputs = Sequence[tuple[str, Lifetime]]
 """Names and lifetimes of inputs."""
 
@@ -38,6 +40,7 @@ class Chunking:
     trials: Trials = field(default_factory=Trials)
     fused: bool = False
     """Whether kernels are fused, so that element-wise ops need no chunks."""
+    fuse: Fuse | None = None
     budget_bytes: int = 0
     """Bytes that the program may need; 0 for as few as possible."""
 
@@ -46,9 +49,9 @@ class Chunking:
         return replace(self, trials=Trials(exact=False, devices=ChunkDevices.ALL, any_order=True))
 
     @classmethod
-    def for_fusion(cls) -> "Chunking":
+    def for_fusion(cls, fuse: Fuse | None = None) -> "Chunking":
         """Return the settings for a compiled program, which is equal up to rounding in any case."""
-        return cls(Trials(exact=False, devices=ChunkDevices.ALL, only_on_cpu=True), fused=True)
+        return cls(Trials(exact=False, devices=ChunkDevices.ALL, only_on_cpu=True), fused=True, fuse=fuse)
 
 
 @dataclass(frozen=True, slots=True)

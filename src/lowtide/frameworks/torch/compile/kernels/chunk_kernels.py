@@ -1,0 +1,119 @@
+"""Kernels of Inductor for the ops of chunks between two products."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, StopAfterScheduling
+from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions
+from lowtide.frameworks.torch.compile.kernels.recorded_pass import work_of_kernels
+from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
+from lowtide.frameworks.torch.internals.compiling import one_at_a_time
+from lowtide.frameworks.torch.internals.dynamo import copied
+from lowtide.frameworks.torch.internals.fake_tensors import new_fake_mode, tracing_in
+from lowtide.frameworks.torch.internals.inductor import compile_fx, compile_until_scheduled
+from lowtide.frameworks.torch.internals.kernels import KernelNode
+from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
+from lowtide.frameworks.torch.internals.tensors import bytes_of
+from lowtide.frameworks.torch.reading.outlined import Work, register_program
+
+_NOT_CACHED = {"enable_autograd_cache": False}
+_ITS_OWN = {
+    "custom_partitioner_fn": None,
+    "reorder_for_peak_memory": False,
+    "_pre_fusion_custom_pass": None,
+    "fx_graph_cache": False,  # a cached graph has no kernels to count
+    "allow_buffer_reuse": False,  # storage kept for a later kernel would count as alive
+}
+
+
+_Form = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device]
+_known: dict[tuple[str, tuple[_Form, ...]], str] = {}
+
+
+def fuse_with_inductor(module: GraphModule) -> str:
+    """Register a program of element-wise ops and sums that Inductor compiles at its first call; return its key.
+
+    It is lowered once, so that the program around it can be planned with the memory and the time of its kernels.
+    """
+    forms = tuple(_form_of(value_of(node)) for node in module.graph.find_nodes(op="placeholder"))
+    identity = (module.code, forms)
+    if identity not in _known:
+        compiler = _Compiler(module, forms)
+        peak, work = compiler.kernels()
+        returned = sum(bytes_of(value_of(node)) for node in outputs_of(module))
+        scratch = max(0, peak - returned)
+        _known[identity] = register_program(module, scratch_bytes=scratch, work=work, run=compiler.run)
+    return _known[identity]
+
+
+def _form_of(value: torch.Tensor) -> _Form:
+    return tuple(value.shape), tuple(value.stride()), value.dtype, value.device
+
+
+class _Compiler:
+    """Compiles a program when it first runs."""
+
+    def __init__(self, module: GraphModule, forms: Sequence[_Form]) -> None:
+        self._module = copied(module)
+        self._forms = forms
+        self._compiled = cache(one_at_a_time(self._compile))
+
+    def kernels(self) -> tuple[int, Sequence[Work]]:
+        """Return the peak of the kernels with results, without operands, and their work."""
+        record = _RecordKernels()
+        end = StopAfterScheduling(FusedPeaks(), ends=True)
+
+        def schedule(inputs: Sequence[torch.Tensor]) -> None:
+            compile_until_scheduled(copied(self._module), inputs, _with_passes(record, end), end.take_strides)
+
+        self._with_inputs(schedule)
+        return record.peak, record.work
+
+    def run(self, *operands: torch.Tensor) -> Sequence[torch.Tensor]:
+        return self._compiled()(*operands)
+
+    def _compile(self) -> Callable[..., Sequence[torch.Tensor]]:
+        return self._with_inputs(lambda inputs: compile_fx(copied(self._module), inputs, _with_passes()))
+
+    def _with_inputs(self, function: Callable[[Sequence[torch.Tensor]], Any]) -> Any:
+        mode = new_fake_mode()
+        with mode:
+            inputs = [
+                torch.empty_strided(shape, strides, dtype=dtype, device=device)
+                for shape, strides, dtype, device in self._forms
+            ]
+        with torch.no_grad(), tracing_in(mode), patched_autograd(_NOT_CACHED):
+            return function(inputs)
+
+
+def _with_passes(*passes: Any) -> dict[str, Any]:
+    return {
+        **_ITS_OWN,
+        "reorder_for_compute_comm_overlap": bool(passes),
+        "reorder_for_compute_comm_overlap_passes": list(passes),
+    }
+
+
+class _RecordKernels:
+    """A scheduler pass that records the needs of kernels."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self.work: Sequence[Work] = ()
+
+    def __deepcopy__(self, memo: object) -> "_RecordKernels":
+        """Return itself."""
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Pickle as name."""
+        return str, (type(self).__name__,)
+
+    def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
+        """Return the kernels unchanged."""
+        self.peak, self.work = CpuFunctions.of(nodes, None).peak_bytes, work_of_kernels(nodes)
+        return list(nodes)
