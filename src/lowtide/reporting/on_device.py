@@ -37,7 +37,8 @@ class OnDevice:
         """Return the figures with those of a plan as text."""
         space = result.graph.spaces[0].name
         allowed, planned = result.budget.allowed[space], result.peak_bytes[space]
-        seconds = result.base_cost + result.extra_cost if result.reruns else self.compiled_seconds
+        is_changed = result.reruns or result.form != "unmodified"
+        seconds = result.base_cost + result.extra_cost if is_changed else self.compiled_seconds
 
         def row(name: str, peak: int, time: float) -> str:
             total = self.persistent_bytes + peak
@@ -54,9 +55,12 @@ class OnDevice:
         ]
         if allowed is not None:
             lines.append(f"  budget           {format_bytes(max(allowed, 0))}   (without persistent)")
-        if result.reruns:
+        if is_changed:
             cost = percent(result.extra_time, signed=True)
-            lines.append(f"  extra time       {cost} ({result.reruns} recomputed kernels, {result.costs} prices)")
+            chunks = "" if result.form == "unmodified" else f"; {result.form}"
+            lines.append(
+                f"  extra time       {cost} ({result.reruns} recomputed kernels, {result.costs} prices{chunks})"
+            )
         else:
             lines.append("  extra time       none: Inductor's kernels run unchanged")
         if result.shortfall is not None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 WIDTH, CLASSES, N_BLOCKS, N_ROWS = 128, 512, 2, 2048
+MANY_CLASSES, MANY_ROWS = 131_072, 8192
 
 
 class Blocks(nn.Module):
@@ -37,6 +38,20 @@ def on_cuda() -> Any:
     model = Blocks().cuda()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     return TrainingStep(model, lambda model, *given: model(*given), optimizer), batch("cuda")
+
+
+def wide_head() -> Any:
+    """Return a layer with many classes and its loss, in bfloat16."""
+    from lowtide.torch import TrainingStep
+
+    head = nn.Linear(2048, MANY_CLASSES, bias=False, dtype=torch.bfloat16, device="cuda")
+    rows = torch.randn(MANY_ROWS, 2048, dtype=torch.bfloat16, device="cuda")
+    classes = torch.zeros(MANY_ROWS, dtype=torch.long, device="cuda")
+
+    def loss(head: nn.Module, rows: Tensor, classes: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(head(rows).float(), classes)
+
+    return TrainingStep(head, loss, torch.optim.SGD(head.parameters())), (rows, classes)
 
 
 def that_needs_values() -> Any:

@@ -19,10 +19,19 @@ from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
 from tests.examples import SHARE
 from tests.frameworks.torch.absent_device import recorded
-from tests.frameworks.torch.absent_device.programs import CLASSES, N_BLOCKS, N_ROWS, WIDTH, Blocks, batch
+from tests.frameworks.torch.absent_device.programs import (
+    CLASSES,
+    MANY_CLASSES,
+    MANY_ROWS,
+    N_BLOCKS,
+    N_ROWS,
+    WIDTH,
+    Blocks,
+    batch,
+)
 
 PROGRAMS = Path(__file__).with_name("programs.py")
-FLOAT = 4
+FLOAT, HALF = 4, 2
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +88,20 @@ def test_a_budget_below_every_plan_is_missed_by_the_exact_peak(step: DeviceModel
     assert result.shortfall is not None
     assert result.shortfall.reached_bytes == _peak(result)
     assert not result.shortfall.is_impossible
+
+
+def test_logits_larger_than_the_budget_are_computed_in_chunks_by_kernels_of_inductor() -> None:
+    """The chunks cost less than twice the unmodified step: one product more, and loops that read each chunk once."""
+    model = DeviceModel(f"{PROGRAMS}:wide_head", "h100")
+    logits = MANY_ROWS * MANY_CLASSES * HALF
+    assert _facts(model).compiled_peak_bytes > logits
+    budget = logits * 6 // 10 + _facts(model).persistent_bytes
+    result = lowtide.plan(model, device="h100", budget=budget)
+    assert result.shortfall is None
+    assert result.form != "unmodified"
+    assert _peak(result) <= logits * 6 // 10
+    assert 0 < result.extra_time < 1
+    assert result.base_cost + result.extra_cost < _facts(model).eager_seconds
 
 
 def test_a_device_without_room_for_the_parameters_is_refused_by_their_size(step: DeviceModel) -> None:

@@ -19,6 +19,7 @@ from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProduct
 from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
 from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates, find_update_regions
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
+from lowtide.frameworks.torch.rewrites.fuse_chunk_ops import FuseChunkOps
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
 from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents
@@ -261,7 +262,28 @@ def _outlined() -> Example:
 
 
 def _held(module: GraphModule) -> str:
-    return register_program(module, scratch_bytes=0, flops=0, traffic_bytes=0)
+    return register_program(module, scratch_bytes=0, work=())
+
+
+def _fused_chunks() -> Example:
+    """A wide mask made before the product that it scales, copied rows, and a state that is overwritten."""
+
+    def in_chunks(x: Any, w: Any, state: Any) -> Any:
+        room = aten.empty.memory_format([4, 1], dtype=x.dtype, device=x.device)
+        results: list[Any] = []
+        for first in (0, 2):
+            rows = x[first : first + 2]
+            mask = torch.where(rows[:, :1].expand(2, 2) > 0, 1.0, -1.0) * 2
+            product = rows.mm(w)
+            largest = product.amax(1, keepdim=True)
+            aten.copy_.default(room[first : first + 2], largest)
+            scaled = (product - largest).exp() * mask + state
+            state.addmm_(scaled.t(), scaled)
+            results += [scaled.view(4, 1), state.sum(0)]
+        return room, *results
+
+    inputs = (torch.randn(4, 3), torch.randn(3, 2), torch.ones(2, 2))
+    return _of(FuseChunkOps(_held), trace(in_chunks, *inputs), inputs)
 
 
 def _dead_code() -> Example:
@@ -418,6 +440,7 @@ _EXAMPLES: dict[str, Callable[[], Example]] = {
     "products-by-rows": _products_by_rows,
     "in-chunks": _in_chunks,
     "outline-chunks": _outlined,
+    "fuse-chunk-ops": _fused_chunks,
     "drop-dead-code": _dead_code,
     "merge-common-subexpressions": lambda: _plain("merge-common-subexpressions", _twice, torch.randn(2, 3)),
     "split-dropout": _dropout,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lowtide.core.errors import LowtideError, UnsupportedError, one_line
-from lowtide.frameworks.torch.absent_device.messages import Answer, Lower, Open, Opened
+from lowtide.frameworks.torch.absent_device.messages import Answer, InChunks, Kernels, Lower, Open, Opened
 from lowtide.frameworks.training_steps import Read, Step
 
 
@@ -53,12 +53,14 @@ class _Server:
         self._step: Any = None
         self._mode: Any = None
 
-    def handle(self, request: Open | Lower | Read) -> Opened | int | Step | None:
+    def handle(self, request: Open | Lower | InChunks | Read) -> Opened | Kernels | int | Step | None:
         if isinstance(request, Open):
             return self._open(request)
         if isinstance(request, Read):
             return self._read(request)
-        return self._step.exact_peak(request.plan, request.allowed_bytes)
+        if isinstance(request, InChunks):
+            return self._step.in_chunks(request.form, request.allowed_bytes)
+        return self._step.exact_peak(request.plan, request.allowed_bytes, request.form)
 
     def _read(self, request: Read) -> Step | None:
         from lowtide.frameworks.torch.absent_device.absent import pretend
@@ -87,10 +89,9 @@ class _Server:
         if not reading.captured.with_backward:
             raise UnsupportedError(f"{reading.captured.name} has no backward pass; return a scalar loss first")
         persistent = sum(reading.graph.persistent_bytes().values())
-        self._step = step = LoweredStep(program, mode, reading.captured.name, persistent)
+        self._step = step = LoweredStep(program, mode, reading.captured.name, request.device, persistent)
         return Opened(
-            kernels=step.kernels.graph,
-            seconds=step.kernels.seconds_on(request.device),
+            kernels=step.kernels,
             unplanned=step.unplanned.graph,
             unplanned_peak_bytes=step.unplanned_peak,
             unplanned_seconds=step.unplanned.seconds_on(request.device),

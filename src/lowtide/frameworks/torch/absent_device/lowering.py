@@ -11,17 +11,22 @@ from lowtide.core.errors import LowtideError, UnsupportedError, one_line
 from lowtide.engine.costs import Device
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.plan_file import result_with
+from lowtide.engine.planning.program import FormName
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.absent_device.build import Program, loss_of
+from lowtide.frameworks.torch.absent_device.messages import Kernels
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, StopAfterScheduling
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, schedule_only, settings
 from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
+    ChunkedForm,
     KernelPartitioner,
     PlannedKernels,
     RecordPasses,
+    chunked_forms,
     forward_nodes_of,
     held_bytes,
     kernel_program,
+    kernels_or_none,
 )
 from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram, join_passes
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
@@ -42,14 +47,15 @@ _NO_BACKWARD = "the program has no backward pass, or one with inputs of its own;
 class LoweredStep:
     """The forward and backward pass of a captured program as kernels of the present device."""
 
-    def __init__(self, program: Program, mode: FakeMode, name: str, persistent_bytes: int = 0) -> None:
-        """Capture and lower a program; `persistent_bytes` includes the state of its optimizer.
+    def __init__(self, program: Program, mode: FakeMode, name: str, device: Device, persistent_bytes: int = 0) -> None:
+        """Capture and lower a program for the present device; `persistent_bytes` includes the state of its optimizer.
 
         Raises UnsupportedError if it is no training step in one graph.
         """
         self._snapshot = _captured(program, mode)
         self._options = Options(budget=0)
         self._name = name
+        self._device = device
         self._persistent_bytes = persistent_bytes
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
             self.unplanned, self.unplanned_peak = self._unplanned(module, inputs)
@@ -58,8 +64,28 @@ class LoweredStep:
             kernels = kernel_program(GivenGraph(module, inputs), self._options, name)
         if kernels is None:
             raise UnsupportedError(_NO_BACKWARD)
-        self.kernels: KernelProgram = kernels
-        """The kernels in the order of the program."""
+        self._unmodified = kernels
+        self._forms: dict[FormName, tuple[KernelProgram, ChunkedForm | None]] = {"unmodified": (kernels, None)}
+
+    @property
+    def kernels(self) -> Kernels:
+        """The kernels of the unmodified program, in its order."""
+        return self._priced(self._unmodified)
+
+    def in_chunks(self, form: FormName, allowed: int) -> Kernels | None:
+        """Return the kernels of a form in chunks that is to need `allowed` bytes; None if there is none."""
+        chunked = {each.name: each for each in chunked_forms(self._unmodified, allowed)}.get(form)
+        if chunked is None:
+            return None
+        with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
+            program = kernels_or_none(GivenGraph(module, inputs), self._options, self._name, chunked)
+        if program is None:
+            return None
+        self._forms[form] = (program, chunked)
+        return self._priced(program)
+
+    def _priced(self, program: KernelProgram) -> Kernels:
+        return Kernels(graph=program.graph, seconds=program.seconds_on(self._device))
 
     def _unplanned(self, module: GraphModule, inputs: Sequence[Any]) -> tuple[KernelProgram, int]:
         peaks = FusedPeaks()
@@ -75,18 +101,19 @@ class LoweredStep:
         program = join_passes(planned.name, forward, backward, held, forward_nodes_of(planned.source))
         return program, max(planned.kernel_peaks)
 
-    def exact_peak(self, plan: Plan, allowed: int) -> int:
-        """Return the peak in bytes once Inductor has lowered the program with a plan of its kernels.
+    def exact_peak(self, plan: Plan, allowed: int, form: FormName = "unmodified") -> int:
+        """Return the peak in bytes once Inductor has lowered a form with a plan of its kernels.
 
         `allowed` limits functions on the CPU that merge kernels. The registry of programs is left unchanged.
         """
-        program = self.kernels
+        program, chunked = self._forms[form]
         given = PlanSettings(budget=allowed, transient=True, techniques=frozenset({"share", "recompute"}))
         planned = PlannedKernels(program, result_with(program.graph, plan, given, "given", None))
         options = replace(self._options, budget=allowed + sum(program.graph.persistent_bytes().values()))
         peaks = FusedPeaks(allowed, silent=True)
         end = StopAfterScheduling(peaks, ends=True)
-        changes = settings(options, peaks, KernelPartitioner(options, name=self._name, planned=planned), end)
+        partitioner = KernelPartitioner(options, name=self._name, planned=planned, in_chunks=chunked)
+        changes = settings(options, peaks, partitioner, end)
         before = registry_state()
         try:
             with (

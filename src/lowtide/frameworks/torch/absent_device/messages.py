@@ -7,6 +7,7 @@ from typing import Any
 from lowtide.engine.costs import Device
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
+from lowtide.engine.planning.program import FormName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +24,19 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kernels:
+    """The kernels of both passes of a form, with their estimated run times on the device."""
+
+    graph: Graph
+    seconds: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opened:
     """A program on a device: its kernels, and the ops that an eager run calls."""
 
-    kernels: Graph
-    """The kernels of both passes in the order of the program, which is the one that plans keep."""
-    seconds: Sequence[float]
-    """Estimated run time of each kernel on the device."""
+    kernels: Kernels
+    """Those of the unmodified program, in its order, which plans keep."""
     unplanned: Graph
     """The kernels in the order in which Inductor runs them without a plan, with all persistent memory."""
     unplanned_peak_bytes: int
@@ -44,6 +51,15 @@ class Lower:
     """Lower the opened program with a plan of its kernels; answered by its exact peak in bytes."""
 
     plan: Plan
+    allowed_bytes: int
+    form: FormName = "unmodified"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InChunks:
+    """Compute the largest products of the opened program in chunks; answered by `Kernels`, or None if that fails."""
+
+    form: FormName
     allowed_bytes: int
 
 

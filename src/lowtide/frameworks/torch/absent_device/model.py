@@ -9,7 +9,7 @@ import numpy as np
 from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.core.named_callable import is_callable_name
 from lowtide.core.progress import Report, current_report
-from lowtide.core.techniques import ROUNDING, refuse_ignored
+from lowtide.core.techniques import refuse_ignored
 from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.costs import Prices, device_named
@@ -19,10 +19,11 @@ from lowtide.engine.planning.budget import budget_bytes
 from lowtide.engine.planning.draft import Keep
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.plan_file import result_with
+from lowtide.engine.planning.program import CHUNKED, FormName
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import UnrunnableModel
-from lowtide.frameworks.torch.absent_device.messages import Lower, Open, Opened
+from lowtide.frameworks.torch.absent_device.messages import InChunks, Kernels, Lower, Open, Opened
 from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
 
@@ -60,9 +61,9 @@ class DeviceModel(UnrunnableModel):
             request = Open(device=device, content=content, main=main)
         self._process = DeviceProcess()
         opened: Opened = self._process.ask(request)
-        super().__init__(opened.kernels)
+        super().__init__(opened.kernels.graph)
         self._unplanned = opened.unplanned
-        self._prices = Prices(profile=device_name, seconds=np.array(opened.seconds), device=device.name)
+        self._kernels = opened.kernels
         self._facts = OnDevice(
             program=opened.eager.name,
             device=device_name,
@@ -90,24 +91,40 @@ class DeviceModel(UnrunnableModel):
         """Return the cheapest plan found that fits the budget, by default the memory of the device.
 
         Percentages refer to the peak of Inductor's own kernels. If these fit, nothing changes. Otherwise kernels are
-        recomputed; Inductor lowers the plan, which gives its exact peak. If that misses the
-        budget, or leaves much of it, a plan for another target is lowered, three plans at most. Raises UsageError for
-        other techniques.
+        recomputed, and if no plan found fits, the largest products are computed in chunks. Inductor lowers each plan,
+        which gives its exact peak. If that misses the budget, or leaves much of it, a plan for another target is
+        lowered, three plans per form at most. Raises UsageError for other techniques.
         """
-        because = "plans for an absent device recompute kernels only"
-        refuse_ignored(settings.techniques, {"offload", ROUNDING}, because, "allow recompute")
+        because = "plans for an absent device recompute kernels and compute products in chunks only"
+        refuse_ignored(settings.techniques, {"offload"}, because, "allow recompute")
         report, allowed = progress or current_report(), self._allowed(settings)
-        settings = self._settings_for(settings, allowed)
-        best = self._result(settings, allowed, Plan.baseline(self.graph), self._facts.compiled_peak_bytes)
-        target = allowed
-        is_needed = self._facts.compiled_peak_bytes > allowed >= 0
-        for _ in range(_TRIES if is_needed else 0):
+        base, peak = self._kernels, self._facts.compiled_peak_bytes
+        baseline = Plan.baseline(base.graph)
+        best = self._result(base, self._settings_for(base, settings, allowed), allowed, baseline, peak)
+        if not peak > allowed >= 0:
+            return best
+        forms: tuple[FormName, ...] = ("unmodified", *CHUNKED)
+        for form in forms:
+            kernels = base if form == "unmodified" else self._process.ask(InChunks(form=form, allowed_bytes=allowed))
+            if kernels is not None:
+                best = self._best_plan(kernels, form, settings, allowed, best, report)
+            if best.shortfall is None:
+                break
+        return best
+
+    def _best_plan(
+        self, kernels: Kernels, form: FormName, settings: PlanSettings, allowed: int, best: Result, report: Report
+    ) -> Result:
+        """Return the best of a result and plans of a form."""
+        settings, target = self._settings_for(kernels, settings, allowed), allowed
+        for _ in range(_TRIES):
             report("planning the kernels")
-            found = find_plan(self.graph, replace(settings, budget=target), progress=report)
+            found = find_plan(kernels.graph, replace(settings, budget=target), progress=report)
             report("lowering the plan")
             plan = replace(found.plan, claims=(), lower_bound_bytes={}, status="feasible")
-            exact: int = self._process.ask(Lower(plan=plan, allowed_bytes=allowed))
-            best = min(best, self._result(settings, allowed, plan, exact, found.seconds), key=_rank)
+            exact: int = self._process.ask(Lower(plan=plan, allowed_bytes=allowed, form=form))
+            result = self._result(kernels, settings, allowed, plan, exact, found.seconds, form)
+            best = min(best, result, key=_rank)
             left, missed = allowed - exact, found.shortfall
             # A plan that misses its target may need less than the budget once lowered. Its own peak leaves room then.
             target = left + (target if missed is None else missed.reached_bytes)
@@ -132,9 +149,10 @@ class DeviceModel(UnrunnableModel):
         budget = facts.memory_bytes if settings.budget is None else settings.budget
         return budget_bytes(budget, facts.compiled_peak_bytes, persistent)
 
-    def _settings_for(self, settings: PlanSettings, allowed: int) -> PlanSettings:
-        """Return the settings for the graph of kernels. Prices are those of the device unless others are named."""
-        named = settings.prices(self.graph)
+    def _settings_for(self, kernels: Kernels, settings: PlanSettings, allowed: int) -> PlanSettings:
+        """Return the settings for a graph of kernels. Prices are those of the device unless others are named."""
+        named = settings.prices(kernels.graph)
+        prices = Prices(profile=self._facts.device, seconds=np.array(kernels.seconds), device=self._facts.title)
         return replace(
             settings,
             budget=max(0, allowed),
@@ -143,11 +161,18 @@ class DeviceModel(UnrunnableModel):
             scheduler=None,
             host=None,
             addresses=False,
-            costs=self._prices if named.profile == "given" else named,
+            costs=prices if named.profile == "given" else named,
         )
 
     def _result(
-        self, settings: PlanSettings, allowed: int, plan: Plan, exact_peak: int, seconds: float = 0.0
+        self,
+        kernels: Kernels,
+        settings: PlanSettings,
+        allowed: int,
+        plan: Plan,
+        exact_peak: int,
+        seconds: float = 0.0,
+        form: FormName = "unmodified",
     ) -> Result:
         """Return a result whose peaks are those of the lowered programs with and without the plan."""
         space, facts = self._space, self._facts
@@ -156,8 +181,12 @@ class DeviceModel(UnrunnableModel):
             needed = facts.persistent_bytes
             missed = replace(missed, cause="persistent buffers", needed_bytes=needed, is_impossible=True)
         shortfall = missed if exact_peak > allowed else None
+        is_chunked = form != "unmodified"
         return replace(
-            result_with(self.graph, plan, settings, "given", shortfall, seconds=seconds),
+            result_with(kernels.graph, plan, settings, "given", shortfall, seconds=seconds),
+            form=form,
+            to_rounding=is_chunked,
+            chunk_cost=max(0.0, sum(kernels.seconds) - sum(self._kernels.seconds)) if is_chunked else 0.0,
             baseline_peak_bytes={space: facts.compiled_peak_bytes},
             peak_bytes={space: exact_peak},
             persistent_bytes={space: facts.persistent_bytes},
@@ -172,7 +201,7 @@ class DeviceModel(UnrunnableModel):
 def _rank(result: Result) -> tuple[int, float]:
     """Return the key by which lowered plans are compared, lower is better: missed bytes, then time."""
     missed = 0 if result.shortfall is None else result.shortfall.missed_bytes
-    return missed, result.extra_cost
+    return missed, result.extra_time
 
 
 def _baseline_peak(graph: Graph) -> int:

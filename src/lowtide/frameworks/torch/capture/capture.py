@@ -90,7 +90,7 @@ def _is_call(program: object) -> bool:
 
 
 def _call_of(function: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments and keyword arguments. A batch whose keys are the names of a module's arguments is the latter."""
+    """Return arguments and keyword arguments; a batch whose keys name arguments of a module is the latter."""
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
     args = (inputs,) if isinstance(inputs, Mapping) else tuple(inputs)

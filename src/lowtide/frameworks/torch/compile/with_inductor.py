@@ -15,7 +15,6 @@ from lowtide.core.errors import FingerprintError, UnsupportedError, one_line
 from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.planning.budget import budget_bytes
-from lowtide.engine.planning.program import CHUNKED
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
@@ -24,13 +23,13 @@ from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
     warn_of_need,
 )
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, OwnNeed, own_need, settings
-from lowtide.frameworks.torch.compile.kernels.chunk_kernels import fuse_with_inductor
 from lowtide.frameworks.torch.compile.kernels.forward_program import compile_forward
 from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
     ChunkedForm,
     KernelPartitioner,
     PlannedKernels,
-    kernel_program,
+    chunked_forms,
+    kernels_or_none,
     plan_kernels,
 )
 from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram
@@ -49,7 +48,6 @@ from lowtide.frameworks.torch.planning.programs import (
     restore_registry,
     set_reported_budget,
 )
-from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.reporting.shortfall import describe
 
 _NO_BUDGET = "without a budget, only their order is planned"
@@ -225,13 +223,12 @@ class _Compiler:
 
     def _programs(self) -> Iterator[tuple[KernelProgram, ChunkedForm | None]]:
         """Yield the kernels of the program and of its forms in chunks, as far as they can be recorded."""
-        program = _kernels_of(self._given, self._options, self._name)
+        program = kernels_or_none(self._given, self._options, self._name)
         if program is None:
             return
         yield program, None
-        chunking = replace(Chunking.for_fusion(fuse_with_inductor), budget_bytes=max(self._allowed, 0))
-        for form in [ChunkedForm(name, chunking) for name in CHUNKED] if program.may_chunk else []:
-            chunked = _kernels_of(self._given, self._options, self._name, form)
+        for form in chunked_forms(program, self._allowed):
+            chunked = kernels_or_none(self._given, self._options, self._name, form)
             if chunked is not None:
                 yield chunked, form
 
@@ -317,20 +314,6 @@ class _Compiler:
             needed_bytes=self._own.persistent,
         )
         return describe(shortfall)
-
-
-def _kernels_of(
-    given: GivenGraph,
-    options: Options,
-    name: str | None,
-    in_chunks: ChunkedForm | None = None,
-) -> KernelProgram | None:
-    """Return the kernels of a graph; None, with the reason in the log, if they cannot be recorded."""
-    try:
-        return kernel_program(given, options, name, in_chunks)
-    except Exception as error:  # Inductor's own errors have no common class
-        _LOG.info("the kernels of %s are not planned: %s", name or "a graph", one_line(error))
-        return None
 
 
 def _compile(

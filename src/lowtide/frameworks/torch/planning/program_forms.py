@@ -129,7 +129,7 @@ _SETTINGS = PlanSettings(effort="fast", addresses=False)
 
 
 def outline_chunks(module: GraphModule, fuse: Fuse | None = None) -> GraphModule:
-    """Return a program with its chunked regions outlined as ops, each with its own plan; `fuse` compiles their loops."""
+    """Return a program with its regions in chunks outlined as ops with plans of their own; `fuse` compiles loops."""
     return run_rewrites(module, [OutlineChunks(partial(_hold_planned, fuse))])
 
 

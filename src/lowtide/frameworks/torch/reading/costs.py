@@ -54,7 +54,8 @@ def traffic_of(node: Node) -> int:
 def product_dtype_of(node: Node) -> str:
     """Return the dtype of an op's first floating-point operand, "" if it has none.
 
-    Of an outlined program, the dtype of its largest product. "tfloat32" is float32 with rounded operands: in convolutions and, if the user allows it, in matrix products.
+    For an outlined program, it is that of its largest product. "tfloat32" is float32 with rounded operands: in
+    convolutions and, if the user allows it, in matrix products.
     """
     outlined = outlined_by(node)
     if outlined is not None:

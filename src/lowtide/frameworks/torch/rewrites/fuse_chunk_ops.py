@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import outputs_of, storages_of, value_of
+from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import is_view, op_name, overload_of
 from lowtide.frameworks.torch.reading.effects import is_random, mutated_arguments, overwritten_storages
 from lowtide.frameworks.torch.reading.outlined import outlined_op
@@ -103,7 +103,7 @@ class _Order:
         return False
 
     def groups(self) -> Iterator[Group]:
-        """Yield the fusible ops of each slot."""
+        """Yield the fusible ops of each slot, if they would write more bytes for each other than they read."""
         members: dict[int, list[Node]] = {}
         for node in self.nodes:
             if is_fusible(node):
@@ -111,7 +111,9 @@ class _Order:
         for nodes in members.values():
             inside = set(nodes)
             results = [node for node in nodes if not all(user in inside for user in _readers(node))]
-            if len(nodes) > 1:
+            read = {_read_by(source) for node in nodes for source in node.all_input_nodes} - inside
+            inner = inside.difference(results)
+            if sum(map(_bytes_of, inner)) > sum(map(_bytes_of, read)):
                 yield Group(nodes, results)
 
 
@@ -126,9 +128,12 @@ def is_fusible(node: Node) -> bool:
 
 def _grows(node: Node) -> bool:
     """Return whether a fusible op has a result that is larger than all tensors that it reads from memory."""
-    return is_fusible(node) and all(
-        value_of(_read_by(source)).nbytes < value_of(node).nbytes for source in node.all_input_nodes
-    )
+    return is_fusible(node) and all(_bytes_of(_read_by(source)) < _bytes_of(node) for source in node.all_input_nodes)
+
+
+def _bytes_of(node: Node) -> int:
+    value = value_of(node)
+    return value.nbytes if isinstance(value, torch.Tensor) else 0
 
 
 def _read_by(node: Node) -> Node:

@@ -10,6 +10,7 @@ from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProduct
 from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfPixels, LossesOfRows, LossGradientByRows, MeanLosses
 from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates
 from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode, FollowViews, MergeCommonSubexpressions
+from lowtide.frameworks.torch.rewrites.fuse_chunk_ops import FuseChunkOps
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
 from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents, SnapshotOverwrittenInputs
@@ -28,7 +29,7 @@ Rewrites = Sequence[Rewrite[Any]]
 _KINDS: tuple[type[Rewrite[Any]], ...] = (
     *(SplitForeach, Canonicalize, SplitBatchNorm, WriteOutOfPlace),
     *(LossesOfRows, LossesOfPixels, MeanLosses, RecomputeRows, ChunkProducts, LossGradientByRows, ChunkUpdates),
-    *(OutlineChunks, DropDeadCode, MergeCommonSubexpressions, SplitDropout, InsertBoundary),
+    *(OutlineChunks, FuseChunkOps, DropDeadCode, MergeCommonSubexpressions, SplitDropout, InsertBoundary),
     *(SnapshotOverwrittenInputs, FollowViews, RepeatCheckpointed, SaveOldContents),
     *(StoreEarlyValues, CopyIntoConcatenations, SaveInputsFlat, TakeInputsFlat, SaveMasksAsBytes, TakeMasksAsBytes),
 )

@@ -1,5 +1,6 @@
 """The partitioner for plans of kernels, and the search for such a plan."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,17 +8,19 @@ from typing import Any
 import numpy as np
 from torch.fx import GraphModule, Node
 
+from lowtide.core.errors import one_line
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.plan_file import result_with
-from lowtide.engine.planning.program import FormName
+from lowtide.engine.planning.program import CHUNKED, FormName
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions
 from lowtide.frameworks.torch.compile.fusion.settings import schedule_only
+from lowtide.frameworks.torch.compile.kernels.chunk_kernels import fuse_with_inductor
 from lowtide.frameworks.torch.compile.kernels.kernel_program import HeldBytes, KernelProgram, choice_of, join_passes
 from lowtide.frameworks.torch.compile.kernels.recompute_kernels import recompute_kernels, save_reads_of_overwritten
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass, recorded_pass
@@ -37,6 +40,8 @@ from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
 from lowtide.frameworks.torch.rewrites.table import RUNS_AGAIN
+
+_LOG = logging.getLogger("lowtide")
 
 
 class NoFormError(Exception):
@@ -155,6 +160,28 @@ def kernel_program(
     forward, backward = recorder.passes
     program = join_passes(planned.name, forward, backward, held_bytes(planned), forward_nodes_of(planned.source))
     return replace(program, may_chunk=partitioner.may_chunk)
+
+
+def kernels_or_none(
+    given: GivenGraph,
+    options: Options,
+    name: str | None,
+    in_chunks: ChunkedForm | None = None,
+) -> KernelProgram | None:
+    """Return the kernels of a graph; None, with the reason in the log, if they cannot be recorded."""
+    try:
+        return kernel_program(given, options, name, in_chunks)
+    except Exception as error:  # Inductor's own errors have no common class
+        _LOG.info("the kernels of %s are not planned: %s", name or "a graph", one_line(error))
+        return None
+
+
+def chunked_forms(program: KernelProgram, allowed: int) -> list[ChunkedForm]:
+    """Return the forms in chunks of a recorded program, to be tried in this order, for a number of bytes."""
+    if not program.may_chunk:
+        return []
+    chunking = replace(Chunking.for_fusion(fuse_with_inductor), budget_bytes=max(allowed, 0))
+    return [ChunkedForm(name, chunking) for name in CHUNKED]
 
 
 def plan_kernels(program: KernelProgram, options: Options, target: int, others: int = 0) -> PlannedKernels:

@@ -21,6 +21,7 @@ from lowtide.frameworks.torch.internals.kernels import (
     origins_of,
     overwrites_inputs,
     source_values,
+    unpacked_tuple,
     writes_into_others,
 )
 from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of, work_of
@@ -108,6 +109,8 @@ def work_of_kernels(nodes: Sequence[KernelNode]) -> list[Work]:
 
 
 def _work(node: KernelNode, call: Node | None) -> tuple[Work, ...]:
+    if unpacked_tuple(node) is not None:
+        return (Work(0),)
     if call is not None and outlined_by(call) is not None:
         return work_of(call)
     flops, dtype = (0, "") if call is None else (flops_of(call), product_dtype_of(call))
