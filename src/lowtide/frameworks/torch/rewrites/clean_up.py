@@ -9,6 +9,7 @@ from torch.fx import GraphModule, Node
 from lowtide.frameworks.torch.internals.aot_autograd import merge_common_subexpressions, merges_common_subexpressions
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import is_view, overload_of
+from lowtide.frameworks.torch.reading.effects import is_random
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 
 
@@ -29,7 +30,11 @@ class DropDeadCode(Rewrite[Node]):
 
 def _has_effects(node: Node) -> bool:
     overload = overload_of(node.target)
-    return node.is_impure() or (overload is not None and overload.namespace == "lowtide")
+    return (
+        node.is_impure(impure_random=False)
+        or is_random(node)
+        or (overload is not None and overload.namespace == "lowtide")
+    )
 
 
 @dataclass(frozen=True)

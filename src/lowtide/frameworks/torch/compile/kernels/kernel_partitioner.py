@@ -37,6 +37,7 @@ from lowtide.frameworks.torch.planning.read_program import read_program
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
+from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
 from lowtide.frameworks.torch.rewrites.table import RUNS_AGAIN
@@ -126,6 +127,7 @@ class KernelPartitioner(Partitioner):
             require_agreement(program.graph, digest_of(plan), *together)
         if planned.result.reruns:
             recompute_kernels(whole, choice_of(program, plan))
+            whole = run_rewrites(whole, [DropDeadCode()])  # Inductor would run unused attention, and keep its result
         fewer = program.saved_bytes(Plan.baseline(program.graph)) - program.saved_bytes(plan)
         return PlannedModule(name, whole, program.graph, planned.result, whole, self.own_peak_bytes, fewer)
 
