@@ -4,22 +4,25 @@
 #include <numeric>
 
 #include "kernels/packing/rank.hpp"
+#include "kernels/packing/settle.hpp"
 
 namespace lowtide {
 namespace {
 
 constexpr int64_t kWorkPerConflict = 64;  // about what sorting one takes
-constexpr int64_t kFirstWork = 2'000'000, kTriesOfOneLength = 4;
-constexpr double kGrowth = 0.1;      // per time that an item pushes others out, of its first weight
+constexpr int64_t kFirstWork = 500'000, kTriesOfOneLength = 4;
+constexpr double kGrowth = 0.2;      // per time that an item pushes others out, of its first weight
 constexpr double kTightness = 0.01;  // spare share of a section that halves the weight of a full one
 constexpr double kRounding = 1e-9;
 constexpr uint64_t kStepsPerPoll = 4096;
+constexpr int kSeedBits = 20;  // more than tries can be
 
 class Ejection {
  public:
   Ejection(const PackItems& items, int64_t capacity, std::span<const int64_t> start, const PackLimits& limits)
       : items_(items), capacity_(capacity), limits_(limits), by_first_(items.n()), conflicts_(items.n()),
         known_(items.n(), 0), best_(start.begin(), start.end()) {
+    settle(items, best_);
     std::iota(by_first_.begin(), by_first_.end(), 0);
     std::stable_sort(by_first_.begin(), by_first_.end(), [&](int32_t a, int32_t b) { return items.first[a] < items.first[b]; });
     for (int32_t i = 0; i < items.n(); ++i)
@@ -170,14 +173,18 @@ class Ejection {
 
 }  // namespace
 
-PackFitResult fit_by_ejection(const PackItems& items, int64_t capacity, std::span<const int64_t> offsets, const PackLimits& limits) {
+PackFitResult fit_by_ejection(const PackItems& items, int64_t capacity, std::span<const int64_t> offsets, uint64_t seed,
+                              const PackLimits& limits) {
   PackFitResult result;
   for (int64_t size : items.sizes)
     if (size > capacity) return result;
   Ejection ejection(items, capacity, offsets, limits);
   for (uint64_t turn = 0; result.fit == PackFit::kStopped && ejection.may_go_on(); ++turn)
-    if (ejection.run(turn + 1, kFirstWork << std::min<uint64_t>(turn / kTriesOfOneLength, 20))) result.fit = PackFit::kFound;
-  if (result.fit == PackFit::kFound) result.offsets = ejection.offsets();
+    if (ejection.run((seed << kSeedBits) + turn + 1, kFirstWork << std::min<uint64_t>(turn / kTriesOfOneLength, 20))) result.fit = PackFit::kFound;
+  if (result.fit == PackFit::kFound) {
+    result.offsets = ejection.offsets();
+    settle(items, result.offsets);
+  }
   result.work = ejection.work();
   return result;
 }
