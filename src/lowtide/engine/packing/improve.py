@@ -28,7 +28,7 @@ _MOST_ABOVE, _DESCENT_PARTS = 8, 128
 """Descents start at packings this many parts above the goal or less."""
 _STARTS = 2
 """The lowest of these packings, from which descents begin."""
-_DESCENTS, _EARLY_DESCENTS = 16, 8
+_DESCENTS, _EARLY_DESCENTS = 18, 9
 """All descents, and those before the largest round."""
 _NEAR = 50
 """A part is nearly done at this fraction above the goal, one part in n."""
@@ -183,10 +183,9 @@ def _lower_by_ejection(state: Improvement, goal: int, work: int, seed: int = 0) 
 def _descents(
     state: Improvement, goal: int, searches: list["_HeightSearch"], effort: PackingEffort
 ) -> list[Callable[[], None]]:
-    """Return steps that each lower a packing of joined blocks, somewhat above the goal, by ejection.
+    """Return steps that lower packings by ejection: two of joined blocks, somewhat above the goal, and the best, in turn.
 
-    Ejection depends on its start and its random numbers. Several descents reach goals that one from the best packing
-    does not reach.
+    Ejection depends on its start and its random numbers. Several descents reach goals that one does not reach.
     """
     work = _JOINED_FACTOR * _ROUNDS[1]
     if not searches or not state.items.plain or work >= searches[0].try_work:
@@ -194,8 +193,9 @@ def _descents(
     starts = cache(lambda: low_starts(state, goal, work))
 
     def run(number: int) -> None:
-        for start in starts()[number % _STARTS :][:1]:
-            descend(state, goal, start, effort.priority_work // 2, seed=number // _STARTS)
+        seed, place = divmod(number, _STARTS + 1)
+        for start in [*starts()[:_STARTS], state.offsets][place : place + 1]:
+            descend(state, goal, start, effort.priority_work // 2, seed)
 
     return [partial(run, number) for number in range(_DESCENTS)]
 

@@ -113,6 +113,8 @@ def test_graphs_that_join_later_share_the_budget() -> None:
     assert _peak(model, run, large, steps=5) <= allowed
 
 
+@pytest.mark.usefixtures("quick_inductor")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # Inductor's own
 @pytest.mark.parametrize("compiler", ["eager", "inductor"])
 def test_gradients_inside_of_the_program_miss_a_percentage_with_a_warning(compiler: str) -> None:
     """Gradients of every sample are results of a program without a backward pass of its own."""
