@@ -183,9 +183,9 @@ def _lower_by_ejection(state: Improvement, goal: int, work: int, seed: int = 0) 
 def _descents(
     state: Improvement, goal: int, searches: list["_HeightSearch"], effort: PackingEffort
 ) -> list[Callable[[], None]]:
-    """Return steps that lower packings by ejection: two of joined blocks, somewhat above the goal, and the best, in turn.
+    """Return steps that lower packings by ejection: in turn two of joined blocks, and the best one.
 
-    Ejection depends on its start and its random numbers. Several descents reach goals that one does not reach.
+    Those of joined blocks begin somewhat above the goal. Ejection depends on its start and its random numbers. Several descents reach goals that one does not reach.
     """
     work = _JOINED_FACTOR * _ROUNDS[1]
     if not searches or not state.items.plain or work >= searches[0].try_work:
