@@ -185,7 +185,8 @@ def _descents(
 ) -> list[Callable[[], None]]:
     """Return steps that lower packings by ejection: in turn two of joined blocks, and the best one.
 
-    Those of joined blocks begin somewhat above the goal. Ejection depends on its start and its random numbers. Several descents reach goals that one does not reach.
+    Those of joined blocks begin somewhat above the goal. Ejection depends on its start and its random numbers. Several
+    descents reach goals that one does not reach.
     """
     work = _JOINED_FACTOR * _ROUNDS[1]
     if not searches or not state.items.plain or work >= searches[0].try_work:
