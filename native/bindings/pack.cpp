@@ -185,7 +185,7 @@ void register_pack(nb::module_& m) {
 
   m.def(
       "pack_within_by_ejection",
-      [](const HeldPackItems& held, Array<int64_t> offsets, int64_t capacity, int64_t max_work) {
+      [](const HeldPackItems& held, Array<int64_t> offsets, int64_t capacity, int64_t max_work, uint32_t seed) {
         require_plain(held.items);
         const auto start = span_of(offsets);
         require(start.size() == held.items.sizes.size(), "every item needs an offset or -1");
@@ -193,12 +193,12 @@ void register_pack(nb::module_& m) {
         Monitor monitor;
         {
           nb::gil_scoped_release released;
-          result = fit_by_ejection(held.items, capacity, start, {max_work, [&] { return monitor.go_on(); }});
+          result = fit_by_ejection(held.items, capacity, start, seed, {max_work, [&] { return monitor.go_on(); }});
         }
         monitor.raise();
         return std::make_tuple(static_cast<int32_t>(result.fit), to_numpy(std::move(result.offsets)), result.work);
       },
-      nb::arg("items"), nb::arg("offsets"), nb::arg("capacity"), nb::arg("max_work"),
+      nb::arg("items"), nb::arg("offsets"), nb::arg("capacity"), nb::arg("max_work"), nb::arg("seed") = 0,
       "As `pack_within`, by repair of the packing in `offsets`; never 1. Plain rectangles only.");
 
   m.def(

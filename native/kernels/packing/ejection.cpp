@@ -1,29 +1,45 @@
 #include "kernels/packing/ejection.hpp"
 
+#include <array>
 #include <cmath>
 #include <numeric>
 
 #include "kernels/packing/rank.hpp"
+#include "kernels/packing/settle.hpp"
 
 namespace lowtide {
 namespace {
 
-constexpr int64_t kWorkPerConflict = 64;  // about what sorting one takes
-constexpr int64_t kFirstWork = 2'000'000, kTriesOfOneLength = 4;
-constexpr double kGrowth = 0.1;      // per time that an item pushes others out, of its first weight
+constexpr int64_t kWorkPerConflict = 24;  // about what sorting one takes
+constexpr int64_t kFirstWork = 200'000, kTriesOfOneLength = 4;
+constexpr double kGrowth = 0.2;      // per time that an item pushes others out, of its first weight
 constexpr double kTightness = 0.01;  // spare share of a section that halves the weight of a full one
 constexpr double kRounding = 1e-9;
+constexpr size_t kFewEdges = 64;     // below which comparing sorts them sooner than digits do
+constexpr uint64_t kDigitBits = 8;
 constexpr uint64_t kStepsPerPoll = 4096;
+constexpr int kSeedBits = 20;  // more than tries can be
+
+// A divisor of all offsets of settled items.
+int64_t unit_of(const PackItems& items) {
+  int64_t sizes = 0;
+  for (int64_t size : items.sizes) sizes = std::gcd(sizes, size);
+  int64_t unit = sizes;
+  for (int64_t alignment : items.alignment)
+    if (sizes % alignment != 0) unit = std::gcd(unit, alignment);
+  return std::max<int64_t>(unit, 1);
+}
 
 class Ejection {
  public:
   Ejection(const PackItems& items, int64_t capacity, std::span<const int64_t> start, const PackLimits& limits)
-      : items_(items), capacity_(capacity), limits_(limits), by_first_(items.n()), conflicts_(items.n()),
-        known_(items.n(), 0), best_(start.begin(), start.end()) {
+      : items_(items), unit_(unit_of(items)), capacity_(capacity / unit_ * unit_), limits_(limits), by_first_(items.n()),
+        conflicts_(items.n()), known_(items.n(), 0), best_(start.begin(), start.end()) {
+    settle(items, best_);
     std::iota(by_first_.begin(), by_first_.end(), 0);
     std::stable_sort(by_first_.begin(), by_first_.end(), [&](int32_t a, int32_t b) { return items.first[a] < items.first[b]; });
     for (int32_t i = 0; i < items.n(); ++i)
-      if (best_[i] < 0 || best_[i] + items.sizes[i] > capacity) {
+      if (best_[i] < 0 || best_[i] + items.sizes[i] > capacity_) {
         best_[i] = -1;
         least_waiting_ += area(i);
       }
@@ -55,10 +71,10 @@ class Ejection {
   }
 
  private:
+  // Where something in the way begins or ends; a multiple of the unit, and one more where it begins.
   struct Edge {
-    int64_t at;
+    uint64_t key;
     double weight;
-    bool operator<(const Edge& other) const { return at != other.at ? at < other.at : weight < other.weight; }
   };
 
   double area(int32_t item) const {
@@ -119,27 +135,48 @@ class Ejection {
     if (pushes) weight_[item] += kGrowth * first_weight_[item];
   }
 
+  uint64_t units(int64_t bytes) const { return static_cast<uint64_t>(bytes / unit_); }
+  int64_t at(const Edge& edge) const { return static_cast<int64_t>(edge.key / 2) * unit_ + static_cast<int64_t>(edge.key % 2); }
+
+  // Sorts the edges by the digits of their keys; many are sorted so in a third of the time.
+  void sort_edges() {
+    if (edges_.size() < kFewEdges) {
+      std::stable_sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) { return a.key < b.key; });
+      return;
+    }
+    sorted_.resize(edges_.size());
+    for (uint64_t shift = 0; (2 * units(capacity_) + 1) >> shift != 0; shift += kDigitBits) {
+      std::array<uint32_t, size_t{1} << kDigitBits> begin{};
+      auto digit = [&](const Edge& edge) { return (edge.key >> shift) % begin.size(); };
+      for (const Edge& edge : edges_) ++begin[digit(edge)];
+      std::exclusive_scan(begin.begin(), begin.end(), begin.begin(), 0U);
+      for (const Edge& edge : edges_) sorted_[begin[digit(edge)]++] = edge;
+      edges_.swap(sorted_);
+    }
+  }
+
   // The offset where what is in the way weighs least, next to another item, in the tightest room; `chance` tells equals apart.
   int64_t cheapest(int32_t item, const std::vector<int32_t>& others, double chance) {
     const int64_t size = items_.sizes[item], alignment = items_.alignment[item], past = capacity_ - size + 1;
     edges_.clear();
     for (int32_t other : others)
       if (offset_[other] >= 0) {
-        edges_.push_back({offset_[other] - size + 1, weight_[other]});
-        edges_.push_back({offset_[other] + items_.sizes[other], -weight_[other]});
+        const int64_t low = offset_[other] - size;
+        edges_.push_back({low < 0 ? 0 : 2 * units(low) + 1, weight_[other]});
+        edges_.push_back({2 * units(offset_[other] + items_.sizes[other]), -weight_[other]});
       }
-    std::sort(edges_.begin(), edges_.end());
+    sort_edges();
     equals_.clear();
     double least = 1e300, weight = 0;
     int64_t room = INT64_MAX;
     size_t k = 0;
     for (int64_t begin = 0, end = 0; begin < past; begin = end) {
       bool touches_below = begin == 0;
-      for (; k < edges_.size() && edges_[k].at <= begin; ++k) {
+      for (; k < edges_.size() && at(edges_[k]) <= begin; ++k) {
         weight += edges_[k].weight;
-        touches_below |= edges_[k].at == begin && edges_[k].weight < 0;
+        touches_below |= at(edges_[k]) == begin && edges_[k].weight < 0;
       }
-      end = k < edges_.size() ? std::min(edges_[k].at, past) : past;
+      end = k < edges_.size() ? std::min(at(edges_[k]), past) : past;
       const int64_t low = aligned(begin, alignment), high = (end - 1) / alignment * alignment;
       const double rounding = kRounding * (1 + weight);
       if (low >= end || weight > least + rounding || (weight > least - rounding && end - begin > room)) continue;
@@ -155,14 +192,14 @@ class Ejection {
   }
 
   const PackItems& items_;
-  const int64_t capacity_;
+  const int64_t unit_, capacity_;
   const PackLimits& limits_;
   std::vector<int32_t> by_first_, waiting_;
   std::vector<std::vector<int32_t>> conflicts_;  // as far as known
   std::vector<char> known_;
   std::vector<int64_t> best_, offset_, equals_;  // the packing in which the least waits; the one in the making
   std::vector<double> first_weight_, weight_;
-  std::vector<Edge> edges_;
+  std::vector<Edge> edges_, sorted_;
   double waiting_area_ = 0, least_waiting_ = 0;
   int64_t work_ = 0;
   bool stopped_ = false;
@@ -170,14 +207,20 @@ class Ejection {
 
 }  // namespace
 
-PackFitResult fit_by_ejection(const PackItems& items, int64_t capacity, std::span<const int64_t> offsets, const PackLimits& limits) {
+PackFitResult fit_by_ejection(const PackItems& items, int64_t capacity, std::span<const int64_t> offsets, uint64_t seed,
+                              const PackLimits& limits) {
   PackFitResult result;
   for (int64_t size : items.sizes)
     if (size > capacity) return result;
   Ejection ejection(items, capacity, offsets, limits);
-  for (uint64_t turn = 0; result.fit == PackFit::kStopped && ejection.may_go_on(); ++turn)
-    if (ejection.run(turn + 1, kFirstWork << std::min<uint64_t>(turn / kTriesOfOneLength, 20))) result.fit = PackFit::kFound;
-  if (result.fit == PackFit::kFound) result.offsets = ejection.offsets();
+  for (uint64_t turn = 0; result.fit == PackFit::kStopped && ejection.may_go_on(); ++turn) {
+    const int64_t most_work = kFirstWork << std::min<uint64_t>(turn / kTriesOfOneLength, 20);
+    if (ejection.run((seed << kSeedBits) + turn + 1, most_work)) result.fit = PackFit::kFound;
+  }
+  if (result.fit == PackFit::kFound) {
+    result.offsets = ejection.offsets();
+    settle(items, result.offsets);
+  }
   result.work = ejection.work();
   return result;
 }

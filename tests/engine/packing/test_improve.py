@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lowtide import _native
 from lowtide.core.effort import PACKING_EFFORTS
 from lowtide.engine.packing import Buffers
 from lowtide.engine.packing.bound import lower_bound
-from lowtide.engine.packing.improve import Improvement, common_divisor, descend, improve
+from lowtide.engine.packing.improve import Improvement, common_divisor, descend, improve, low_starts
 from lowtide.engine.packing.items import Items, items_of
 from lowtide.engine.packing.rules import stacked
 from lowtide.engine.packing.validate import validate
@@ -66,13 +67,27 @@ def test_a_descent_ends_in_a_valid_packing_below_its_start_and_never_raises_the_
     buffers = scattered(seed)
     layout = items_of(buffers)
     bound = lower_bound(layout.items).size_bytes
-    start = bound + bound // 5 // UNIT * UNIT
+    goal = bound + bound // 16 // UNIT * UNIT
     state, again = stacked_state(layout.items), stacked_state(layout.items)
     for one in (state, again):
-        descend(one, bound, start, 4_000_000, 5_000_000)
+        (start, *_) = low_starts(one, goal, 4_000_000)
+        descend(one, goal, start, 5_000_000, seed=1)
     validate(buffers, layout.offsets_of(buffers, state.offsets), state.height)
-    assert bound <= state.height < start
+    assert bound <= state.height <= max(goal, state.items.height(start) - UNIT)
     assert (state.offsets.tolist(), state.work) == (again.offsets.tolist(), again.work)
     reached = state.height
-    descend(state, bound, start, 4_000_000, 10_000)
+    descend(state, goal, start, 10_000, seed=2)
     assert state.height <= reached
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_ejection_returns_has_no_item_that_can_move_down(seed: int) -> None:
+    items = items_of(scattered(seed)).items
+    raised = stacked(items) + UNIT
+    height = items.height(raised)
+    fit, offsets, _ = _native.pack_within_by_ejection(items.native(), raised, height, 1_000_000)
+    assert fit == 0
+    tops = offsets + items.sizes
+    for item, offset in enumerate(offsets.tolist()):
+        meets = (items.first < items.last[item]) & (items.first[item] < items.last) & (tops <= offset)
+        assert offset == tops[meets].max(initial=0)

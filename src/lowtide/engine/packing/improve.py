@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -24,10 +24,12 @@ _SHARE_FIRST = 4
 """One part in this many of the penalty loop's work comes before the larger rounds."""
 _STEPS = 40
 """Ejection lowers a packing by this part of its distance to the goal at a time."""
-_DESCENTS, _DESCENT_PARTS = (8, 7, 6, 5, 4, 3, 2, 1), 128
-"""Descents start at packings this many parts above the goal."""
-_EARLY_DESCENTS = 4
-"""The descents that come before the largest round."""
+_MOST_ABOVE, _DESCENT_PARTS = 8, 128
+"""Descents start at packings this many parts above the goal or less."""
+_STARTS = 2
+"""The lowest of these packings, from which descents begin."""
+_DESCENTS, _EARLY_DESCENTS = 18, 9
+"""All descents, and those before the largest round."""
 _NEAR = 50
 """A part is nearly done at this fraction above the goal, one part in n."""
 
@@ -156,22 +158,22 @@ def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> 
         state.offsets, state.height, state.method = offsets, height, method
 
 
-def _eject(state: Improvement, height: int, work: int) -> tuple[bool, int]:
+def _eject(state: Improvement, height: int, work: int, seed: int = 0) -> tuple[bool, int]:
     """Repair the packing to fit `height`; return whether that succeeded, and the work."""
     height -= height % common_divisor(state.items)  # other offsets would waste bytes
-    fit, offsets, used = _native.pack_within_by_ejection(state.items.native(), state.offsets, height, work)
+    fit, offsets, used = _native.pack_within_by_ejection(state.items.native(), state.offsets, height, work, seed)
     state.work += used
     if fit == _FOUND:
         state.offsets, state.height, state.method = offsets, state.items.height(offsets), "ejection"
     return fit == _FOUND, used
 
 
-def _lower_by_ejection(state: Improvement, goal: int, work: int) -> Iterator[None]:
+def _lower_by_ejection(state: Improvement, goal: int, work: int, seed: int = 0) -> Iterator[None]:
     """Lower the packing in small steps, each by repair of the packing before."""
     divisor = common_divisor(state.items)
     step = max(divisor, (state.height - goal) // _STEPS // divisor * divisor)
     while work > 0 and state.height > max(goal, state.bound):
-        found, used = _eject(state, max(goal, state.bound, state.height - step), work)
+        found, used = _eject(state, max(goal, state.bound, state.height - step), work, seed)
         work -= max(used, 1)
         if not found:
             return
@@ -181,26 +183,43 @@ def _lower_by_ejection(state: Improvement, goal: int, work: int) -> Iterator[Non
 def _descents(
     state: Improvement, goal: int, searches: list["_HeightSearch"], effort: PackingEffort
 ) -> list[Callable[[], None]]:
-    """Return steps that each pack at a looser height by joined blocks and lower that packing by ejection.
+    """Return steps that lower packings by ejection: in turn two of joined blocks, and the best one.
 
-    Ejection depends on its start. Several starts reach goals that no start from the best packing reaches.
+    Those of joined blocks begin somewhat above the goal. Ejection depends on its start and its random numbers. Several
+    descents reach goals that one does not reach.
     """
     work = _JOINED_FACTOR * _ROUNDS[1]
     if not searches or not state.items.plain or work >= searches[0].try_work:
         return []
+    starts = cache(lambda: low_starts(state, goal, work))
+
+    def run(number: int) -> None:
+        seed, place = divmod(number, _STARTS + 1)
+        for start in [*starts()[:_STARTS], state.offsets][place : place + 1]:
+            descend(state, goal, start, effort.priority_work // 2, seed)
+
+    return [partial(run, number) for number in range(_DESCENTS)]
+
+
+def low_starts(state: Improvement, goal: int, work: int) -> list[Ints]:
+    """Return the lowest packings of joined blocks at a few heights above the goal, with limited work each."""
     divisor = common_divisor(state.items)  # joined blocks take bytes that nothing can use for holes
-    heights = [goal + goal * parts // _DESCENT_PARTS // divisor * divisor for parts in _DESCENTS]
-    return [partial(descend, state, goal, height, work, effort.priority_work) for height in heights]
+    found: list[Ints] = []
+    for parts in range(1, _MOST_ABOVE + 1):
+        height = goal + goal * parts // _DESCENT_PARTS // divisor * divisor
+        fit, offsets, used = _native.pack_within_joined(state.items.native(), height, work)
+        state.work += used
+        if fit == _FOUND:
+            found.append(offsets)
+        if len(found) == _STARTS:
+            break
+    return found
 
 
-def descend(state: Improvement, goal: int, height: int, start_work: int, work: int) -> None:
-    """Pack at `height` by joined blocks, lower that packing towards `goal`, and keep it if it is the lowest."""
-    fit, offsets, used = _native.pack_within_joined(state.items.native(), height, start_work)
-    state.work += used
-    if fit != _FOUND:
-        return
-    trial = Improvement(state.items, offsets, state.items.height(offsets), state.bound, "joined-blocks")
-    for _ in _lower_by_ejection(trial, goal, work):
+def descend(state: Improvement, goal: int, start: Ints, work: int, seed: int) -> None:
+    """Lower the packing `start` towards `goal`, and keep it if it is the lowest."""
+    trial = Improvement(state.items, start, state.items.height(start), state.bound, "joined-blocks")
+    for _ in _lower_by_ejection(trial, goal, work, seed):
         pass
     state.work += trial.work
     if trial.height < state.height:

@@ -111,3 +111,17 @@ def test_graphs_that_join_later_share_the_budget() -> None:
     model, run = _compiled(_broken, budget=f"{allowed + parameters} B")
     _peak(model, run, torch.randn(128, WIDTH))
     assert _peak(model, run, large, steps=5) <= allowed
+
+
+@pytest.mark.usefixtures("quick_inductor")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # Inductor's own
+@pytest.mark.parametrize("compiler", ["eager", "inductor"])
+def test_gradients_inside_of_the_program_miss_a_percentage_with_a_warning(compiler: str) -> None:
+    """Gradients of every sample are results of a program without a backward pass of its own."""
+    model = nn.Linear(WIDTH, WIDTH)
+    of_all = torch.func.grad(lambda weight, row: (row @ weight).tanh().sum())
+    of_each = torch.func.vmap(of_all, in_dims=(None, 0))
+    forget_programs()
+    run = torch.compile(of_each, backend="lowtide", options={"compiler": compiler, "budget": "10%"})
+    with pytest.warns(UserWarning, match=r"lowtide: .* budget.*the lowest peak found is"):
+        run(model.weight.detach(), torch.randn(64, WIDTH))

@@ -2,6 +2,7 @@
 
 import copy
 import re
+import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,8 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import lowtide.torch as lt
-from lowtide.core.errors import UnsupportedError, UsageError, VerificationError
+from lowtide.core.errors import RewriteError, UnsupportedError, UsageError, VerificationError
+from lowtide.frameworks.torch.emit.apply import Applied
 
 Digest = Callable[[Any], str]
 
@@ -72,6 +74,33 @@ def test_the_step_is_planned_within_its_budget_and_measured_so(digest: Digest) -
     predicted = step.result.peak_bytes["cpu"]
     assert predicted <= 0.8 * step.result.baseline_peak_bytes["cpu"]
     assert abs(measured.after_bytes - predicted) <= 0.02 * predicted + 4096
+
+
+@torch.library.custom_op("lowtide_tests::unlike_under_a_plan", mutates_args=())
+def unlike_under_a_plan(rows: torch.Tensor) -> torch.Tensor:
+    """Return the rows; under a plan, twice the rows."""
+    is_planned = any(frame.f_code is Applied.__call__.__code__ for frame, _ in traceback.walk_stack(None))
+    return 2 * rows if is_planned else rows.clone()
+
+
+unlike_under_a_plan.register_fake(torch.empty_like)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_check_passes_or_refuses_the_plan_and_changes_nothing(accumulate: int, digest: Digest) -> None:
+    model = make_model()
+    optimizer = adamw(model)
+    before = digest(everything(model, optimizer))
+    options: Any = {"budget": "80%", "check": True, "accumulate": accumulate}
+    lt.training_step(model, classify, optimizer, batch(0), **options)
+    assert digest(everything(model, optimizer)) == before
+
+    def loss(model: nn.Module, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return classify(model, rows, labels) + unlike_under_a_plan(rows).mean()
+
+    with pytest.raises(RewriteError, match="report it"):
+        lt.training_step(model, loss, optimizer, batch(0), **options)
+    assert digest(everything(model, optimizer)) == before
 
 
 def test_all_calls_of_an_accumulating_step_are_measured_beside_the_plain_loop(digest: Digest) -> None:

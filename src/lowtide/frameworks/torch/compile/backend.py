@@ -13,7 +13,12 @@ from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.internals.aot_autograd import naming_inputs, patched_autograd
 from lowtide.frameworks.torch.internals.autocast import with_shared_casts
 from lowtide.frameworks.torch.internals.compiling import capture_own_modules
-from lowtide.frameworks.torch.internals.dynamo import aot_autograd, snapshot_capture, watch_skipped_frames
+from lowtide.frameworks.torch.internals.dynamo import (
+    aot_autograd,
+    differentiates,
+    snapshot_capture,
+    watch_skipped_frames,
+)
 from lowtide.frameworks.torch.internals.fake_strides import strides_as_in_eager
 from lowtide.frameworks.torch.planning.free_memory import fit_budget, is_fit, tensors_of
 from lowtide.frameworks.torch.planning.missed_budgets import collect_missed_budgets
@@ -41,7 +46,8 @@ def lowtide(
     recompile = _recompiler(module, chosen)
     with showing(chosen.progress), programs_planned() as programs, collect_missed_budgets() as missed:
         compiled = _compile(module, example_inputs, chosen)
-    graph = shared_budget_of(options, chosen).add(programs, compiled, recompile, missed)
+    shared = shared_budget_of(options, chosen)
+    graph = shared.add(programs, compiled, recompile, missed, has_gradients=differentiates(module))
     return recording_runs(graph, lambda: graph.planned)
 
 

@@ -23,6 +23,11 @@ def takes_hooks(inputs: Sequence[Any]) -> bool:
     return any(isinstance(each, BackwardState) for each in inputs)
 
 
+def differentiates(module: GraphModule) -> bool:
+    """Return whether a captured graph computes gradients by `torch.func`."""
+    return any(getattr(node.target, "__name__", "") == "_grad_increment_nesting" for node in module.graph.nodes)
+
+
 def copied(module: GraphModule) -> GraphModule:
     """Return a copy of a captured graph, since compilers change their input."""
     graph, copies = Graph(), dict[Node, Node]()

@@ -88,8 +88,7 @@ def plan_module(
 
 
 def _is_minor(read: ReadProgram, result: Result, options: Options) -> bool:
-    is_share = is_part(options.budget)
-    return is_share and (read.boundary is None or result.peak_bytes[read.graph.spaces[0].name] < MINOR_BYTES)
+    return is_part(options.budget) and result.peak_bytes[read.graph.spaces[0].name] < MINOR_BYTES
 
 
 def _report(name: str, graph: Graph, result: Result, own_peak: int | None) -> None:

@@ -53,6 +53,8 @@ class ProgramGraph:
     previous: tuple[Run, list[PlannedModule]] | None = None
     """The earlier compilation, until the new one is known to be better."""
     was_seen: bool = False
+    has_gradients: bool = False
+    """Whether the graph differentiates, or a call had a backward pass."""
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """Run the graph, and measure the first steps."""
@@ -64,8 +66,10 @@ class ProgramGraph:
         return self.compiled(*inputs)
 
     def warn_missed_budget(self) -> None:
-        """Issue warnings once."""
+        """Issue warnings once; none of a missed percentage of an evaluation, which recomputes nothing."""
         missed, self.missed = self.missed, []
+        if is_part(self.program.options.budget) and not self.has_gradients:
+            return
         for message in missed:
             warnings.warn(message, stacklevel=3)
 
@@ -116,10 +120,16 @@ class SharedBudget:
     """Peak before planning again."""
 
     def add(
-        self, planned: list[PlannedModule], compiled: Run, recompile: Recompile | None, missed: list[str]
+        self,
+        planned: list[PlannedModule],
+        compiled: Run,
+        recompile: Recompile | None,
+        missed: list[str],
+        *,
+        has_gradients: bool,
     ) -> ProgramGraph:
         """Add a compiled graph to the program; `missed` are its warnings if it remains the only graph."""
-        graph = ProgramGraph(self, planned, compiled, recompile, missed)
+        graph = ProgramGraph(self, planned, compiled, recompile, missed, has_gradients=has_gradients)
         self.graphs.add(graph)
         self.had_graphs = True
         return graph
@@ -146,6 +156,7 @@ class SharedBudget:
         result = graph.compiled(*inputs)
         graph.was_seen = True
         node = backward_of(result)
+        graph.has_gradients |= node is not None
         if node is None or len(graph.planned) != 1:
             graph.warn_missed_budget()
             return result

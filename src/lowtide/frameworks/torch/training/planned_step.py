@@ -12,7 +12,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.core.effort import EffortName
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import RewriteError, UsageError
 from lowtide.core.files import path_of
 from lowtide.core.progress import Report, Stage, showing
 from lowtide.engine.analysis import simulate
@@ -242,6 +242,18 @@ class PlannedStep:
             finally:
                 self.step.done = done
 
+    def check(self) -> None:
+        """Run the step on its example batch with and without the plan; state is restored at the end.
+
+        Raises RewriteError if results differ by more than allowed rounding and than two runs without the plan.
+        """
+        measured = self.measure()
+        if measured.verdict == "different":
+            raise RewriteError(
+                f"outputs equal: {measured.describe()}, so do not train with this plan; report it, or use "
+                "allow=['reorder']"
+            )
+
     def _measured_part(self, call: int) -> MeasuredPart:
         """Return the program that was last used for a call of the step."""
         part = Part.of(call, self.step.accumulate)
@@ -293,6 +305,7 @@ def training_step(
     host_capacity: str | int | None = None,
     plan: str | Path | None = None,
     over_budget: bool = False,
+    check: bool = False,
     progress: bool | Report = True,
 ) -> PlannedStep:
     """Return the whole training step, forward, backward and update, as one planned program, without running it.
@@ -316,12 +329,15 @@ def training_step(
     `PlannedStep.save_plans`, instead of planning. Calls of another form than the example batch are planned. A plan that
     misses its budget needs `over_budget=True`, as in `lowtide.load_plan`.
 
+    With `check`, the example batch runs with and without the plan first, as in `PlannedStep.measure`.
+
     A missed budget leads to one warning, with the reason and the budgets that are met. The step then runs by the best
     plan found. On a terminal or in a notebook, planning that takes longer than two seconds shows a bar; Ctrl-C takes
     the best plan found. `progress` turns it off, or receives its lines.
 
     Raises FingerprintError for a plan of another step, VerificationError for a wrong plan or one that misses the
-    budget, UnsupportedError for a step that cannot be captured, UsageError for wrong arguments.
+    budget, UnsupportedError for a step that cannot be captured, UsageError for wrong arguments, RewriteError if results
+    differ in the check.
 
     >>> import torch, lowtide.torch
     >>> model = torch.nn.Sequential(*(layer for _ in range(4) for layer in (torch.nn.Linear(32, 32), torch.nn.GELU())))
@@ -360,6 +376,8 @@ def training_step(
     step.spells_out_fused = request.is_compiled
     planned = PlannedStep(step, request)
     planned.prepare_all(*_call_of(example_batch))
+    if check:
+        planned.check()
     remember_step(planned)
     return planned
 

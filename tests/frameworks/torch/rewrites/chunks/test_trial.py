@@ -36,6 +36,17 @@ def test_all_rows_at_once_have_equal_bits() -> None:
     assert Trials().first_equal(region(), [OTHER_SUMS, ChunkSizes(512)]) == ChunkSizes(512)
 
 
+def test_elements_of_an_input_may_share_memory() -> None:
+    """Gradients of every sample read one row for all samples."""
+
+    def step(row: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
+        return functional.softmax(row @ head, -1).amax(-1)
+
+    one_row = torch.randn(16).expand(512, 16)
+    found, _ = find_product_regions(trace(step, one_row, torch.randn(16, 1024)).graph)
+    assert Trials().first_equal(found[0], [ChunkSizes(512)]) == ChunkSizes(512)
+
+
 def loss_region() -> ProductRegion:
     """Return a region with a loss of one class per row and both gradients of its product."""
 

@@ -29,7 +29,7 @@ from lowtide.frameworks.torch.internals.kernels import (
 )
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.planning.options import Options, identity
-from lowtide.frameworks.torch.planning.planned_program import PlannedModule, limit_to_bucket
+from lowtide.frameworks.torch.planning.planned_program import MINOR_BYTES, PlannedModule, limit_to_bucket
 from lowtide.frameworks.torch.planning.programs import new_name, register
 
 
@@ -96,7 +96,7 @@ class ForwardOrder:
         result = _result_of(graph, self._options, allowed, needed)
         planned = PlannedModule(graph.name, module, graph, result, module, own_peak, kernel_peaks=[needed])
         register(planned)
-        if allowed is not None and needed > allowed and not is_part(self._options.budget):
+        if allowed is not None and needed > allowed and (needed >= MINOR_BYTES or not is_part(self._options.budget)):
             warn_of_need(planned, needed - allowed, needed)
 
 

@@ -156,8 +156,12 @@ def _as_module(region: ProductRegion, sources: list[Node], sizes: ChunkSizes | N
 
 
 def _random(like: Any, generator: torch.Generator, *, positive: bool) -> torch.Tensor:
-    made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=generator.device)
+    """Return random numbers with the strides of `like`, whose elements may share memory."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
+    made = torch.empty(max(extent, 0), dtype=like.dtype, device=generator.device)
     if not made.is_floating_point():
-        return made.random_(0, 2, generator=generator)
-    made.normal_(generator=generator).mul_(like.shape[-1] ** -0.5 if like.dim() else 1)
-    return made.abs_() if positive else made
+        made.random_(0, 2, generator=generator)
+    else:
+        made.normal_(generator=generator).mul_(like.shape[-1] ** -0.5 if like.dim() else 1)
+        made = made.abs_() if positive else made
+    return made.as_strided(like.shape, like.stride())
