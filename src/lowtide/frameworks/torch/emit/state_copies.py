@@ -1,6 +1,6 @@
 """Copies of state that lives on the host: to the device before its update, and over the state on the host after it.
 
-From one copy to the other, the newest contents are on the device. `_on_device` holds both tensors meanwhile, so that an
+From one copy to the other, the newest contents are on the device. `_on_device` holds the copy meanwhile, so that an
 exception in the middle of a step loses no update: `finish_copies` then copies what is still on the device.
 """
 
@@ -14,16 +14,16 @@ from torch.fx import Node
 from lowtide.core.index_spaces import BufferId
 from lowtide.frameworks.torch.emit.transfers import WAIT_FOR_COPY, copy_to_device, copy_to_pinned, like
 from lowtide.frameworks.torch.internals.operators import define_operator
-from lowtide.frameworks.torch.internals.tensors import memory_of
+from lowtide.frameworks.torch.internals.tensors import memory_of, version_of
 from lowtide.frameworks.torch.reading.lowering import LoweredOp
 
-_on_device: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-"""By address of a state on the host: the state, and its copy on the device."""
+_on_device: dict[int, tuple[torch.Tensor, int]] = {}
+"""By address of a state on the host: its copy on the device, and the in-place changes that the copying took."""
 
 
 def _state_to_device(state: torch.Tensor, device: torch.device) -> torch.Tensor:
     made = copy_to_device(state, device)
-    _on_device[state.data_ptr()] = state, made
+    _on_device[state.data_ptr()] = made, version_of(made)
     return made
 
 
@@ -44,12 +44,12 @@ STATE_TO_HOST = define_operator("state_to_host(Tensor(a!) state, Tensor source) 
 
 
 def finish_copies(states: Sequence[torch.Tensor]) -> None:
-    """Complete all copies of states on the host, and copy those that an exception left on the device."""
+    """Complete all copies of states on the host, and copy those that an exception left changed on the device."""
     if states and torch.cuda.is_available():
         torch.cuda.synchronize()
     for state in states:
-        _, made = _on_device.pop(state.data_ptr(), (None, None))
-        if made is not None:
+        made, before = _on_device.pop(state.data_ptr(), (None, 0))
+        if made is not None and version_of(made) != before:
             memory_of(state).copy_(memory_of(made))
 
 
