@@ -1,6 +1,6 @@
 """Copies of state that lives on the host: to the device before its update, and over the state on the host after it.
 
-From one copy to the other, the newest contents are on the device. `_on_device` holds the copy meanwhile, so that an
+From one copy to the other, the newest contents are on the device. `_on_device` holds both tensors meanwhile, so that an
 exception in the middle of a step loses no update: `finish_copies` then copies what is still on the device.
 """
 
@@ -17,13 +17,13 @@ from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.tensors import memory_of, version_of
 from lowtide.frameworks.torch.reading.lowering import LoweredOp
 
-_on_device: dict[int, tuple[torch.Tensor, int]] = {}
-"""By address of a state on the host: its copy on the device, and the in-place changes that the copying took."""
+_on_device: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
+"""By address of a state on the host, or of its rows: these, the copy on the device, and its in-place changes so far."""
 
 
 def _state_to_device(state: torch.Tensor, device: torch.device) -> torch.Tensor:
     made = copy_to_device(state, device)
-    _on_device[state.data_ptr()] = made, version_of(made)
+    _on_device[state.data_ptr()] = state, made, version_of(made)
     return made
 
 
@@ -47,10 +47,12 @@ def finish_copies(states: Sequence[torch.Tensor]) -> None:
     """Complete all copies of states on the host, and copy those that an exception left changed on the device."""
     if states and torch.cuda.is_available():
         torch.cuda.synchronize()
-    for state in states:
-        made, before = _on_device.pop(state.data_ptr(), (None, 0))
-        if made is not None and version_of(made) != before:
-            memory_of(state).copy_(memory_of(made))
+    for state in states if _on_device else ():
+        begin = state.data_ptr()
+        for address in [each for each in _on_device if begin <= each < begin + state.nbytes]:
+            rows, made, before = _on_device.pop(address)
+            if version_of(made) != before:
+                memory_of(rows).copy_(memory_of(made))
 
 
 class StateEmission:
