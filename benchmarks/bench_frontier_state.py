@@ -28,6 +28,7 @@ from lowtide.engine.offload import Host
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.reporting.fitting import fit_device
+from lowtide.reporting.shortfall import describe_missed
 
 SECTION = "Steps with optimizer state on the host"
 COMMAND = "python benchmarks/bench_frontier_state.py"
@@ -50,15 +51,15 @@ PARAMETER_BYTES = 2
 LEAD = (
     "Steps of `examples/frontier.py` in bfloat16 with `examples/master_weights.py`: AdamW with master weights and "
     "moments in float32, 12 bytes per parameter. One sequence per rank. Everything is predicted: prices are the peak "
-    "figures of the device, copies take its link to the host, each way at the same time. Device memory includes "
-    "parameters and the state that stays. `unlimited` is the program on a device that holds everything. `checkpointing` "
-    "checkpoints every block with `torch.utils.checkpoint` and keeps all state on the device. `ZeRO-Offload's rule` "
-    "checkpoints every block, keeps all state on the host, and updates on the CPU. Its model is generous: gradients "
-    "leave the device as soon as they are known, in the order with the lowest peak that lowtide finds, and their "
-    "copies hide behind computation; the update costs 28 bytes per parameter at 200 GB/s of host memory; updated "
-    "parameters return meanwhile. `lowtide` is the answer of `fits`: the cheapest techniques that fit, priced on the "
-    "timeline; state on the host is copied to the device for its update, so that bits do not change. Extra time is "
-    "beyond `unlimited`; a time after a plan that misses its budget is left out."
+    "figures of the device, and copies take its link to the host, both ways at the same time. Device memory includes "
+    "parameters and the state that stays there. `unlimited` is the program on a device that holds everything. "
+    "`checkpointing` checkpoints every block with `torch.utils.checkpoint` and keeps all state on the device. "
+    "`ZeRO-Offload's rule` checkpoints every block, keeps all state on the host, and updates on the CPU. Its model is "
+    "generous: gradients leave the device as soon as they are known, in the order with the lowest peak that lowtide "
+    "finds, and their copies hide behind computation; the update touches 28 bytes per parameter at 200 GB/s of host "
+    "memory; updated parameters return meanwhile. `lowtide` is the answer of `fits`: the cheapest techniques that fit, "
+    "priced on the timeline; state on the host is copied to the device for its update, so that bits do not change. "
+    "Extra time is beyond `unlimited`. Times of plans that miss the budget are left out."
 )
 
 
@@ -70,9 +71,7 @@ def measure_cell(name: str, data: int, tensor: int, length: int, device_name: st
     space = graph.spaces[0].name
     held, base = graph.persistent_bytes()[space], float(price(graph, profile).seconds.sum())
     rows = [_row("unlimited", held + _peak(graph), 0, base)]
-    checkpointed = captured(
-        MODELS[name], data=data, tensor=tensor, length=length, optimizer=MasterAdamW, policy="full"
-    )
+    checkpointed = captured(MODELS[name], data=data, tensor=tensor, length=length, optimizer=MasterAdamW, policy="full")
     seconds = float(price(checkpointed, profile).seconds.sum())
     rows.append(_row("checkpointing", held + _peak(checkpointed), 0, seconds))
     del checkpointed
@@ -90,7 +89,7 @@ def measure_cell(name: str, data: int, tensor: int, length: int, device_name: st
         base * (1 + result.extra_time),
     )
     row["techniques"] = None if fit.techniques is None else sorted(fit.techniques)
-    row["why"] = None if result.shortfall is None else fit.to_json().shortfall
+    row["why"] = None if result.shortfall is None else describe_missed(result)
     return [*rows, {**row, "took": time.process_time() - started}]
 
 
@@ -102,9 +101,7 @@ def _peak(graph: Graph) -> int:
     return lowtide.minimize(graph, allow=["share"], effort="fast").baseline_peak_bytes[graph.spaces[0].name]
 
 
-def _by_rule(
-    name: str, data: int, tensor: int, length: int, device: Device, profile: str, held: int
-) -> dict[str, Any]:
+def _by_rule(name: str, data: int, tensor: int, length: int, device: Device, profile: str, held: int) -> dict[str, Any]:
     """Return the row of ZeRO-Offload's rule.
 
     Its program on the device is that with an optimizer without state, whose updates stand for the copies of gradients.
@@ -163,7 +160,18 @@ def main() -> None:
             command = [sys.executable, __file__, "--cell", str(number)]
             file.write_text(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         measured.append((cell, json.loads(file.read_text())))
-    names = ["model", "data x tensor", "tokens", "device, GiB", "program", "fits", "device", "host", "step", "extra time"]
+    names = [
+        "model",
+        "data x tensor",
+        "tokens",
+        "device, GiB",
+        "program",
+        "fits",
+        "device",
+        "host",
+        "step",
+        "extra time",
+    ]
     lines = table_head([*names, "planning"], 6)
     for cell, rows in measured:
         lines += _lines(cell, rows)

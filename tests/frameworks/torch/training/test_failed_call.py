@@ -89,9 +89,7 @@ def _contents(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, l
 
 
 @pytest.mark.parametrize("on_host", [True, False], ids=["state on host", "state on device"])
-def test_a_call_that_fails_before_its_first_update_changes_nothing(
-    on_host: bool, digest: Callable[[Any], str]
-) -> None:
+def test_a_call_that_fails_before_its_first_update_changes_nothing(on_host: bool, digest: Callable[[Any], str]) -> None:
     """The next calls have the bits of a run without the exception."""
     traces: list[list[str]] = []
     for fails in (True, False):

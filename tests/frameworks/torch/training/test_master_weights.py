@@ -80,5 +80,5 @@ class _StartsAsGradient(torch.optim.Optimizer):
 
 def test_state_that_starts_as_a_gradient_is_refused_with_a_way_out() -> None:
     model, optimizer = _made(_StartsAsGradient)
-    with pytest.raises(UsageError, match="initial state 'velocity' of _StartsAsGradient is not known; run one ordinary"):
+    with pytest.raises(UsageError, match="state 'velocity' of _StartsAsGradient is not known; run one ordinary step"):
         lt.training_step(model, _loss, optimizer, (_batch(),))(_batch())

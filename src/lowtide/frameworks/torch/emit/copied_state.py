@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -73,8 +74,8 @@ def _rows_of(state: Node) -> list[_Rows]:
     found = [_rows_in(state, view) for view in state.users]
     rows = sorted((each for each in found if each is not None), key=lambda each: each.first)
     ends = sorted((each.start, each.end) for each in rows)
-    disjoint = all(end <= start for (_, end), (start, _) in zip(ends, ends[1:], strict=False))
-    in_turn = all(one.last < other.first for one, other in zip(rows, rows[1:], strict=False))
+    disjoint = all(end <= start for (_, end), (start, _) in pairwise(ends))
+    in_turn = all(one.last < other.first for one, other in pairwise(rows))
     return rows if len(rows) == len(found) > 1 and disjoint and in_turn else []
 
 

@@ -25,7 +25,8 @@ def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> G
     """Return a module that runs the ops of a plan, with its in-place pairs, and drops every tensor at its last use.
 
     A step that reads, overwrites or frees a buffer waits for its copies and collectives. With `boxed`, the module takes
-    one list of tensors and empties it, so that inputs can be freed, and changes inputs as late as it can. Subgraphs follow their own plans.
+    one list of tensors and empties it, so that inputs can be freed, and changes inputs as late as it can. Subgraphs
+    follow their own plans.
     """
     emitter = _Emitter(module, lowered)
     for step in plan.steps():

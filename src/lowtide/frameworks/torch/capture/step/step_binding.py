@@ -127,7 +127,7 @@ class TrainingStepBinding(Binding):
         """Add a note with the parameters whose update had begun. The next call starts a step."""
         labels = self.modules.labels()
         names = [labels[place] for place in self.updated]
-        owners = {place: name for place, name in zip(self.updated, names, strict=True)}
+        owners = dict(zip(self.updated, names, strict=True))
         first = len(labels)
         owners |= {first + place: names[entry.parameter] for place, entry in enumerate(self.state.entries)}
         versions = zip(map(version_of, self._held()), self.versions, strict=True)
