@@ -3,7 +3,7 @@
 An update that is smaller than the last digit of a bfloat16 parameter is kept in the master weight.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -23,21 +23,20 @@ class MasterAdamW(Optimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": 1e-8, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:
+    def step(self, closure: Any = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Update all parameters that have a gradient."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    _update(parameter, self.state[parameter], group)
+                    _update(parameter, parameter.grad.to(torch.float32), self.state[parameter], group)
 
 
-def _update(parameter: torch.Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+def _update(parameter: torch.Tensor, gradient: torch.Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
     if not state:
         state["step"] = torch.zeros(())
         state["master"] = parameter.to(torch.float32)
         state["exp_avg"] = torch.zeros_like(state["master"])
         state["exp_avg_sq"] = torch.zeros_like(state["master"])
-    gradient = parameter.grad.to(torch.float32)
     (beta1, beta2), rate = group["betas"], group["lr"]
     state["step"] += 1
     state["exp_avg"].lerp_(gradient, 1 - beta1)

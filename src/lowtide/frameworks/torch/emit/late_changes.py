@@ -27,4 +27,5 @@ def delay_changes(graph: Graph) -> None:
             later = {*node.users, *(following[key] for key in touched if key in following)}
             if later:
                 min(later).prepend(node)
-        following.update(dict.fromkeys(touched, node))
+        for key in touched:
+            following[key] = node

@@ -363,8 +363,10 @@ def _present_values(state: OptimizerState) -> list[torch.Tensor | None]:
     for position, key, form in state.entries:
         if (position, key) in firsts:
             first = firsts[position, key]
-            is_known = form.numel() == 1 and isinstance(first, float)
-            found.append(torch.full(form.shape, first, dtype=form.dtype) if is_known else None)
+            if first is None or form.numel() > 1:
+                found.append(None)
+            else:
+                found.append(torch.full(form.shape, first, dtype=form.dtype))
         else:
             found.append(local_part(state.optimizer.state[parameters[position]][key]))
     return [*found, *(state.optimizer.param_groups[group][key] for group, key in state.settings)]

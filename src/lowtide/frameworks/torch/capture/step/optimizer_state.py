@@ -118,7 +118,7 @@ class OptimizerState:
             else:
                 made = torch.empty_strided(form.shape, form.stride(), dtype=form.dtype, device=form.device)
             with torch.no_grad():
-                made.copy_(local_part(parameter)) if first is AS_PARAMETER else made.fill_(first)
+                made.copy_(local_part(parameter)) if first is None else made.fill_(first)
             is_part = made.shape == local_part(parameter).shape
             self.optimizer.state[parameter][entry.key] = distributed_as(made, parameter) if is_part else made
         self._move(on_host)
@@ -229,13 +229,6 @@ _FILLS = (0.5, 0.25)
 _NEGATIVE_ZERO = -0.0
 
 
-class _AsParameter:
-    """The initial value of state that starts as a copy of its parameter, such as master weights."""
-
-
-AS_PARAMETER = _AsParameter()
-
-
 class _Recording(dict[str, Any]):
     """State that records first values before in-place changes."""
 
@@ -253,10 +246,11 @@ class _Recording(dict[str, Any]):
         return self[key]
 
 
-def initial_values(optimizer: Optimizer, wanted: Sequence[tuple[int, str]]) -> list[float | _AsParameter]:
-    """Return the initial value of each wanted entry (parameter position and key), from updates of small parameters.
+def initial_values(optimizer: Optimizer, wanted: Sequence[tuple[int, str]]) -> list[float | None]:
+    """Return the initial number in each wanted entry (parameter position and key), from updates of small parameters.
 
-    Raises UsageError for an entry that starts neither as one number nor as its parameter.
+    None is for an entry that starts as its parameter, such as master weights. Raises UsageError for an entry that
+    starts neither as one number nor as its parameter.
     """
     if not wanted:
         return []
@@ -276,13 +270,13 @@ def _states_before_update(optimizer: Optimizer, fill: float) -> list[dict[str, A
     return [getattr(state[parameter], "first", {}) for parameter in parameters]
 
 
-def _value(optimizer: Optimizer, key: str, one: Any, other: Any) -> float | _AsParameter:
+def _value(optimizer: Optimizer, key: str, one: Any, other: Any) -> float | None:
     is_momentum = isinstance(optimizer, SGD) and key == "momentum_buffer"
     if is_momentum and not any(group["dampening"] for group in optimizer.param_groups):
         return _NEGATIVE_ZERO  # the first update copies the gradient; -0 plus any number is that number
     values = tuple(each.item() for each in (one, other) if isinstance(each, torch.Tensor))
     if values == _FILLS:
-        return AS_PARAMETER
+        return None
     if len(values) < len(_FILLS) or values[0] != values[1]:
         name = type(optimizer).__name__
         raise UsageError(f"the initial state '{key}' of {name} is not known; run one ordinary step first")
