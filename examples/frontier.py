@@ -7,7 +7,7 @@ Llama-like model. Weights are sharded over the data-parallel ranks, layers are s
 
 import argparse
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,16 +19,18 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 import lowtide
 from examples.one_rank.decoder import POLICIES, Decoder
 from examples.one_rank.dense import Dense
+from examples.one_rank.grouped_mixture import GroupedMixture
 from examples.one_rank.mesh import Mesh
 from examples.one_rank.mixture import Mixture
 from lowtide.engine.graph import Graph
 from lowtide.torch import TorchModel, TrainingStep
 
-Model = Dense | Mixture
+Model = Dense | Mixture | GroupedMixture
+MakeOptimizer = Callable[[Iterator[torch.nn.Parameter]], torch.optim.Optimizer]
 GIB = 2**30
 PYTORCH_BYTES, BYTES_AN_OP = 420_000_000, 23_000
 """Host memory of a process with PyTorch, and of each captured op (measured for 8,000 to 33,000 ops)."""
-OPS_A_LAYER = {Dense: 261, Mixture: 600}
+OPS_A_LAYER = {Dense: 261, Mixture: 600, GroupedMixture: 400}
 
 MODELS: dict[str, Model] = {
     "tiny": Dense(4, 256, 8, 4, 512, 1024),
@@ -36,6 +38,7 @@ MODELS: dict[str, Model] = {
     "70b": Dense(80, 8192, 64, 8, 28672),
     "405b": Dense(126, 16384, 128, 8, 53248),
     "tiny-mixture": Mixture(4, 256, 4, 512, 1, 8, 2, 128, 1024, 64, 64, 32, 16),
+    "qwen3-30b-a3b": GroupedMixture(48, 2048, 32, 4, 128, 128, 8, 768),
     "deepseek-v3": Mixture(61, 7168, 128, 18432, 3, 256, 8, 2048),
 }
 
@@ -65,21 +68,35 @@ def check_host_memory(model: Model) -> None:
 
 
 def rank_step(
-    model: Model, mesh: Mesh, *, batch: int = 1, length: int = 8192, policy: str = "none"
+    model: Model,
+    mesh: Mesh,
+    *,
+    batch: int = 1,
+    length: int = 8192,
+    policy: str = "none",
+    optimizer: MakeOptimizer = torch.optim.AdamW,
 ) -> tuple[TrainingStep, tuple[torch.Tensor]]:
-    """Return the step of one rank, in bfloat16 with AdamW, and its batch, both as fake tensors without memory."""
+    """Return the step of one rank in bfloat16, and its batch, both as fake tensors without memory."""
     with FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True), torch.device("meta"):
         torch.set_default_dtype(torch.bfloat16)
         decoder = Decoder(model, mesh, policy)
         torch.set_default_dtype(torch.float32)
         tokens = torch.empty(batch, length, dtype=torch.int64)
-    return TrainingStep(decoder, None, torch.optim.AdamW(decoder.parameters())), (tokens,)
+    return TrainingStep(decoder, None, optimizer(decoder.parameters())), (tokens,)
 
 
-def captured(model: Model, *, data: int, tensor: int, length: int = 8192, policy: str = "none") -> Graph:
+def captured(
+    model: Model,
+    *,
+    data: int,
+    tensor: int,
+    length: int = 8192,
+    policy: str = "none",
+    optimizer: MakeOptimizer = torch.optim.AdamW,
+) -> Graph:
     """Capture the step of one rank of data x tensor ranks as a graph."""
     with fake_ranks(data, tensor) as mesh:
-        return lowtide.read(rank_step(model, mesh, length=length, policy=policy))
+        return lowtide.read(rank_step(model, mesh, length=length, policy=policy, optimizer=optimizer))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import (
 )
 
 from examples.one_rank.dense import Dense
+from examples.one_rank.grouped_mixture import GroupedMixture
 from examples.one_rank.mesh import Linear, Mesh, collectives
 from examples.one_rank.mixture import Mixture
 
@@ -61,7 +62,7 @@ The last two are torchtitan's selective policies, by op and by layer.
 class Decoder(nn.Module):
     """Blocks between an embedding and a head. Each rank has the whole embedding."""
 
-    def __init__(self, model: Dense | Mixture, mesh: Mesh, policy: str) -> None:
+    def __init__(self, model: Dense | Mixture | GroupedMixture, mesh: Mesh, policy: str) -> None:
         super().__init__()
         self.embedding = nn.Embedding(model.vocabulary, model.width)
         self.blocks = nn.ModuleList(model.block(mesh, index) for index in range(model.layers))

@@ -107,7 +107,8 @@ class Weight(nn.Module):
         self.shard = nn.Parameter(torch.empty(torch.Size(shape).numel() // group.size()))
 
     def forward(self) -> torch.Tensor:
-        return Gathered.apply(self.shard, self.group).view(self.shape)
+        whole = self.shard if self.group.size() == 1 else Gathered.apply(self.shard, self.group)
+        return whole.view(self.shape)
 
 
 class Linear(nn.Module):

@@ -1,6 +1,7 @@
 """Blocks of a DeepSeek-V3-like mixture of experts: latent attention, and experts on different ranks."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -60,14 +61,29 @@ class LatentAttention(nn.Module):
         return self.out(attended.transpose(1, 2).flatten(2))
 
 
-class Experts(nn.Module):
-    """A gated layer for all tokens, and experts that each token chooses. Tensor-parallel ranks have other experts."""
+class Routing(Protocol):
+    """The sizes of experts."""
 
-    def __init__(self, model: Mixture, mesh: Mesh) -> None:
+    @property
+    def width(self) -> int: ...
+    @property
+    def experts(self) -> int: ...
+    @property
+    def chosen(self) -> int: ...
+    @property
+    def expert_hidden(self) -> int: ...
+    @property
+    def load(self) -> float: ...
+
+
+class Experts(nn.Module):
+    """Experts that each token chooses, beside a layer for all tokens. Tensor-parallel ranks have other experts."""
+
+    def __init__(self, model: Routing, mesh: Mesh, *, has_shared: bool = True) -> None:
         super().__init__()
         self.model, self.group = model, mesh.tensor
         self.held = model.experts // mesh.tensor.size()
-        self.shared = Gated(mesh.world, model.width, model.expert_hidden)
+        self.shared = Gated(mesh.world, model.width, model.expert_hidden) if has_shared else None
         self.router = nn.Linear(model.width, model.experts, bias=False)
         self.gate, self.up = (Weight(mesh.data, self.held, model.expert_hidden, model.width) for _ in range(2))
         self.down = Weight(mesh.data, self.held, model.width, model.expert_hidden)
@@ -82,9 +98,8 @@ class Experts(nn.Module):
         made = self._of_experts(given.transpose(0, 1).flatten(0, 2))
         back = made.unflatten(0, (self.held, ranks, -1)).transpose(0, 1).flatten(0, 2)
         weighed = Exchanged.apply(back, sent, self.group) * trust.flatten()[by_expert].unsqueeze(1)
-        return self.shared(value) + torch.zeros_like(tokens).index_add(0, by_expert // model.chosen, weighed).view_as(
-            value
-        )
+        summed = torch.zeros_like(tokens).index_add(0, by_expert // model.chosen, weighed).view_as(value)
+        return summed if self.shared is None else self.shared(value) + summed
 
     def _of_experts(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the output of the experts for rows sorted by expert, an equal number for each."""

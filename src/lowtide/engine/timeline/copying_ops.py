@@ -42,8 +42,9 @@ def copying_ops(graph: Graph) -> dict[OpId, CopyOp]:
     for op in np.flatnonzero(graph.copying).tolist():
         written = {*graph.mutates[op].tolist(), *graph.writes[op].tolist()}
         (source,) = {*graph.reads[op].tolist()} - written
-        from_space, to_space = int(graph.buffer_spaces[source]), int(graph.buffer_spaces[min(written)])
-        size = int(graph.sizes[source])
+        target = min(written)
+        from_space, to_space = int(graph.buffer_spaces[source]), int(graph.buffer_spaces[target])
+        size = min(int(graph.sizes[source]), int(graph.sizes[target]))  # one of them may be rows of the other
         seconds = size / speed_between(graph, from_space, to_space, f"op {graph.op_names[op]!r}")
         found[op] = CopyOp(stream_name(graph, from_space, to_space), seconds, from_space == 0, size)
     return found

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from lowtide.core.errors import FingerprintError
+from lowtide.core.errors import FingerprintError, LowtideError
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan, StepKind, verify
 from lowtide.frameworks.torch.emit.emit import emit
@@ -58,8 +58,12 @@ class Applied:
         try:
             with torch.set_grad_enabled(self.captured.with_backward), without_autocast():
                 outputs = list(self._run(inputs))
-        finally:
+        except BaseException as error:
             finish_copies(states)
+            if not isinstance(error, LowtideError):
+                binding.note_failure(error, counts_changes=self.planned is not None)
+            raise
+        finish_copies(states)
         with torch.no_grad():
             return binding.finish(outputs, sources)
 

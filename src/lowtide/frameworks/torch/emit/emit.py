@@ -10,6 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.core.errors import PlanError, UnsupportedError
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
+from lowtide.frameworks.torch.emit.late_changes import delay_changes
 from lowtide.frameworks.torch.emit.state_copies import StateEmission
 from lowtide.frameworks.torch.emit.transfers import CopyEmission
 from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
@@ -24,7 +25,8 @@ def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> G
     """Return a module that runs the ops of a plan, with its in-place pairs, and drops every tensor at its last use.
 
     A step that reads, overwrites or frees a buffer waits for its copies and collectives. With `boxed`, the module takes
-    one list of tensors and empties it, so that inputs can be freed. Subgraphs follow their own plans.
+    one list of tensors and empties it, so that inputs can be freed, and changes inputs as late as it can. Subgraphs
+    follow their own plans.
     """
     emitter = _Emitter(module, lowered)
     for step in plan.steps():
@@ -39,6 +41,7 @@ def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> G
                 emitter.copy_in(buffer)
     graph = emitter.finish()
     if boxed:
+        delay_changes(graph)
         box_inputs(graph)
     emitted = GraphModule(module, graph, class_name="Planned")
     for name, callee in plan.callees.items():

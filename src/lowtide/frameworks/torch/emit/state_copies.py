@@ -14,16 +14,16 @@ from torch.fx import Node
 from lowtide.core.index_spaces import BufferId
 from lowtide.frameworks.torch.emit.transfers import WAIT_FOR_COPY, copy_to_device, copy_to_pinned, like
 from lowtide.frameworks.torch.internals.operators import define_operator
-from lowtide.frameworks.torch.internals.tensors import memory_of
+from lowtide.frameworks.torch.internals.tensors import memory_of, version_of
 from lowtide.frameworks.torch.reading.lowering import LoweredOp
 
-_on_device: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-"""By address of a state on the host: the state, and its copy on the device."""
+_on_device: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
+"""By address of a state on the host, or of its rows: these, the copy on the device, and its in-place changes so far."""
 
 
 def _state_to_device(state: torch.Tensor, device: torch.device) -> torch.Tensor:
     made = copy_to_device(state, device)
-    _on_device[state.data_ptr()] = state, made
+    _on_device[state.data_ptr()] = state, made, version_of(made)
     return made
 
 
@@ -44,13 +44,15 @@ STATE_TO_HOST = define_operator("state_to_host(Tensor(a!) state, Tensor source) 
 
 
 def finish_copies(states: Sequence[torch.Tensor]) -> None:
-    """Complete all copies of states on the host, and copy those that an exception left on the device."""
+    """Complete all copies of states on the host, and copy those that an exception left changed on the device."""
     if states and torch.cuda.is_available():
         torch.cuda.synchronize()
-    for state in states:
-        _, made = _on_device.pop(state.data_ptr(), (None, None))
-        if made is not None:
-            memory_of(state).copy_(memory_of(made))
+    for state in states if _on_device else ():
+        begin = state.data_ptr()
+        for address in [each for each in _on_device if begin <= each < begin + state.nbytes]:
+            rows, made, before = _on_device.pop(address)
+            if version_of(made) != before:
+                memory_of(rows).copy_(memory_of(made))
 
 
 class StateEmission:

@@ -52,6 +52,9 @@ class Binding(ABC):
         """Return a context that raises UsageError if another thread is running a program with state in Python."""
         return nullcontext()
 
+    def note_failure(self, error: BaseException, *, counts_changes: bool) -> None:  # noqa: B027
+        """Note in an exception of a call which state it leaves. `counts_changes`: tensors count in-place changes."""
+
     def materialize(self) -> None:  # noqa: B027 (most programs have no lazy state)
         """Create the state that a first call creates."""
 

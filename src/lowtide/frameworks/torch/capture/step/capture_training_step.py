@@ -357,13 +357,16 @@ def _own_gradients(gradients: Sequence[torch.Tensor], parameters: Sequence[torch
 def _present_values(state: OptimizerState) -> list[torch.Tensor | None]:
     """Return present tensors, initial values for missing small ones, and None for the rest."""
     missing = [(entry.parameter, entry.key) for entry in state.missing()]
-    numbers = dict(zip(missing, initial_values(state.optimizer, missing), strict=True))
+    firsts = dict(zip(missing, initial_values(state.optimizer, missing), strict=True))
     parameters = state.parameters()
     found: list[torch.Tensor | None] = []
     for position, key, form in state.entries:
-        if (position, key) in numbers:
-            is_small = form.numel() == 1
-            found.append(torch.full(form.shape, numbers[position, key], dtype=form.dtype) if is_small else None)
+        if (position, key) in firsts:
+            first = firsts[position, key]
+            if first is None or form.numel() > 1:
+                found.append(None)
+            else:
+                found.append(torch.full(form.shape, first, dtype=form.dtype))
         else:
             found.append(local_part(state.optimizer.state[parameters[position]][key]))
     return [*found, *(state.optimizer.param_groups[group][key] for group, key in state.settings)]

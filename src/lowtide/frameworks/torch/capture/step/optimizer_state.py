@@ -110,14 +110,15 @@ class OptimizerState:
         missing = self.missing()
         kept_on_host = {self.entries[place][:2] for place in on_host} if missing else set[tuple[int, str]]()
         parameters = self.parameters()
-        numbers = initial_values(self.optimizer, [(entry.parameter, entry.key) for entry in missing])
-        for entry, number in zip(missing, numbers, strict=True):
+        firsts = initial_values(self.optimizer, [(entry.parameter, entry.key) for entry in missing])
+        for entry, first in zip(missing, firsts, strict=True):
             form, parameter = entry.form, parameters[entry.parameter]
             if entry[:2] in kept_on_host:
                 made = empty_on_host(form, form.device)
             else:
                 made = torch.empty_strided(form.shape, form.stride(), dtype=form.dtype, device=form.device)
-            made.fill_(number)
+            with torch.no_grad():
+                made.copy_(local_part(parameter)) if first is None else made.fill_(first)
             is_part = made.shape == local_part(parameter).shape
             self.optimizer.state[parameter][entry.key] = distributed_as(made, parameter) if is_part else made
         self._move(on_host)
@@ -224,7 +225,7 @@ def _form_of(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
 
 
 _FILLS = (0.5, 0.25)
-"""Values of trial parameters. State that differs between them is not constant."""
+"""Values of trial parameters; their gradients are larger by 1. State that differs between them is not constant."""
 _NEGATIVE_ZERO = -0.0
 
 
@@ -245,22 +246,23 @@ class _Recording(dict[str, Any]):
         return self[key]
 
 
-def initial_values(optimizer: Optimizer, wanted: Sequence[tuple[int, str]]) -> list[float]:
+def initial_values(optimizer: Optimizer, wanted: Sequence[tuple[int, str]]) -> list[float | None]:
     """Return the initial number in each wanted entry (parameter position and key), from updates of small parameters.
 
-    Raises UsageError for an entry that does not start as one number.
+    None is for an entry that starts as its parameter, such as master weights. Raises UsageError for an entry that
+    starts neither as one number nor as its parameter.
     """
     if not wanted:
         return []
     first, second = (_states_before_update(optimizer, fill) for fill in _FILLS)
-    return [_number(optimizer, key, first[position].get(key), second[position].get(key)) for position, key in wanted]
+    return [_value(optimizer, key, first[position].get(key), second[position].get(key)) for position, key in wanted]
 
 
 def _states_before_update(optimizer: Optimizer, fill: float) -> list[dict[str, Any]]:
     parameters: list[torch.Tensor] = []
     for parameter in parameters_of(optimizer):
         small = torch.full((1,) * parameter.dim(), fill, dtype=parameter.dtype, device="cpu")
-        small.grad = torch.full_like(small, fill)
+        small.grad = torch.full_like(small, fill + 1)
         parameters.append(small)
     state: defaultdict[Any, dict[str, Any]] = defaultdict(_Recording)
     with swapped(optimizer, parameters, state):
@@ -268,11 +270,14 @@ def _states_before_update(optimizer: Optimizer, fill: float) -> list[dict[str, A
     return [getattr(state[parameter], "first", {}) for parameter in parameters]
 
 
-def _number(optimizer: Optimizer, key: str, one: Any, other: Any) -> float:
+def _value(optimizer: Optimizer, key: str, one: Any, other: Any) -> float | None:
     is_momentum = isinstance(optimizer, SGD) and key == "momentum_buffer"
     if is_momentum and not any(group["dampening"] for group in optimizer.param_groups):
         return _NEGATIVE_ZERO  # the first update copies the gradient; -0 plus any number is that number
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or not torch.equal(one, other):
+    values = tuple(each.item() for each in (one, other) if isinstance(each, torch.Tensor))
+    if values == _FILLS:
+        return None
+    if len(values) < len(_FILLS) or values[0] != values[1]:
         name = type(optimizer).__name__
         raise UsageError(f"the initial state '{key}' of {name} is not known; run one ordinary step first")
-    return float(one.item())
+    return float(values[0])

@@ -13,10 +13,12 @@ from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check
 from lowtide.frameworks.torch.capture.state.python_state import PythonState
 from lowtide.frameworks.torch.capture.state.rehearsal import Rehearsal, Rehearsed
 from lowtide.frameworks.torch.capture.step.decisions import Decisions
+from lowtide.frameworks.torch.capture.step.failed_call import describe_failed_call
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.training_step import Part, TrainingStep
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
 from lowtide.frameworks.torch.internals.optimizers import growth_of, live_scale, note_step, update_scale
+from lowtide.frameworks.torch.internals.tensors import version_of
 from lowtide.frameworks.torch.reading.captured import Binding, CaptureMismatchError
 
 
@@ -50,6 +52,8 @@ class TrainingStepBinding(Binding):
     keeps_after_update: bool
     on_host: frozenset[int] = frozenset()
     """Entries of the state that live on the host."""
+    versions: list[int] = field(default_factory=list[int])
+    """In-place changes of `_held()` before the present call."""
     made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
     """State entries that `materialize` created."""
     present: list[PythonState] = field(default_factory=list[PythonState])
@@ -68,14 +72,18 @@ class TrainingStepBinding(Binding):
             raise CaptureMismatchError("a parameter was replaced; create the optimizer again, then the step")
         self.state.materialize(self.on_host)
         scalars = self.state.scalars.live(self.step.optimizer)
-        held = [*self.modules.local(), *map(local_part, self.state.live())]
+        held = self._held()
         if tuple(map(form_of, held)) != self.forms:
             raise CaptureMismatchError(
                 "a model or optimizer tensor changed dtype, shape, strides or device; capture again"
             )
         if not self.decisions.hold(held, dict(zip(self.symbols, scalars, strict=True))):
             raise CaptureMismatchError("the optimizer's update would take another branch; capture again")
+        self.versions[:] = map(version_of, held)
         return [*held, *self._accumulated(), *self._scale(), *inputs, *scalars]
+
+    def _held(self) -> list[torch.Tensor]:
+        return [*self.modules.local(), *map(local_part, self.state.live())]
 
     def _scale(self) -> list[torch.Tensor]:
         scaler = self.step.grad_scaler
@@ -115,6 +123,19 @@ class TrainingStepBinding(Binding):
         self.step.advance()
         return outputs[0]
 
+    def note_failure(self, error: BaseException, *, counts_changes: bool) -> None:
+        """Add a note with the parameters whose update had begun. The next call starts a step."""
+        labels = self.modules.labels()
+        names = [labels[place] for place in self.updated]
+        owners = dict(zip(self.updated, names, strict=True))
+        first = len(labels)
+        owners |= {first + place: names[entry.parameter] for place, entry in enumerate(self.state.entries)}
+        versions = zip(map(version_of, self._held()), self.versions, strict=True)
+        changed = {owners[place] for place, (now, before) in enumerate(versions) if now != before and place in owners}
+        begun = [name for name in names if name in changed] if counts_changes or not self.part.last else None
+        error.add_note(describe_failed_call(begun, len(names), drops_gradients=not self.part.first))
+        self.step.done = 0
+
     def one_thread(self) -> AbstractContextManager[None]:
         return self.step.one_thread()
 
@@ -130,7 +151,7 @@ class TrainingStepBinding(Binding):
                 start.restore()
 
     def persistent(self) -> list[torch.Tensor]:
-        held = [*self.modules.local(), *map(local_part, self.state.live()), *self._scale()]
+        held = [*self._held(), *self._scale()]
         scaler = self.step.grad_scaler
         return held if scaler is None else [*held, growth_of(scaler)]
 
