@@ -72,9 +72,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
-def device_library(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile the C++ parts of absent devices once per test run."""
-    monkeypatch.setenv("LOWTIDE_CACHE", str(folder_of_the_run(tmp_path_factory) / "absent_devices"))
+def cache_of_the_run(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep plans that took long, and the C++ parts of absent devices, for all tests of a run."""
+    monkeypatch.setenv("LOWTIDE_CACHE", str(folder_of_the_run(tmp_path_factory) / "cache"))
 
 
 @pytest.fixture

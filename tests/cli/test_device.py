@@ -31,7 +31,7 @@ def test_an_unknown_device_is_refused_before_anything_runs(lowtide: Command) -> 
     assert "did you mean 'h100'" in done.stderr
 
 
-@pytest.mark.usefixtures("device_library")
+@pytest.mark.usefixtures("cache_of_the_run")
 def test_a_plan_on_a_device_shows_the_eager_the_compiled_and_the_planned_peak(lowtide: Command) -> None:
     done = lowtide("plan", PROGRAM, "--device", "a100-40", "--budget", "70%", "--json")
     assert done.code == 0

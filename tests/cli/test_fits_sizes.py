@@ -15,7 +15,7 @@ from lowtide.core.errors import UsageError
 from lowtide.reporting.fitting_sizes import FitTable
 from tests.cli.conftest import Command
 
-pytestmark = pytest.mark.usefixtures("device_library")
+pytestmark = pytest.mark.usefixtures("cache_of_the_run")
 TRAIN = """
 import torch
 from torch import nn

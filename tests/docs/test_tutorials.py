@@ -30,7 +30,7 @@ LONGEST_ERROR_PAGE = 80
 @pytest.mark.usefixtures("folder")
 def test_a_page_prints_what_it_shows(page: Path, request: pytest.FixtureRequest) -> None:
     if "--device" in page.read_text(encoding="utf-8"):
-        request.getfixturevalue("device_library")
+        request.getfixturevalue("cache_of_the_run")
     assert run_page(page) >= 1
 
 
