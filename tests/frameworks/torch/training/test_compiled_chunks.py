@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.usefixtures("quick_inductor"),
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),  # Inductor's own
 ]
-TOKENS, WIDTH, CLASSES, N_STEPS = 768, 32, 4099, 2
+TOKENS, WIDTH, CLASSES, N_STEPS = 1536, 32, 4099, 3
 LOGITS = TOKENS * CLASSES * 4
 CPU = torch.device("cpu")
 
