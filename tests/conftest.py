@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.examples import examples, share_of
+from tests.examples import examples, folder_of_the_run, share_of
 
 os.environ.setdefault("LOWTIDE_CACHE", "off")  # tests plan; those of the cache name a folder
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # the same memory, compiled sooner
@@ -69,6 +69,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left)
     gone = set(map(id, left))
     items[:] = [item for item in items if id(item) not in gone]
+
+
+@pytest.fixture
+def cache_of_the_run(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep plans that took long, and the C++ parts of absent devices, for all tests of a run."""
+    monkeypatch.setenv("LOWTIDE_CACHE", str(folder_of_the_run(tmp_path_factory) / "cache"))
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 
 from lowtide.engine.costs import device_named
 from tests.cli.conftest import Command
-from tests.examples import folder_of_the_run
 
 PROGRAM = "tests/frameworks/torch/absent_device/programs.py:on_cuda"
 
@@ -32,10 +31,8 @@ def test_an_unknown_device_is_refused_before_anything_runs(lowtide: Command) -> 
     assert "did you mean 'h100'" in done.stderr
 
 
-def test_a_plan_on_a_device_shows_the_eager_the_compiled_and_the_planned_peak(
-    lowtide: Command, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOWTIDE_CACHE", str(folder_of_the_run(tmp_path_factory) / "absent_devices"))
+@pytest.mark.usefixtures("cache_of_the_run")
+def test_a_plan_on_a_device_shows_the_eager_the_compiled_and_the_planned_peak(lowtide: Command) -> None:
     done = lowtide("plan", PROGRAM, "--device", "a100-40", "--budget", "70%", "--json")
     assert done.code == 0
     found = json.loads(done.stdout)

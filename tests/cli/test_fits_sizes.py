@@ -14,8 +14,8 @@ import lowtide as lowtide_package
 from lowtide.core.errors import UsageError
 from lowtide.reporting.fitting_sizes import FitTable
 from tests.cli.conftest import Command
-from tests.examples import folder_of_the_run
 
+pytestmark = pytest.mark.usefixtures("cache_of_the_run")
 TRAIN = """
 import torch
 from torch import nn
@@ -29,11 +29,6 @@ def step():
 """
 CONFIG = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 64, "n_positions": 128}
 SMALL = {**CONFIG, "n_layer": 1, "n_head": 2, "n_embd": 32, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
-
-
-@pytest.fixture(autouse=True)
-def _compiled_once(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOWTIDE_CACHE", str(folder_of_the_run(tmp_path_factory) / "absent_devices"))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from lowtide.reporting.difference import ProgramDifference
 from lowtide.reporting.measured import MeasuredFields
 from lowtide.reporting.page.actions import Copied, Rerun, Shared
 from lowtide.reporting.plan_difference import PlanDifference
-from lowtide.reporting.recorded_fields import RecordedFields
+from lowtide.reporting.recorded import RecordedFields
 from lowtide.reporting.size_fields import FitsSizesFields
 
 Bytes = Mapping[str, int]

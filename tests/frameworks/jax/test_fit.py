@@ -34,6 +34,11 @@ def fitted_loss(arguments: Any) -> lowtide.jax.FittedFunction:
     return lowtide.jax.fit(blocks_loss, "50%", example_args=arguments)
 
 
+@pytest.fixture(scope="module")
+def fitted_step(arguments: Any) -> lowtide.jax.FittedFunction:
+    return lowtide.jax.fit(blocks_step, "40%", example_args=arguments)
+
+
 @pytest.mark.share_of_cases
 @pytest.mark.parametrize("budget", ["70%", 0.25])
 def test_a_training_step_fits_with_equal_values(arguments: Any, budget: str | float) -> None:
@@ -43,10 +48,11 @@ def test_a_training_step_fits_with_equal_values(arguments: Any, budget: str | fl
     assert close(fitted(*arguments), jax.jit(blocks_step)(*arguments))
 
 
-def test_temp_bytes_of_a_fitted_step_hold_in_an_outer_jit(arguments: Any) -> None:
-    fitted = lowtide.jax.fit(blocks_step, "40%", example_args=arguments)
-    assert temp_bytes(fitted, arguments, fitted.compiler_options) == fitted.temp_bytes
-    assert close(jax.jit(fitted)(*arguments), jax.jit(blocks_step)(*arguments))
+def test_temp_bytes_of_a_fitted_step_hold_in_an_outer_jit(
+    arguments: Any, fitted_step: lowtide.jax.FittedFunction
+) -> None:
+    assert temp_bytes(fitted_step, arguments, fitted_step.compiler_options) == fitted_step.temp_bytes
+    assert close(jax.jit(fitted_step)(*arguments), jax.jit(blocks_step)(*arguments))
 
 
 def test_a_missed_budget_returns_the_best_candidate_with_a_shortfall(arguments: Any) -> None:
@@ -101,10 +107,9 @@ def test_without_recompute_only_schedulers_and_held_orders_are_tried(arguments: 
     assert fitted.result is None or fitted.result.reruns == 0
 
 
-def test_other_shapes_start_a_new_search(arguments: Any) -> None:
-    fitted = lowtide.jax.fit(blocks_step, "60%", example_args=arguments)
+def test_other_shapes_start_a_new_search(fitted_step: lowtide.jax.FittedFunction) -> None:
     smaller = blocks_arguments(64)
-    assert close(fitted(*smaller), jax.jit(blocks_step)(*smaller))
+    assert close(fitted_step(*smaller), jax.jit(blocks_step)(*smaller))
 
 
 def test_a_donated_argument_stays_donated() -> None:

@@ -16,6 +16,7 @@ from lowtide.frameworks.torch.emit.state_copies import STATE_TO_DEVICE, finish_c
 from lowtide.frameworks.torch.internals.host_memory import cpu_host
 from tests.frameworks.torch.training.test_every_optimizer import Optimizers
 
+pytestmark = pytest.mark.usefixtures("cache_of_the_run")
 N_STEPS = 3
 WIDTH = 64
 ALL = ("reorder", "share", "recompute", "offload")

@@ -1,6 +1,6 @@
 """`read_program`: read a flat program into a graph."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,15 +11,18 @@ from lowtide.engine.costs import PLAIN_MACHINE
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Value
+from lowtide.frameworks.jax.internals import jax
 from lowtide.frameworks.jax.reading.bodies import bodies_of, kept_results, source_of
-from lowtide.frameworks.jax.reading.copies import transposed_bytes
 from lowtide.frameworks.jax.reading.kernels import (
+    CONVOLUTIONS,
     LIBRARIES,
     PRODUCTS,
     REDUCTIONS,
+    VIEWS,
     Kernel,
     Kernels,
     fusion_kind,
+    is_repeated,
     kernels_of,
 )
 from lowtide.frameworks.jax.reading.sizes import bytes_of, flops_of
@@ -106,7 +109,7 @@ def add_kernel(
         ordered=ordered,
         cost=PLAIN_MACHINE.seconds(traffic, flops),
         flops=flops,
-        scratch_bytes=transposed_bytes(equation, program, kernels.makers),
+        scratch_bytes=_transposed_bytes(equation, program, kernels.makers),
         callees=callees,
         source=source_of(equation),
     )
@@ -157,4 +160,37 @@ def _reductions_read_broadcasts(program: FlatProgram) -> bool:
             products.update(equation.outputs)
         elif equation.kind in REDUCTIONS and not products.isdisjoint(equation.reads):
             return True
+    return False
+
+
+def _transposed_bytes(equation: Equation, program: FlatProgram, makers: Mapping[Value, int]) -> int:
+    """Return the bytes of transposed operands that XLA stores while a convolution runs; 0 except on CPUs.
+
+    The CPU kernels read images as (batch, space, features) and filters as (space, in, out). A gradient of filters reads
+    both in other orders. An operand that XLA computes while it transposes takes the place of the operand.
+    """
+    if equation.kind not in CONVOLUTIONS or jax.default_backend() != "cpu":
+        return 0
+    dimensions = equation.origin.params["dimension_numbers"]
+    batch, features, *space = dimensions.lhs_spec
+    outputs, inputs, *filter_space = dimensions.rhs_spec
+    orders = (batch, *space, features), (*filter_space, inputs, outputs)
+    return sum(
+        bytes_of(var.aval)
+        for atom, var, order in zip(equation.inputs, equation.origin.invars, orders, strict=True)
+        if _is_moved(order, var.aval.shape) and not _is_computed_again(atom, program, makers)
+    )
+
+
+def _is_moved(order: Sequence[int], shape: Sequence[int]) -> bool:
+    wide = [axis for axis in order if shape[axis] > 1]
+    return wide != sorted(wide)
+
+
+def _is_computed_again(atom: object, program: FlatProgram, makers: Mapping[Value, int]) -> bool:
+    while isinstance(atom, int) and atom in makers:
+        maker = program.equations[makers[atom]]
+        if maker.kind not in VIEWS:
+            return is_repeated(maker, program.equations, makers)
+        atom = maker.inputs[0]
     return False

@@ -3,7 +3,7 @@
 A program is traced on fake tensors of the device, and Inductor lowers, fuses and orders its kernels. No kernel is
 compiled and nothing runs, so a laptop or a CI runner can do it, with any build of PyTorch and without Triton.
 
-PyTorch asks a device guard, hooks and a table of attention kernels about the device (`library` compiles them once), and
+PyTorch asks a device guard, hooks and a table of attention kernels about the device (`absent` compiles them once), and
 Inductor asks for its properties (`engine/costs/devices.json`). These answers cannot be taken back, and PyTorch caches
 many of them. So everything happens in a new process (`child`), which a model in this process asks (`process`, `model`).
 """
