@@ -54,9 +54,11 @@ test-all: $(VENV)/.test  ## run all tests with all examples, TensorFlow too (abo
 
 # Rows of scripts/matrix.toml, with or without a Python: ENVIRONMENTS="oldest newest-3.13"
 ENVIRONMENTS ?=
+# Files and folders of tests, instead of those of scripts/matrix.toml.
+SUITES ?=
 
 test-matrix: $(VENV)/.created  ## run the framework suites with the oldest, pinned and newest releases (gigabytes)
-	@$(BIN)/python scripts/test_matrix.py $(ENVIRONMENTS)
+	@$(BIN)/python scripts/test_matrix.py $(ENVIRONMENTS) --workers $(WORKERS) $(if $(SUITES),--suites $(SUITES))
 
 SANITIZED := .venv-sanitized
 # Tests that need the native core and no framework, and those of the allocator in threads of ONNX Runtime.

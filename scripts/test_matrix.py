@@ -1,9 +1,11 @@
 """Run the framework suites with the oldest, the pinned and the newest releases: python scripts/test_matrix.py [NAME...]
 
-A name is a row of `scripts/matrix.toml`, alone or with a Python: "oldest", "newest-3.13". Environments are kept in
-`.venv-matrix`. Prints a table of versions and numbers of tests, and exits with 1 if tests fail or none ran.
+A name is a row of `scripts/matrix.toml`, alone or with a Python: "oldest", "newest-3.13". `--suites` runs these files
+and folders of tests only. Environments are kept in `.venv-matrix`. Prints a table of versions and numbers of tests, and
+exits with 1 if tests fail or none ran.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -62,11 +64,11 @@ def built(name: str, path: str, constraints: list[str] | str) -> Path:
     return folder / "bin" / "python"
 
 
-def tested(python: Path, suites: list[str]) -> list[str]:
+def tested(python: Path, suites: list[str], workers: int) -> list[str]:
     """Run the suites in an environment, and return its row of the table."""
     report = python.parents[1] / "results.xml"
     report.unlink(missing_ok=True)
-    run = [str(python), "-m", "pytest", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider"]
+    run = [str(python), "-m", "pytest", "-n", str(workers), "--dist", "worksteal", "-p", "no:cacheprovider"]
     subprocess.run([*run, f"--junitxml={report}", *suites], cwd=ROOT, check=False)
     return [*versions(python), *counts(report)]
 
@@ -86,14 +88,18 @@ def counts(report: Path) -> list[str]:
     return [str(total - failures - errors - skipped), str(failures + errors), str(skipped)]
 
 
-def main(wanted: list[str]) -> int:
+def main() -> int:
     """Run the suites in each environment, print the table, and return the exit code."""
-    suites: list[str] = tomllib.loads(TABLE.read_text(encoding="utf-8"))["suites"]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", help="rows of the table, with or without a Python")
+    parser.add_argument("--suites", nargs="+", default=tomllib.loads(TABLE.read_text(encoding="utf-8"))["suites"])
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args()
     rows: dict[str, list[str]] = {}
-    for name, path, constraints in environments(wanted):
+    for name, path, constraints in environments(given.names):
         print(f"==> {name}", flush=True)
         try:
-            rows[name] = tested(built(name, path, constraints), suites)
+            rows[name] = tested(built(name, path, constraints), given.suites, given.workers)
         except subprocess.CalledProcessError:
             rows[name] = ["cannot be installed"]
     for name, row in {"": [*PACKAGES, "passed", "failed", "skipped"], **rows}.items():
@@ -102,4 +108,4 @@ def main(wanted: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

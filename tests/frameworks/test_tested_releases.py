@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.frameworks.tested_releases import JAX, ONNX_RUNTIME, PYTORCH, Releases
+from lowtide.frameworks.tested_releases import JAX, ONNX_RUNTIME, PYTORCH, TENSORFLOW, Releases
 
 _EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
@@ -25,6 +25,11 @@ def test_a_release_outside_of_the_range_gives_a_warning_that_names_the_range(ver
 def test_a_release_in_the_range_gives_no_warning(version: str) -> None:
     with warnings.catch_warnings(action="error"):
         PYTORCH.warn(version)
+
+
+def test_a_range_of_one_release_is_named_once() -> None:
+    with pytest.warns(RuntimeWarning, match=r"^lowtide is tested with TensorFlow 2\.21; 2\.22\.0 is installed$"):
+        TENSORFLOW.warn("2.22.0")
 
 
 def test_an_older_release_needs_an_upgrade() -> None:
@@ -51,7 +56,12 @@ def test_a_missing_private_name_is_one_error_in_a_fresh_process(name: str) -> No
 
 @pytest.mark.parametrize(
     ("extra", "package", "releases"),
-    [("torch", "torch", PYTORCH), ("jax", "jax", JAX), ("onnx", "onnxruntime", ONNX_RUNTIME)],
+    [
+        ("torch", "torch", PYTORCH),
+        ("jax", "jax", JAX),
+        ("onnx", "onnxruntime", ONNX_RUNTIME),
+        ("tensorflow", "tensorflow-cpu", TENSORFLOW),
+    ],
 )
 def test_the_extras_start_at_the_oldest_tested_release(extra: str, package: str, releases: Releases) -> None:
     assert f"{package}>={releases.oldest[0]}.{releases.oldest[1]}" in _EXTRAS[extra]

@@ -37,8 +37,8 @@ class Releases:
 
     @property
     def _range(self) -> str:
-        (first, second), (third, fourth) = self.oldest, self.newest
-        return f"{first}.{second} to {third}.{fourth}"
+        oldest, newest = (f"{major}.{minor}" for major, minor in (self.oldest, self.newest))
+        return oldest if oldest == newest else f"{oldest} to {newest}"
 
 
 def _release(version: str) -> tuple[int, int]:
@@ -50,3 +50,4 @@ def _release(version: str) -> tuple[int, int]:
 PYTORCH = Releases("PyTorch", (2, 11), (2, 15))
 JAX = Releases("JAX", (0, 10), (0, 12))
 ONNX_RUNTIME = Releases("ONNX Runtime", (1, 23), (1, 32))
+TENSORFLOW = Releases("TensorFlow", (2, 21), (2, 21))

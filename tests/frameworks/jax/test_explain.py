@@ -20,7 +20,7 @@ from tests.frameworks.jax.programs import (
     temp_bytes,
 )
 
-XLA_ORDERS = jax.__version_info__ >= (0, 12)
+XLA_ORDERS = jax.__version_info__ >= (0, 11)
 """Whether XLA's CPU compiler reorders ops to need less memory, also if lowtide leaves the order to it."""
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 

@@ -118,7 +118,7 @@ def test_shapes_are_inferred_where_a_graph_does_not_record_them() -> None:
         tf.nn.relu(tf.concat([x, x], 0), name="y")
     bare = TensorflowModel(_read(graph.as_graph_def()), {"x.0": 4}).graph
     assert bare.sizes[bare.exists_at_end.nonzero()[0]].max() == 2 * 4 * 8 * 4
-    assert lowtide.read(graph, {"x.0": 4}).fingerprint == bare.fingerprint
+    assert lowtide.read(graph, dims={"x.0": 4}).fingerprint == bare.fingerprint
 
 
 def test_a_function_with_branches_and_a_loop_reads_and_runs_after_planning() -> None:

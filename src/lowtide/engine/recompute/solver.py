@@ -134,8 +134,8 @@ def solve(
 
     def count(event: "highspy.highs.HighsCallbackEvent") -> None:
         steps[0] += 1
-        if steps[0] * per_step > max_work:
-            event.interrupt()
+        if steps[0] * per_step > max_work and event.data_in is not None:
+            event.data_in.user_interrupt = True  # highspy 1.10 has no method for it
 
     highs.cbMipInterrupt += count
     highs.run()

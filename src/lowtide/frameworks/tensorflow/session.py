@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -12,14 +13,16 @@ from lowtide.frameworks.tensorflow.graphs.attributes import integer, of_type
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators import COPY_BACK, COPY_OUT
+from lowtide.frameworks.tested_releases import TENSORFLOW
 
 STAND_IN = "/device:CPU:1"
 """The second CPU, which replaces the host."""
 _COPY = "DeepCopy"
 
 
+@cache
 def tensorflow() -> Any:
-    """Return the package; raises MissingExtraError if it is not installed.
+    """Return the package; raises MissingExtraError if it is not installed. Warns if its release is not tested.
 
     Loading it here disables its start-up messages and oneDNN, which makes bits depend on the order.
     """
@@ -27,8 +30,8 @@ def tensorflow() -> Any:
         raise MissingExtraError("tensorflow", "there is no package tensorflow")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    import tensorflow as module  # pyright: ignore
-
+    module: Any = import_module("tensorflow")
+    TENSORFLOW.warn(module.__version__)
     return module
 
 

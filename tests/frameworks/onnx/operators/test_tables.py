@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, defs, helper
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.arena.allocator import Arena, ArenaRun, native_allocator
 from lowtide.frameworks.onnx.measure import measure_peak
-from lowtide.frameworks.onnx.operators.tables import EXPANDED, IN_PLACE, RANDOM, STAND_INS, VIEWS
+from lowtide.frameworks.onnx.operators.tables import EXPANDED, IN_PLACE, RANDOM, STAND_INS, VIEWS, in_place_pairs
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.session import open_session
 
@@ -49,7 +49,7 @@ def peak_of(op: str, domain: str, n_inputs: int, shared: int | None) -> int:
 
 
 def _model_and_inputs(nodes: Any, inputs: Any, outputs: Any, opset: int) -> tuple[ModelProto, dict[str, Any]]:
-    opset = 26 if nodes[len(inputs)].op_type in ("BitCast", "TensorScatter") else opset
+    opset = {"BitCast": 26, "TensorScatter": 24}.get(nodes[len(inputs)].op_type, opset)
     opsets = [helper.make_opsetid(domain, 1) for domain in ("com.microsoft", "com.microsoft.nchwc")]
     graph = helper.make_graph(nodes, "probe", inputs, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), *opsets], ir_version=10)
@@ -60,6 +60,8 @@ def _model_and_inputs(nodes: Any, inputs: Any, outputs: Any, opset: int) -> tupl
 def test_in_place_pairs_save_their_size(operator: tuple[str, str], pairs: Sequence[tuple[int, int]]) -> None:
     """A result takes over the input that dies, and needs storage of its own where it does not."""
     domain, op = operator
+    if (not domain and operator not in _cpu_kernels()) or pairs != in_place_pairs(operator):
+        pytest.skip("this ONNX Runtime has no such operator, or a result of its own")
     ((source, _),) = pairs
     n_inputs = source + 1
     assert peak_of(op, domain, n_inputs, None) - peak_of(op, domain, n_inputs, source) == SIZE
@@ -141,7 +143,8 @@ def test_views_take_no_storage(op: str) -> None:
 def test_expanded_operators_are_those_without_a_kernel() -> None:
     """ONNX Runtime expands exactly the operators that are defined as functions and have no CPU kernel."""
     schemas = [s for s in defs.get_all_schemas() if s.has_function or s.has_context_dependent_function]
-    assert {(schema.domain, schema.name) for schema in schemas} - _cpu_kernels() == EXPANDED
+    known = {(schema.domain, schema.name) for schema in defs.get_all_schemas()}
+    assert {(schema.domain, schema.name) for schema in schemas} - _cpu_kernels() == EXPANDED & known
 
 
 def test_stand_ins_and_random_operators_exist() -> None:

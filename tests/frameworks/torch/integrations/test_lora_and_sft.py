@@ -41,17 +41,26 @@ def _with_trainer(folder: Path, callbacks: list[Any]) -> Any:
     return transformers.Trainer(model, arguments, train_dataset=rows, callbacks=callbacks)
 
 
-def _with_sft(folder: Path, callbacks: list[Any], **keywords: Any) -> Any:
+_OF_TRAINER = {"compute_loss": transformers.Trainer.compute_loss}
+"""The method that docs/transformers.md moves into the graph, so that the budget includes the loss."""
+
+
+def _with_sft(folder: Path, callbacks: list[Any], *, loss_in_graph: bool = False, **keywords: Any) -> Any:
     trl, datasets = pytest.importorskip("trl"), pytest.importorskip("datasets")
+    trainer_class: Any = type("LossInGraph", (trl.SFTTrainer,), _OF_TRAINER) if loss_in_graph else trl.SFTTrainer
     rows = datasets.Dataset.from_list([{"text": " ".join(f"w{word}" for word in row.tolist())} for row in tokens()])
     arguments = trl.SFTConfig(max_length=64, bf16=False, gradient_checkpointing=False, **_arguments(folder))
-    return trl.SFTTrainer(
+    return trainer_class(
         llama(), args=arguments, train_dataset=rows, processing_class=tokenizer(), callbacks=callbacks, **keywords
     )
 
 
 def _with_sft_and_lora(folder: Path, callbacks: list[Any]) -> Any:
     return _with_sft(folder, callbacks, peft_config=_lora())
+
+
+def _with_loss_in_graph(folder: Path, callbacks: list[Any]) -> Any:
+    return _with_sft(folder, callbacks, loss_in_graph=True)
 
 
 def _trained(trainer_of: Any, folder: Path, *callbacks: Any) -> tuple[list[float], int]:
@@ -83,3 +92,16 @@ def test_sft_within_a_budget_has_the_losses_of_the_plain_run(trainer_of: Any, tm
     assert found == losses
     results = [program.result for program in planned_programs()]
     assert sum(each.peak_bytes["cpu"] for each in results) < sum(each.baseline_peak_bytes["cpu"] for each in results)
+
+
+def test_sft_with_the_loss_of_the_model_keeps_its_loss_in_the_budget(tmp_path: Path) -> None:
+    """Losses are bit-equal with and without the budget, and those of TRL up to rounding."""
+    from lowtide.torch.transformers import Budget
+
+    losses, peak = _trained(_with_loss_in_graph, tmp_path)
+    found, lower = _trained(_with_loss_in_graph, tmp_path, Budget("60%", compiler="eager"))
+    assert found == losses
+    assert lower < 0.7 * peak
+    by_trl, peak_by_trl = _trained(_with_sft, tmp_path)
+    assert losses == pytest.approx(by_trl, rel=1e-5)
+    assert peak < peak_by_trl

@@ -179,7 +179,7 @@ def test_compiled_convolutions_measure_and_explain_the_peak_of_their_kernels_and
     measured = step.measure()
     assert 0.94 * predicted <= measured.after_bytes <= predicted  # scratch memory of convolutions is an upper bound
     (explained,) = lt.explain(step).programs
-    assert explained.planned[0].peak_bytes == pytest.approx(predicted, rel=0.05)
+    assert explained.planned[0].peak_bytes == pytest.approx(predicted, rel=0.1)  # in 2.11, fusion saves 8 % more
     assert any(str(each.op_kind).startswith("aten.convolution") for each in explained.planned[0].holders)
     step.save_plans(tmp_path / "plans")
     again = made(plan=tmp_path / "plans")

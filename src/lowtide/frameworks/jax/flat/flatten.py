@@ -61,6 +61,8 @@ class MeshProgram:
         """Return the outer program with `flat` in place of the inner program."""
         params: Any = self.outer.equations[self.position].origin.params
 
+        axes = "newly_manual_axes" if "newly_manual_axes" in params else "manual_axes"  # in JAX 0.10.0
+
         def one_device(*shards: Any) -> tuple[Any, ...]:
             return tuple(flat(*shards))
 
@@ -69,7 +71,7 @@ class MeshProgram:
             mesh=params["mesh"],
             in_specs=tuple(params["in_specs"]),
             out_specs=tuple(params["out_specs"]),
-            axis_names=set(params["newly_manual_axes"]),
+            axis_names=set(params[axes]),
             check_vma=params["check_vma"],
         )
         return lambda *leaves: run_program(self.outer, leaves, {self.position: mapped})

@@ -5,6 +5,8 @@ Keys are (domain, operator). Views, in-place pairs and workspaces were measured 
 """
 
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 
 Operator = tuple[str, str]
 
@@ -33,6 +35,22 @@ IN_PLACE: Mapping[Operator, tuple[tuple[int, int], ...]] = {
     ("com.microsoft.nchwc", "Conv"): ((3, 0),),
 }
 """Pairs (input, output): the output may use a dying input's storage if sizes match."""
+
+_IN_PLACE_SINCE_1_24: Operator = ("com.microsoft", "FusedConv")
+
+
+def in_place_pairs(operator: Operator) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of an operator in the installed ONNX Runtime, or in the newest if none is installed."""
+    return () if operator == _IN_PLACE_SINCE_1_24 and _is_before_1_24() else IN_PLACE.get(operator, ())
+
+
+@cache
+def _is_before_1_24() -> bool:
+    try:
+        return version("onnxruntime").startswith(("1.20.", "1.21.", "1.22.", "1.23."))
+    except PackageNotFoundError:
+        return False
+
 
 BLOCKED_DOMAIN = "com.microsoft.nchwc"
 """Operators on channels in blocks, of a size that depends on the processor."""

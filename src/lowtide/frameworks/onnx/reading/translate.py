@@ -16,7 +16,7 @@ from lowtide.frameworks.onnx.operators.nodes import (
     input_names,
     operator_of,
 )
-from lowtide.frameworks.onnx.operators.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS
+from lowtide.frameworks.onnx.operators.tables import CONSTANTS, METADATA, VIEWS, in_place_pairs
 from lowtide.frameworks.onnx.reading.callees import Callee, call_of
 from lowtide.frameworks.onnx.reading.kernels import draws_random, has_unknown_workspace, is_opaque, workspace_bytes
 from lowtide.frameworks.onnx.reading.scope import Context, ReadCounts, Scope
@@ -207,7 +207,7 @@ class _OnnxTranslator:
 
     def _source(self, node: NodeProto, position: int, size: int) -> str | None:
         """Return the input with storage that a result may use."""
-        for source, target in IN_PLACE.get(operator_of(node), ()):
+        for source, target in in_place_pairs(operator_of(node)):
             if target == position and source < len(node.input) and node.output[position] not in self._outputs:
                 name = node.input[source]
                 buffer = self._scope.value(name).buffer if name else -1

@@ -20,7 +20,7 @@ BITS: Mapping[int, int] = {
     **dict.fromkeys((TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL, TensorProto.FLOAT8E4M3FN), 8),
     **dict.fromkeys((TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ), 8),
     **dict.fromkeys((TensorProto.INT4, TensorProto.UINT4), 4),
-    **dict(zip(range(23, 27), (4, 8, 2, 2), strict=True)),  # FLOAT4E2M1, FLOAT8E8M0, UINT2, INT2; not in onnx 1.17
+    **dict(zip(range(23, 27), (4, 8, 2, 2), strict=True)),  # FLOAT4E2M1, FLOAT8E8M0, UINT2, INT2; onnx 1.19 lacks some
 }
 """Per element; small types are packed, a string counts as its 32-byte handle."""
 
