@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.plan import Plan
@@ -202,3 +202,26 @@ def test_the_device_that_holds_most_is_the_first_space() -> None:
 
     graph = lt.read((program, (counter, matrix)))
     assert [space.name for space in graph.spaces] == ["meta", "cpu"]
+
+
+class Scaled(nn.Module):
+    """A module with two arguments, and a cache among its results if asked for."""
+
+    def forward(self, rows: torch.Tensor, factor: torch.Tensor, cached: object = None) -> Any:
+        return rows * factor if cached is None else (rows * factor, cached)
+
+
+def test_a_batch_that_names_the_arguments_of_a_module_is_passed_by_name() -> None:
+    batch = {"factor": torch.ones(1), "rows": torch.ones(3, 1)}
+    named, as_argument = (lt.read((Scaled(), given)) for given in (batch, (batch,)))
+    assert named.fingerprint == as_argument.fingerprint
+    assert lt.read((lambda given: given["rows"] * 2, (batch,))).n_ops == 1
+
+
+def test_a_result_of_an_unknown_class_is_refused_in_one_line() -> None:
+    with pytest.raises(UnsupportedError, match="returns an object of class Plain, which may hold tensors"):
+        lt.read((Scaled(), (torch.ones(3, 1), torch.ones(1), Plain())))
+
+
+class Plain:
+    """A class that PyTorch does not know."""

@@ -93,10 +93,11 @@ def _call_of(function: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any
     """Return arguments and keyword arguments; a batch whose keys name arguments of a module is the latter."""
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
-    args = (inputs,) if isinstance(inputs, Mapping) else tuple(inputs)
-    is_batch = len(args) == 1 and isinstance(args[0], Mapping)
-    if is_batch and (args[0] is inputs or (isinstance(function, nn.Module) and _accepts(function, args[0]))):
-        return (), dict(cast("Mapping[str, Any]", args[0]))
+    args: tuple[Any, ...] = (cast("object", inputs),) if isinstance(inputs, Mapping) else tuple(inputs)
+    if len(args) == 1 and isinstance(args[0], Mapping):
+        batch = cast("Mapping[str, Any]", args[0])
+        if args[0] is inputs or (isinstance(function, nn.Module) and _accepts(function, batch)):
+            return (), dict(batch)
     return args, {}
 
 
