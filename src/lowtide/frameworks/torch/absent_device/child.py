@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lowtide.core.errors import LowtideError, UnsupportedError, one_line
-from lowtide.frameworks.torch.absent_device.messages import Answer, InChunks, Kernels, Lower, Open, Opened
+from lowtide.frameworks.torch.absent_device.messages import Answer, InChunks, Lower, Open, Opened, PricedKernels
 from lowtide.frameworks.training_steps import Read, Step
 
 
@@ -53,7 +53,7 @@ class _Server:
         self._step: Any = None
         self._mode: Any = None
 
-    def handle(self, request: Open | Lower | InChunks | Read) -> Opened | Kernels | int | Step | None:
+    def handle(self, request: Open | Lower | InChunks | Read) -> Opened | PricedKernels | int | Step | None:
         if isinstance(request, Open):
             return self._open(request)
         if isinstance(request, Read):

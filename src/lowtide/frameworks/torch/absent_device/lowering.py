@@ -14,7 +14,7 @@ from lowtide.engine.planning.plan_file import result_with
 from lowtide.engine.planning.program import FormName
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.absent_device.build import Program, loss_of
-from lowtide.frameworks.torch.absent_device.messages import Kernels
+from lowtide.frameworks.torch.absent_device.messages import PricedKernels
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, StopAfterScheduling
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, schedule_only, settings
 from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
@@ -68,11 +68,11 @@ class LoweredStep:
         self._forms: dict[FormName, tuple[KernelProgram, ChunkedForm | None]] = {"unmodified": (kernels, None)}
 
     @property
-    def kernels(self) -> Kernels:
+    def kernels(self) -> PricedKernels:
         """The kernels of the unmodified program, in its order."""
         return self._priced(self._unmodified)
 
-    def in_chunks(self, form: FormName, allowed: int) -> Kernels | None:
+    def in_chunks(self, form: FormName, allowed: int) -> PricedKernels | None:
         """Return the kernels of a form in chunks that is to need `allowed` bytes; None if there is none."""
         chunked = {each.name: each for each in chunked_forms(self._unmodified, allowed)}.get(form)
         if chunked is None:
@@ -84,8 +84,8 @@ class LoweredStep:
         self._forms[form] = (program, chunked)
         return self._priced(program)
 
-    def _priced(self, program: KernelProgram) -> Kernels:
-        return Kernels(graph=program.graph, seconds=program.seconds_on(self._device))
+    def _priced(self, program: KernelProgram) -> PricedKernels:
+        return PricedKernels(graph=program.graph, seconds=program.seconds_on(self._device))
 
     def _unplanned(self, module: GraphModule, inputs: Sequence[Any]) -> tuple[KernelProgram, int]:
         peaks = FusedPeaks()

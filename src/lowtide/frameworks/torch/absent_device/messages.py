@@ -24,7 +24,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Kernels:
+class PricedKernels:
     """The kernels of both passes of a form, with their estimated run times on the device."""
 
     graph: Graph
@@ -35,7 +35,7 @@ class Kernels:
 class Opened:
     """A program on a device: its kernels, and the ops that an eager run calls."""
 
-    kernels: Kernels
+    kernels: PricedKernels
     """Those of the unmodified program, in its order, which plans keep."""
     unplanned: Graph
     """The kernels in the order in which Inductor runs them without a plan, with all persistent memory."""
@@ -57,7 +57,7 @@ class Lower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InChunks:
-    """Compute the largest products of the opened program in chunks; answered by `Kernels`, or None if that fails."""
+    """Compute the largest products of the opened program in chunks; answered by `PricedKernels` or None."""
 
     form: FormName
     allowed_bytes: int

@@ -23,7 +23,7 @@ from lowtide.engine.planning.program import CHUNKED, FormName
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import UnrunnableModel
-from lowtide.frameworks.torch.absent_device.messages import InChunks, Kernels, Lower, Open, Opened
+from lowtide.frameworks.torch.absent_device.messages import InChunks, Lower, Open, Opened, PricedKernels
 from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
 
@@ -113,7 +113,7 @@ class DeviceModel(UnrunnableModel):
         return best
 
     def _best_plan(
-        self, kernels: Kernels, form: FormName, settings: PlanSettings, allowed: int, best: Result, report: Report
+        self, kernels: PricedKernels, form: FormName, settings: PlanSettings, allowed: int, best: Result, report: Report
     ) -> Result:
         """Return the best of a result and plans of a form."""
         settings, target = self._settings_for(kernels, settings, allowed), allowed
@@ -149,7 +149,7 @@ class DeviceModel(UnrunnableModel):
         budget = facts.memory_bytes if settings.budget is None else settings.budget
         return budget_bytes(budget, facts.compiled_peak_bytes, persistent)
 
-    def _settings_for(self, kernels: Kernels, settings: PlanSettings, allowed: int) -> PlanSettings:
+    def _settings_for(self, kernels: PricedKernels, settings: PlanSettings, allowed: int) -> PlanSettings:
         """Return the settings for a graph of kernels. Prices are those of the device unless others are named."""
         named = settings.prices(kernels.graph)
         prices = Prices(profile=self._facts.device, seconds=np.array(kernels.seconds), device=self._facts.title)
@@ -166,7 +166,7 @@ class DeviceModel(UnrunnableModel):
 
     def _result(
         self,
-        kernels: Kernels,
+        kernels: PricedKernels,
         settings: PlanSettings,
         allowed: int,
         plan: Plan,

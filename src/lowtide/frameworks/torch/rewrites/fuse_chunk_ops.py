@@ -24,7 +24,7 @@ _FACTORIES = ("empty",)
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class FusedOps:
     """Ops that run as one, and the results that others read."""
 
     nodes: Sequence[Node]
@@ -32,7 +32,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class FuseChunkOps(Rewrite[Group]):
+class FuseChunkOps(Rewrite[FusedOps]):
     """Replace the fusible ops between two other ops by one call.
 
     Views of operands stay outside, so that equal chunks share one function.
@@ -43,11 +43,11 @@ class FuseChunkOps(Rewrite[Group]):
     hold: Callable[[GraphModule], str]
     """Registers a group as a program, and returns its key."""
 
-    def sites(self, module: GraphModule) -> Sequence[Group]:
+    def sites(self, module: GraphModule) -> Sequence[FusedOps]:
         order = _Order(list(module.graph.nodes))
         return [] if order.has_conflict else list(order.groups())
 
-    def apply(self, module: GraphModule, sites: Sequence[Group]) -> GraphModule:
+    def apply(self, module: GraphModule, sites: Sequence[FusedOps]) -> GraphModule:
         return _Fused(module, {node: group for group in sites for node in group.nodes}, self.hold).module()
 
 
@@ -102,7 +102,7 @@ class _Order:
                     return True
         return False
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[FusedOps]:
         """Yield the fusible ops of each slot, if they would write more bytes for each other than they read."""
         members: dict[int, list[Node]] = {}
         for node in self.nodes:
@@ -114,7 +114,7 @@ class _Order:
             read = {_read_by(source) for node in nodes for source in node.all_input_nodes} - inside
             inner = inside.difference(results)
             if sum(map(_bytes_of, inner)) > sum(map(_bytes_of, read)):
-                yield Group(nodes, results)
+                yield FusedOps(nodes, results)
 
 
 def is_fusible(node: Node) -> bool:
@@ -168,7 +168,7 @@ class _Fused:
     """A program under construction, with one call per group."""
 
     given: GraphModule
-    group_of: dict[Node, Group]
+    group_of: dict[Node, FusedOps]
     hold: Callable[[GraphModule], str]
     graph: Graph = field(default_factory=Graph)
     made: dict[Node, Node] = field(default_factory=dict[Node, Node])
@@ -213,7 +213,7 @@ class _Fused:
                 self.made[result] = item
 
 
-def _body(module: GraphModule, group: Group) -> tuple[GraphModule, list[Node]]:
+def _body(module: GraphModule, group: FusedOps) -> tuple[GraphModule, list[Node]]:
     """Return a group as a program whose names do not depend on its place, and its operands."""
     nodes, operands = _computed_within(group)
     graph, made = Graph(), dict[Node, Node]()
@@ -227,7 +227,7 @@ def _body(module: GraphModule, group: Group) -> tuple[GraphModule, list[Node]]:
     return GraphModule(module, graph), operands
 
 
-def _computed_within(group: Group) -> tuple[list[Node], list[Node]]:
+def _computed_within(group: FusedOps) -> tuple[list[Node], list[Node]]:
     """Return the ops of a group with views of their results and expanded operands, and the other operands."""
     inside, operands = dict[Node, None](), dict[Node, None]()
     members = set(group.nodes)

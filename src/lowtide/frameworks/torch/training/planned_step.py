@@ -44,7 +44,7 @@ from lowtide.frameworks.torch.planning.plan_folder import save_plans
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.training.measure_accumulation import MeasuredPart, measure_accumulation
-from lowtide.frameworks.torch.training.step_request import CompilerName, StepRequest
+from lowtide.frameworks.torch.training.step_request import CompilerName, StepRequest, gradient_hook
 
 _MAX_FORMS = 32
 """Number of captured forms of a step that are kept: shapes of batches, modes, branches, Python values."""
@@ -368,7 +368,7 @@ def training_step(
         model,
         loss_function,
         optimizer,
-        before_update=_gradient_hook(clip_grad_norm, clip_grad_value, before_update),
+        before_update=gradient_hook(clip_grad_norm, clip_grad_value, before_update),
         after_update=after_update,
         accumulate=accumulate,
         grad_scaler=grad_scaler,
@@ -388,24 +388,3 @@ def _call_of(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     if not isinstance(batch, torch.Tensor | tuple | list):
         raise UsageError(f"a {type(batch).__name__} is no batch; give a tuple, a dict by keyword, or one tensor")
     return (batch,) if isinstance(batch, torch.Tensor) else tuple(cast("tuple[Any, ...]", batch)), {}
-
-
-def _gradient_hook(
-    clip_norm: float | None, clip_value: float | None, before_update: GradientHook | None
-) -> GradientHook | None:
-    """Return a hook that clips gradients and then calls `before_update`; None if there is nothing to do."""
-    hooks: list[GradientHook] = []
-    if clip_norm is not None and clip_value is not None:
-        raise UsageError("gradients can be clipped by norm or by value; give one of clip_grad_norm, clip_grad_value")
-    if clip_norm is not None:
-        hooks.append(lambda parameters: nn.utils.clip_grad_norm_(parameters, clip_norm))
-    if clip_value is not None:
-        hooks.append(lambda parameters: nn.utils.clip_grad_value_(parameters, clip_value))
-    if before_update is not None:
-        hooks.append(before_update)
-
-    def run_hooks(parameters: list[torch.Tensor]) -> None:
-        for hook in hooks:
-            hook(parameters)
-
-    return run_hooks if hooks else None

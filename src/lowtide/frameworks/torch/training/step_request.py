@@ -5,6 +5,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import torch
+from torch import nn
+
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError
 from lowtide.core.progress import Report
@@ -15,7 +18,7 @@ from lowtide.engine.planning.plan_state import plan_with_state
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.capture.capture import capture
-from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+from lowtide.frameworks.torch.capture.step.training_step import GradientHook, TrainingStep
 from lowtide.frameworks.torch.emit.transfers import check_host, host_for
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.planning.missed_budgets import warn_if_missed
@@ -121,3 +124,24 @@ def _capture(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any
         raise UnsupportedError(
             f'{error}; or plan the model alone, torch.compile(model, backend="lowtide"), and keep your own update'
         ) from error
+
+
+def gradient_hook(
+    clip_norm: float | None, clip_value: float | None, before_update: GradientHook | None
+) -> GradientHook | None:
+    """Return a hook that clips gradients and then calls `before_update`; None if there is nothing to do."""
+    hooks: list[GradientHook] = []
+    if clip_norm is not None and clip_value is not None:
+        raise UsageError("gradients can be clipped by norm or by value; give one of clip_grad_norm, clip_grad_value")
+    if clip_norm is not None:
+        hooks.append(lambda parameters: nn.utils.clip_grad_norm_(parameters, clip_norm))
+    if clip_value is not None:
+        hooks.append(lambda parameters: nn.utils.clip_grad_value_(parameters, clip_value))
+    if before_update is not None:
+        hooks.append(before_update)
+
+    def run_hooks(parameters: list[torch.Tensor]) -> None:
+        for hook in hooks:
+            hook(parameters)
+
+    return run_hooks if hooks else None

@@ -42,7 +42,7 @@ def fuse_with_inductor(module: GraphModule) -> str:
     forms = tuple(_form_of(value_of(node)) for node in module.graph.find_nodes(op="placeholder"))
     identity = (module.code, forms)
     if identity not in _known:
-        compiler = _Compiler(module, forms)
+        compiler = _ChunkCompiler(module, forms)
         peak, work = compiler.kernels()
         returned = sum(bytes_of(value_of(node)) for node in outputs_of(module))
         scratch = max(0, peak - returned)
@@ -54,7 +54,7 @@ def _form_of(value: torch.Tensor) -> _Form:
     return tuple(value.shape), tuple(value.stride()), value.dtype, value.device
 
 
-class _Compiler:
+class _ChunkCompiler:
     """Compiles a program when it first runs."""
 
     def __init__(self, module: GraphModule, forms: Sequence[_Form]) -> None:
