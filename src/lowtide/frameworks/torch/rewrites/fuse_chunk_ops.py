@@ -113,7 +113,7 @@ class _Order:
             results = [node for node in nodes if not all(user in inside for user in _readers(node))]
             read = {_read_by(source) for node in nodes for source in node.all_input_nodes} - inside
             inner = inside.difference(results)
-            if sum(map(_bytes_of, inner)) > sum(map(_bytes_of, read)):
+            if results and sum(map(_bytes_of, inner)) > sum(map(_bytes_of, read)):
                 yield FusedOps(nodes, results)
 
 
