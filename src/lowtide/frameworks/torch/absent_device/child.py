@@ -12,7 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from lowtide.core.errors import LowtideError, UnsupportedError, one_line
-from lowtide.frameworks.torch.absent_device.messages import Answer, InChunks, Lower, Open, Opened, PricedKernels
+from lowtide.frameworks.torch.absent_device.messages import (
+    Answer,
+    InChunks,
+    Lower,
+    Lowered,
+    Open,
+    Opened,
+    PricedKernels,
+)
 from lowtide.frameworks.training_steps import Read, Step
 
 
@@ -53,14 +61,14 @@ class _Server:
         self._step: Any = None
         self._mode: Any = None
 
-    def handle(self, request: Open | Lower | InChunks | Read) -> Opened | PricedKernels | int | Step | None:
+    def handle(self, request: Open | Lower | InChunks | Read) -> Opened | PricedKernels | Lowered | Step | None:
         if isinstance(request, Open):
             return self._open(request)
         if isinstance(request, Read):
             return self._read(request)
         if isinstance(request, InChunks):
             return self._step.in_chunks(request.form, request.allowed_bytes)
-        return self._step.exact_peak(request.plan, request.allowed_bytes, request.form)
+        return self._step.lowered(request.plan, request.allowed_bytes, request.form)
 
     def _read(self, request: Read) -> Step | None:
         from lowtide.frameworks.torch.absent_device.absent import pretend

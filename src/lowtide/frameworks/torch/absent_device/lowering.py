@@ -14,9 +14,10 @@ from lowtide.engine.planning.plan_file import result_with
 from lowtide.engine.planning.program import FormName
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.absent_device.build import Program, loss_of
-from lowtide.frameworks.torch.absent_device.messages import PricedKernels
+from lowtide.frameworks.torch.absent_device.messages import Lowered, PricedKernels
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, StopAfterScheduling
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, schedule_only, settings
+from lowtide.frameworks.torch.compile.kernels.chunk_kernels import RecordKernels
 from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
     ChunkedForm,
     KernelPartitioner,
@@ -101,8 +102,8 @@ class LoweredStep:
         program = join_passes(planned.name, forward, backward, held, forward_nodes_of(planned.source))
         return program, max(planned.kernel_peaks)
 
-    def exact_peak(self, plan: Plan, allowed: int, form: FormName = "unmodified") -> int:
-        """Return the peak in bytes once Inductor has lowered a form with a plan of its kernels.
+    def lowered(self, plan: Plan, allowed: int, form: FormName = "unmodified") -> Lowered:
+        """Lower a form with a plan of its kernels.
 
         `allowed` limits functions on the CPU that merge kernels. The registry of programs is left unchanged.
         """
@@ -113,7 +114,8 @@ class LoweredStep:
         peaks = FusedPeaks(allowed, silent=True)
         end = StopAfterScheduling(peaks, ends=True)
         partitioner = KernelPartitioner(options, name=self._name, planned=planned, in_chunks=chunked)
-        changes = settings(options, peaks, partitioner, end)
+        changes, record = settings(options, peaks, partitioner), RecordKernels()
+        passes = [*changes["reorder_for_compute_comm_overlap_passes"], record, end]
         before = registry_state()
         try:
             with (
@@ -121,11 +123,16 @@ class LoweredStep:
                 torch.enable_grad(),
                 patched_autograd({**NOT_CACHED, **BOTH_PASSES}),
             ):
-                configured = {**changes, "fx_graph_cache": False}
+                configured = {
+                    **changes,
+                    "reorder_for_compute_comm_overlap_passes": passes,
+                    "fx_graph_cache": False,
+                }
                 compile_until_scheduled(copied(module), inputs, configured, end.take_strides)
         finally:
             restore_registry(before)
-        return max(peaks.planned[0].kernel_peaks)
+        seconds = sum(self._device.seconds(each.traffic_bytes, each.flops, each.dtype) for each in record.work)
+        return Lowered(peak_bytes=max(peaks.planned[0].kernel_peaks), seconds=seconds)
 
 
 def eager_seconds(reading: Reading, device: Device) -> float:

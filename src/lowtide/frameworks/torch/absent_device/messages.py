@@ -48,11 +48,19 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lower:
-    """Lower the opened program with a plan of its kernels; answered by its exact peak in bytes."""
+    """Lower the opened program with a plan of its kernels; answered by `Lowered`."""
 
     plan: Plan
     allowed_bytes: int
     form: FormName = "unmodified"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    """A program after Inductor lowered it with a plan: its exact peak, and the estimated time of its kernels."""
+
+    peak_bytes: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from lowtide.engine.planning.program import CHUNKED, FormName
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import UnrunnableModel
-from lowtide.frameworks.torch.absent_device.messages import InChunks, Lower, Open, Opened, PricedKernels
+from lowtide.frameworks.torch.absent_device.messages import InChunks, Lower, Lowered, Open, Opened, PricedKernels
 from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
 
@@ -98,10 +98,10 @@ class DeviceModel(UnrunnableModel):
         because = "plans for an absent device recompute kernels and compute products in chunks only"
         refuse_ignored(settings.techniques, {"offload"}, because, "allow recompute")
         report, allowed = progress or current_report(), self._allowed(settings)
-        base, peak = self._kernels, self._facts.compiled_peak_bytes
-        baseline = Plan.baseline(base.graph)
-        best = self._result(base, self._settings_for(base, settings, allowed), allowed, baseline, peak)
-        if not peak > allowed >= 0:
+        base, baseline = self._kernels, Plan.baseline(self._kernels.graph)
+        compiled = Lowered(peak_bytes=self._facts.compiled_peak_bytes, seconds=self._facts.compiled_seconds)
+        best = self._result(base, self._settings_for(base, settings, allowed), allowed, baseline, compiled)
+        if not compiled.peak_bytes > allowed >= 0:
             return best
         forms: tuple[FormName, ...] = ("unmodified", *CHUNKED)
         for form in forms:
@@ -122,10 +122,10 @@ class DeviceModel(UnrunnableModel):
             found = find_plan(kernels.graph, replace(settings, budget=target), progress=report)
             report("lowering the plan")
             plan = replace(found.plan, claims=(), lower_bound_bytes={}, status="feasible")
-            exact: int = self._process.ask(Lower(plan=plan, allowed_bytes=allowed, form=form))
-            result = self._result(kernels, settings, allowed, plan, exact, found.seconds, form)
+            lowered: Lowered = self._process.ask(Lower(plan=plan, allowed_bytes=allowed, form=form))
+            result = self._result(kernels, settings, allowed, plan, lowered, found.seconds, form)
             best = min(best, result, key=_rank)
-            left, missed = allowed - exact, found.shortfall
+            left, missed = allowed - lowered.peak_bytes, found.shortfall
             # A plan that misses its target may need less than the budget once lowered. Its own peak leaves room then.
             target = left + (target if missed is None else missed.reached_bytes)
             is_close = 0 <= left < _MIN_GAIN * allowed
@@ -170,25 +170,30 @@ class DeviceModel(UnrunnableModel):
         settings: PlanSettings,
         allowed: int,
         plan: Plan,
-        exact_peak: int,
+        lowered: Lowered,
         seconds: float = 0.0,
         form: FormName = "unmodified",
     ) -> Result:
-        """Return a result whose peaks are those of the lowered programs with and without the plan."""
+        """Return a result with the peaks of the lowered programs with and without the plan, and their times.
+
+        With prices that are not those of the device, its times are those of the graph of kernels.
+        """
         space, facts = self._space, self._facts
-        missed = Shortfall(space=space, allowed_bytes=allowed, reached_bytes=exact_peak, cause="not found")
+        missed = Shortfall(space=space, allowed_bytes=allowed, reached_bytes=lowered.peak_bytes, cause="not found")
         if allowed < 0:
             needed = facts.persistent_bytes
             missed = replace(missed, cause="persistent buffers", needed_bytes=needed, is_impossible=True)
-        shortfall = missed if exact_peak > allowed else None
-        is_chunked = form != "unmodified"
+        shortfall = missed if lowered.peak_bytes > allowed else None
+        found = result_with(kernels.graph, plan, settings, "given", shortfall, seconds=seconds)
+        if found.costs == facts.device:
+            added = lowered.seconds - facts.compiled_seconds
+            found = replace(found, base_cost=facts.compiled_seconds, extra_cost=added)
         return replace(
-            result_with(kernels.graph, plan, settings, "given", shortfall, seconds=seconds),
+            found,
             form=form,
-            to_rounding=is_chunked,
-            chunk_cost=max(0.0, sum(kernels.seconds) - sum(self._kernels.seconds)) if is_chunked else 0.0,
+            to_rounding=form != "unmodified",
             baseline_peak_bytes={space: facts.compiled_peak_bytes},
-            peak_bytes={space: exact_peak},
+            peak_bytes={space: lowered.peak_bytes},
             persistent_bytes={space: facts.persistent_bytes},
             lower_bound_bytes={space: 0},
         )

@@ -64,7 +64,7 @@ class _ChunkCompiler:
 
     def kernels(self) -> tuple[int, Sequence[Work]]:
         """Return the peak of the kernels with results, without operands, and their work."""
-        record = _RecordKernels()
+        record = RecordKernels()
         end = StopAfterScheduling(FusedPeaks(), ends=True)
 
         def schedule(inputs: Sequence[torch.Tensor]) -> None:
@@ -98,14 +98,14 @@ def _with_passes(*passes: Any) -> dict[str, Any]:
     }
 
 
-class _RecordKernels:
-    """A scheduler pass that records the needs of kernels."""
+class RecordKernels:
+    """A scheduler pass that records the peak and the work of kernels, over all passes that are lowered with it."""
 
     def __init__(self) -> None:
         self.peak = 0
-        self.work: Sequence[Work] = ()
+        self.work: list[Work] = []
 
-    def __deepcopy__(self, memo: object) -> "_RecordKernels":
+    def __deepcopy__(self, memo: object) -> "RecordKernels":
         """Return itself."""
         return self
 
@@ -115,5 +115,6 @@ class _RecordKernels:
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Return the kernels unchanged."""
-        self.peak, self.work = CpuFunctions.of(nodes, None).peak_bytes, work_of_kernels(nodes)
+        self.peak = max(self.peak, CpuFunctions.of(nodes, None).peak_bytes)
+        self.work += work_of_kernels(nodes)
         return list(nodes)
