@@ -16,7 +16,7 @@ from lowtide.frameworks.torch.absent_device.messages import (
     Answer,
     InChunks,
     Lower,
-    Lowered,
+    LoweredPlan,
     Open,
     Opened,
     PricedKernels,
@@ -61,7 +61,7 @@ class _Server:
         self._step: Any = None
         self._mode: Any = None
 
-    def handle(self, request: Open | Lower | InChunks | Read) -> Opened | PricedKernels | Lowered | Step | None:
+    def handle(self, request: Open | Lower | InChunks | Read) -> Opened | PricedKernels | LoweredPlan | Step | None:
         if isinstance(request, Open):
             return self._open(request)
         if isinstance(request, Read):

@@ -14,7 +14,7 @@ from lowtide.engine.planning.plan_file import result_with
 from lowtide.engine.planning.program import FormName
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.absent_device.build import Program, loss_of
-from lowtide.frameworks.torch.absent_device.messages import Lowered, PricedKernels
+from lowtide.frameworks.torch.absent_device.messages import LoweredPlan, PricedKernels
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, StopAfterScheduling
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, schedule_only, settings
 from lowtide.frameworks.torch.compile.kernels.chunk_kernels import RecordKernels
@@ -102,7 +102,7 @@ class LoweredStep:
         program = join_passes(planned.name, forward, backward, held, forward_nodes_of(planned.source))
         return program, max(planned.kernel_peaks)
 
-    def lowered(self, plan: Plan, allowed: int, form: FormName = "unmodified") -> Lowered:
+    def lowered(self, plan: Plan, allowed: int, form: FormName = "unmodified") -> LoweredPlan:
         """Lower a form with a plan of its kernels.
 
         `allowed` limits functions on the CPU that merge kernels. The registry of programs is left unchanged.
@@ -132,7 +132,7 @@ class LoweredStep:
         finally:
             restore_registry(before)
         seconds = sum(self._device.seconds(each.traffic_bytes, each.flops, each.dtype) for each in record.work)
-        return Lowered(peak_bytes=max(peaks.planned[0].kernel_peaks), seconds=seconds)
+        return LoweredPlan(peak_bytes=max(peaks.planned[0].kernel_peaks), seconds=seconds)
 
 
 def eager_seconds(reading: Reading, device: Device) -> float:

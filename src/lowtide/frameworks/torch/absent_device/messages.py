@@ -48,7 +48,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lower:
-    """Lower the opened program with a plan of its kernels; answered by `Lowered`."""
+    """Lower the opened program with a plan of its kernels; answered by `LoweredPlan`."""
 
     plan: Plan
     allowed_bytes: int
@@ -56,7 +56,7 @@ class Lower:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lowered:
+class LoweredPlan:
     """A program after Inductor lowered it with a plan: its exact peak, and the estimated time of its kernels."""
 
     peak_bytes: int

@@ -23,7 +23,7 @@ from lowtide.engine.planning.program import CHUNKED, FormName
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import UnrunnableModel
-from lowtide.frameworks.torch.absent_device.messages import InChunks, Lower, Lowered, Open, Opened, PricedKernels
+from lowtide.frameworks.torch.absent_device.messages import InChunks, Lower, LoweredPlan, Open, Opened, PricedKernels
 from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
 
@@ -99,7 +99,7 @@ class DeviceModel(UnrunnableModel):
         refuse_ignored(settings.techniques, {"offload"}, because, "allow recompute")
         report, allowed = progress or current_report(), self._allowed(settings)
         base, baseline = self._kernels, Plan.baseline(self._kernels.graph)
-        compiled = Lowered(peak_bytes=self._facts.compiled_peak_bytes, seconds=self._facts.compiled_seconds)
+        compiled = LoweredPlan(peak_bytes=self._facts.compiled_peak_bytes, seconds=self._facts.compiled_seconds)
         best = self._result(base, self._settings_for(base, settings, allowed), allowed, baseline, compiled)
         if not compiled.peak_bytes > allowed >= 0:
             return best
@@ -122,7 +122,7 @@ class DeviceModel(UnrunnableModel):
             found = find_plan(kernels.graph, replace(settings, budget=target), progress=report)
             report("lowering the plan")
             plan = replace(found.plan, claims=(), lower_bound_bytes={}, status="feasible")
-            lowered: Lowered = self._process.ask(Lower(plan=plan, allowed_bytes=allowed, form=form))
+            lowered: LoweredPlan = self._process.ask(Lower(plan=plan, allowed_bytes=allowed, form=form))
             result = self._result(kernels, settings, allowed, plan, lowered, found.seconds, form)
             best = min(best, result, key=_rank)
             left, missed = allowed - lowered.peak_bytes, found.shortfall
@@ -170,7 +170,7 @@ class DeviceModel(UnrunnableModel):
         settings: PlanSettings,
         allowed: int,
         plan: Plan,
-        lowered: Lowered,
+        lowered: LoweredPlan,
         seconds: float = 0.0,
         form: FormName = "unmodified",
     ) -> Result:
