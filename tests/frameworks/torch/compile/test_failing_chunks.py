@@ -9,7 +9,6 @@ from torch.nn import functional
 
 import lowtide.torch
 from lowtide.frameworks.torch.rewrites.chunks import region_search
-from lowtide.frameworks.torch.rewrites.chunks.product_region import ChunkDevices
 
 TOKENS, WIDTH, CLASSES = 512, 32, 4099
 FAILED = "chunks are left out, because looking for them failed: TypeError: no such dimension; report it"
@@ -48,4 +47,4 @@ def test_a_captured_program_is_planned_as_it_is() -> None:
 def test_the_search_before_a_compilation_finds_no_chunks() -> None:
     graph = lowtide.torch.capture(perplexity()).graph_module.graph
     with pytest.warns(UserWarning, match=FAILED):
-        assert not region_search.has_chunkable_product(graph, ChunkDevices.ALL)
+        assert not region_search.has_chunkable_product(graph)

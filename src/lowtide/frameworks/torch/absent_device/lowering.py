@@ -39,7 +39,7 @@ from lowtide.frameworks.torch.internals.fake_tensors import FakeMode
 from lowtide.frameworks.torch.internals.inductor import compile_until_scheduled
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.programs import registry_state, restore_registry
-from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of, traffic_of
+from lowtide.frameworks.torch.reading.costs import work_of
 from lowtide.frameworks.torch.reading.read import Reading
 
 _NO_BACKWARD = "the program has no backward pass, or one with inputs of its own; return a loss"
@@ -131,14 +131,13 @@ class LoweredStep:
                 compile_until_scheduled(copied(module), inputs, configured, end.take_strides)
         finally:
             restore_registry(before)
-        seconds = sum(self._device.seconds(each.traffic_bytes, each.flops, each.dtype) for each in record.work)
+        seconds = sum(self._device.seconds(*each) for each in record.work)
         return LoweredPlan(peak_bytes=max(peaks.planned[0].kernel_peaks), seconds=seconds)
 
 
 def eager_seconds(reading: Reading, device: Device) -> float:
     """Return the estimated seconds of a program that runs one kernel per op."""
-    nodes = [op.node for op in reading.lowered.ops]
-    return sum(device.seconds(traffic_of(node), flops_of(node), product_dtype_of(node)) for node in nodes)
+    return sum(device.seconds(*each) for op in reading.lowered.ops for each in work_of(op.node))
 
 
 class _CapturedError(Exception):

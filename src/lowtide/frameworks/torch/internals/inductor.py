@@ -4,7 +4,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import torch
 from torch._dynamo.utils import GmWrapper
@@ -26,6 +26,23 @@ Strides = Sequence[tuple[int, ...] | None]
 CompilePass = Callable[..., Any]
 Split = Callable[[GraphModule, Sequence[Any]], tuple[GraphModule, GraphModule]]
 """Splits a graph, given its inputs, into two passes. The first returns one result, and the inputs of the second."""
+
+
+class SchedulerPass:
+    """A base of scheduler passes. Inductor copies its configuration, and makes cache keys of it."""
+
+    @property
+    def key(self) -> str:
+        """A text that is equal for passes with equal effects."""
+        return type(self).__name__
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself."""
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Pickle as the key."""
+        return str, (self.key,)
 
 
 class EndsScheduled(Protocol):

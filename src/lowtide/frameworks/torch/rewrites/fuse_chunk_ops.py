@@ -12,6 +12,7 @@ from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import is_view, op_name, overload_of
 from lowtide.frameworks.torch.reading.effects import is_random, mutated_arguments, overwritten_storages
 from lowtide.frameworks.torch.reading.outlined import outlined_op
+from lowtide.frameworks.torch.rewrites.chunks.product_region import bytes_of
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
@@ -113,7 +114,7 @@ class _Order:
             results = [node for node in nodes if not all(user in inside for user in _readers(node))]
             read = {_read_by(source) for node in nodes for source in node.all_input_nodes} - inside
             inner = inside.difference(results)
-            if results and sum(map(_bytes_of, inner)) > sum(map(_bytes_of, read)):
+            if results and sum(map(bytes_of, inner)) > sum(map(bytes_of, read)):
                 yield FusedOps(nodes, results)
 
 
@@ -128,12 +129,7 @@ def is_fusible(node: Node) -> bool:
 
 def _grows(node: Node) -> bool:
     """Return whether a fusible op has a result that is larger than all tensors that it reads from memory."""
-    return is_fusible(node) and all(_bytes_of(_read_by(source)) < _bytes_of(node) for source in node.all_input_nodes)
-
-
-def _bytes_of(node: Node) -> int:
-    value = value_of(node)
-    return value.nbytes if isinstance(value, torch.Tensor) else 0
+    return is_fusible(node) and all(bytes_of(_read_by(source)) < bytes_of(node) for source in node.all_input_nodes)
 
 
 def _read_by(node: Node) -> Node:

@@ -12,6 +12,7 @@ from lowtide.core.units import format_bytes
 from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import NO_KNOWN_INPUTS, KnownInputs
+from lowtide.frameworks.torch.internals.inductor import SchedulerPass
 from lowtide.frameworks.torch.internals.kernels import (
     KernelNode,
     KernelStorage,
@@ -219,7 +220,7 @@ def _name_of(output: Any) -> str:
     return output.name if isinstance(output, Node) else ""
 
 
-class StopAfterScheduling:
+class StopAfterScheduling(SchedulerPass):
     """A scheduler pass, to run last, that stops the compilation while `ends` is set."""
 
     def __init__(self, peaks: FusedPeaks, *, ends: bool = False) -> None:
@@ -231,14 +232,6 @@ class StopAfterScheduling:
         """Return the result strides, once."""
         strides, self._strides = self._strides, None
         return strides
-
-    def __deepcopy__(self, memo: object) -> "StopAfterScheduling":
-        """Return itself."""
-        return self
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as name."""
-        return str, (type(self).__name__,)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Return the kernels unchanged; raises KernelsKnownError to stop."""

@@ -12,6 +12,7 @@ from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import NO_KNOWN_INPUTS, KnownInputs, graph_of_kernels
+from lowtide.frameworks.torch.internals.inductor import SchedulerPass
 from lowtide.frameworks.torch.internals.kernels import (
     KernelNode,
     becomes_cpp,
@@ -23,20 +24,17 @@ from lowtide.frameworks.torch.internals.kernels import (
 from lowtide.frameworks.torch.planning.options import Options, identity
 
 
-class MemoryOrder:
+class MemoryOrder(SchedulerPass):
     """A scheduler pass, to run last, that lowers the peak; never worse than the given order."""
 
     def __init__(self, options: Options, peaks: FusedPeaks) -> None:
         self._options = options
         self._peaks = peaks
 
-    def __deepcopy__(self, memo: object) -> "MemoryOrder":
-        """Return itself."""
-        return self
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as a key."""
-        return str, (f"{identity(self._options)} {self._peaks.identity}",)
+    @property
+    def key(self) -> str:
+        """The options and the budgets."""
+        return f"{identity(self._options)} {self._peaks.identity}"
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Return the kernels in the order of the lowest peak; collectives and side effects keep their order."""

@@ -18,6 +18,7 @@ from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied
 from lowtide.frameworks.torch.internals.inductor import (
     CustomPartitionerFn,
+    SchedulerPass,
     compile_until_scheduled,
     overlap_passes,
     patched_inductor,
@@ -157,19 +158,11 @@ def schedule_only(
     return peaks.planned[0] if is_whole else None
 
 
-class _RecordPeaks:
+class _RecordPeaks(SchedulerPass):
     """A scheduler pass that records needs."""
 
     def __init__(self, peaks: FusedPeaks) -> None:
         self._peaks = peaks
-
-    def __deepcopy__(self, memo: object) -> "_RecordPeaks":
-        """Return itself."""
-        return self
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as name."""
-        return str, (type(self).__name__,)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Return kernels unchanged."""

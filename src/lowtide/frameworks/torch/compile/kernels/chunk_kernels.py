@@ -9,18 +9,18 @@ from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, StopAfterScheduling
 from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions
+from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import work_of_kernels
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.compiling import one_at_a_time
 from lowtide.frameworks.torch.internals.dynamo import copied
 from lowtide.frameworks.torch.internals.fake_tensors import new_fake_mode, tracing_in
-from lowtide.frameworks.torch.internals.inductor import compile_fx, compile_until_scheduled
+from lowtide.frameworks.torch.internals.inductor import SchedulerPass, compile_fx, compile_until_scheduled
 from lowtide.frameworks.torch.internals.kernels import KernelNode
 from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
 from lowtide.frameworks.torch.internals.tensors import bytes_of
 from lowtide.frameworks.torch.reading.outlined import Work, register_program
 
-_NOT_CACHED = {"enable_autograd_cache": False}
 _ITS_OWN = {
     "custom_partitioner_fn": None,
     "reorder_for_peak_memory": False,
@@ -86,7 +86,7 @@ class _ChunkCompiler:
                 torch.empty_strided(shape, strides, dtype=dtype, device=device)
                 for shape, strides, dtype, device in self._forms
             ]
-        with torch.no_grad(), tracing_in(mode), patched_autograd(_NOT_CACHED):
+        with torch.no_grad(), tracing_in(mode), patched_autograd(NOT_CACHED):
             return function(inputs)
 
 
@@ -98,20 +98,12 @@ def _with_passes(*passes: Any) -> dict[str, Any]:
     }
 
 
-class RecordKernels:
+class RecordKernels(SchedulerPass):
     """A scheduler pass that records the peak and the work of kernels, over all passes that are lowered with it."""
 
     def __init__(self) -> None:
         self.peak = 0
         self.work: list[Work] = []
-
-    def __deepcopy__(self, memo: object) -> "RecordKernels":
-        """Return itself."""
-        return self
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as name."""
-        return str, (type(self).__name__,)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Return the kernels unchanged."""

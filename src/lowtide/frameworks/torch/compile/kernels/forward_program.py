@@ -19,7 +19,7 @@ from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions, in_order
 from lowtide.frameworks.torch.compile.kernels.kernel_program import BytesAround, graph_of_pass
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import recorded_pass
 from lowtide.frameworks.torch.internals.aot_autograd import static_inputs
-from lowtide.frameworks.torch.internals.inductor import compile_fx, overlap_passes
+from lowtide.frameworks.torch.internals.inductor import SchedulerPass, compile_fx, overlap_passes
 from lowtide.frameworks.torch.internals.kernels import (
     KernelNode,
     bytes_of_inputs,
@@ -51,20 +51,17 @@ def compile_forward(module: GraphModule, example_inputs: Sequence[Any], options:
     return compile_fx(module, example_inputs, changes)
 
 
-class ForwardOrder:
+class ForwardOrder(SchedulerPass):
     """A scheduler pass, to run last, that orders the kernels of a program without a backward pass, and registers it."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._is_done = False
 
-    def __deepcopy__(self, memo: object) -> "ForwardOrder":
-        """Return itself."""
-        return self
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as a key."""
-        return str, (f"{type(self).__name__} {identity(self._options)}",)
+    @property
+    def key(self) -> str:
+        """The class and the options."""
+        return f"{type(self).__name__} {identity(self._options)}"
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Return the kernels in the order with the lowest peak; functions on the CPU end where the budget is full."""

@@ -26,6 +26,7 @@ from lowtide.frameworks.torch.compile.kernels.recompute_kernels import recompute
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass, recorded_pass
 from lowtide.frameworks.torch.compile.partitioner import Partitioner, partition_for_kernels, split_for_inductor
 from lowtide.frameworks.torch.compile.step_passes import GivenGraph, add_rest, is_step, overwrite_early
+from lowtide.frameworks.torch.internals.inductor import SchedulerPass
 from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
 from lowtide.frameworks.torch.planning.agreement import partners, require_agreement
 from lowtide.frameworks.torch.planning.options import Options
@@ -117,7 +118,7 @@ class KernelPartitioner(Partitioner):
         """Return whether a program has forms in chunks; ranks that plan together use none."""
         if partners(whole, self.options.same_on_all_ranks) is not None:
             return False
-        return has_chunkable_product(whole.graph, Chunking.for_fusion().trials.devices)
+        return has_chunkable_product(whole.graph)
 
     def _follow(self, name: str, whole: GraphModule, planned: PlannedKernels) -> PlannedModule:
         """Return the program after all ranks agreed on its kernels and their plan; raises FingerprintError if not."""
@@ -206,20 +207,12 @@ def plan_kernels(program: KernelProgram, options: Options, target: int, others: 
     return PlannedKernels(program, result)
 
 
-class RecordPasses:
+class RecordPasses(SchedulerPass):
     """A scheduler pass that records the kernels of each pass and leaves them unchanged."""
 
     def __init__(self, peaks: FusedPeaks) -> None:
         self._peaks = peaks
         self.passes: list[RecordedPass] = []
-
-    def __deepcopy__(self, memo: object) -> "RecordPasses":
-        """Return itself."""
-        return self
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as name."""
-        return str, (type(self).__name__,)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Return the kernels unchanged."""

@@ -65,7 +65,7 @@ class RecordedPass:
         return sum(machine.seconds(each.traffic_bytes, each.flops) for each in self.work[op])
 
     def seconds_on(self, op: OpId, device: Device) -> float:
-        return sum(device.seconds(each.traffic_bytes, each.flops, each.dtype) for each in self.work[op])
+        return sum(device.seconds(*each) for each in self.work[op])
 
 
 def runs_once(node: Node) -> bool:

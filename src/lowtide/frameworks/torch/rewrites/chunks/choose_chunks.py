@@ -8,7 +8,6 @@ from torch.fx import GraphModule, Node
 
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkSizes
 from lowtide.frameworks.torch.rewrites.chunks.needs import RegionNeeds
@@ -138,8 +137,7 @@ def choose_product_chunks(
 def _bytes_in(refusal: Refusal) -> int:
     """Return the size of a refused product, or of the largest result that a second pass would recompute."""
     recomputed = () if refusal.two_passes is None else refusal.two_passes.recomputed
-    results = (tensors_in(value_of(node)) for node in (refusal.product, *recomputed))
-    return max(sum(tensor.nbytes for tensor in tensors) for tensors in results)
+    return max(map(bytes_of, (refusal.product, *recomputed)))
 
 
 def _may_be_network(refusal: Refusal, trials: Trials) -> bool:

@@ -131,5 +131,4 @@ def elements_of(node: Node) -> int:
 
 
 def bytes_of(node: Node) -> int:
-    value: Any = value_of(node)
-    return value.numel() * value.element_size()
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(value_of(node)))

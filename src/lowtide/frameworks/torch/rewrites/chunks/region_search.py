@@ -17,7 +17,6 @@ from lowtide.frameworks.torch.rewrites.chunks.op_rules import chunked_op
 from lowtide.frameworks.torch.rewrites.chunks.product_region import (
     LARGE_SHARE,
     SECOND_PASS,
-    ChunkDevices,
     ProductRegion,
     Refusal,
     TwoPasses,
@@ -63,11 +62,10 @@ def find_product_regions(graph: Graph, *, any_order: bool = False) -> tuple[list
     return found, [refusal for refusal in refused if not any(refusal.product in region.ops for region in found)]
 
 
-def has_chunkable_product(graph: Graph, devices: ChunkDevices) -> bool:
+def has_chunkable_product(graph: Graph) -> bool:
     """Return whether a large product can be computed in chunks, in one pass or two."""
     found, refused = found_or_none(partial(find_product_regions, graph)) or ([], [])
-    products = [*(each.product for each in found), *(each.product for each in refused if each.two_passes is not None)]
-    return any(map(devices.has, products))
+    return bool(found) or any(each.two_passes is not None for each in refused)
 
 
 def _largest_first(graph: Graph, *, any_order: bool) -> Sequence[Node]:
