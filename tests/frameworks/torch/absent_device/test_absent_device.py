@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import lowtide
+from benchmarks import absent_programs
 from lowtide.core.errors import LowtideError, UnsupportedError, UsageError
 from lowtide.engine.costs import device_named
 from lowtide.engine.plan import verify
@@ -18,7 +19,6 @@ from lowtide.frameworks.torch.absent_device.model import DeviceModel
 from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
 from tests.examples import SHARE
-from tests.frameworks.torch.absent_device import recorded
 from tests.frameworks.torch.absent_device.programs import (
     CLASSES,
     MANY_CLASSES,
@@ -31,7 +31,7 @@ from tests.frameworks.torch.absent_device.programs import (
 )
 
 PROGRAMS = Path(__file__).with_name("programs.py")
-FLOAT, HALF = 4, 2
+FLOAT, HALF, MIB = 4, 2, 2**20
 
 
 @pytest.fixture(scope="module")
@@ -208,16 +208,16 @@ def test_a_script_without_a_guard_is_told_to_have_one(
 
 
 @pytest.mark.skipif(SHARE < 1, reason="minutes of one core; make test-all")
-@pytest.mark.parametrize("name", list(recorded.MEASURED_MIB))
+@pytest.mark.parametrize("name", list(absent_programs.MEASURED_MIB))
 def test_compiled_peaks_are_within_two_percent_of_those_that_an_h100_measured(name: str) -> None:
-    model = DeviceModel(f"{recorded.__file__}:{name}", "h100")
-    predicted = _facts(model).compiled_peak_bytes / recorded.MIB
-    assert predicted == pytest.approx(recorded.MEASURED_MIB[name], rel=0.02)
+    model = DeviceModel(f"{absent_programs.__file__}:{name}", "h100")
+    predicted = _facts(model).compiled_peak_bytes / MIB
+    assert predicted == pytest.approx(absent_programs.MEASURED_MIB[name], rel=0.02)
 
 
 @pytest.mark.skipif(SHARE < 1, reason="minutes of one core; make test-all")
-@pytest.mark.parametrize("name", list(recorded.CHECKPOINTED_MIB))
+@pytest.mark.parametrize("name", list(absent_programs.CHECKPOINTED_MIB))
 def test_plans_of_kernels_meet_the_peak_of_compiled_block_checkpoints(name: str) -> None:
-    model = DeviceModel(f"{recorded.__file__}:{name}", "h100")
-    budget = int(recorded.CHECKPOINTED_MIB[name] * recorded.MIB) + _facts(model).persistent_bytes
+    model = DeviceModel(f"{absent_programs.__file__}:{name}", "h100")
+    budget = int(absent_programs.CHECKPOINTED_MIB[name] * MIB) + _facts(model).persistent_bytes
     assert lowtide.plan(model, device="h100", budget=budget).shortfall is None
