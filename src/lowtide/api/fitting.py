@@ -5,15 +5,19 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from lowtide.api.opening import open_model
-from lowtide.api.step_sizes import Captures, SizeSearch, sizes_of
+from lowtide.api.step_captures import Captures
+from lowtide.api.step_sizes import SizeSearch, sizes_of
 from lowtide.api.targets import Target, target_of
 from lowtide.api.training_sources import recipe_of
 from lowtide.core.errors import UsageError, unknown
 from lowtide.core.progress import Report
+from lowtide.core.techniques import ROUNDING, TECHNIQUES, Techniques
+from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
-from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.planning.program import FormName
+from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.table import require
-from lowtide.frameworks.training_steps import OptimizerName, PrecisionName, Read, Recipe, Step
+from lowtide.frameworks.training_steps import OptimizerName, PrecisionName, Read, ReadInChunks, Recipe, Step
 from lowtide.reporting.fitting import DeviceFit, fit_device
 from lowtide.reporting.fitting_sizes import LEVELS, Axis, FitTable, Level, SizeFit
 
@@ -51,27 +55,33 @@ def fit_program(
     *,
     trust: bool,
     report: Report,
+    allow: Techniques | None = None,
 ) -> DeviceFit | FitTable:
     """Return whether a program fits a device: a table of sizes for a PyTorch training step, one fit for others.
 
-    Raises UsageError for an unknown device or options that the program does not have, and the errors of reading it.
+    `allow` has the techniques to try, by default all, see `fit_device`. Raises UsageError for an unknown device or options that the program does not have, and the errors of reading it.
     """
     target = target_of(device)
     recipe = recipe_of(source)
     if recipe is not None:
         require("torch")
         recipe = replace(recipe, optimizer=sizes.optimizer or "adamw", precision=sizes.precision or "float32")
-        table = _table(recipe, target, sizes, settings, report)
+        table = _table(recipe, target, sizes, settings, report, allow)
         if table is not None:
             return table
     if sizes != SizeOptions():
         raise UsageError("only PyTorch training steps have a batch, a sequence, an optimizer and a precision to choose")
     model = open_model(source, dims, settings.host, trust=trust)
-    return fit_device(model, target.memory_bytes, settings, report, model.planned, source=source)
+    return fit_device(model, target.memory_bytes, settings, report, model.planned, source, allow)
 
 
 def _table(
-    recipe: Recipe, target: Target, sizes: SizeOptions, settings: PlanSettings, report: Report
+    recipe: Recipe,
+    target: Target,
+    sizes: SizeOptions,
+    settings: PlanSettings,
+    report: Report,
+    allow: Techniques | None,
 ) -> FitTable | None:
     """Return the table of a training step, or None for a program of another framework."""
     from lowtide.frameworks.torch.absent_device.process import DeviceProcess
@@ -79,11 +89,9 @@ def _table(
     process = DeviceProcess()
     axis: Axis = sizes.largest or "batch"
 
-    def read(batch: int | None, sequence: int | None) -> Step | None:
-        return process.ask(Read(device=target.device, recipe=recipe, batch=batch, sequence=sequence))
-
+    given = Read(device=target.device, recipe=recipe, batch=sizes.batch, sequence=sizes.sequence)
     report("capturing the training step")
-    first = read(sizes.batch, sizes.sequence)
+    first: Step | None = process.ask(given)
     if first is None:
         return None
     if axis == "sequence" and first.sequence is None:
@@ -93,13 +101,15 @@ def _table(
     if own is None or (axis == "batch" and sizes.batch is not None):
         values = [own or 0]  # 0: as given
 
-    def capture(size: int) -> Step:
-        made = read(size, sizes.sequence) if axis == "batch" else read(sizes.batch, size)
-        assert made is not None  # noqa: S101
-        return made
+    def request(size: int) -> Read:
+        return given if size == (own or 0) else replace(given, **{axis: size})
 
-    captures = Captures(capture, (own or 0, first))
-    search = SizeSearch(captures, target, _priced(settings, target), report)
+    def in_chunks(size: int, form: FormName) -> Graph | None:
+        report(f"computing the largest products {form}")
+        return process.ask(ReadInChunks(step=request(size), form=form))
+
+    captures = Captures(lambda size: process.ask(request(size)), (own or 0, first), in_chunks)
+    search = SizeSearch(captures, target, _priced(settings, target), report, allow)
     rows = search.rows(axis, values)
     largest = search.largest(rows, unit) if sizes.largest else {}
     return FitTable(
@@ -111,7 +121,7 @@ def _table(
         costs=target.costs,
         rows=rows,
         largest=largest,
-        code=_code(captures, rows, largest),
+        code=_code(captures, search, rows, largest),
     )
 
 
@@ -133,24 +143,29 @@ def _settings_in_words(step: Step, axis: Axis) -> str:
     return ", ".join(filter(None, (step.settings, fixed)))
 
 
-def _code(captures: Captures, rows: Sequence[SizeFit], largest: Mapping[Level, int]) -> list[str]:
+def _code(
+    captures: Captures, search: SizeSearch, rows: Sequence[SizeFit], largest: Mapping[Level, int]
+) -> list[str]:
     """Return the code of the largest size that fits, without offload if possible; empty if none fits."""
-    sizes: dict[Level, int] = {row.level: row.size for row in rows if row.level is not None}
-    sizes.update(largest)
-    if not sizes:
+    fitting = {row.level: row for row in rows if row.level is not None}
+    fitting.update((level, search.fit(size, level)) for level, size in largest.items())
+    if not fitting:
         return []
-    level = max(sizes, key=lambda each: (each != "offload", LEVELS.index(each)))
-    return _next_code(captures.step(sizes[level]), level)
+    level = max(fitting, key=lambda each: (each != "offload", LEVELS.index(each)))
+    found = fitting[level]
+    used = found.fit.techniques or frozenset[str]()
+    return _next_code(captures.step(found.size), used if found.in_chunks else used - {ROUNDING})
 
 
-def _next_code(step: Step, level: Level) -> list[str]:
+def _next_code(step: Step, techniques: Techniques) -> list[str]:
     """Return lines of Python that run a step in the memory that is free on the device."""
-    allow = '"reorder", "share", "recompute", "offload"'
+    named = techniques if step.parts else techniques - {ROUNDING}  # Inductor computes in chunks without it
+    allow = ", ".join(f'"{name}"' for name in TECHNIQUES if name in named | default_techniques("fit"))
+    is_default = named <= default_techniques("fit")
     if not step.parts:
-        more = f', "allow": ({allow})' if level == "offload" else ""
-        options = f'{{"budget": "fit"{more}}}'
-        return [*step.code, f'step = torch.compile(made, backend="lowtide", options={options})']
-    more = f", allow=({allow})" if level == "offload" else ""
+        more = "" if is_default else f', "allow": ({allow})'
+        return [*step.code, f'step = torch.compile(made, backend="lowtide", options={{"budget": "fit"{more}}})']
+    more = "" if is_default else f", allow=({allow})"
     return [
         *step.code,
         f'step = lowtide.torch.training_step({step.parts}, batch, budget="fit"{more})',

@@ -1,102 +1,45 @@
 """The table of `fits` for a training step: sizes, the techniques with which each fits, and the largest ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import partial
 
+from lowtide.api.step_captures import Captures, SizedStep
 from lowtide.api.targets import Target
 from lowtide.core.progress import Report
+from lowtide.core.techniques import Techniques
 from lowtide.engine.analysis import simulate
-from lowtide.engine.graph import Graph
-from lowtide.engine.graph.resized import N_SAMPLES, have_equal_structure, resized
-from lowtide.engine.offload.state_in_graph import copied_around_updates
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.program import ALL
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.graph_file import GraphModel
-from lowtide.frameworks.model import HostedModel
-from lowtide.frameworks.training_steps import Step
 from lowtide.reporting.fitting import fit_device
-from lowtide.reporting.fitting_sizes import LEVELS, Axis, Level, SizeFit
+from lowtide.reporting.fitting_sizes import LEVELS, Axis, Level, SizeFit, techniques_of
 
 _MOST_ROWS = 12
 """Most sizes in a table: batch sizes from 1 to 2048."""
 _TOKENS = 64
 """The step of sequence lengths."""
-_SEARCHED: tuple[Level, ...] = ("unchanged", "recompute", "offload")
+_SEARCHED: tuple[Level, ...] = ("unchanged", "recompute", "chunks", "offload")
 """Levels whose largest size is searched."""
-_STEPS_OF_OFFLOAD = 8
-"""Plans with offload take long near the limit, so they are searched in steps of an eighth."""
-
-Capture = Callable[[int], Step]
-"""Captures the step of a size."""
-
-
-class Captures:
-    """The graphs of one training step by size.
-
-    The first sizes are captured. Once three captures have the same structure, graphs of other sizes are computed from
-    them, which takes milliseconds. `check` captures one of these sizes as well.
-    """
-
-    def __init__(self, capture: Capture, first: tuple[int, Step] | None = None) -> None:
-        self._capture = capture
-        self._steps: dict[int, Step] = {} if first is None else dict([first])
-        self._samples: list[int] = []
-        self._computes = True
-
-    def step(self, size: int) -> Step:
-        """Return the captured step of a size."""
-        if size not in self._steps:
-            self._steps[size] = self._capture(size)
-        return self._steps[size]
-
-    def graph(self, size: int) -> Graph:
-        """Return the graph of a size, captured or computed."""
-        computed = self._computed(size) if size not in self._steps else None
-        if computed is not None:
-            return computed
-        graph = self.step(size).graph
-        if size not in self._samples:
-            self._samples.append(size)
-        return graph
-
-    def is_right(self, size: int) -> bool:
-        """Return whether the graph of a size equals its capture; if not, every size is captured from now on."""
-        computed = self._computed(size)
-        if computed is None:
-            return True
-        real = self.step(size).graph
-        self._computes = have_equal_structure(real, computed) and bool((real.sizes == computed.sizes).all())
-        return self._computes
-
-    def _computed(self, size: int) -> Graph | None:
-        latest = self._samples[-N_SAMPLES:]
-        if not self._computes or len(latest) < N_SAMPLES:
-            return None
-        return resized([(each, self._steps[each].graph) for each in latest], size)
-
-
-class StepWithHost(HostedModel):
-    """The graph of a training step with a host, which can hold its optimizer state."""
-
-    def with_state_on_host(self, share: int) -> GraphModel | None:
-        """Return the step with `share` eighths of its state on its host; None if it has no such state."""
-        if share not in self._with_state:
-            moved = copied_around_updates(self.graph, share / ALL)
-            self._with_state[share] = None if moved is None else GraphModel(moved)
-        return self._with_state[share]
-
-    @cached_property
-    def _with_state(self) -> dict[int, GraphModel | None]:
-        return {}
+_IN_STEPS: tuple[Level, ...] = ("chunks", "offload")
+_STEPS = 8
+"""Plans with chunks or offload take long near the limit, so they are searched in steps of an eighth."""
 
 
 class SizeSearch:
     """Fits of a training step by size, each planned once."""
 
-    def __init__(self, captures: Captures, target: Target, settings: PlanSettings, report: Report) -> None:
+    def __init__(
+        self,
+        captures: Captures,
+        target: Target,
+        settings: PlanSettings,
+        report: Report,
+        allow: Techniques | None = None,
+    ) -> None:
+        """Search with the techniques in `allow`, see `fit_device`."""
         self._captures, self._target, self._settings, self._report = captures, target, settings, report
+        self._allow = allow
+        self._steps: dict[int, SizedStep] = {}
         self._fits: dict[tuple[int, Level], SizeFit] = {}
 
     def rows(self, axis: Axis, sizes: Sequence[int]) -> list[SizeFit]:
@@ -113,20 +56,27 @@ class SizeSearch:
         fitting = [row.size for row in rows if row.level is not None]
         if fitting and not self._captures.is_right(fitting[-1]):
             self._fits.clear()
+            self._steps.clear()
             return self.rows(axis, sizes)
         return rows
 
-    def fit(self, size: int, most: Level = "offload") -> SizeFit:
+    def fit(self, size: int, most: Level = LEVELS[-1]) -> SizeFit:
         """Return the fit of a size with techniques up to a level."""
         key = (size, most)
         if key not in self._fits:
-            model = GraphModel(self._captures.graph(size))
-            host = self._settings.host if most == "offload" else None
-            settings = replace(self._settings, host=host)
-            opened = model if host is None else StepWithHost(model, host)
-            fit = fit_device(opened, self._target.memory_bytes, settings, self._report, opened.planned)
+            if size not in self._steps:
+                in_chunks = partial(self._captures.graph_in_chunks, size)
+                self._steps[size] = SizedStep(self._captures.graph(size), in_chunks, self._settings.host)
+            step = self._steps[size]
+            memory, allow = self._target.memory_bytes, self._allowed(most)
+            fit = fit_device(step, memory, self._settings, self._report, step.planned, allow=allow)
             self._fits[key] = SizeFit(size=size, fit=fit)
         return self._fits[key]
+
+    def _allowed(self, most: Level) -> Techniques | None:
+        if most == LEVELS[-1]:
+            return self._allow
+        return techniques_of(most) if self._allow is None else techniques_of(most) & self._allow
 
     def largest(self, rows: Sequence[SizeFit], unit: int) -> dict[Level, int]:
         """Return the largest multiple of a unit found with techniques up to each level, between the sizes of rows."""
@@ -136,7 +86,7 @@ class SizeSearch:
             beyond = [row.size for row in rows if row.size > max(fitting, default=0)]
             if not fitting:
                 continue
-            step = unit if level != "offload" else max(unit, max(fitting) // _STEPS_OF_OFFLOAD // unit * unit)
+            step = unit if level not in _IN_STEPS else max(unit, max(fitting) // _STEPS // unit * unit)
             largest = self._between(max(fitting), min(beyond), step, level) if beyond else max(fitting)
             if largest > max(found.values(), default=0):
                 found[level] = largest

@@ -6,6 +6,7 @@ from typing import Literal
 
 from lowtide.engine.costs import Device
 from lowtide.engine.graph import Graph
+from lowtide.engine.planning.program import FormName
 
 SourceKind = Literal["config", "id", "callable", "sent"]
 OptimizerName = Literal["adamw", "adam", "sgd", "adafactor"]
@@ -38,6 +39,14 @@ class Read:
     """Size of the first dimension of the inputs; None for that of the program."""
     sequence: int | None = None
     """Tokens of each row, for language models; None for their usual number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadInChunks:
+    """Read the training step of a request in chunks that are equal up to rounding; answered by a `Graph` or None."""
+
+    step: Read
+    form: FormName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

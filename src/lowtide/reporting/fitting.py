@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lowtide.core.documents import fields_of
 from lowtide.core.progress import Report, current_report
-from lowtide.core.techniques import COST_NOTHING, TECHNIQUES, Techniques, listed
+from lowtide.core.techniques import COST_NOTHING, ROUNDING, TECHNIQUES, Techniques, listed, refuse_ignored
 from lowtide.core.units import exact_size, format_bytes, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.plan_best_form import plan_best_form
@@ -27,7 +27,7 @@ class DeviceFit:
     graph: Graph
     device_bytes: int
     result: Result
-    """Plan with the cheapest techniques that fit, or with the last ones tried."""
+    """Plan with the cheapest techniques that fit, or the one with the lowest peak."""
     techniques: Techniques | None
     """Techniques that make it fit: empty if the unmodified program fits, None if nothing does."""
     tried: tuple[Techniques, ...]
@@ -113,29 +113,30 @@ def fit_device(
     progress: Report | None = None,
     plan: Callable[[PlanSettings, Report | None], Result] | None = None,
     source: object = None,
+    allow: Techniques | None = None,
 ) -> DeviceFit:
     """Find the cheapest techniques with which a program fits a device, persistent buffers included.
 
-    Tries in order: the unmodified program, techniques without extra time, recomputation and, if the settings have a
-    host, offload. Ignores the budget and the techniques of the settings. `plan` replaces `plan_best_form`, whose errors
-    are raised.
+    Tries in order: the unmodified program, techniques without extra time, recomputation, chunks that are equal up to
+    rounding and, if the settings have a host, offload. With `allow`, tries these techniques only, and chunks wherever
+    they cost less than recomputation. Ignores the budget and the techniques of the settings. `plan` replaces
+    `plan_best_form`, whose errors are raised. Raises UsageError for techniques that have no effect.
     """
     report, find = progress or current_report(), plan or partial(plan_best_form, program)
-    ladder: list[Techniques] = [COST_NOTHING, COST_NOTHING | {"recompute"}]
-    if settings.host is not None:
-        ladder.append(COST_NOTHING | {"recompute", "offload"})
+    first, *ladder = _ladder(program, settings, allow)
 
     def tried_with(techniques: Techniques) -> Result:
         report(f"trying {listed(techniques)}")
         return find(replace(settings, budget=device_bytes, techniques=techniques), progress)
 
-    tried: list[Techniques] = [frozenset()]
-    result = tried_with(tried[0])
+    tried = [first]
+    results = [tried_with(first)]
     for techniques in ladder:
-        if result.shortfall is None or result.status == "interrupted":
+        if results[-1].shortfall is None or results[-1].status == "interrupted":
             break
         tried.append(techniques)
-        result = tried_with(techniques)
+        results.append(tried_with(techniques))
+    result = min(reversed(results), key=_missed_bytes)
     return DeviceFit(
         graph=result.graph,
         device_bytes=device_bytes,
@@ -144,3 +145,30 @@ def fit_device(
         tried=tuple(tried),
         source=str(source) if isinstance(source, str | Path) else None,
     )
+
+
+def _missed_bytes(result: Result) -> int:
+    return 0 if result.shortfall is None else max(1, result.shortfall.missed_bytes)
+
+
+def _ladder(program: Program, settings: PlanSettings, allow: Techniques | None) -> list[Techniques]:
+    """Return the sets of techniques to try, cheapest first. The first is empty."""
+    without: dict[str, tuple[str, str]] = {}
+    if settings.host is None:
+        without["offload"] = ("there is no host", "give the bandwidth of the host")
+    if not program.has_rounded_forms:
+        without[ROUNDING] = (f"chunks of {program.graph.name!r} are always bit-equal", "it is for programs of PyTorch")
+    for technique, reasons in without.items():
+        refuse_ignored(allow or (), {technique}, *reasons)
+    allowed = (frozenset(TECHNIQUES) if allow is None else allow).difference(without)
+    chunks = frozenset[str]() if allow is None else allowed & {ROUNDING}
+    with_copies = COST_NOTHING | {"recompute", "offload"}
+    ladder = [
+        frozenset[str](),
+        COST_NOTHING,
+        COST_NOTHING | {"recompute"} | chunks,
+        COST_NOTHING | {"recompute", ROUNDING},
+        with_copies | chunks,
+        with_copies | {ROUNDING},
+    ]
+    return list(dict.fromkeys(rung & allowed for rung in ladder))

@@ -5,27 +5,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lowtide.core.documents import fields_of
-from lowtide.core.techniques import COST_NOTHING, Techniques
+from lowtide.core.techniques import COST_NOTHING, ROUNDING, Techniques
 from lowtide.core.units import format_bytes, percent
 from lowtide.reporting.fitting import DeviceFit
 from lowtide.reporting.size_fields import FitsSizesFields, SizeFields
 from lowtide.reporting.table import printable
 
-Level = Literal["unchanged", "reorder", "recompute", "offload"]
-"""The technique with the highest cost that a program needs to fit."""
-LEVELS: tuple[Level, ...] = ("unchanged", "reorder", "recompute", "offload")
+Level = Literal["unchanged", "reorder", "recompute", "chunks", "offload"]
+"""The last technique in the order of `LEVELS` that a program needs to fit."""
+LEVELS: tuple[Level, ...] = ("unchanged", "reorder", "recompute", "chunks", "offload")
 Axis = Literal["batch", "sequence"]
 _BY_LEVEL: Mapping[Level, str] = {
     "unchanged": "unchanged",
     "reorder": "in another order",
     "recompute": "with recomputation",
+    "chunks": "in chunks",
     "offload": "with offload",
 }
-_CHUNKS = (
-    "Not counted: chunks of large tensors, such as logits. training_step tries them",
-    "where bits stay equal, and more of them with",
-    '  allow=("reorder", "share", "recompute", "rounding")',
-)
+_IN_CHUNKS = "In chunks: large tensors, such as logits. Results are equal up to rounding."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +36,12 @@ class SizeFit:
     @property
     def level(self) -> Level | None:
         """The technique that makes it fit; None if nothing does."""
-        return level_of(self.fit.techniques)
+        return level_of(self.fit.techniques, in_chunks=self.in_chunks)
+
+    @property
+    def in_chunks(self) -> bool:
+        """Whether large products are computed in chunks, equal up to rounding."""
+        return self.fit.result.to_rounding
 
     @property
     def persistent_bytes(self) -> int:
@@ -75,15 +77,16 @@ class SizeFit:
     def to_text(self) -> str:
         """Return a row of the table."""
         size = f"{self.size:,}" if self.size else "as given"
-        before = f"{size:>9}  {format_bytes(self.total_bytes):>12}  "
+        before = f"{size:>9}  {format_bytes(self.total_bytes):>10}  "
         if self.level == "unchanged":
-            return f"{before}fits unchanged"
-        after = f"{before}{'too large':<11}{format_bytes(self.planned_bytes):>12}  "
+            return f"{before}{'':>10}  fits unchanged"
+        after = f"{before}{format_bytes(self.planned_bytes):>10}  "
         if self.level is None:
             return f"{after}does not fit"
         held = self.fit.result.state_on_host_bytes
-        how = f"{format_bytes(held)} on host" if held else self.level
-        return f"{after}fits: {how}, {percent(self.fit.result.extra_time, signed=True)}"
+        chunks = ["in chunks"] if self.in_chunks else []
+        how = [f"{format_bytes(held)} on host"] if held else [] if self.level == "chunks" else [self.level]
+        return f"{after}fits: {', '.join((*chunks, *how, percent(self.fit.result.extra_time, signed=True)))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -115,6 +118,10 @@ class FitTable:
         return any(row.level is not None and row.fit.result.state_on_host_bytes for row in self.rows)
 
     @property
+    def _has_chunks(self) -> bool:
+        return "chunks" in self.largest or any(row.in_chunks for row in self.rows)
+
+    @property
     def is_interrupted(self) -> bool:
         """Whether Ctrl-C ended the search."""
         return any(row.fit.result.status == "interrupted" for row in self.rows)
@@ -127,7 +134,7 @@ class FitTable:
         """Return the table and its notes, at most 80 columns wide, without `code`, whose lines are never wrapped."""
         lines = [printable(self.name), f"  device           {printable(self.device)}"]
         lines += [f"  settings         {self.settings}"] if self.settings else []
-        lines += ["", f"{self.axis:>9}  {'unchanged':>12}  {'':<11}{'planned':>12}"]
+        lines += ["", f"{self.axis:>9}  {'unchanged':>10}  {'planned':>10}"]
         lines += [row.to_text() for row in self.rows]
         found = [f"{size:,} {_BY_LEVEL[level]}" for level, size in self.largest.items()]
         if found:
@@ -136,10 +143,9 @@ class FitTable:
             "",
             "Sizes are those of tensors: leave room for the context of the device.",
             f"Extra time: prices {self.costs}.",
+            *([_IN_CHUNKS] if self._has_chunks else []),
             *(["On host: optimizer state that the host holds."] if self._moves_state else []),
         ]
-        if any(row.level != "unchanged" for row in self.rows):
-            lines += _CHUNKS
         if self.code:
             lines += ["", "Next:"]
         return "\n".join(lines)
@@ -148,12 +154,26 @@ class FitTable:
         return "\n".join((self.to_text(), *(["", *self.code] if self.code else [])))
 
 
-def level_of(techniques: Techniques | None) -> Level | None:
+def level_of(techniques: Techniques | None, *, in_chunks: bool) -> Level | None:
     """Return the level of a set of techniques; None for no set."""
     if techniques is None:
         return None
     if "offload" in techniques:
         return "offload"
+    if in_chunks:
+        return "chunks"
     if "recompute" in techniques:
         return "recompute"
     return "reorder" if techniques & COST_NOTHING else "unchanged"
+
+
+def techniques_of(level: Level) -> Techniques:
+    """Return all techniques up to a level."""
+    added: Mapping[Level, Techniques] = {
+        "unchanged": frozenset(),
+        "reorder": COST_NOTHING,
+        "recompute": frozenset({"recompute"}),
+        "chunks": frozenset({ROUNDING}),
+        "offload": frozenset({"offload"}),
+    }
+    return frozenset[str]().union(*(added[each] for each in LEVELS[: LEVELS.index(level) + 1]))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lowtide.core.errors import LowtideError, UnsupportedError, one_line
+from lowtide.engine.graph import Graph
 from lowtide.frameworks.torch.absent_device.messages import (
     Answer,
     InChunks,
@@ -21,7 +22,7 @@ from lowtide.frameworks.torch.absent_device.messages import (
     Opened,
     PricedKernels,
 )
-from lowtide.frameworks.training_steps import Read, Step
+from lowtide.frameworks.training_steps import Read, ReadInChunks, Step
 
 
 def main() -> None:
@@ -60,12 +61,18 @@ class _Server:
     def __init__(self) -> None:
         self._step: Any = None
         self._mode: Any = None
+        self._read_last: tuple[Read, Any] | None = None
+        """The last training step read, and its model."""
 
-    def handle(self, request: Open | Lower | InChunks | Read) -> Opened | PricedKernels | LoweredPlan | Step | None:
+    def handle(
+        self, request: Open | Lower | InChunks | Read | ReadInChunks
+    ) -> Opened | PricedKernels | LoweredPlan | Step | Graph | None:
         if isinstance(request, Open):
             return self._open(request)
         if isinstance(request, Read):
             return self._read(request)
+        if isinstance(request, ReadInChunks):
+            return self._read_in_chunks(request)
         if isinstance(request, InChunks):
             return self._step.in_chunks(request.form, request.allowed_bytes)
         return self._step.lowered(request.plan, request.allowed_bytes, request.form)
@@ -78,7 +85,18 @@ class _Server:
             self._mode = new_fake_mode() if request.device is None else pretend(request.device)
         from lowtide.frameworks.torch.absent_device.recipes import read_step
 
-        return read_step(request, self._mode)
+        found = read_step(request, self._mode)
+        if found is None:
+            return None
+        step, model = found
+        self._read_last = (request, model)
+        return step
+
+    def _read_in_chunks(self, request: ReadInChunks) -> Graph | None:
+        if self._read_last is None or self._read_last[0] != request.step:
+            self._read(request.step)
+        form = None if self._read_last is None else self._read_last[1].form(request.form, exact=False)
+        return None if form is None else form.graph
 
     def _open(self, request: Open) -> Opened:
         from lowtide.frameworks.torch.absent_device.absent import pretend

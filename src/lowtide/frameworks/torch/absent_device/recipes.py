@@ -12,17 +12,16 @@ from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.absent_device.build import named_program, sent_program
 from lowtide.frameworks.torch.absent_device.next_code import code_of_own, code_of_pretrained, optimizer_of
 from lowtide.frameworks.torch.absent_device.pretrained import of_config, of_id
-from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import FakeMode
-from lowtide.frameworks.torch.reading.read import Reading
+from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.training_steps import PrecisionName, Read, Recipe, Step
 
 _DTYPES: dict[PrecisionName, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def read_step(request: Read, mode: FakeMode) -> Step | None:
+def read_step(request: Read, mode: FakeMode) -> tuple[Step, TorchModel] | None:
     """Build the program of a request on its device and read it; None for a program of another framework.
 
     Raises UsageError for a program that cannot be built or has no such sizes, UnsupportedError for one that cannot be
@@ -33,7 +32,7 @@ def read_step(request: Read, mode: FakeMode) -> Step | None:
     return _read_own(request, mode)
 
 
-def _read_pretrained(request: Read, mode: FakeMode) -> Step:
+def _read_pretrained(request: Read, mode: FakeMode) -> tuple[Step, TorchModel]:
     recipe, device = request.recipe, "meta" if request.device is None else "cuda"
     make = of_config if recipe.kind == "config" else of_id
     if recipe.precision == "amp" and request.device is None:
@@ -43,8 +42,9 @@ def _read_pretrained(request: Read, mode: FakeMode) -> Step:
         model = found.model.to(device=device, dtype=_DTYPES.get(recipe.precision)).train()
         batch = _in_precision(found.batch, recipe.precision)
         step = _step_of(model, found.loss_function, recipe, device)
-    return Step(
-        graph=Reading(capture((step, batch))).graph,
+    read = TorchModel((step, batch))
+    described = Step(
+        graph=read.graph,
         batch=request.batch or 1,
         sequence=found.sequence,
         longest=found.longest,
@@ -53,9 +53,10 @@ def _read_pretrained(request: Read, mode: FakeMode) -> Step:
         parts="model, loss_function, optimizer",
         call="**batch",
     )
+    return described, read
 
 
-def _read_own(request: Read, mode: FakeMode) -> Step | None:
+def _read_own(request: Read, mode: FakeMode) -> tuple[Step, TorchModel] | None:
     """Read the program of a user, with the first dimension of its inputs resized."""
     recipe = request.recipe
     if request.sequence is not None:
@@ -79,8 +80,9 @@ def _read_own(request: Read, mode: FakeMode) -> Step | None:
     own = _common_size(pytree.tensors_in(inputs))
     if request.batch is not None and own is not None and request.batch != own:
         inputs = _with_batch(inputs, request.batch, mode)
-    return Step(
-        graph=Reading(capture((function, inputs))).graph,
+    read = TorchModel((function, inputs))
+    described = Step(
+        graph=read.graph,
         batch=None if own is None else request.batch or own,
         sequence=None,
         longest=None,
@@ -89,6 +91,7 @@ def _read_own(request: Read, mode: FakeMode) -> Step | None:
         parts=parts,
         call="**batch" if isinstance(inputs, Mapping) else "batch" if isinstance(inputs, torch.Tensor) else "*batch",
     )
+    return described, read
 
 
 def _step_of(model: nn.Module, loss_function: Any, recipe: Recipe, device: str) -> TrainingStep:

@@ -16,6 +16,15 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 """The C++ parts: a device guard, hooks, and the choice of an attention kernel."""
 
 
+_became: list[tuple[int, int]] = []
+"""The compute capability of the absent device of this process, if any."""
+
+
+def is_cuda_absent() -> bool:
+    """Return whether the CUDA device of this process holds fake tensors only."""
+    return bool(_became)
+
+
 def include_folders() -> list[Path]:
     root = Path(torch.__file__).parent / "include"
     return [root, root / "torch" / "csrc" / "api" / "include"]
@@ -37,6 +46,7 @@ def become_cuda_device(
     This cannot be undone, and PyTorch caches many answers, so call it before anything is compiled.
     """
     major, minor = capability
+    _became.append(capability)
     ctypes.CDLL(str(library)).lowtide_become_cuda_device(10 * major + minor)
     device = SimpleNamespace(**properties, major=major, minor=minor)
     fake_tensor.init_gpu_context = _always(None)  # a build with CUDA would look for a driver

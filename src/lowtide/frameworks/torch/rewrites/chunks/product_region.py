@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from lowtide.frameworks.torch.internals.absent_cuda import is_cuda_absent
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.rewrites.chunks.rule import ChunkedOp, ProductRows, RowRole
@@ -36,6 +37,8 @@ class ChunkDevices(Enum):
 
 def can_run(device: torch.device) -> bool:
     """Return whether this machine has a device."""
+    if device.type == "cuda" and is_cuda_absent():
+        return False
     here = torch.accelerator.current_accelerator(check_available=True)
     return device.type == "cpu" or (here is not None and here.type == device.type)
 
