@@ -1,10 +1,12 @@
 """The search for the largest size, on programs that need no framework."""
 
-from lowtide.api.step_sizes import Captures, SizeSearch
+from lowtide.api.step_captures import Captures
+from lowtide.api.step_sizes import SizeSearch
 from lowtide.api.targets import target_of
 from lowtide.core.progress import silent
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.offload import Host
+from lowtide.engine.planning.program import FormName
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.training_steps import Step
 
@@ -62,6 +64,22 @@ def test_a_program_that_changes_with_its_size_is_captured_at_every_size() -> Non
     rows = _search(captured).rows("batch", [2**power for power in range(12)])
     assert [row.size for row in rows if row.level is not None][-1] == 256
     assert set(captured.sizes) >= {8, 16, 32, 64, 128, 256, 512}
+
+
+def test_a_size_that_fits_in_chunks_only_has_its_form_and_its_techniques() -> None:
+    """At 1,500 rows, recomputation needs 1.5 MiB; half of the rows at once need half of that."""
+
+    def in_chunks(size: int, form: FormName) -> Graph | None:
+        return _program(size // 2) if form == "in chunks" else None
+
+    settings = PlanSettings(effort="fast", costs="eager", addresses=False)
+    captures = Captures(_Counted(), in_chunks=in_chunks)
+    (row,) = SizeSearch(captures, target_of(DEVICE), settings, silent).rows("batch", [1500])
+    assert (row.level, row.fit.techniques) == ("chunks", {"reorder", "share", "recompute", "rounding"})
+    assert row.total_bytes > DEVICE >= row.planned_bytes
+    assert "fits: in chunks, +" in row.to_text()
+    exact = SizeSearch(captures, target_of(DEVICE), settings, silent, frozenset({"reorder", "recompute"}))
+    assert exact.fit(1500).level is None
 
 
 def _step_with_state(_: int) -> Step:

@@ -18,7 +18,7 @@ from lowtide.engine.planning.program import FormName
 from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.table import require
 from lowtide.frameworks.training_steps import OptimizerName, PrecisionName, Read, ReadInChunks, Recipe, Step
-from lowtide.reporting.fitting import DeviceFit, fit_device
+from lowtide.reporting.fitting import DeviceFit, fit_device, ladder_for
 from lowtide.reporting.fitting_sizes import LEVELS, Axis, FitTable, Level, SizeFit
 
 
@@ -59,7 +59,8 @@ def fit_program(
 ) -> DeviceFit | FitTable:
     """Return whether a program fits a device: a table of sizes for a PyTorch training step, one fit for others.
 
-    `allow` has the techniques to try, by default all, see `fit_device`. Raises UsageError for an unknown device or options that the program does not have, and the errors of reading it.
+    `allow` has the techniques to try, by default all, see `ladder_for`. Raises UsageError for an unknown device or
+    options that the program does not have, and the errors of reading it.
     """
     target = target_of(device)
     recipe = recipe_of(source)
@@ -72,7 +73,8 @@ def fit_program(
     if sizes != SizeOptions():
         raise UsageError("only PyTorch training steps have a batch, a sequence, an optimizer and a precision to choose")
     model = open_model(source, dims, settings.host, trust=trust)
-    return fit_device(model, target.memory_bytes, settings, report, model.planned, source, allow)
+    ladder = ladder_for(model, settings, allow)
+    return fit_device(model, target.memory_bytes, settings, report, model.planned, source, ladder)
 
 
 def _table(
@@ -128,12 +130,14 @@ def _table(
 def _priced(settings: PlanSettings, target: Target) -> PlanSettings:
     """Return settings with the prices of the device and its link to the host, unless others are given.
 
-    A table takes many plans, so each gets the least effort.
+    A table takes many plans, so each gets the least effort, unless "max" is asked for.
     """
     speed = 0.0 if target.device is None else target.device.host_bytes_per_second
     host = settings.host or (Host(bandwidth_bytes_per_s=speed) if speed else None)
     costs = target.costs if settings.costs == "given" else settings.costs
-    return replace(settings, host=host, costs=costs, addresses=False, effort="fast")
+    return replace(
+        settings, host=host, costs=costs, addresses=False, effort="max" if settings.effort == "max" else "fast"
+    )
 
 
 def _settings_in_words(step: Step, axis: Axis) -> str:
@@ -143,9 +147,7 @@ def _settings_in_words(step: Step, axis: Axis) -> str:
     return ", ".join(filter(None, (step.settings, fixed)))
 
 
-def _code(
-    captures: Captures, search: SizeSearch, rows: Sequence[SizeFit], largest: Mapping[Level, int]
-) -> list[str]:
+def _code(captures: Captures, search: SizeSearch, rows: Sequence[SizeFit], largest: Mapping[Level, int]) -> list[str]:
     """Return the code of the largest size that fits, without offload if possible; empty if none fits."""
     fitting = {row.level: row for row in rows if row.level is not None}
     fitting.update((level, search.fit(size, level)) for level, size in largest.items())

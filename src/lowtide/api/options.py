@@ -32,23 +32,24 @@ class ReadOptions(SourceOptions, total=False):
 
 
 class FitOptions(SourceOptions, total=False):
-    """How a program is planned; see `PlanSettings` for the sentence on each option and its default."""
+    """How a program is planned for a device; see `PlanSettings` for the sentence on each option and its default."""
 
-    budget: GivenBudget
-    transient: bool
     allow: Iterable[str] | None
-    """The techniques; by default "reorder" and "share", and with a budget also "recompute"."""
+    """The techniques. Their default depends on the verb."""
     in_place: bool
-    addresses: bool
-    scheduler: str | None
     costs: str | Prices
     effort: EffortName
-    prove: bool
     progress: bool | Report
 
 
 class PlanOptions(FitOptions, ReadOptions, total=False):
-    """How a program is read and planned."""
+    """How a program is read and planned. By default, "reorder" and "share" are used, with a budget also "recompute"."""
+
+    budget: GivenBudget
+    transient: bool
+    addresses: bool
+    scheduler: str | None
+    prove: bool
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {

@@ -1,18 +1,17 @@
 """The table of `fits` for a training step: sizes, the techniques with which each fits, and the largest ones."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from lowtide.api.step_captures import Captures, SizedStep
 from lowtide.api.targets import Target
 from lowtide.core.progress import Report
-from lowtide.core.techniques import Techniques
+from lowtide.core.techniques import ROUNDING, Techniques
 from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.reporting.fitting import fit_device
-from lowtide.reporting.fitting_sizes import LEVELS, Axis, Level, SizeFit, techniques_of
+from lowtide.reporting.fitting import fit_device, ladder_for
+from lowtide.reporting.fitting_sizes import LEVELS, Axis, Level, SizeFit, level_of
 
 _MOST_ROWS = 12
 """Most sizes in a table: batch sizes from 1 to 2048."""
@@ -20,9 +19,8 @@ _TOKENS = 64
 """The step of sequence lengths."""
 _SEARCHED: tuple[Level, ...] = ("unchanged", "recompute", "chunks", "offload")
 """Levels whose largest size is searched."""
-_IN_STEPS: tuple[Level, ...] = ("chunks", "offload")
-_STEPS = 8
-"""Plans with chunks or offload take long near the limit, so they are searched in steps of an eighth."""
+_STEPS: Mapping[Level, int] = {"chunks": 8, "offload": 4}
+"""Near the limit, plans with chunks or offload take long, so they are searched in steps of a part of the size."""
 
 
 class SizeSearch:
@@ -36,11 +34,11 @@ class SizeSearch:
         report: Report,
         allow: Techniques | None = None,
     ) -> None:
-        """Search with the techniques in `allow`, see `fit_device`."""
+        """Search with the techniques in `allow`, see `ladder_for`."""
         self._captures, self._target, self._settings, self._report = captures, target, settings, report
         self._allow = allow
         self._steps: dict[int, SizedStep] = {}
-        self._fits: dict[tuple[int, Level], SizeFit] = {}
+        self._fits: dict[tuple[int, Level | None], SizeFit] = {}
 
     def rows(self, axis: Axis, sizes: Sequence[int]) -> list[SizeFit]:
         """Return the fits of sizes in ascending order, up to the first that does not fit.
@@ -60,34 +58,37 @@ class SizeSearch:
             return self.rows(axis, sizes)
         return rows
 
-    def fit(self, size: int, most: Level = LEVELS[-1]) -> SizeFit:
-        """Return the fit of a size with techniques up to a level."""
-        key = (size, most)
+    def fit(self, size: int, level: Level | None = None) -> SizeFit:
+        """Return the fit of a size with the techniques of a level, by default the first level with which it fits."""
+        key = (size, level)
         if key not in self._fits:
-            if size not in self._steps:
-                in_chunks = partial(self._captures.graph_in_chunks, size)
-                self._steps[size] = SizedStep(self._captures.graph(size), in_chunks, self._settings.host)
-            step = self._steps[size]
-            memory, allow = self._target.memory_bytes, self._allowed(most)
-            fit = fit_device(step, memory, self._settings, self._report, step.planned, allow=allow)
+            step = self._step(size)
+            ladder = self._ladder(step, level)
+            fit = fit_device(step, self._target.memory_bytes, self._settings, self._report, step.planned, None, ladder)
             self._fits[key] = SizeFit(size=size, fit=fit)
         return self._fits[key]
 
-    def _allowed(self, most: Level) -> Techniques | None:
-        if most == LEVELS[-1]:
-            return self._allow
-        return techniques_of(most) if self._allow is None else techniques_of(most) & self._allow
+    def _step(self, size: int) -> SizedStep:
+        if size not in self._steps:
+            in_chunks = partial(self._captures.graph_in_chunks, size)
+            self._steps[size] = SizedStep(self._captures.graph(size), in_chunks, self._settings.host)
+        return self._steps[size]
+
+    def _ladder(self, step: SizedStep, level: Level | None) -> list[Techniques]:
+        ladder = ladder_for(step, self._settings, self._allow)
+        return [rung for rung in ladder if level in (None, level_of(rung, in_chunks=ROUNDING in rung))]
 
     def largest(self, rows: Sequence[SizeFit], unit: int) -> dict[Level, int]:
         """Return the largest multiple of a unit found with techniques up to each level, between the sizes of rows."""
         found: dict[Level, int] = {}
         for level in _SEARCHED:
-            fitting = [row.size for row in rows if row.level in _up_to(level)]
-            beyond = [row.size for row in rows if row.size > max(fitting, default=0)]
-            if not fitting:
+            fitting = [row.size for row in rows if row.level in LEVELS[: LEVELS.index(level) + 1]]
+            if not fitting or not self._ladder(self._step(fitting[0]), level):
                 continue
-            step = unit if level not in _IN_STEPS else max(unit, max(fitting) // _STEPS // unit * unit)
-            largest = self._between(max(fitting), min(beyond), step, level) if beyond else max(fitting)
+            known = max([*fitting, *found.values()])
+            beyond = [row.size for row in rows if row.size > known]
+            step = max(unit, known // _STEPS.get(level, known) // unit * unit)
+            largest = self._between(known, min(beyond), step, level) if beyond else known
             if largest > max(found.values(), default=0):
                 found[level] = largest
         return found
@@ -110,10 +111,6 @@ class SizeSearch:
         space = graph.spaces[0].name
         peak = simulate(graph, Plan.baseline(graph)).peak_bytes[space]
         return int(peak) + graph.persistent_bytes()[space] <= self._target.memory_bytes
-
-
-def _up_to(level: Level) -> Sequence[Level]:
-    return LEVELS[: LEVELS.index(level) + 1]
 
 
 def sizes_of(axis: Axis, own: int, longest: int | None) -> tuple[list[int], int]:

@@ -15,6 +15,7 @@ from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.files import path_of, write_bytes
 from lowtide.core.progress import Report, Stage, showing
+from lowtide.core.techniques import checked_techniques
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, checked_plan
 from lowtide.engine.plan.summary import read_plan_summary
@@ -165,8 +166,9 @@ def fits(
 ) -> DeviceFit | FitTable:
     """Return whether a program fits a device, unmodified or with the cheapest techniques that make it fit.
 
-    `device` is a size such as "24 GiB", the name of a device, such as "h100", or "mps". The techniques and the budget
-    are not options here.
+    `device` is a size such as "24 GiB", the name of a device, such as "h100", or "mps". Techniques are tried one after
+    the other: "reorder" and "share", "recompute", "rounding" for chunks of PyTorch programs, and "offload" if there is
+    a host. `allow` restricts them; with "rounding", chunks are used wherever they cost less than recomputation.
 
     For a PyTorch training step, the result is a table by batch size, for PyTorch as it runs eagerly. The step is
     (`TrainingStep` or model, batch), "train.py:function" that returns one, a `config.json`, a folder with one, the id
@@ -177,10 +179,19 @@ def fits(
     check_options("fits", options, FitOptions)
     source = (program, inputs) if inputs else program
     sizes = SizeOptions(batch=batch, sequence=sequence, largest=largest, optimizer=optimizer, precision=precision)
+    allow = options.get("allow")
     with showing(options.get("progress")) as report:
         report(Stage.READ)
-        trust, settings = options.get("trust", False), settings_of(options)
-        return fit_program(source, device, sizes, settings, options.get("dims") or {}, trust=trust, report=report)
+        return fit_program(
+            source,
+            device,
+            sizes,
+            settings_of(options),
+            options.get("dims") or {},
+            trust=options.get("trust", False),
+            report=report,
+            allow=None if allow is None else checked_techniques(allow),
+        )
 
 
 def compare(

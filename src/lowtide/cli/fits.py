@@ -11,6 +11,7 @@ from lowtide.cli.output import print_json, print_page, show
 from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
 from lowtide.core.effort import EffortName
+from lowtide.core.techniques import Techniques
 from lowtide.engine.costs import devices
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.training_steps import OptimizerName, PrecisionName
@@ -39,6 +40,7 @@ _SIZES = ("batch", "sequence", "largest", "optimizer", "precision")
 )
 @options.dims
 @options.trust
+@options.allow("all, one after the other")
 @options.in_place
 @options.costs
 @options.effort
@@ -49,6 +51,7 @@ def command(
     device: str,
     dims: dict[str, int],
     trust: bool,
+    techniques: Techniques | None,
     in_place: bool,
     costs: str,
     effort: EffortName,
@@ -63,6 +66,8 @@ def command(
     config.json of Hugging Face, a folder with one, the id of a model in its local cache, or the name of a model in
     timm. No weights are needed.
 
+    Techniques are tried one after the other, --allow restricts them.
+
     Exits with 1 if it fits with none of them. For other programs, offload is tried if --host-bandwidth is given.
     """
     host = options.host_of(host_bandwidth, host_capacity)
@@ -70,7 +75,7 @@ def command(
     sizes = SizeOptions(**{name: given[name] for name in _SIZES})
     with Progress() as progress:
         progress(f"reading {model}")
-        fit = fit_program(model, device, sizes, settings, dims, trust=trust, report=progress)
+        fit = fit_program(model, device, sizes, settings, dims, trust=trust, report=progress, allow=techniques)
     if isinstance(fit, DeviceFit):
         show("fits", as_json, fit.to_json, fit.to_text)
         return exit_code(fit.result)

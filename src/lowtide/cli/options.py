@@ -142,14 +142,21 @@ annotate = click.option(
 force = click.option("--force", is_flag=True, help="Allow an output to replace an input file.")
 budget = _setting("budget", "--budget", metavar="SIZE|SHARE", callback=_parse_budget)
 transient = _setting("transient", "--transient", is_flag=True)
-techniques = _setting(
-    "techniques",
-    "--allow",
-    metavar="TECHNIQUES",
-    callback=_parse_techniques,
-    default=None,
-    show_default="reorder,share; with a budget also recompute",
-)
+
+
+def allow(default: str) -> Callable[[Command], Command]:
+    """Declare the option for techniques; None stands for the default, which the help names."""
+    return _setting(
+        "techniques",
+        "--allow",
+        metavar="TECHNIQUES",
+        callback=_parse_techniques,
+        default=None,
+        show_default=default,
+    )
+
+
+techniques = allow("reorder,share; with a budget also recompute")
 in_place = _setting("in_place", "--in-place/--no-in-place")
 addresses = _setting("addresses", "--addresses/--no-addresses")
 scheduler = _setting("scheduler", "--scheduler", metavar="NAME")

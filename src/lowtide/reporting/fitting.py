@@ -1,7 +1,7 @@
 """The result of `fits`: whether a program fits a device, and the cheapest techniques that make it fit."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from lowtide.core.techniques import COST_NOTHING, ROUNDING, TECHNIQUES, Techniqu
 from lowtide.core.units import exact_size, format_bytes, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.plan_best_form import plan_best_form
-from lowtide.engine.planning.program import Program
+from lowtide.engine.planning.program import ALL, Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.fields import FitsFields
@@ -113,46 +113,64 @@ def fit_device(
     progress: Report | None = None,
     plan: Callable[[PlanSettings, Report | None], Result] | None = None,
     source: object = None,
-    allow: Techniques | None = None,
+    ladder: Sequence[Techniques] | None = None,
 ) -> DeviceFit:
     """Find the cheapest techniques with which a program fits a device, persistent buffers included.
 
-    Tries in order: the unmodified program, techniques without extra time, recomputation, chunks that are equal up to
-    rounding and, if the settings have a host, offload. With `allow`, tries these techniques only, and chunks wherever
-    they cost less than recomputation. Ignores the budget and the techniques of the settings. `plan` replaces
-    `plan_best_form`, whose errors are raised. Raises UsageError for techniques that have no effect.
+    Tries sets of techniques in the order of `ladder`, by default those of `ladder_for`. Ignores the budget and the
+    techniques of the settings. `plan` replaces `plan_best_form`, whose errors are raised.
     """
     report, find = progress or current_report(), plan or partial(plan_best_form, program)
-    first, *ladder = _ladder(program, settings, allow)
+    first, *others = ladder_for(program, settings) if ladder is None else ladder
 
     def tried_with(techniques: Techniques) -> Result:
         report(f"trying {listed(techniques)}")
         return find(replace(settings, budget=device_bytes, techniques=techniques), progress)
 
-    tried = [first]
-    results = [tried_with(first)]
-    for techniques in ladder:
-        if results[-1].shortfall is None or results[-1].status == "interrupted":
+    results = {first: tried_with(first)}
+    result = results[first]
+    for techniques in others:
+        if result.shortfall is None or result.status == "interrupted":
             break
-        tried.append(techniques)
-        results.append(tried_with(techniques))
-    result = min(reversed(results), key=_missed_bytes)
+        if not _is_far(program, techniques, results):
+            result = results[techniques] = tried_with(techniques)
+    tried = tuple(results)
+    result = min(reversed(results.values()), key=_missed_bytes)
     return DeviceFit(
         graph=result.graph,
         device_bytes=device_bytes,
         result=result,
         techniques=None if result.shortfall is not None else tried[-1],
-        tried=tuple(tried),
+        tried=tried,
         source=str(source) if isinstance(source, str | Path) else None,
     )
+
+
+def _is_far(program: Program, techniques: Techniques, results: Mapping[Techniques, Result]) -> bool:
+    """Return whether chunks and offload were tried, and chunks miss more bytes than the state that offload moves.
+
+    Plans with both take long, so they are tried only if their state on the host may be enough.
+    """
+    in_chunks = results.get(techniques - {"offload"})
+    if in_chunks is None or techniques - {ROUNDING} not in results:
+        return False
+    moved = program.with_state_on_host(ALL)
+    space = in_chunks.graph.spaces[0].name
+    kept = program.graph if moved is None else moved.graph
+    return _missed_bytes(in_chunks) > program.graph.persistent_bytes()[space] - kept.persistent_bytes()[space]
 
 
 def _missed_bytes(result: Result) -> int:
     return 0 if result.shortfall is None else max(1, result.shortfall.missed_bytes)
 
 
-def _ladder(program: Program, settings: PlanSettings, allow: Techniques | None) -> list[Techniques]:
-    """Return the sets of techniques to try, cheapest first. The first is empty."""
+def ladder_for(program: Program, settings: PlanSettings, allow: Techniques | None = None) -> list[Techniques]:
+    """Return the sets of techniques to try, cheapest first.
+
+    These are: none, techniques without extra time, recomputation, chunks that are equal up to rounding, if the program
+    has them, and offload, if the settings have a host. With `allow`, they have these techniques only, and chunks
+    wherever they may cost less than recomputation. Raises UsageError for techniques that have no effect.
+    """
     without: dict[str, tuple[str, str]] = {}
     if settings.host is None:
         without["offload"] = ("there is no host", "give the bandwidth of the host")

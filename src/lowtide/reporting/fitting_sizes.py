@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lowtide.core.documents import fields_of
-from lowtide.core.techniques import COST_NOTHING, ROUNDING, Techniques
+from lowtide.core.techniques import COST_NOTHING, Techniques
 from lowtide.core.units import format_bytes, percent
 from lowtide.reporting.fitting import DeviceFit
 from lowtide.reporting.size_fields import FitsSizesFields, SizeFields
@@ -165,15 +165,3 @@ def level_of(techniques: Techniques | None, *, in_chunks: bool) -> Level | None:
     if "recompute" in techniques:
         return "recompute"
     return "reorder" if techniques & COST_NOTHING else "unchanged"
-
-
-def techniques_of(level: Level) -> Techniques:
-    """Return all techniques up to a level."""
-    added: Mapping[Level, Techniques] = {
-        "unchanged": frozenset(),
-        "reorder": COST_NOTHING,
-        "recompute": frozenset({"recompute"}),
-        "chunks": frozenset({ROUNDING}),
-        "offload": frozenset({"offload"}),
-    }
-    return frozenset[str]().union(*(added[each] for each in LEVELS[: LEVELS.index(level) + 1]))
