@@ -19,14 +19,13 @@ sys.path.insert(0, str(ROOT))
 import lowtide
 from examples.frontier import MODELS, captured
 from examples.master_weights import MasterAdamW
-from lowtide.api.step_sizes import StepWithHost
+from lowtide.api.step_captures import SizedStep, no_forms
 from lowtide.core.effort import EffortName
 from lowtide.engine.costs import price
 from lowtide.engine.costs.devices import Device, device_named
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.graph_file import GraphModel
 from lowtide.reporting.fitting import fit_device
 from lowtide.reporting.shortfall import describe_missed
 
@@ -77,7 +76,7 @@ def measure_cell(name: str, data: int, tensor: int, length: int, device_name: st
     started = time.process_time()
     host = Host(bandwidth_bytes_per_s=device.host_bytes_per_second)
     settings = PlanSettings(host=host, costs=profile, effort=EFFORT, addresses=False)
-    model = StepWithHost(GraphModel(graph), host)
+    model = SizedStep(graph, no_forms, host)
     fit = fit_device(model, budget, settings, None, model.planned)
     result = fit.result
     row = _row(

@@ -20,6 +20,10 @@ def no_chunks(_size: int, _form: FormName) -> None:
     """Return None: the program has no forms in chunks."""
 
 
+def no_forms(_form: FormName) -> None:
+    """Return None: the step has no forms in chunks."""
+
+
 class Captures:
     """The graphs of one training step by size.
 
