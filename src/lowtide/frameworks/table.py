@@ -123,7 +123,7 @@ FRAMEWORKS = (
         model="lowtide.frameworks.xla.model:XlaModel",
         file_endings=(".hlo", ".mlir", ".stablehlo"),
         writes=(".hlo", ".txt"),
-        packages=("jaxlib._hlo", "jaxlib._jax.HloModule", "jax._src.stages"),
+        packages=("jaxlib._hlo", "jaxlib._jax.HloModule", "jaxlib._jax.XlaComputation", "jax._src.stages"),
         methods=LOADED_EXECUTABLE,
     ),
     Framework(
