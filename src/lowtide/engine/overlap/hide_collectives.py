@@ -1,4 +1,4 @@
-"""Move collectives and copying ops, and the frees that wait for them, so that computation continues meanwhile."""
+"""Move collectives and ops off the device, and the frees that wait for them, so that computation continues meanwhile."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def communication_of(graph: Graph, plan: Plan, prices: Prices) -> Communication:
 
 
 def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> Plan:
-    """Return a plan that waits less for its collectives and copying ops, or the plan itself.
+    """Return a plan that waits less for its collectives and ops off the device, or the plan itself.
 
     Each of them starts as late as it still ends in time, or as soon after that as memory allows. Its operands are freed
     when it is done, or when their bytes are needed. Steps that would wait move behind others (`wait_late`). Ordered ops
@@ -44,7 +44,7 @@ def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Ma
     `allowed_bytes`.
     """
     copies = ~np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE))
-    if copies.any() or not ((graph.ranks > 1).any() or graph.copying.any()):
+    if copies.any() or not ((graph.ranks > 1).any() or graph.off_device.any()):
         return plan
     best, seconds = plan, _seconds(graph, plan, prices)
     for move in (_start_early, _free_late, wait_late):
@@ -91,7 +91,7 @@ def _start_early(plan: Steps) -> Plan:
 
 
 def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
-    """Return, by step, the latest start of each collective and copying op that makes no op wait."""
+    """Return, by step, the latest start of each collective and op off the device that makes no op wait."""
     needed_at: dict[BufferId, float] = {}
     latest: dict[StepIndex, float] = {}
     before: dict[str, float] = {}
