@@ -7,6 +7,7 @@ import numpy as np
 
 from lowtide.core.errors import UsageError
 from lowtide.core.index_spaces import BufferId, SpaceId
+from lowtide.engine.costs.devices import Device
 from lowtide.engine.graph import Graph, Space
 
 HOST = "host"
@@ -33,6 +34,13 @@ class Host:
     def added_to(self, graph: Graph) -> Graph:
         """Return the graph with this host, as `with_host_space` does."""
         return with_host_space(graph, self.bandwidth_bytes_per_s, self.capacity_bytes)
+
+
+def host_of_device(device: Device) -> Host:
+    """Return the host of a known device, with the speeds of the link and of its memory."""
+    return Host(
+        bandwidth_bytes_per_s=device.host_bytes_per_second, memory_bytes_per_s=device.host_memory_bytes_per_second
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
