@@ -16,6 +16,7 @@ from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memo
 from lowtide.engine.analysis.memory_picture import memory_picture
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload.host_space import HOST
+from lowtide.engine.offload.updates import LEAST_BYTES
 from lowtide.engine.offload.within_budget import prove_cost
 from lowtide.engine.overlap import Communication, communication_of
 from lowtide.engine.plan import Plan, Status
@@ -125,7 +126,8 @@ class Result:
         """Bytes of the state on the host that is updated there."""
         graph = self.graph
         changed = graph.mutates.take(np.flatnonzero(graph.updates_on_host)).values
-        return int(graph.sizes[changed[graph.persistent[changed]]].sum())
+        on_host = graph.persistent & (graph.buffer_spaces > 0) & (graph.sizes >= LEAST_BYTES)
+        return int(graph.sizes[changed[on_host[changed]]].sum())
 
     @property
     def unmodified_cost(self) -> float:
