@@ -5,7 +5,7 @@ import pytest
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.offload import HOST, Host, with_host_space
-from lowtide.engine.offload.state_in_graph import state_on_host, state_of
+from lowtide.engine.offload.state_in_graph import state_of, state_on_host
 from lowtide.engine.plan import Plan, verify
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings

@@ -72,9 +72,7 @@ def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: 
     return replace(graph, spaces=(device, *graph.spaces[1:], host))
 
 
-def with_state_on_host(
-    graph: Graph, state: Sequence[BufferId], memory_bytes_per_s: float | None = None
-) -> Graph:
+def with_state_on_host(graph: Graph, state: Sequence[BufferId], memory_bytes_per_s: float | None = None) -> Graph:
     """Return a graph with its host as the home of persistent buffers, and the speed of its memory.
 
     Copying ops bring the state to the device, or updates run on the host at `memory_bytes_per_s`. These ops take no

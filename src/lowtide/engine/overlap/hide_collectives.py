@@ -1,4 +1,4 @@
-"""Move collectives and ops off the device, and the frees that wait for them, so that computation continues meanwhile."""
+"""Move collectives and ops off the device, and frees that wait for them, so that computation continues meanwhile."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping

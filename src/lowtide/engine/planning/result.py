@@ -125,7 +125,7 @@ class Result:
     def updated_on_host_bytes(self) -> int:
         """Bytes of the state on the host that is updated there."""
         graph = self.graph
-        changed = graph.mutates.take(np.flatnonzero(graph.updates_on_host)).values
+        changed = graph.mutates.take(np.flatnonzero(graph.updates_on_host).astype(np.int32)).values
         on_host = graph.persistent & (graph.buffer_spaces > 0) & (graph.sizes >= LEAST_BYTES)
         return int(graph.sizes[changed[on_host[changed]]].sum())
 

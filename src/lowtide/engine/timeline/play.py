@@ -25,8 +25,8 @@ def play_timeline(
 
     Steps are issued in plan order; only ops on the compute stream block. Each direction of copies has a stream, which
     copying ops share with the copies of the plan. So have updates on the host, and collectives if `collectives_apart`.
-    A copy, update or collective starts when its stream is free and its source complete. A run waits for writes of the buffers it touches and for
-    reads of the buffers it overwrites, a free for both.
+    A copy, update or collective starts when its stream is free and its source complete. A run waits for writes of the
+    buffers it touches and for reads of the buffers it overwrites, a free for both.
 
     An op takes its price (by default its cost) plus the extra time of its callees, a copy bytes /
     `bandwidth_bytes_per_s` of the source; raises GraphError if that is missing.
