@@ -56,7 +56,7 @@ LEAD = (
     "generous: gradients leave the device as soon as they are known, in the order with the lowest peak that lowtide "
     "finds, and their copies hide behind computation; the update touches 28 bytes per parameter at the speed of the "
     "host's memory for one device, 51 GB/s for an A100 and 77 GB/s for an H100 in a node of 8; updated parameters "
-    "return meanwhile. `lowtide` is the answer of `fits`: the cheapest techniques that fit, priced on the timeline. Each "
+    "return meanwhile. `lowtide` is the answer of `fits`: the cheapest techniques that fit, priced on the timeline. A "
     "parameter whose state is on the host is updated there or on the device, and `updated` is the state updated on the "
     "host. Extra time is beyond `unlimited`. Times of plans that miss the budget are left out."
 )

@@ -179,10 +179,9 @@ def test_an_exception_after_an_update_leaves_the_parameter_as_its_state_says() -
     place = _place_of_parameter(key)
     parameter = torch.ones(WIDTH, WIDTH)
     state = [cpu_host.empty_like(parameter).fill_(0.0) for _ in range(2)]
-    count = torch.zeros(())
     operands = {"gradient": OPERAND_TO_HOST(parameter), "parameter": OPERAND_TO_HOST(parameter)}
-    assert (len(given), len(overwritten)) == (1, 4)
-    UPDATE_ON_HOST([operands["gradient"]], [*state, operands["parameter"], count], _numbers(call), key)
+    assert (len(given), len(overwritten)) == (1, 3)
+    UPDATE_ON_HOST([operands["gradient"]], [*state, operands["parameter"]], _numbers(call), key)
     finish_updates([None] * place + [parameter])
     assert torch.equal(parameter, operands["parameter"])
     assert not torch.equal(parameter, torch.ones(WIDTH, WIDTH))
