@@ -37,7 +37,7 @@ def plan_with_state(
     may_move = "offload" in settings.techniques and settings.budget is not None and not settings.transient
     if not may_move or is_part(settings.budget) or program.with_state_on_host(ALL) is None:
         return plan_best_form(program, settings, progress, keep)
-    search = _Search(program, settings, progress, keep)
+    search = _StateSearch(program, settings, progress, keep)
     if not search.is_too_large(least):
         found = search.plan(least)
         if found.shortfall is None and not found.extra_time:
@@ -48,7 +48,7 @@ def plan_with_state(
 
 
 @dataclass(eq=False)
-class _Search:
+class _StateSearch:
     """Plans a program with more or less of its state on the host."""
 
     program: Program
