@@ -53,7 +53,7 @@ def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Ma
         late = return_late(Steps.of(graph, plan, prices, allowed_bytes))
         late = replace(late, peak_bytes=simulate(graph, late).peak_bytes)
         found.append(_moved(graph, late, prices, allowed_bytes, stay=returning_ops(graph)))
-    fits = [each for each in found if _is_allowed(each, allowed_bytes)]
+    fits = [each for each in found if each is plan or _is_allowed(each, allowed_bytes)]
     return min(fits, key=lambda each: _seconds(graph, each, prices), default=plan)
 
 
@@ -65,8 +65,7 @@ def _moved(
     stay: Collection[OpId] = (),
 ) -> Plan:
     """Return the plan after the moves that make it faster. Ops that `stay` do not start early."""
-    best = plan if plan.peak_bytes else replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)
-    seconds = _seconds(graph, plan, prices)
+    best, seconds = plan, _seconds(graph, plan, prices)
     for move in (partial(_start_early, stay=stay), _free_late, wait_late):
         moved = move(Steps.of(graph, best, prices, allowed_bytes))
         moved = replace(moved, peak_bytes=simulate(graph, moved).peak_bytes)
