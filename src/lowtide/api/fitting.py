@@ -10,7 +10,8 @@ from lowtide.api.targets import Target, target_of
 from lowtide.api.training_sources import recipe_of
 from lowtide.core.errors import UsageError, unknown
 from lowtide.core.progress import Report
-from lowtide.engine.offload import Host
+from lowtide.core.techniques import ROUNDING
+from lowtide.engine.offload import host_of_device
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.table import require
 from lowtide.frameworks.training_steps import OptimizerName, PrecisionName, Read, Recipe, Step
@@ -120,8 +121,7 @@ def _priced(settings: PlanSettings, target: Target) -> PlanSettings:
 
     A table takes many plans, so each gets the least effort.
     """
-    speed = 0.0 if target.device is None else target.device.host_bytes_per_second
-    host = settings.host or (Host(bandwidth_bytes_per_s=speed) if speed else None)
+    host = settings.host or (None if target.device is None else host_of_device(target.device))
     costs = target.costs if settings.costs == "given" else settings.costs
     return replace(settings, host=host, costs=costs, addresses=False, effort="fast")
 
@@ -140,12 +140,13 @@ def _code(captures: Captures, rows: Sequence[SizeFit], largest: Mapping[Level, i
     if not sizes:
         return []
     level = max(sizes, key=lambda each: (each != "offload", LEVELS.index(each)))
-    return _next_code(captures.step(sizes[level]), level)
+    rounds = any(ROUNDING in (row.fit.techniques or ()) for row in rows)
+    return _next_code(captures.step(sizes[level]), level, rounds=rounds)
 
 
-def _next_code(step: Step, level: Level) -> list[str]:
+def _next_code(step: Step, level: Level, *, rounds: bool) -> list[str]:
     """Return lines of Python that run a step in the memory that is free on the device."""
-    allow = '"reorder", "share", "recompute", "offload"'
+    allow = '"reorder", "share", "recompute", "offload"' + (', "rounding"' if rounds else "")
     if not step.parts:
         more = f', "allow": ({allow})' if level == "offload" else ""
         options = f'{{"budget": "fit"{more}}}'

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from lowtide.api.targets import Target
 from lowtide.core.progress import Report
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.graph.resized import N_SAMPLES, have_equal_structure, resized
-from lowtide.engine.offload.state_in_graph import copied_around_updates
+from lowtide.engine.offload import Host
+from lowtide.engine.offload.state_in_graph import state_on_host
+from lowtide.engine.offload.updates import UpdatePlace
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.program import ALL
 from lowtide.engine.planning.settings import PlanSettings
@@ -78,18 +79,20 @@ class Captures:
 
 
 class StepWithHost(HostedModel):
-    """The graph of a training step with a host, which can hold its optimizer state."""
+    """The graph of a training step with a host, which can hold its optimizer state and update parameters."""
 
-    def with_state_on_host(self, share: int) -> GraphModel | None:
-        """Return the step with `share` eighths of its state on its host; None if it has no such state."""
-        if share not in self._with_state:
-            moved = copied_around_updates(self.graph, share / ALL)
-            self._with_state[share] = None if moved is None else GraphModel(moved)
-        return self._with_state[share]
+    def __init__(self, model: GraphModel, host: Host) -> None:
+        super().__init__(model, host)
+        self._host = host
+        self._with_state: dict[tuple[int, UpdatePlace], GraphModel | None] = {}
 
-    @cached_property
-    def _with_state(self) -> dict[int, GraphModel | None]:
-        return {}
+    def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> GraphModel | None:
+        """Return the step with `share` eighths of its state on its host; None if it has no such state or updates."""
+        key = (share, place)
+        if key not in self._with_state:
+            moved = state_on_host(self.graph, share / ALL, self._host, place)
+            self._with_state[key] = None if moved is None else GraphModel(moved)
+        return self._with_state[key]
 
 
 class SizeSearch:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from lowtide.core.documents import fields_of
 from lowtide.core.progress import Report, current_report
-from lowtide.core.techniques import COST_NOTHING, TECHNIQUES, Techniques, listed
+from lowtide.core.techniques import COST_NOTHING, ROUNDING, TECHNIQUES, Techniques, listed
 from lowtide.core.units import exact_size, format_bytes, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.plan_best_form import plan_best_form
-from lowtide.engine.planning.program import Program
+from lowtide.engine.planning.program import ALL, Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.fields import FitsFields
@@ -73,6 +73,7 @@ class DeviceFit:
             device_bytes=self.device_bytes,
             persistent_bytes=result.persistent_bytes[self.space] + result.state_on_host_bytes,
             state_on_host_bytes=result.state_on_host_bytes,
+            updated_on_host_bytes=result.updated_on_host_bytes,
             baseline_peak_bytes=result.baseline_peak_bytes[self.space],
             peak_bytes=result.peak_bytes[self.space],
             techniques=None if self.techniques is None else [t for t in TECHNIQUES if t in self.techniques],
@@ -97,7 +98,7 @@ class DeviceFit:
             after = result.peak_bytes[space]
             lines += [
                 f"  planned peak     {format_bytes(after)}, {format_bytes(persistent - on_host + after)} in total",
-                *([f"  state on host    {format_bytes(on_host)}"] if on_host else []),
+                *([f"  state on host    {format_bytes(on_host)}{_updated(result)}"] if on_host else []),
                 f"  extra time       {percent(result.extra_time)}   ({result.costs} prices)",
                 f"  next             {self.next}",
             ]
@@ -117,8 +118,9 @@ def fit_device(
     """Find the cheapest techniques with which a program fits a device, persistent buffers included.
 
     Tries in order: the unmodified program, techniques without extra time, recomputation and, if the settings have a
-    host, offload. Ignores the budget and the techniques of the settings. `plan` replaces `plan_best_form`, whose errors
-    are raised.
+    host, offload. If that puts state on the host, updates there are tried too, which are equal up to rounding, and
+    taken if they cost less. Ignores the budget and the techniques of the settings. `plan` replaces `plan_best_form`,
+    whose errors are raised.
     """
     report, find = progress or current_report(), plan or partial(plan_best_form, program)
     ladder: list[Techniques] = [COST_NOTHING, COST_NOTHING | {"recompute"}]
@@ -136,11 +138,28 @@ def fit_device(
             break
         tried.append(techniques)
         result = tried_with(techniques)
+    used = tried[-1]
+    missed = result.shortfall is not None
+    if (missed or result.state_on_host_bytes) and _updates_on_host(program, used) and result.status != "interrupted":
+        tried.append(used | {ROUNDING})
+        rounded = tried_with(tried[-1])
+        if missed or (rounded.shortfall is None and rounded.extra_time < result.extra_time):
+            result, used = rounded, tried[-1]
     return DeviceFit(
         graph=result.graph,
         device_bytes=device_bytes,
         result=result,
-        techniques=None if result.shortfall is not None else tried[-1],
+        techniques=None if result.shortfall is not None else used,
         tried=tuple(tried),
         source=str(source) if isinstance(source, str | Path) else None,
     )
+
+
+def _updates_on_host(program: Program, techniques: Techniques) -> bool:
+    """Return whether updates of the program can run on its host, if techniques allow copies to it."""
+    return "offload" in techniques and program.with_state_on_host(ALL, "host") is not None
+
+
+def _updated(result: Result) -> str:
+    there = result.updated_on_host_bytes
+    return f", {format_bytes(there)} of it updated there, equal up to rounding" if there else ""

@@ -70,6 +70,7 @@ class SizeFit:
             baseline_peak_bytes=result.baseline_peak_bytes[space],
             peak_bytes=result.peak_bytes[space],
             state_on_host_bytes=result.state_on_host_bytes,
+            updated_on_host_bytes=result.updated_on_host_bytes,
         )
 
     def to_text(self) -> str:
@@ -115,6 +116,10 @@ class FitTable:
         return any(row.level is not None and row.fit.result.state_on_host_bytes for row in self.rows)
 
     @property
+    def _updates_there(self) -> bool:
+        return any(row.level is not None and row.fit.result.updated_on_host_bytes for row in self.rows)
+
+    @property
     def is_interrupted(self) -> bool:
         """Whether Ctrl-C ended the search."""
         return any(row.fit.result.status == "interrupted" for row in self.rows)
@@ -137,6 +142,7 @@ class FitTable:
             "Sizes are those of tensors: leave room for the context of the device.",
             f"Extra time: prices {self.costs}.",
             *(["On host: optimizer state that the host holds."] if self._moves_state else []),
+            *(["Some of it is updated there, equal up to rounding."] if self._updates_there else []),
         ]
         if any(row.level != "unchanged" for row in self.rows):
             lines += _CHUNKS
