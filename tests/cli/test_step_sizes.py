@@ -110,3 +110,17 @@ def test_a_step_fits_with_its_state_on_the_host() -> None:
     assert row.total_bytes > DEVICE >= row.planned_bytes
     assert "fits: 1.0 MiB on host, +" in row.to_text()
     assert row.to_json()["state_on_host_bytes"] == held
+
+
+def test_updates_run_on_the_host_where_that_costs_less() -> None:
+    """With fast memory, every update; with slow memory, none. The table then says that results may be rounded."""
+    found: list[int] = []
+    for speed in (1e6, 1e12):
+        host = Host(bandwidth_bytes_per_s=1e9, memory_bytes_per_s=speed)
+        settings = PlanSettings(effort="fast", costs="eager", addresses=False, host=host)
+        search = SizeSearch(Captures(_step_with_state), target_of(DEVICE), settings, silent)
+        (row,) = search.rows("batch", [1])
+        found.append(row.fit.result.updated_on_host_bytes)
+        assert row.fit.result.to_rounding == ("rounding" in (row.fit.techniques or ())) == (found[-1] > 0)
+        assert row.to_json()["updated_on_host_bytes"] == found[-1]
+    assert found == [0, 4 * 256 * KIB]

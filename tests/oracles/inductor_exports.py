@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._inductor import config
+from torch._inductor import config, memory
+
+COUNTS_RESULTS = hasattr(memory, "peak_memory_from_buf_info_list")
+"""Whether the estimates count results. PyTorch 2.11 subtracts them at the first kernel."""
 
 
 @dataclass

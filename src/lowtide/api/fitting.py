@@ -13,7 +13,7 @@ from lowtide.core.errors import UsageError, unknown
 from lowtide.core.progress import Report
 from lowtide.core.techniques import ROUNDING, TECHNIQUES, Techniques
 from lowtide.engine.graph import Graph
-from lowtide.engine.offload import Host
+from lowtide.engine.offload import host_of_device
 from lowtide.engine.planning.program import FormName
 from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.table import require
@@ -132,8 +132,7 @@ def _priced(settings: PlanSettings, target: Target) -> PlanSettings:
 
     A table takes many plans, so each gets the least effort, unless "max" is asked for.
     """
-    speed = 0.0 if target.device is None else target.device.host_bytes_per_second
-    host = settings.host or (Host(bandwidth_bytes_per_s=speed) if speed else None)
+    host = settings.host or (None if target.device is None else host_of_device(target.device))
     costs = target.costs if settings.costs == "given" else settings.costs
     return replace(
         settings, host=host, costs=costs, addresses=False, effort="max" if settings.effort == "max" else "fast"
@@ -156,7 +155,7 @@ def _code(captures: Captures, search: SizeSearch, rows: Sequence[SizeFit], large
     level = max(fitting, key=lambda each: (each != "offload", LEVELS.index(each)))
     found = fitting[level]
     used = found.fit.techniques or frozenset[str]()
-    return _next_code(captures.step(found.size), used if found.in_chunks else used - {ROUNDING})
+    return _next_code(captures.step(found.size), used if found.fit.result.to_rounding else used - {ROUNDING})
 
 
 def _next_code(step: Step, techniques: Techniques) -> list[str]:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from lowtide.engine.graph import Graph
 from lowtide.engine.graph.resized import N_SAMPLES, have_equal_structure, resized
-from lowtide.engine.offload import Host, find_link
-from lowtide.engine.offload.state_in_graph import copied_around_updates, state_of
+from lowtide.engine.offload import Host
+from lowtide.engine.offload.state_in_graph import state_on_host
+from lowtide.engine.offload.updates import UpdatePlace
 from lowtide.engine.planning.program import ALL, Form, FormName
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.training_steps import Step
@@ -83,31 +84,52 @@ class SizedStep(GraphModel):
     """A training step of one size, with forms in chunks and a host that can hold its optimizer state."""
 
     def __init__(
-        self, program: Graph, in_chunks: Callable[[FormName], Graph | None], host: Host | None = None, share: int = 0
+        self,
+        program: Graph,
+        in_chunks: Callable[[FormName], Graph | None],
+        host: Host | None = None,
+        share: int = 0,
+        place: UpdatePlace = "device",
     ) -> None:
-        """Place `share` eighths of the state of a program and of its forms on a host."""
-        self._program, self._in_chunks, self._host, self._share = program, in_chunks, host, share
-        self._with_state: dict[int, SizedStep | None] = {}
-        super().__init__(self._placed(program))
+        """Place `share` eighths of the state of a program and of its forms on a host, and update it at a place."""
+        self._program, self._in_chunks, self._host = program, in_chunks, host
+        self._share = share
+        self._place: UpdatePlace = place
+        self._with_state: dict[tuple[int, UpdatePlace], SizedStep | None] = {}
+        placed = self._placed(program)
+        self._is_placed = placed is not None
+        super().__init__(placed or self._hosted(program))
 
     @property
     def has_rounded_forms(self) -> bool:
-        """True: chunks add up numbers in another order."""
-        return True
+        """Whether it has forms in chunks, which add up numbers in another order."""
+        return self._in_chunks is not no_forms
+
+    def without_chunks(self) -> "SizedStep":
+        """Return the step without its forms in chunks."""
+        return SizedStep(self._program, no_forms, self._host, self._share, self._place)
 
     def make_form(self, name: FormName, *, exact: bool) -> Form | None:
         """Return a form in chunks. No chunks are known to be bit-equal on a GPU."""
         graph = None if exact else self._in_chunks(name)
-        return None if graph is None else Form(name, self._placed(graph), is_exact=False)
+        return None if graph is None else Form(name, self._placed(graph) or self._hosted(graph), is_exact=False)
 
-    def with_state_on_host(self, share: int) -> "SizedStep | None":
-        """Return the step with `share` eighths of its state on its host; None without a link to one, or such state."""
-        if share not in self._with_state:
-            has_state = find_link(self.graph, 0) is not None and bool(state_of(self.graph))
-            moved = SizedStep(self._program, self._in_chunks, self._host, share) if has_state else None
-            self._with_state[share] = moved
-        return self._with_state[share]
+    def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "SizedStep | None":
+        """Return the step with `share` eighths of its state on its host, updated at a place.
 
-    def _placed(self, graph: Graph) -> Graph:
-        hosted = graph if self._host is None else self._host.added_to(graph)
-        return copied_around_updates(hosted, self._share / ALL) or hosted
+        Returns None without a link to a host, or such state or updates.
+        """
+        key = (share, place)
+        if key not in self._with_state:
+            moved = SizedStep(self._program, self._in_chunks, self._host, share, place)
+            self._with_state[key] = moved if moved._is_placed else None
+        return self._with_state[key]
+
+    def _hosted(self, graph: Graph) -> Graph:
+        return graph if self._host is None else self._host.added_to(graph)
+
+    def _placed(self, graph: Graph) -> Graph | None:
+        """Return a graph with its state on the host; None if there is no host, share, state or update there."""
+        if self._host is None or not self._share:
+            return None
+        return state_on_host(self._hosted(graph), self._share / ALL, self._host, self._place)

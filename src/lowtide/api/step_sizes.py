@@ -64,7 +64,15 @@ class SizeSearch:
         if key not in self._fits:
             step = self._step(size)
             ladder = self._ladder(step, level)
-            fit = fit_device(step, self._target.memory_bytes, self._settings, self._report, step.planned, None, ladder)
+            fit = fit_device(
+                step,
+                self._target.memory_bytes,
+                self._settings,
+                self._report,
+                plan=step.planned,
+                plan_updates=step.without_chunks().planned,
+                ladder=ladder,
+            )
             self._fits[key] = SizeFit(size=size, fit=fit)
         return self._fits[key]
 

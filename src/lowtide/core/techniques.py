@@ -7,9 +7,10 @@ from lowtide.core.errors import UsageError, unknown
 
 Techniques = frozenset[str]
 ROUNDING = "rounding"
-"""Chunks that are equal up to rounding."""
+"""Chunks and updates on the host, which are equal up to rounding."""
 TECHNIQUES = ("reorder", "share", "recompute", "offload", ROUNDING)
-"""Another order, in-place pairs, recomputation, copies to another memory space and back, chunks equal up to rounding.
+"""Another order, in-place pairs, recomputation, copies to another memory space and back, chunks and updates on the host
+that are equal up to rounding.
 """
 COST_NOTHING: Techniques = frozenset({"reorder", "share"})
 """Techniques that do not change the run time."""

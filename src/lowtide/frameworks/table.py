@@ -41,7 +41,7 @@ class Framework:
     writes: tuple[str, ...] = ()
     """Endings of files for planned programs; a model's `file_endings` are a subset."""
     packages: tuple[str, ...] = ()
-    """Packages whose objects, and objects of subclasses, it reads, in addition to its own folder."""
+    """Packages and classes whose objects, and objects of subclasses, it reads, in addition to its own folder."""
     trusting_model: str | None = None
     """Function that opens files that may run code, as "module:function"; None if no file may."""
     reads_calls: bool = False
@@ -65,7 +65,7 @@ class Framework:
         if _has(source, self.methods):
             return True
         packages = (*self.packages, f"{__package__}.{self.name}")
-        homes = [f"{base.__module__}." for base in type(source).__mro__]
+        homes = [f"{base.__module__}.{base.__qualname__}." for base in type(source).__mro__]
         return any(home.startswith(f"{package}.") for home in homes for package in packages)
 
     def endings_for(self, source: Any) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ FRAMEWORKS = (
         model="lowtide.frameworks.xla.model:XlaModel",
         file_endings=(".hlo", ".mlir", ".stablehlo"),
         writes=(".hlo", ".txt"),
-        packages=("jaxlib._hlo", "jax._src.stages"),
+        packages=("jaxlib._hlo", "jaxlib._jax.HloModule", "jaxlib._jax.XlaComputation", "jax._src.stages"),
         methods=LOADED_EXECUTABLE,
     ),
     Framework(

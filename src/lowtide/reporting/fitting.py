@@ -73,6 +73,7 @@ class DeviceFit:
             device_bytes=self.device_bytes,
             persistent_bytes=result.persistent_bytes[self.space] + result.state_on_host_bytes,
             state_on_host_bytes=result.state_on_host_bytes,
+            updated_on_host_bytes=result.updated_on_host_bytes,
             baseline_peak_bytes=result.baseline_peak_bytes[self.space],
             peak_bytes=result.peak_bytes[self.space],
             techniques=None if self.techniques is None else [t for t in TECHNIQUES if t in self.techniques],
@@ -97,7 +98,7 @@ class DeviceFit:
             after = result.peak_bytes[space]
             lines += [
                 f"  planned peak     {format_bytes(after)}, {format_bytes(persistent - on_host + after)} in total",
-                *([f"  state on host    {format_bytes(on_host)}"] if on_host else []),
+                *([f"  state on host    {format_bytes(on_host)}{_updated(result)}"] if on_host else []),
                 f"  extra time       {percent(result.extra_time)}   ({result.costs} prices)",
                 f"  next             {self.next}",
             ]
@@ -114,11 +115,14 @@ def fit_device(
     plan: Callable[[PlanSettings, Report | None], Result] | None = None,
     source: object = None,
     ladder: Sequence[Techniques] | None = None,
+    plan_updates: Callable[[PlanSettings, Report | None], Result] | None = None,
 ) -> DeviceFit:
     """Find the cheapest techniques with which a program fits a device, persistent buffers included.
 
-    Tries sets of techniques in the order of `ladder`, by default those of `ladder_for`. Ignores the budget and the
-    techniques of the settings. `plan` replaces `plan_best_form`, whose errors are raised.
+    Tries sets of techniques in the order of `ladder`, by default those of `ladder_for`. If one fits that puts state on
+    the host, updates there are tried too, if rounding is allowed, and taken if they cost less. Ignores the budget and
+    the techniques of the settings. `plan` replaces `plan_best_form`, whose errors are raised. `plan_updates` is used
+    for updates on the host.
     """
     report, find = progress or current_report(), plan or partial(plan_best_form, program)
     first, *others = ladder_for(program, settings) if ladder is None else ladder
@@ -134,8 +138,15 @@ def fit_device(
             break
         if not _is_far(program, techniques, results):
             result = results[techniques] = tried_with(techniques)
-    tried = tuple(results)
     result = min(reversed(results.values()), key=_missed_bytes)
+    rounds = tuple(results)[-1] | {ROUNDING}
+    if rounds in others and rounds not in results and result.state_on_host_bytes and result.status != "interrupted":
+        report("trying updates on the host")
+        find_updates = plan_updates or find
+        rounded = find_updates(replace(settings, budget=device_bytes, techniques=rounds), progress)
+        if rounded.shortfall is None and rounded.extra_time < result.extra_time:
+            result = results[rounds] = rounded
+    tried = tuple(results)
     return DeviceFit(
         graph=result.graph,
         device_bytes=device_bytes,
@@ -144,6 +155,16 @@ def fit_device(
         tried=tried,
         source=str(source) if isinstance(source, str | Path) else None,
     )
+
+
+def _updates_on_host(program: Program) -> bool:
+    """Return whether updates of the program can run on its host."""
+    return program.with_state_on_host(ALL, "host") is not None
+
+
+def _updated(result: Result) -> str:
+    there = result.updated_on_host_bytes
+    return f", {format_bytes(there)} of it updated there, equal up to rounding" if there else ""
 
 
 def _is_far(program: Program, techniques: Techniques, results: Mapping[Techniques, Result]) -> bool:
@@ -174,7 +195,7 @@ def ladder_for(program: Program, settings: PlanSettings, allow: Techniques | Non
     without: dict[str, tuple[str, str]] = {}
     if settings.host is None:
         without["offload"] = ("there is no host", "give the bandwidth of the host")
-    if not program.has_rounded_forms:
+    if not program.has_rounded_forms and not _updates_on_host(program):
         without[ROUNDING] = (f"chunks of {program.graph.name!r} are always bit-equal", "it is for programs of PyTorch")
     for technique, reasons in without.items():
         refuse_ignored(allow or (), {technique}, *reasons)
@@ -185,7 +206,7 @@ def ladder_for(program: Program, settings: PlanSettings, allow: Techniques | Non
         frozenset[str](),
         COST_NOTHING,
         COST_NOTHING | {"recompute"} | chunks,
-        COST_NOTHING | {"recompute", ROUNDING},
+        COST_NOTHING | {"recompute", *([ROUNDING] if program.has_rounded_forms else [])},
         with_copies | chunks,
         with_copies | {ROUNDING},
     ]

@@ -41,7 +41,7 @@ class SizeFit:
     @property
     def in_chunks(self) -> bool:
         """Whether large products are computed in chunks, equal up to rounding."""
-        return self.fit.result.to_rounding
+        return self.fit.result.form != "unmodified"
 
     @property
     def persistent_bytes(self) -> int:
@@ -72,6 +72,7 @@ class SizeFit:
             baseline_peak_bytes=result.baseline_peak_bytes[space],
             peak_bytes=result.peak_bytes[space],
             state_on_host_bytes=result.state_on_host_bytes,
+            updated_on_host_bytes=result.updated_on_host_bytes,
         )
 
     def to_text(self) -> str:
@@ -118,6 +119,10 @@ class FitTable:
         return any(row.level is not None and row.fit.result.state_on_host_bytes for row in self.rows)
 
     @property
+    def _updates_there(self) -> bool:
+        return any(row.level is not None and row.fit.result.updated_on_host_bytes for row in self.rows)
+
+    @property
     def _has_chunks(self) -> bool:
         return "chunks" in self.largest or any(row.in_chunks for row in self.rows)
 
@@ -145,6 +150,7 @@ class FitTable:
             f"Extra time: prices {self.costs}.",
             *([_IN_CHUNKS] if self._has_chunks else []),
             *(["On host: optimizer state that the host holds."] if self._moves_state else []),
+            *(["Some of it is updated there, equal up to rounding."] if self._updates_there else []),
         ]
         if self.code:
             lines += ["", "Next:"]

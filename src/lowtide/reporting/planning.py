@@ -24,6 +24,7 @@ def result_to_json(result: Result, offer: NextTechnique | None = None, on_device
         fragmentation_bytes=fragmentation(result.arena_bytes, result.peak_bytes),
         offloaded_bytes=result.transfers.bytes_out,
         state_on_host_bytes=result.state_on_host_bytes,
+        updated_on_host_bytes=result.updated_on_host_bytes,
         stall_seconds=result.transfers.stall_seconds,
         hidden_seconds=result.transfers.hidden_seconds,
         collective_seconds=result.communication.seconds,
@@ -56,7 +57,8 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
         lines.append(f"  not modeled      {printable(first)}{more}; see lowtide inspect")
     lines += [f"  not chunked      {printable(sentence)}" for sentence in result.left_whole]
     if result.to_rounding:
-        lines.append("  results          equal up to rounding (chunks change the order of sums)")
+        why = "updates run on the host" if result.updated_on_host_bytes else "chunks change the order of sums"
+        lines.append(f"  results          equal up to rounding ({why})")
     if result.extra_time or result.reruns or result.transfers.bytes_out:
         lines.append(f"  extra time       {_extra(result)}")
     if result.solver_finds_none:
@@ -119,8 +121,10 @@ def _arena(result: Result) -> list[str]:
 
 def _extra(result: Result) -> str:
     """Return the time that the plan adds with its parts, the lower bound, and the number of recomputed runs."""
-    base = result.base_cost - result.chunk_cost or 1.0
+    base = result.unmodified_cost or 1.0
     parts: list[str] = []
+    if result.moved_cost > 0:
+        parts.append(f"updates on the host save {percent(result.moved_cost / base)} on the device")
     if result.chunk_cost:
         parts.append(f"chunks {percent(result.chunk_cost / base, signed=True)}")
     if result.reruns:
@@ -153,9 +157,16 @@ def _state(result: Result) -> str:
     """Return the bytes of state on the host, and the time of its copies."""
     base, transfers = result.base_cost or 1.0, result.transfers
     return (
-        f"{format_bytes(result.state_on_host_bytes)}, copied to the device for each update; compute waits "
+        f"{format_bytes(result.state_on_host_bytes)}, {_where_updated(result)}; compute waits "
         f"{percent(transfers.stall_seconds / base)}"
     )
+
+
+def _where_updated(result: Result) -> str:
+    there, held = result.updated_on_host_bytes, result.state_on_host_bytes
+    if not there:
+        return "copied to the device for each update"
+    return "updated there" if there == held else f"{format_bytes(there)} of it updated there"
 
 
 def _communication(result: Result) -> str:

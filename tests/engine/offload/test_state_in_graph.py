@@ -4,14 +4,15 @@ import pytest
 
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.engine.offload import HOST, with_host_space
-from lowtide.engine.offload.state_in_graph import copied_around_updates, state_of
+from lowtide.engine.offload import HOST, Host, with_host_space
+from lowtide.engine.offload.state_in_graph import state_of, state_on_host
 from lowtide.engine.plan import Plan, verify
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.engine.timeline import copying_ops, play_timeline
+from lowtide.engine.timeline import off_device_ops, play_timeline
 
 LAYERS, WEIGHT = 4, 2000
+HOST_OF_TEST = Host(bandwidth_bytes_per_s=4000.0)
 
 
 def _training_step(bytes_per_second: float = 4000.0) -> Graph:
@@ -39,28 +40,28 @@ def test_state_is_what_an_update_uses_first() -> None:
 
 def test_the_host_holds_the_state_and_the_device_one_moment_at_a_time() -> None:
     graph = _training_step()
-    moved = copied_around_updates(graph, 1.0)
+    moved = state_on_host(graph, 1.0, HOST_OF_TEST)
     assert moved is not None
     assert moved.persistent_bytes() == {"device": LAYERS * WEIGHT, HOST: LAYERS * 2 * WEIGHT}
     plan = Plan.baseline(moved)
     verify(moved, plan, check_capacity=False)
     before = simulate(graph, Plan.baseline(graph)).peak_bytes["device"]
     assert before < simulate(moved, plan).peak_bytes["device"] <= before + 2 * WEIGHT
-    assert len(copying_ops(moved)) == 2 * LAYERS
-    assert {copy.seconds for copy in copying_ops(moved).values()} == {1.0}
+    assert len(off_device_ops(moved)) == 2 * LAYERS
+    assert {copy.seconds for copy in off_device_ops(moved).values()} == {1.0}
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
 def test_a_share_moves_at_least_that_many_bytes(share: float) -> None:
-    moved = copied_around_updates(_training_step(), share)
+    moved = state_on_host(_training_step(), share, HOST_OF_TEST)
     assert moved is not None
     assert moved.persistent_bytes()[HOST] >= share * LAYERS * 2 * WEIGHT
-    assert copied_around_updates(_training_step(0.0), share) is None
+    assert state_on_host(_training_step(0.0), share, HOST_OF_TEST) is None
 
 
 def test_copies_overlap_with_other_ops_where_memory_allows() -> None:
     """Without room, each update waits for its copy; with room for a second moment, copies start during earlier ops."""
-    moved = copied_around_updates(_training_step(), 1.0)
+    moved = state_on_host(_training_step(), 1.0, HOST_OF_TEST)
     assert moved is not None
     least = simulate(moved, Plan.baseline(moved)).peak_bytes["device"]
     extra: list[float] = []
@@ -73,7 +74,7 @@ def test_copies_overlap_with_other_ops_where_memory_allows() -> None:
 
 
 def test_reports_count_state_copies_apart_from_offload() -> None:
-    moved = copied_around_updates(_training_step(), 1.0)
+    moved = state_on_host(_training_step(), 1.0, HOST_OF_TEST)
     assert moved is not None
     transfers = find_plan(moved, PlanSettings(addresses=False)).transfers
     assert (transfers.bytes_out, transfers.state_bytes_out) == (0, LAYERS * 2 * WEIGHT)

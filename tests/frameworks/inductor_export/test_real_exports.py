@@ -12,7 +12,7 @@ import lowtide
 from lowtide.engine.analysis import Problem
 from lowtide.engine.schedule import scheduler
 from lowtide.inductor_export import InductorExportModel
-from tests.oracles.inductor_exports import Exported, Foo, exports_of
+from tests.oracles.inductor_exports import COUNTS_RESULTS, Exported, Foo, exports_of
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
@@ -45,6 +45,10 @@ def _peaks(model: InductorExportModel, names: Any) -> dict[str, int]:
     return {name: int(problem.evaluate(scheduler(name).order(problem)).peaks[0]) for name in names}
 
 
+counts_results = pytest.mark.skipif(not COUNTS_RESULTS, reason="this Inductor does not count results")
+
+
+@counts_results
 @pytest.mark.parametrize("name", ["forward", "backward", "overwrites"])
 def test_peaks_of_all_orders_are_those_that_inductor_estimates(name: str) -> None:
     exported = _exports()[name]
@@ -52,6 +56,7 @@ def test_peaks_of_all_orders_are_those_that_inductor_estimates(name: str) -> Non
     assert _peaks(InductorExportModel(json.loads(exported.text)), exported.peaks) == exported.peaks
 
 
+@counts_results
 def test_elements_of_results_are_counted_as_inductor_counts_them() -> None:
     exported = _exports()["results"]
     document = json.loads(exported.text)
@@ -68,7 +73,8 @@ def test_the_export_in_the_best_order_is_one_that_needs_as_much_as_planned(name:
     path.write_text(text)
     model = lowtide.open_model(path)
     result = lowtide.minimize(model.graph)
-    assert result.peak_bytes["device"] <= min(_exports()[name].peaks.values())
+    if COUNTS_RESULTS:
+        assert result.peak_bytes["device"] <= min(_exports()[name].peaks.values())
     model.save(result.plan, tmp_path / "planned.json")
     planned = json.loads((tmp_path / "planned.json").read_text())
     again = lowtide.minimize(lowtide.read(tmp_path / "planned.json"), allow=())

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from jaxlib import _hlo as hlo
 
 import lowtide
 from lowtide.core.errors import UnsupportedError, VerificationError
 from lowtide.engine.plan import Plan
+from lowtide.frameworks.xla.jaxlib import hlo_classes
 from lowtide.frameworks.xla.schedule import record_peaks, with_order_as_control_edges
 from lowtide.frameworks.xla.text.order import reordered
 from lowtide.xla import (
@@ -32,7 +32,9 @@ def test_xla_accepts_a_planned_schedule_and_its_peak_is_as_planned(path: Path) -
     model, result = _planned(path)
     module = model.apply(result.plan)
     verify_schedule(module, model.module)
-    hlo.hlo_module_from_text(module.text).schedule().verify()
+    read_by_xla = hlo_classes().hlo_module_from_text(module.text)
+    if hasattr(read_by_xla, "schedule"):  # not in jaxlib 0.10.0
+        read_by_xla.schedule().verify()
     again = lowtide.minimize(lowtide.read(parse_module(module.text)), scheduler="given")
     assert again.peak_bytes == result.peak_bytes
 
@@ -49,7 +51,7 @@ def test_control_edges_allow_only_the_planned_order(path: Path) -> None:
     model, result = _planned(path)
     held = with_order_as_control_edges(model.read, result.plan)
     assert not held.is_scheduled
-    hlo.hlo_module_from_text(held.text)
+    hlo_classes().hlo_module_from_text(held.text)
     read = XlaModel(held)
     for computation in read.read.computations.values():
         graph = computation.graph
@@ -140,7 +142,7 @@ def test_schedule_is_at_least_reason_to_keep_each_scheduler_of_xla(path: Path) -
     assert recorded_peaks(parse_module(found.module.text)) == {
         name: found.peaks[name] for name in ("xla-list", "xla-dfs", "xla-postorder")
     }
-    assert hlo.hlo_module_from_text(found.module.text).name == module.name
+    assert hlo_classes().hlo_module_from_text(found.module.text).name == module.name
 
 
 def test_recorded_peaks_are_added_to_other_attributes_and_replaced() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lowtide.core.errors import MalformedInputError
+from lowtide.frameworks.xla.jaxlib import hlo_classes
 from lowtide.frameworks.xla.text.order import marked_scheduled, reordered, with_control_edges
 from lowtide.frameworks.xla.text.shape import memory_space, own_bytes, parse_shape
 from lowtide.xla import parse_module, remove_schedule
@@ -57,6 +58,29 @@ def test_comments_line_breaks_and_strings_with_code_are_parsed() -> None:
     total = module.by_name["add.1"].instructions[-1]
     assert (total.name, total.opcode, total.operands, total.is_root) == ("sum", "add", ("x", "y"), True)
     assert [instruction.operands for instruction in module.entry.instructions] == [(), (), ("p", "c")]
+
+
+def test_elements_written_in_operands_are_instructions_of_their_own() -> None:
+    """XLA prints get-tuple-element as `%pair#1` since JAX 0.12; its parser reads the module in the longer form."""
+    module = parse_module(
+        "HloModule m, is_scheduled=true\n\nENTRY %e (p: (f32[4], (s32[], f32[8]))) -> f32[8] {\n"
+        "  %p = (f32[4]{0}, /*index=1*/(s32[], f32[8]{0})) parameter(0)\n"
+        "  %n = f32[4]{0} negate(%p#0)\n"
+        '  ROOT %f = f32[8]{0} concatenate(%n, /*index=1*/%p#0), dimensions={0}, metadata={op_name="%p#1"}\n'
+        "  %g = f32[8]{0} negate(%p#1#1)\n}\n"
+    )
+    found = {each.name: each for each in module.entry.instructions}
+    first, pair = "get-tuple-element.p.0", "get-tuple-element.p.1"
+    assert list(found) == ["p", first, "n", "f", pair, f"get-tuple-element.{pair}.1", "g"]
+    assert (found[first].opcode, found[first].operands, found[first].shape_text) == (
+        "get-tuple-element",
+        ("p",),
+        "f32[4]{0}",
+    )
+    assert found["f"].operands == ("n", first)
+    assert found["g"].operands == (f"get-tuple-element.{pair}.1",)
+    assert parse_module(module.text).text == module.text
+    assert hlo_classes().hlo_module_from_text(module.text).name == "m"
 
 
 def test_a_header_may_have_several_lines() -> None:
@@ -139,6 +163,8 @@ BROKEN = {
     "unknown operand": "HloModule m\nENTRY e {\n  a = f32[] negate(b)\n}\n",
     "unknown computation": "HloModule m\nENTRY e {\n  a = f32[] call(), to_apply=nobody\n}\n",
     "a name twice": "HloModule m\nENTRY e {\n  a = f32[] parameter(0)\n  a = f32[] negate(a)\n}\n",
+    "no element": "HloModule m\nENTRY e {\n  a = (f32[]) parameter(0)\n  b = f32[] negate(a#1)\n}\n",
+    "element of no tuple": "HloModule m\nENTRY e {\n  a = f32[] parameter(0)\n  b = f32[] negate(a#0)\n}\n",
     "two roots": "HloModule m\nENTRY e {\n  ROOT a = f32[] parameter(0)\n  ROOT b = f32[] negate(a)\n}\n",
     "open bracket": "HloModule m\nENTRY e {\n  a = f32[] parameter(0\n}\n",
     "no shape": "HloModule m\nENTRY e {\n  a = parameter(0)\n}\n",

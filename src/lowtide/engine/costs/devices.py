@@ -47,6 +47,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     shared_bytes_per_multiprocessor: _Count
     l2_bytes: _Count
     clock_khz: _Count
+    host_memory_bytes_per_second: _Speed | None = None
+    """Peak bandwidth of the host's memory, divided by the devices of a node.
+
+    Hosts of nodes of 8: DGX A100 (2 EPYC 7742, 204.8 GB/s each), DGX H100, H200 and servers of the L40S (2 Xeon 8480C,
+    307.2 GB/s), DGX B200 (2 Xeon 8570, 358.4 GB/s). Of a single device: Xeon 8259CL of AWS g4dn for the T4 (140.8
+    GB/s), Core i9-13900K for the RTX 4090 (89.6 GB/s).
+    """
 
     @property
     def machine(self) -> Machine:

@@ -34,5 +34,5 @@ def given_prices(graph: Graph) -> Prices:
 
 
 def carries_costs(graph: Graph) -> bool:
-    """Return whether any cost is known, so not 1.0."""
-    return bool((graph.cost != 1.0).any())
+    """Return whether any cost of the device is known, so not 1.0."""
+    return bool((graph.cost[~graph.off_device] != 1.0).any())

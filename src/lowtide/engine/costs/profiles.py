@@ -106,5 +106,5 @@ def _estimated(graph: Graph, profile: str, machine: Machine, known: dict[str, Pr
             inside = [float(known[name].seconds.sum()) for name in names]
             inner = max(inside) if graph.op_kinds[op] == "conditional" else sum(inside)
             seconds[op] = max(seconds[op], inner)
-    seconds[graph.copying] = 0.0  # the timeline prices copies by the speed of their link
+    seconds[graph.off_device] = 0.0  # the timeline prices them by the speed of the link or of the host's memory
     return Prices(profile=profile, seconds=seconds, callees=known)

@@ -10,14 +10,27 @@ once.
 
 from lowtide.engine.graph.builder import GraphBuilder
 from lowtide.engine.graph.file_format import graph_schema, read_graph_file, write_graph_file
-from lowtide.engine.graph.graph import COPYING_KINDS, STATE_TO_DEVICE, STATE_TO_HOST, Graph, Lifetime, Space
+from lowtide.engine.graph.graph import (
+    COPYING_KINDS,
+    OPERAND_TO_HOST,
+    PARAMETER_TO_DEVICE,
+    STATE_TO_DEVICE,
+    STATE_TO_HOST,
+    UPDATE_ON_HOST,
+    Graph,
+    Lifetime,
+    Space,
+)
 from lowtide.engine.graph.op import Op
 from lowtide.engine.graph.rows import Rows
 
 __all__ = [
     "COPYING_KINDS",
+    "OPERAND_TO_HOST",
+    "PARAMETER_TO_DEVICE",
     "STATE_TO_DEVICE",
     "STATE_TO_HOST",
+    "UPDATE_ON_HOST",
     "Graph",
     "GraphBuilder",
     "Lifetime",

@@ -20,7 +20,13 @@ STATE_TO_DEVICE = "lowtide.state_to_device"
 """The kind of an op that copies a buffer to a new one in another memory space."""
 STATE_TO_HOST = "lowtide.state_to_host"
 """The kind of an op that copies a buffer over another one in another memory space."""
-COPYING_KINDS = frozenset({STATE_TO_DEVICE, STATE_TO_HOST})
+OPERAND_TO_HOST = "lowtide.operand_to_host"
+"""The kind of an op that copies what an update on the host reads to a new buffer there."""
+PARAMETER_TO_DEVICE = "lowtide.parameter_to_device"
+"""The kind of an op that copies an updated parameter from the host over the one on the device."""
+UPDATE_ON_HOST = "lowtide.update_on_host"
+"""The kind of an op that updates a parameter on the host. It may read small buffers elsewhere."""
+COPYING_KINDS = frozenset({STATE_TO_DEVICE, STATE_TO_HOST, OPERAND_TO_HOST, PARAMETER_TO_DEVICE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +179,18 @@ class Graph(OpColumns):
             mask[op] = len(ends) == 2 and len(written) == 1 and len(np.unique(self.buffer_spaces[ends])) == 2
         mask.setflags(write=False)
         return mask
+
+    @cached_property
+    def updates_on_host(self) -> Mask:
+        """Mask of ops that run on the host, on a stream of their own."""
+        mask = np.fromiter((kind == UPDATE_ON_HOST for kind in self.op_kinds), np.bool_, self.n_ops)
+        mask.setflags(write=False)
+        return mask
+
+    @cached_property
+    def off_device(self) -> Mask:
+        """Mask of ops that take no time of the device: copies between memory spaces, and updates on the host."""
+        return self.copying | self.updates_on_host
 
     @cached_property
     def scratch_spaces(self) -> Ids:

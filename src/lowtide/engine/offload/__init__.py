@@ -4,7 +4,15 @@ Copies run on streams of their own. A run waits for copies of the buffers it tou
 So the slow-down of a plan is that of its timeline, while memory follows from the order of its steps alone.
 """
 
-from lowtide.engine.offload.host_space import HOST, Host, Link, find_link, with_host_space, with_state_on_host
+from lowtide.engine.offload.host_space import (
+    HOST,
+    Host,
+    Link,
+    find_link,
+    host_of_device,
+    with_host_space,
+    with_state_on_host,
+)
 from lowtide.engine.offload.within_budget import OffloadResult, plan_within_budget
 
 __all__ = [
@@ -13,6 +21,7 @@ __all__ = [
     "Link",
     "OffloadResult",
     "find_link",
+    "host_of_device",
     "plan_within_budget",
     "with_host_space",
     "with_state_on_host",

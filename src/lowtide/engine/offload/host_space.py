@@ -7,9 +7,12 @@ import numpy as np
 
 from lowtide.core.errors import UsageError
 from lowtide.core.index_spaces import BufferId, SpaceId
+from lowtide.engine.costs.devices import Device
 from lowtide.engine.graph import Graph, Space
 
 HOST = "host"
+_USUAL_MEMORY = 1.6
+"""Speed of the host's memory for one device by that of its link: 51.2 GB/s to 32 GB/s in a DGX A100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +22,25 @@ class Host:
     bandwidth_bytes_per_s: float
     """Speed of the link in each direction."""
     capacity_bytes: int | None = None
+    memory_bytes_per_s: float | None = None
+    """Speed of its memory for one device; by default `_USUAL_MEMORY` times that of the link."""
+
+    @property
+    def update_bytes_per_s(self) -> float:
+        """Bytes per second that updates on the host read and write."""
+        usual = _USUAL_MEMORY * self.bandwidth_bytes_per_s
+        return usual if self.memory_bytes_per_s is None else self.memory_bytes_per_s
 
     def added_to(self, graph: Graph) -> Graph:
         """Return the graph with this host, as `with_host_space` does."""
         return with_host_space(graph, self.bandwidth_bytes_per_s, self.capacity_bytes)
+
+
+def host_of_device(device: Device) -> Host:
+    """Return the host of a known device, with the speeds of the link and of its memory."""
+    return Host(
+        bandwidth_bytes_per_s=device.host_bytes_per_second, memory_bytes_per_s=device.host_memory_bytes_per_second
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +72,25 @@ def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: 
     return replace(graph, spaces=(device, *graph.spaces[1:], host))
 
 
-def with_state_on_host(graph: Graph, state: Sequence[BufferId]) -> Graph:
-    """Return a graph with its host as the home of persistent buffers, which its copying ops bring to the device.
+def with_state_on_host(graph: Graph, state: Sequence[BufferId], memory_bytes_per_s: float | None = None) -> Graph:
+    """Return a graph with its host as the home of persistent buffers, and the speed of its memory.
 
-    The copying ops take no time of the device; see `copying_ops`. They never run twice.
+    Copying ops bring the state to the device, or updates run on the host at `memory_bytes_per_s`. These ops take no
+    time of the device; see `off_device_ops`. They never run twice.
     """
     host = next(number for number, space in enumerate(graph.spaces) if space.name == HOST)
     spaces = graph.buffer_spaces.copy()
     spaces[list(state)] = host
     moved = replace(graph, buffer_spaces=spaces)
-    return replace(moved, pure=graph.pure & ~moved.copying, cost=np.where(moved.copying, 0.0, graph.cost))
+    if memory_bytes_per_s is not None:
+        moved = replace(moved, spaces=_with_memory_speed(graph.spaces, host, memory_bytes_per_s))
+    return replace(moved, pure=graph.pure & ~moved.off_device, cost=np.where(moved.off_device, 0.0, graph.cost))
+
+
+def _with_memory_speed(spaces: Sequence[Space], host: SpaceId, speed: float) -> tuple[Space, ...]:
+    """Return the spaces with the speed of copies within the host, which prices updates there."""
+    memory = {**spaces[host].bandwidth_bytes_per_s, HOST: speed}
+    return (*spaces[:host], replace(spaces[host], bandwidth_bytes_per_s=memory), *spaces[host + 1 :])
 
 
 def find_link(graph: Graph, device: SpaceId) -> Link | None:

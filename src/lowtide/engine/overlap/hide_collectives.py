@@ -1,8 +1,9 @@
-"""Move collectives and copying ops, and the frees that wait for them, so that computation continues meanwhile."""
+"""Move collectives and ops off the device, and frees that wait for them, so that computation continues meanwhile."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from lowtide.core.index_spaces import BufferId, OpId, StepIndex
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
+from lowtide.engine.overlap.return_late import return_late, returning_ops
 from lowtide.engine.overlap.steps import AFTER, BEFORE, Steps
 from lowtide.engine.overlap.wait_late import wait_late
 from lowtide.engine.plan import Plan, Run, StepKind
@@ -35,7 +37,7 @@ def communication_of(graph: Graph, plan: Plan, prices: Prices) -> Communication:
 
 
 def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> Plan:
-    """Return a plan that waits less for its collectives and copying ops, or the plan itself.
+    """Return a plan that waits less for its collectives and ops off the device, or the plan itself.
 
     Each of them starts as late as it still ends in time, or as soon after that as memory allows. Its operands are freed
     when it is done, or when their bytes are needed. Steps that would wait move behind others (`wait_late`). Ordered ops
@@ -44,24 +46,44 @@ def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Ma
     `allowed_bytes`.
     """
     copies = ~np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE))
-    if copies.any() or not ((graph.ranks > 1).any() or graph.copying.any()):
+    if copies.any() or not ((graph.ranks > 1).any() or graph.off_device.any()):
         return plan
+    found = [_moved(graph, plan, prices, allowed_bytes)]
+    if returning_ops(graph):
+        late = return_late(Steps.of(graph, plan, prices, allowed_bytes))
+        late = replace(late, peak_bytes=simulate(graph, late).peak_bytes)
+        found.append(_moved(graph, late, prices, allowed_bytes, stay=returning_ops(graph)))
+    fits = [each for each in found if each is plan or _is_allowed(each, allowed_bytes)]
+    return min(fits, key=lambda each: _seconds(graph, each, prices), default=plan)
+
+
+def _moved(
+    graph: Graph,
+    plan: Plan,
+    prices: Prices,
+    allowed_bytes: Mapping[str, int],
+    stay: Collection[OpId] = (),
+) -> Plan:
+    """Return the plan after the moves that make it faster. Ops that `stay` do not start early."""
     best, seconds = plan, _seconds(graph, plan, prices)
-    for move in (_start_early, _free_late, wait_late):
+    for move in (partial(_start_early, stay=stay), _free_late, wait_late):
         moved = move(Steps.of(graph, best, prices, allowed_bytes))
         moved = replace(moved, peak_bytes=simulate(graph, moved).peak_bytes)
-        is_allowed = all(moved.peak_bytes[space] <= most for space, most in allowed_bytes.items())
         took = _seconds(graph, moved, prices)
-        if is_allowed and took < seconds:
+        if _is_allowed(moved, allowed_bytes) and took < seconds:
             best, seconds = moved, took
     return best
+
+
+def _is_allowed(plan: Plan, allowed_bytes: Mapping[str, int]) -> bool:
+    return all(plan.peak_bytes[space] <= most for space, most in allowed_bytes.items())
 
 
 def _seconds(graph: Graph, plan: Plan, prices: Prices) -> float:
     return play_timeline(graph, plan, prices, collectives_apart=True).seconds
 
 
-def _start_early(plan: Steps) -> Plan:
+def _start_early(plan: Steps, stay: Collection[OpId] = ()) -> Plan:
     graph = plan.graph
     latest = _latest_starts(plan)
     touched: dict[BufferId, StepIndex] = {}
@@ -72,7 +94,7 @@ def _start_early(plan: Steps) -> Plan:
     for step, this in enumerate(plan.steps):
         position = step
         if isinstance(this, Run):
-            if step in latest and not this.pairs:
+            if step in latest and not this.pairs and this.op not in stay:
                 after = [touched.get(buffer, -1) for buffer in plan.changes[this.op]]
                 after += [changed.get(buffer, -1) for buffer in plan.reads[this.op]]
                 after += [ran.get(op, -1) for op in graph.structure.predecessors[this.op].tolist()]
@@ -91,7 +113,7 @@ def _start_early(plan: Steps) -> Plan:
 
 
 def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
-    """Return, by step, the latest start of each collective and copying op that makes no op wait."""
+    """Return, by step, the latest start of each collective and op off the device that makes no op wait."""
     needed_at: dict[BufferId, float] = {}
     latest: dict[StepIndex, float] = {}
     before: dict[str, float] = {}

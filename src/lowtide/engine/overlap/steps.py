@@ -12,7 +12,7 @@ from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.graph.execution import transient_bytes
 from lowtide.engine.plan import Plan, Run, Step, StepKind
-from lowtide.engine.timeline import COLLECTIVES, copying_ops
+from lowtide.engine.timeline import COLLECTIVES, off_device_ops
 
 BEFORE, ITSELF, AFTER = range(3)
 """Position of a moved step at its new place."""
@@ -32,7 +32,7 @@ class Steps:
     transient: NDArray[np.int64]
     """Bytes that each op needs while it runs, by memory space."""
     streams: list[str | None]
-    """By op, the stream of a collective or of a copying op; None for ops on the compute stream."""
+    """By op, the stream of a collective or of an op off the device; None for ops on the compute stream."""
     reads: list[list[BufferId]]
     changes: list[list[BufferId]]
     """By op, the buffers it writes or mutates."""
@@ -45,7 +45,7 @@ class Steps:
     @classmethod
     def of(cls, graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> "Steps":
         is_run = plan.kinds == StepKind.RUN
-        copies = copying_ops(graph)
+        copies = off_device_ops(graph)
         streams: list[str | None] = [COLLECTIVES if ranks > 1 else None for ranks in graph.ranks.tolist()]
         seconds = prices.seconds.copy()
         for op, copy in copies.items():

@@ -137,7 +137,7 @@ def order(draft: Draft, report: Report) -> Draft:
 
 @stage
 def overlap(draft: Draft, report: Report) -> Draft:
-    """Return the draft with collectives and copying ops that start earlier and whose inputs are freed later.
+    """Return the draft with collectives and ops off the device that start earlier and whose inputs are freed later.
 
     They then overlap with other ops. Ops that wait for them may run later. Memory may grow up to the budget or, without
     one, up to the plan's own peak. The runs and the order of ordered ops do not change, so bounds of the cost stay
@@ -145,14 +145,16 @@ def overlap(draft: Draft, report: Report) -> Draft:
     """
     graph, plan = draft.graph, draft.plan
     waits_at_once = graph.spaces[0].name == _WAITS_AT_ONCE or not (graph.ranks > 1).any()
-    if waits_at_once and not graph.copying.any():
+    if waits_at_once and not graph.off_device.any():
         return draft
     if draft.interrupted or not draft.settings.chooses_order:
         return with_stalls(draft)
     report("hiding collectives and copies behind computation")
     allowed = dict(plan.peak_bytes)
     if draft.settings.budget is not None:
-        allowed = {space: max(peak, draft.budget.allowed[space] or 0) for space, peak in allowed.items()}
+        unlimited = graph.most_bytes if graph.updates_on_host.any() else 0
+        limits = {space: unlimited if most is None else most for space, most in draft.budget.allowed.items()}
+        allowed = {space: max(peak, limits[space]) for space, peak in allowed.items()}
     hidden = hide_collectives(graph, plan, draft.prices, allowed)
     if hidden is plan:
         return with_stalls(draft)
@@ -167,8 +169,8 @@ def overlap(draft: Draft, report: Report) -> Draft:
 
 
 def with_stalls(draft: Draft) -> Draft:
-    """Return the draft with the time that ops wait for copying ops as a part of its cost, if there are any."""
-    if not draft.graph.copying.any():
+    """Return the draft with the time that ops wait for ops off the device as a part of its cost, if there are any."""
+    if not draft.graph.off_device.any():
         return draft
     extra = play_timeline(draft.graph, draft.plan, draft.prices).extra_seconds
     costs_more = draft.settings.budget is not None and extra > (draft.extra_cost_bound or 0.0)

@@ -65,7 +65,10 @@ def result_of_file(path: Path, program: Program, settings: PlanSettings, *, over
         )
     unmodified = None if form.graph is program.graph else program.graph
     result = result_with(form.graph, plan, settings, _FROM_FILE, shortfall, unmodified)
-    return replace(result, to_rounding=not form.is_exact, form=form.name)
+    moved = 0.0
+    if form.name == "unmodified" and form.graph.updates_on_host.any():
+        moved = float(settings.prices(program.graph).seconds.sum()) - result.base_cost
+    return replace(result, to_rounding=not form.is_exact, form=form.name, moved_cost=moved)
 
 
 def result_with(

@@ -1,11 +1,14 @@
 """Where state lives: on the device or, if that saves time or fits a budget, as little of it as needed on the host."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from lowtide.core.progress import Report
+from lowtide.core.techniques import ROUNDING
 from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.offload import HOST
+from lowtide.engine.offload.updates import UpdatePlace
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.budget import is_part, parse_budget
 from lowtide.engine.planning.draft import Keep
@@ -27,54 +30,105 @@ def plan_with_state(
 
     A budget in bytes covers everything that the device holds, so state on the host leaves more of it to the rest. State
     moves only if the budget is missed otherwise, or met at a higher cost. The share is halved in eighths, down to
-    `least`; the plan with the least extra time wins, then the one with the least state on the host. Percentages refer
-    to the program with all state on the device.
+    `least`. If "rounding" is allowed too, updates may run on the host, where that costs less: that of each parameter on
+    its own, or all of them. The plan with the least extra time wins, then the one with the least state on the host.
+    Percentages refer to the program with all state on the device.
     """
     may_move = "offload" in settings.techniques and settings.budget is not None and not settings.transient
     if not may_move or is_part(settings.budget) or program.with_state_on_host(ALL) is None:
         return plan_best_form(program, settings, progress, keep)
-    found: list[Result] = []
-    if not _is_too_large(program, settings, least):
-        found.append(_plan(program, settings, least, progress, keep))
-        if found[0].shortfall is None and not found[0].extra_time:
-            return found[0]
-    low, share, high = least, ALL, ALL + 1
-    with_all: Result | None = None
-    while low < share < high and not (found and found[-1].status == "interrupted"):
-        result = None
-        if share == ALL or not _is_too_large(program, settings, share):
-            result = _plan(program, settings, share, progress, keep)
-            found.append(result)
-            with_all = with_all or result
-        if result is not None and (result.shortfall is None or result.shortfall.space == HOST):
-            high = share
-        else:
-            low = share
-        share = (low + high) // 2
-    best = min(found, key=_rank)
-    return best if with_all is None else _without_claims_about_others(best, with_all)
+    search = _StateSearch(program, settings, progress, keep)
+    if not search.is_too_large(least):
+        found = search.plan(least)
+        if found.shortfall is None and not found.extra_time:
+            return found
+    search.halve(least)
+    best = search.best
+    return best if search.with_all is None else _without_claims_about_others(best, search.with_all)
 
 
-def _moved(program: Program, share: int) -> Program:
-    """Return the program with a share of its state on the host."""
-    return (program.with_state_on_host(share) or program) if share else program
+@dataclass(eq=False)
+class _StateSearch:
+    """Plans a program with more or less of its state on the host."""
 
+    program: Program
+    settings: PlanSettings
+    progress: Report | None
+    keep: Keep | None
+    found: dict[tuple[int, UpdatePlace], Result] = field(default_factory=dict[tuple[int, UpdatePlace], Result])
 
-def _is_too_large(program: Program, settings: PlanSettings, share: int) -> bool:
-    """Return whether persistent buffers alone exceed the budget."""
-    graph = _moved(program, share).graph
-    peaks = dict.fromkeys(graph.persistent_bytes(), 0)
-    return (parse_budget(settings.budget, graph, peaks).allowed[graph.spaces[0].name] or 0) < 0
+    @property
+    def best(self) -> Result:
+        return min(self.found.values(), key=_rank)
 
+    @property
+    def with_all(self) -> Result | None:
+        """The plan that needs the least of the device: with all state on the host and, if possible, all updates."""
+        return self.found.get((ALL, self._places[-1]))
 
-def _plan(
-    program: Program, settings: PlanSettings, share: int, progress: Report | None, keep: Keep | None = None
-) -> Result:
-    """Return the best plan with a share of the state on the host."""
-    result = plan_best_form(_moved(program, share), settings, progress, keep)
-    if not share:
-        return result
-    return replace(result, baseline_peak_bytes=simulate(program.graph, Plan.baseline(program.graph)).peak_bytes)
+    @cached_property
+    def _places(self) -> tuple[UpdatePlace, ...]:
+        """Where updates may run, the place that is searched first, and the one that needs the least of the device."""
+        may_round = ROUNDING in self.settings.techniques
+        rounds = may_round and self.program.with_state_on_host(ALL, "host") is not None
+        return ("either", "device", "host") if rounds else ("device",)
+
+    def halve(self, least: int) -> None:
+        """Find the least share of the state that fits, then update elsewhere with this share and with all of it."""
+        first, *others = self._places
+        low, share, high = least, ALL, ALL + 1
+        while low < share < high and not self._is_interrupted:
+            result = None
+            if share == ALL or not self.is_too_large(share):
+                result = self.plan(share, first)
+            if result is not None and (result.shortfall is None or result.shortfall.space == HOST):
+                high = share
+            else:
+                low = share
+            share = (low + high) // 2
+        for place in others:
+            for share in dict.fromkeys((ALL, min(high, ALL))):
+                if share > least and not self._is_interrupted:
+                    self.plan(share, place)
+
+    @property
+    def _is_interrupted(self) -> bool:
+        return any(result.status == "interrupted" for result in self.found.values())
+
+    def is_too_large(self, share: int) -> bool:
+        """Return whether persistent buffers alone exceed the budget."""
+        graph = self._moved(share, "device").graph
+        peaks = dict.fromkeys(graph.persistent_bytes(), 0)
+        return (parse_budget(self.settings.budget, graph, peaks).allowed[graph.spaces[0].name] or 0) < 0
+
+    def plan(self, share: int, place: UpdatePlace = "device") -> Result:
+        """Return the best plan with a share of the state on the host."""
+        key = (share, place)
+        if key not in self.found:
+            self.found[key] = self._plan(share, place)
+        return self.found[key]
+
+    def _plan(self, share: int, place: UpdatePlace) -> Result:
+        program, moved = self.program, self._moved(share, place)
+        settings = self.settings
+        if len(self._places) > 1 and not moved.has_rounded_forms:
+            settings = replace(settings, techniques=settings.techniques - {ROUNDING})
+        result = plan_best_form(moved, settings, self.progress, self.keep)
+        if not share:
+            return result
+        cost, own_cost = (float(settings.prices(each.graph).seconds.sum()) for each in (program, moved))
+        return replace(
+            result,
+            baseline_peak_bytes=simulate(program.graph, Plan.baseline(program.graph)).peak_bytes,
+            moved_cost=cost - own_cost,
+            to_rounding=result.to_rounding or bool(moved.graph.updates_on_host.any()),
+        )
+
+    def _moved(self, share: int, place: UpdatePlace) -> Program:
+        """Return the program with a share of its state on the host, updated on the device if it cannot be there."""
+        program = self.program
+        moved = program.with_state_on_host(share, place) or program.with_state_on_host(share) if share else None
+        return moved or program
 
 
 def _rank(result: Result) -> tuple[int, float, int]:
@@ -90,7 +144,7 @@ def _without_claims_about_others(best: Result, with_all: Result) -> Result:
     impossible if it is impossible then, and not otherwise. A cost is optimal only if it is zero.
     """
     if best.shortfall is None:
-        is_free = best.status != "optimal" or not best.extra_time
+        is_free = best.status != "optimal" or not (best.extra_time or best.updated_on_host_bytes)
         return best if is_free else replace(best, status="feasible", plan=replace(best.plan, status="feasible"))
     if _is_impossible(with_all.shortfall) or not best.shortfall.is_impossible:
         return best

@@ -4,15 +4,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 from lowtide.engine.graph import Graph
+from lowtide.engine.offload.updates import UpdatePlace
 from lowtide.engine.plan import Plan
 
 FormName = Literal["unmodified", "in chunks", "in finer chunks", "in finest chunks"]
 """The forms of a program, in the order in which they are planned."""
 ALL = 8
 """All state that can be on the host, in eighths. Eighths keep the number of forms small."""
+UPDATE_PLACES: tuple[UpdatePlace, ...] = get_args(UpdatePlace)
 CHUNKED: tuple[FormName, ...] = ("in chunks", "in finer chunks", "in finest chunks")
 """The forms in chunks."""
 
@@ -49,10 +51,11 @@ class Program(ABC):
         """Return a form in chunks, or None if it cannot lower the peak. Called at most once per form."""
         return None
 
-    def with_state_on_host(self, share: int) -> "Program | None":
+    def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "Program | None":
         """Return the program with `share` eighths of its state on its host; None if none of it can be there.
 
-        Such state is on the device only while its update uses it.
+        Such state is on the device only while its update uses it, unless the update runs on the host. None for another
+        `place` than "device" if no update can run on the host, where results are equal up to rounding.
         """
         return None
 
@@ -95,10 +98,11 @@ class Program(ABC):
     def forms_with_state(self) -> Iterator[Form]:
         """Yield all forms, first those with all state on the device, then those with state on the host."""
         yield from self.forms()
-        for share in range(ALL, 0, -1):
-            moved = self.with_state_on_host(share)
-            if moved is not None:
-                yield from moved.forms()
+        for place in UPDATE_PLACES:
+            for share in range(ALL, 0, -1):
+                moved = self.with_state_on_host(share, place)
+                if moved is not None:
+                    yield from moved.forms()
 
     @property
     def in_chunks(self) -> Graph | None:

@@ -16,6 +16,7 @@ from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime, memo
 from lowtide.engine.analysis.memory_picture import memory_picture
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload.host_space import HOST
+from lowtide.engine.offload.updates import LEAST_BYTES
 from lowtide.engine.offload.within_budget import prove_cost
 from lowtide.engine.overlap import Communication, communication_of
 from lowtide.engine.plan import Plan, Status
@@ -91,10 +92,12 @@ class Result:
     """Why the budget is missed; None if it is met or there is none."""
     chunk_cost: float = 0.0
     """Time that chunks add to the unmodified program, in the unit of the other costs."""
+    moved_cost: float = 0.0
+    """Time of updates that run on the host instead of the device, in the same unit; not part of `base_cost`."""
     left_whole: tuple[str, ...] = ()
     """One sentence for each large result that chunking skipped, with the reason."""
     to_rounding: bool = False
-    """Whether results are only equal up to rounding, because chunks make sums in another order."""
+    """Whether results are only equal up to rounding: chunks make sums in another order, or updates run on the host."""
     form: FormName = "unmodified"
     """The form of the program that the plan is for."""
 
@@ -119,10 +122,26 @@ class Result:
         return self.persistent_bytes.get(HOST, 0)
 
     @property
+    def updated_on_host_bytes(self) -> int:
+        """Bytes of the state on the host that is updated there."""
+        graph = self.graph
+        changed = graph.mutates.take(np.flatnonzero(graph.updates_on_host).astype(np.int32)).values
+        on_host = graph.persistent & (graph.buffer_spaces > 0) & (graph.sizes >= LEAST_BYTES)
+        return int(graph.sizes[changed[on_host[changed]]].sum())
+
+    @property
+    def unmodified_cost(self) -> float:
+        """Run time of the unmodified program, in the unit of the other costs."""
+        return self.base_cost - self.chunk_cost + self.moved_cost
+
+    @property
     def extra_time(self) -> float:
-        """Time that chunks, recomputed runs and waiting for copies add, as a share of the unmodified program."""
-        unmodified = self.base_cost - self.chunk_cost
-        return (self.chunk_cost + self.extra_cost) / unmodified if unmodified else 0.0
+        """Time that chunks, recomputed runs and waiting for copies add, as a share of the unmodified program.
+
+        Updates on the host may make it negative.
+        """
+        extra = self.chunk_cost + self.extra_cost - self.moved_cost
+        return extra / self.unmodified_cost if self.unmodified_cost else 0.0
 
     def __repr__(self) -> str:
         """Return the headline."""

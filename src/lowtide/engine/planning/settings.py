@@ -43,7 +43,7 @@ class PlanSettings:
         metadata=_described(
             "Techniques that a plan may use: reorder (change the order of ops), share (reuse the storage of inputs for "
             "outputs), recompute (run ops twice instead of saving their results), offload (copy buffers to a host and "
-            "back), rounding (compute large results in chunks that are only equal up to rounding; PyTorch)."
+            "back), rounding (chunks and updates on the host that are only equal up to rounding; PyTorch)."
         ),
     )
     effort: EffortName = field(

@@ -4,7 +4,7 @@ Waits follow from the order of the steps, so memory is independent of time. Cost
 all ops, collectives included.
 """
 
-from lowtide.engine.timeline.copying_ops import copying_ops
+from lowtide.engine.timeline.off_device_ops import off_device_ops
 from lowtide.engine.timeline.play import Transfers, play_timeline, transfers_of
 from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Timeline
 
@@ -14,7 +14,7 @@ __all__ = [
     "NO_STREAM",
     "Timeline",
     "Transfers",
-    "copying_ops",
+    "off_device_ops",
     "play_timeline",
     "transfers_of",
 ]

@@ -10,7 +10,7 @@ from lowtide.core.index_spaces import BufferId, OpId, SpaceId, StepIndex
 from lowtide.engine.costs import Prices, given_prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import HOME, Plan, StepKind
-from lowtide.engine.timeline.copying_ops import copying_ops, speed_between, stream_name
+from lowtide.engine.timeline.off_device_ops import off_device_ops, speed_between, stream_name
 from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Timeline
 
 _Copy = tuple[BufferId, SpaceId]
@@ -24,9 +24,9 @@ def play_timeline(
     """Return when every step of a valid plan starts and ends. O(steps + e).
 
     Steps are issued in plan order; only ops on the compute stream block. Each direction of copies has a stream, which
-    copying ops share with the copies of the plan, and so have collectives if `collectives_apart`. A copy or collective
-    starts when its stream is free and its source complete. A run waits for writes of the buffers it touches and for
-    reads of the buffers it overwrites, a free for both.
+    copying ops share with the copies of the plan. So have updates on the host, and collectives if `collectives_apart`.
+    A copy, update or collective starts when its stream is free and its source complete. A run waits for writes of the
+    buffers it touches and for reads of the buffers it overwrites, a free for both.
 
     An op takes its price (by default its cost) plus the extra time of its callees, a copy bytes /
     `bandwidth_bytes_per_s` of the source; raises GraphError if that is missing.
@@ -36,11 +36,11 @@ def play_timeline(
 
 def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra, apart: bool) -> Timeline:
     run_seconds = _run_seconds(graph, plan, prices, known)
-    copies = copying_ops(graph)
-    for op, copy in copies.items():
-        run_seconds[op] = copy.seconds
+    off_device = off_device_ops(graph)
+    for op, each in off_device.items():
+        run_seconds[op] = each.seconds
     apart_on = dict.fromkeys(np.flatnonzero(graph.ranks > 1).tolist() if apart else (), COLLECTIVES)
-    apart_on.update((op, copy.stream) for op, copy in copies.items())
+    apart_on.update((op, each.stream) for op, each in off_device.items())
     player = _Player(graph, plan.n_steps, run_seconds, apart_on)
     writes = _overwritten(graph)
     touches = list(graph.structure.touches)
@@ -177,7 +177,8 @@ class Transfers:
     bytes_out: int = 0
     """Bytes copied to other memory spaces."""
     state_bytes_out: int = 0
-    """Bytes that copying ops of the program copy out of the first memory space: state that is on the host."""
+    """Bytes that copying ops of the program copy out of the first memory space: state that is on the host, and what
+    updates there read."""
     stall_seconds: float = 0.0
     """Time that compute waits for copies."""
     hidden_seconds: float = 0.0
@@ -187,13 +188,13 @@ class Transfers:
 def transfers_of(graph: Graph, plan: Plan, prices: Prices) -> Transfers:
     """Return the figures of all copies. O(steps)."""
     out = plan.kinds == StepKind.COPY_OUT
-    copies = copying_ops(graph)
-    if not (copies or out.any() or (plan.kinds == StepKind.COPY_IN).any()):
+    off_device = off_device_ops(graph)
+    if not (off_device or out.any() or (plan.kinds == StepKind.COPY_IN).any()):
         return Transfers()
     timeline = play_timeline(graph, plan, prices)
     return Transfers(
         bytes_out=int(graph.sizes[plan.targets[out]].sum()),
-        state_bytes_out=sum(copy.size_bytes for copy in copies.values() if copy.leaves_home),
+        state_bytes_out=sum(each.bytes_out for each in off_device.values()),
         stall_seconds=timeline.stall_seconds,
         hidden_seconds=timeline.hidden_seconds,
     )

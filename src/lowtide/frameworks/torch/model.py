@@ -15,6 +15,7 @@ from lowtide.engine.analysis import simulate
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host, find_link, with_state_on_host
+from lowtide.engine.offload.updates import UpdatePlace, updates_to_move
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.program import Form, FormName
@@ -24,7 +25,8 @@ from lowtide.frameworks.torch.capture.exported_file import load_exported
 from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
-from lowtide.frameworks.torch.emit.state_on_host import put_state_on_host
+from lowtide.frameworks.torch.emit.state_on_host import ChooseUpdates, put_state_on_host
+from lowtide.frameworks.torch.emit.updates_on_host import buffers_of_updates
 from lowtide.frameworks.torch.internals.compiling import one_at_a_time
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
 from lowtide.frameworks.torch.measure.measure_captured import check_real
@@ -74,9 +76,10 @@ class TorchModel(Model):
         self.captured = capture(source)
         self._has_file = isinstance(source, ExportedProgram) and has_fixed_sizes(source) and host is None
         self._on_host = 0
+        self._place: UpdatePlace = "device"
         self._reading = self._read(self.captured)
-        self._with_state: dict[int, TorchModel | None] = {}
-        """By eighths, this program with part of its state on the host."""
+        self._with_state: dict[tuple[int, UpdatePlace], TorchModel | None] = {}
+        """By eighths and place of updates, this program with part of its state on the host."""
         self._skipped: dict[bool, tuple[str, ...]] = {}
         """Sentences on results that chunking skipped, by whether forms are exact."""
         self._verified: WeakSet[Plan] = WeakSet()
@@ -99,7 +102,8 @@ class TorchModel(Model):
 
     def make_unmodified(self) -> TorchForm:
         """Return the program as it was captured."""
-        return TorchForm("unmodified", self.graph, reading=self._reading, on_host=self._on_host)
+        exact = self._place == "device"
+        return TorchForm("unmodified", self.graph, exact, reading=self._reading, on_host=self._on_host)
 
     @one_at_a_time
     def make_form(self, name: FormName, *, exact: bool) -> TorchForm | None:
@@ -119,7 +123,9 @@ class TorchModel(Model):
         if captured is None:
             return None
         reading = self._read(captured)
-        return TorchForm(name, self._with_host_added(reading), exact, reading=reading, on_host=self._on_host)
+        graph = self._with_host_added(reading)
+        is_exact = exact and not graph.updates_on_host.any()
+        return TorchForm(name, graph, is_exact, reading=reading, on_host=self._on_host)
 
     def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
         """Return one sentence for each large product that chunking skipped, with the reason, if chunks were tried."""
@@ -139,29 +145,43 @@ class TorchModel(Model):
             vars(other).pop(derived, None)
         return other
 
-    def with_state_on_host(self, share: int) -> "TorchModel | None":
+    def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "TorchModel | None":
         """Return a training step with `share` eighths of its optimizer state on its host, or None.
 
-        None if it is another program, has no link to a host, or has no state that can be there.
+        None if it is another program, has no link to a host, or has no state that can be there. With a `place` other
+        than "device", None if no update can run on the host.
         """
-        if share not in self._with_state:
-            self._with_state[share] = self._make_with_state(share)
-        return self._with_state[share]
+        key = (share, place)
+        if key not in self._with_state:
+            self._with_state[key] = self._make_with_state(share, place)
+        return self._with_state[key]
 
     @one_at_a_time
-    def _make_with_state(self, share: int) -> "TorchModel | None":
-        moved = None if find_link(self.graph, 0) is None else put_state_on_host(self.captured, share)
+    def _make_with_state(self, share: int, place: UpdatePlace) -> "TorchModel | None":
+        if find_link(self.graph, 0) is None:
+            return None
+        moved = put_state_on_host(self._reading, share, self._choice_of_updates(place))
         if moved is None:
             return None
         other = self._copied()
-        other._on_host, other._reading = share, Reading(moved)
+        other._on_host, other._place, other._reading = share, place, Reading(moved)
         return other
+
+    def _choice_of_updates(self, place: UpdatePlace) -> ChooseUpdates | None:
+        """Return what chooses the updates that run on the host; None if none do."""
+        host, link = self.host, find_link(self.graph, 0)
+        if place == "device" or host is None or link is None:
+            return None
+        return lambda graph, state: updates_to_move(graph, state, link, host.update_bytes_per_s, place)
 
     @one_at_a_time
     def _read(self, captured: Captured) -> Reading:
+        reading = Reading(captured)
         if self._on_host:
-            captured = put_state_on_host(captured, self._on_host) or captured
-        return Reading(captured)
+            moved = put_state_on_host(reading, self._on_host, self._choice_of_updates(self._place))
+            moved = moved or put_state_on_host(reading, self._on_host)
+            return reading if moved is None else Reading(moved)
+        return reading
 
     @cached_property
     def _graph(self) -> Graph:
@@ -173,7 +193,10 @@ class TorchModel(Model):
         placeholders = reading.captured.graph_module.graph.find_nodes(op="placeholder")
         state = [reading.lowered.buffers_of[placeholders[place]][0] for place in reading.captured.on_host]
         graph = self.host.added_to(reading.graph)
-        return with_state_on_host(graph, state) if state else graph
+        if not state:
+            return graph
+        of_updates = buffers_of_updates(reading.lowered)
+        return with_state_on_host(graph, [*state, *of_updates], self.host.update_bytes_per_s if of_updates else None)
 
     @one_at_a_time
     def apply(self, plan: Plan, *, verified: bool = False) -> Applied:

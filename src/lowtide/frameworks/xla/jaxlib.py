@@ -17,14 +17,14 @@ _TIMEOUT_S = 300
 
 def text_of_module(module: Any) -> str:
     """Return the text of jaxlib's HloModule, with large constants."""
-    options: Any = _hlo().HloPrintOptions()
+    options: Any = hlo_classes().HloPrintOptions()
     options.print_large_constants = True
     options.print_metadata = True
     options.print_backend_config = True
     return str(module.to_string(options))
 
 
-def _hlo() -> Any:
+def hlo_classes() -> Any:
     """Return jaxlib's module of HLO classes, which is part of another one in jaxlib 0.10.0."""
     return import_module("jaxlib._hlo" if find_spec("jaxlib._hlo") else "jaxlib._jax")
 
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _text_of_proto(content: bytes) -> str:
-    return text_of_module(_hlo().HloModule.from_serialized_hlo_module_proto(content))
+    return text_of_module(hlo_classes().HloModule.from_serialized_hlo_module_proto(content))
 
 
 def _text_of_mlir(content: bytes) -> str:

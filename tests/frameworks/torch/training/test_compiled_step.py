@@ -229,3 +229,28 @@ def test_a_region_that_does_not_repeat_its_draws_is_refused(rate: float, n_regio
         graph.call_function(SET_STATE, (state,))
     with pytest.raises(UnsupportedError, match="checkpointed region"):
         repeated_draws(graph)
+
+
+def test_a_step_whose_kernels_are_offloaded_trains_as_in_eager_within_its_predicted_peak() -> None:
+    rows = torch.randn(1024, WIDTH)
+
+    def run(compiled: bool) -> tuple[Any, Any]:
+        torch.manual_seed(1)
+        model = nn.Sequential(*(part for _ in range(6) for part in (nn.Linear(WIDTH, WIDTH), nn.GELU())))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        options: Any = {"budget": "50%", "allow": ("share", "recompute", "offload"), "host_bandwidth": "2 GB/s"}
+        if compiled:
+            step = lt.training_step(model, mean_of_squares, optimizer, (rows,), compiler="inductor", **options)
+        else:
+            step = lt.TrainingStep(model, mean_of_squares, optimizer)
+        return step, [step(rows).detach() for _ in range(N_STEPS)]
+
+    def mean_of_squares(model: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+        return model(rows).pow(2).mean()
+
+    (_, losses), (step, found) = run(False), run(True)
+    torch.testing.assert_close(found, losses)
+    assert step.result.transfers.bytes_out > 0
+    (name,) = step.result.peak_bytes.keys() - {"host"}
+    peak, _ = peak_of_call(lambda: step(rows), torch.device(name))
+    assert peak + rows.nbytes <= 1.02 * step.result.peak_bytes[name]

@@ -24,22 +24,22 @@ WITHOUT_LARGE_STATE = {"sgd", "adafactor", "adafactor-foreach"}
 """These keep no state that is as large as a parameter."""
 
 
-def _made(name: str = "adamw") -> tuple[nn.Module, torch.optim.Optimizer]:
+def make_model(name: str = "adamw") -> tuple[nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(0)
     layers = (part for _ in range(4) for part in (nn.Linear(WIDTH, WIDTH), nn.Tanh()))
     model = nn.Sequential(*layers, nn.Dropout(0.1)).train()
     return model, Optimizers[name](model.parameters())
 
 
-def _batch(seed: int = 0) -> torch.Tensor:
+def random_batch(seed: int = 0) -> torch.Tensor:
     return torch.randn(16, WIDTH, generator=torch.Generator().manual_seed(seed))
 
 
-def _loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+def squared_loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
     return model(batch).pow(2).mean()
 
 
-def _planned(model: nn.Module, optimizer: Any, *, parameters: float = 2.2, **more: Any) -> lt.PlannedStep:
+def plan_step(model: nn.Module, optimizer: Any, *, parameters: float = 2.2, **more: Any) -> lt.PlannedStep:
     """Return a step for a budget of so many times the parameters, which the state alone would exceed."""
     held = sum(parameter.nbytes for parameter in model.parameters())
     options: Any = {
@@ -49,15 +49,15 @@ def _planned(model: nn.Module, optimizer: Any, *, parameters: float = 2.2, **mor
         "effort": "fast",
         **more,
     }
-    return lt.training_step(model, _loss, optimizer, (_batch(),), **options)
+    return lt.training_step(model, squared_loss, optimizer, (random_batch(),), **options)
 
 
-def _train(step: Any, model: nn.Module, optimizer: Any, digest: Callable[[Any], str], more: Any = None) -> list[str]:
+def train(step: Any, model: nn.Module, optimizer: Any, digest: Callable[[Any], str], more: Any = None) -> list[str]:
     schedule = lr_scheduler.StepLR(optimizer, 2, 0.5)
     found: list[str] = []
     for number in range(N_STEPS):
         torch.manual_seed(number)
-        loss = step(_batch(number))
+        loss = step(random_batch(number))
         schedule.step()
         found.append(digest([loss, model.state_dict(), optimizer.state_dict(), more, torch.get_rng_state()]))
     return found
@@ -67,23 +67,23 @@ def _train(step: Any, model: nn.Module, optimizer: Any, digest: Callable[[Any], 
 @pytest.mark.parametrize("name", [name for name in Optimizers if name not in WITHOUT_LARGE_STATE])
 def test_every_optimizer_keeps_the_bits_of_the_plain_loop(name: str, digest: Callable[[Any], str]) -> None:
     """Losses, parameters and state over several steps with a schedule, with all moments on the host."""
-    model, optimizer = _made(name)
-    step = _planned(model, optimizer)
+    model, optimizer = make_model(name)
+    step = plan_step(model, optimizer)
     assert step.result.shortfall is None
     on_host = step.result.persistent_bytes["host"]
     assert on_host > 0
-    found = _train(step, model, optimizer, digest)
+    found = train(step, model, optimizer, digest)
     large = [value for state in optimizer.state.values() for value in state.values() if value.numel() >= WIDTH**2]
     assert any(cpu_host.holds(value) for value in large)
-    plain, own = _made(name)
-    assert found == _train(lt.TrainingStep(plain, _loss, own), plain, own, digest)
+    plain, own = make_model(name)
+    assert found == train(lt.TrainingStep(plain, squared_loss, own), plain, own, digest)
 
 
 def test_the_budget_covers_what_the_device_holds_and_the_peak_is_as_measured() -> None:
-    model, optimizer = _made()
-    step = _planned(model, optimizer)
+    model, optimizer = make_model()
+    step = plan_step(model, optimizer)
     result = step.result
-    step(_batch())
+    step(random_batch())
     moments = [state[key] for state in optimizer.state.values() for key in ("exp_avg", "exp_avg_sq")]
     assert result.persistent_bytes["host"] == sum(each.nbytes for each in moments if cpu_host.holds(each))
     held = sum(parameter.nbytes for parameter in model.parameters())
@@ -97,19 +97,19 @@ def test_the_budget_covers_what_the_device_holds_and_the_peak_is_as_measured() -
 
 def test_no_more_state_is_on_the_host_than_the_budget_needs() -> None:
     """A part of it, nothing if all state fits, and nothing for a percentage, which does not count it."""
-    model, optimizer = _made()
+    model, optimizer = make_model()
     moments = 2 * sum(parameter.nbytes for parameter in model.parameters())
-    assert 0 < _planned(model, optimizer).result.persistent_bytes["host"] < moments
+    assert 0 < plan_step(model, optimizer).result.persistent_bytes["host"] < moments
     for budget in ({"parameters": 9.0}, {"budget": "80%"}):
-        model, optimizer = _made()
-        assert _planned(model, optimizer, **budget).result.persistent_bytes["host"] == 0
+        model, optimizer = make_model()
+        assert plan_step(model, optimizer, **budget).result.persistent_bytes["host"] == 0
 
 
 def test_without_offload_nothing_moves() -> None:
-    model, optimizer = _made()
+    model, optimizer = make_model()
     with pytest.warns(UserWarning, match="persistent"):
-        step = _planned(model, optimizer, allow=("reorder", "share", "recompute"), host_bandwidth=None)
-    step(_batch())
+        step = plan_step(model, optimizer, allow=("reorder", "share", "recompute"), host_bandwidth=None)
+    step(random_batch())
     assert not any(cpu_host.holds(value) for state in optimizer.state.values() for value in state.values())
 
 
@@ -128,50 +128,50 @@ def test_other_parts_of_the_step_work(name: str, more: dict[str, Any], digest: C
     """Clipping, accumulation and a GradScaler."""
     traces: list[list[str]] = []
     for planned in (True, False):
-        model, optimizer = _made(name)
+        model, optimizer = make_model(name)
         given = dict(more)
         if "grad_scaler" in more:
             given["grad_scaler"] = torch.amp.GradScaler("cpu")
-        step: Any = _planned(model, optimizer, parameters=2.6, **given)
+        step: Any = plan_step(model, optimizer, parameters=2.6, **given)
         assert step.result.persistent_bytes["host"] > 0
         run = step if planned else step.step
-        traces.append([trace for _ in range(2) for trace in _train(run, model, optimizer, digest)])
+        traces.append([trace for _ in range(2) for trace in train(run, model, optimizer, digest)])
     assert traces[0] == traces[1]
 
 
 def test_an_averaged_model_follows(digest: Callable[[Any], str]) -> None:
     traces: list[list[str]] = []
     for planned in (True, False):
-        model, optimizer = _made()
+        model, optimizer = make_model()
         average = AveragedModel(model, multi_avg_fn=None, avg_fn=lambda old, new, _: old + (new - old) * 0.1)
         update: Any = average.update_parameters
-        step: Any = lt.TrainingStep(model, _loss, optimizer, after_update=update)
+        step: Any = lt.TrainingStep(model, squared_loss, optimizer, after_update=update)
         if planned:
-            step = _planned(model, optimizer, parameters=3.4, after_update=update)
+            step = plan_step(model, optimizer, parameters=3.4, after_update=update)
             assert step.result.persistent_bytes["host"] > 0
-        traces.append(_train(step, model, optimizer, digest, average.state_dict()))
+        traces.append(train(step, model, optimizer, digest, average.state_dict()))
     assert traces[0] == traces[1]
 
 
 def test_a_checkpoint_resumes_with_and_without_state_on_the_host(digest: Callable[[Any], str]) -> None:
     """State dicts are those of the plain optimizer, also through a file, and loaded state goes back to the host."""
-    expected_model, expected_optimizer = _made()
-    plain = lt.TrainingStep(expected_model, _loss, expected_optimizer)
-    _train(plain, expected_model, expected_optimizer, digest)
-    expected = _train(plain, expected_model, expected_optimizer, digest)
+    expected_model, expected_optimizer = make_model()
+    plain = lt.TrainingStep(expected_model, squared_loss, expected_optimizer)
+    train(plain, expected_model, expected_optimizer, digest)
+    expected = train(plain, expected_model, expected_optimizer, digest)
     for hosted in ((True, False), (False, True)):
-        model, optimizer = _made()
-        first: Any = _planned(model, optimizer) if hosted[0] else lt.TrainingStep(model, _loss, optimizer)
-        _train(first, model, optimizer, digest)
+        model, optimizer = make_model()
+        first: Any = plan_step(model, optimizer) if hosted[0] else lt.TrainingStep(model, squared_loss, optimizer)
+        train(first, model, optimizer, digest)
         file = io.BytesIO()
         torch.save((model.state_dict(), optimizer.state_dict()), file)
         file.seek(0)
         saved = torch.load(file, weights_only=True)
-        model, optimizer = _made()
-        second: Any = _planned(model, optimizer) if hosted[1] else lt.TrainingStep(model, _loss, optimizer)
+        model, optimizer = make_model()
+        second: Any = plan_step(model, optimizer) if hosted[1] else lt.TrainingStep(model, squared_loss, optimizer)
         model.load_state_dict(saved[0])
         optimizer.load_state_dict(saved[1])
-        assert _train(second, model, optimizer, digest) == expected
+        assert train(second, model, optimizer, digest) == expected
         assert hosted[1] == any(cpu_host.holds(state["exp_avg"]) for state in optimizer.state.values())
 
 
@@ -189,21 +189,21 @@ def test_an_exception_loses_no_update_that_was_made_on_the_device() -> None:
 
 def test_a_saved_plan_loads_again_and_an_older_one_too(tmp_path: Path) -> None:
     """The plan file names the program with its state on the host; a plan without it stays as it is."""
-    model, optimizer = _made()
-    step = _planned(model, optimizer)
+    model, optimizer = make_model()
+    step = plan_step(model, optimizer)
     (path,) = step.save_plans(tmp_path)
-    again = _planned(*_made(), plan=path)
+    again = plan_step(*make_model(), plan=path)
     assert again.result.persistent_bytes == step.result.persistent_bytes
     assert again.result.peak_bytes == step.result.peak_bytes
     assert again.result.extra_cost == step.result.extra_cost
-    plain = _planned(*_made(), parameters=9.0)
+    plain = plan_step(*make_model(), parameters=9.0)
     (path,) = plain.save_plans(tmp_path / "plain")
-    assert _planned(*_made(), parameters=9.0, plan=path).result.persistent_bytes["host"] == 0
+    assert plan_step(*make_model(), parameters=9.0, plan=path).result.persistent_bytes["host"] == 0
 
 
 def test_host_capacity_limits_the_state_on_the_host() -> None:
-    held = sum(parameter.nbytes for parameter in _made()[0].parameters())
-    step = _planned(*_made(), parameters=3.4, host_capacity=f"{int(1.5 * held)}B")
+    held = sum(parameter.nbytes for parameter in make_model()[0].parameters())
+    step = plan_step(*make_model(), parameters=3.4, host_capacity=f"{int(1.5 * held)}B")
     assert step.result.shortfall is None
     assert 0 < step.result.persistent_bytes["host"] + step.result.peak_bytes["host"] <= int(1.5 * held)
 
@@ -211,6 +211,6 @@ def test_host_capacity_limits_the_state_on_the_host() -> None:
 def test_updates_wait_for_no_copy_where_the_budget_has_room_to_prefetch() -> None:
     """With room for a second parameter's state, less time is lost than if each copy waits for the one before."""
     tight, roomy = (
-        _planned(*_made(), parameters=parameters, host_bandwidth="2 GB/s").result for parameters in (2.05, 2.6)
+        plan_step(*make_model(), parameters=parameters, host_bandwidth="2 GB/s").result for parameters in (2.05, 2.6)
     )
     assert roomy.transfers.stall_seconds < tight.transfers.stall_seconds

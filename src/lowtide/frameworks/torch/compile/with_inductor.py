@@ -54,7 +54,6 @@ _NO_BUDGET = "without a budget, only their order is planned"
 _NOT_TOGETHER = "both passes cannot be lowered together"
 _FITS = "Inductor alone fits the budget"
 _NOTHING_LOWER = "no plan found needs less than Inductor alone"
-_NO_RECOMPUTATION = "recomputation is not allowed"
 _MISSES = "no plan of kernels that was found fits the budget"
 _LOG = logging.getLogger("lowtide")
 _Run = Callable[..., Any]
@@ -211,14 +210,12 @@ class _Compiler:
 
     def _ways(self) -> Iterator[_Way]:
         """Yield the ways to plan the graph until one fits: its kernels, kernels of its forms in chunks, its ops."""
-        because = _NO_RECOMPUTATION
-        if "recompute" in self._options.techniques:
-            because = _NOT_TOGETHER
-            for program, form in self._programs():
-                because = _MISSES
-                self._base_cost = self._base_cost or float(program.graph.cost.sum())
-                yield _Way(partial(self._for_kernels, program, in_chunks=form), may_fail=True)
-        if self._given.held is None or "offload" in self._options.techniques:
+        because = _NOT_TOGETHER
+        for program, form in self._programs():
+            because = _MISSES
+            self._base_cost = self._base_cost or float(program.graph.cost.sum())
+            yield _Way(partial(self._for_kernels, program, in_chunks=form), may_fail=True)
+        if self._given.held is None:
             yield _Way(partial(self._for_ops, because=because))
 
     def _programs(self) -> Iterator[tuple[KernelProgram, ChunkedForm | None]]:

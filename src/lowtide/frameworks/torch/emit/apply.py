@@ -10,6 +10,7 @@ from lowtide.core.errors import FingerprintError, LowtideError
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan, StepKind, verify
 from lowtide.frameworks.torch.emit.emit import emit
+from lowtide.frameworks.torch.emit.host_updates import finish_updates
 from lowtide.frameworks.torch.emit.state_copies import finish_copies
 from lowtide.frameworks.torch.internals.runtime import without_autocast
 from lowtide.frameworks.torch.reading.captured import Captured
@@ -60,6 +61,7 @@ class Applied:
                 outputs = list(self._run(inputs))
         except BaseException as error:
             finish_copies(states)
+            finish_updates(sources)
             if not isinstance(error, LowtideError):
                 binding.note_failure(error, counts_changes=self.planned is not None)
             raise

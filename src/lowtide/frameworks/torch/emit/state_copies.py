@@ -12,6 +12,7 @@ from torch import fx
 from torch.fx import Node
 
 from lowtide.core.index_spaces import BufferId
+from lowtide.frameworks.torch.emit.host_updates import OPERAND_TO_HOST, PARAMETER_TO_DEVICE, UPDATE_ON_HOST
 from lowtide.frameworks.torch.emit.transfers import WAIT_FOR_COPY, copy_to_device, copy_to_pinned, like
 from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.tensors import memory_of, version_of
@@ -69,6 +70,14 @@ class StateEmission:
         args: Any = emitted.args
         if op.node.target is STATE_TO_DEVICE:
             self._arriving[op.writes[0]] = emitted, args[0]
+        elif op.node.target is OPERAND_TO_HOST:
+            self._leaving.update(dict.fromkeys(op.reads, (emitted, args[0])))
+        elif op.node.target is UPDATE_ON_HOST:  # it has waited for its operands
+            given = {*args[0], *args[1]}
+            self._leaving = {buffer: pair for buffer, pair in self._leaving.items() if pair[0] not in given}
+        elif op.node.target is PARAMETER_TO_DEVICE:
+            # pinned memory is reused only after its copies, so the wait need not keep the source
+            self._arriving.update(dict.fromkeys(op.mutates, (args[0], args[0])))
         elif op.node.target is STATE_TO_HOST:
             self._leaving.update(dict.fromkeys({*op.reads, *op.mutates}, (args[0], args[1])))
 

@@ -1,31 +1,42 @@
-"""A training step with optimizer state on the host: each tensor is on the device only while its update uses it."""
+"""A training step with optimizer state on the host: on the device only while its update uses it, or updated there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Node
 
+from lowtide.core.index_spaces import BufferId
+from lowtide.engine.graph import Graph as Engine
+from lowtide.engine.offload.updates import Update
 from lowtide.engine.planning.program import ALL
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.emit.copied_state import copy_around_uses, uses_of_storages
 from lowtide.frameworks.torch.emit.transfers import HOST
+from lowtide.frameworks.torch.emit.updates_on_host import move_updates
 from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.tensors import bytes_of, storage_key
 from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.frameworks.torch.reading.read import Reading
 
 _LEAST_BYTES = 1024
 """Smaller state stays on the device: a copy takes longer to start than to run."""
 
 
-def put_state_on_host(captured: Captured, share: int) -> Captured | None:
+ChooseUpdates = Callable[[Engine, Sequence[BufferId]], list[Update]]
+"""Returns the updates that run on the host, for a graph and the state on the host."""
+
+
+def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None = None) -> Captured | None:
     """Return a step with `share` eighths of its optimizer state on the host; None if none of it can be there.
 
     Parameters with the most state come first. Each state is copied to the device before its update and back after it,
-    in rows if the update is in chunks of rows.
+    in rows if the update is in chunks of rows. Updates that `choose` returns run on the host instead, if all their
+    tensors have one form; None if there are none.
     State of distributed parameters, of several devices and of other programs stays where it is.
     """
+    captured = reading.captured
     binding = captured.binding
     if not isinstance(binding, TrainingStepBinding):
         return None
@@ -34,11 +45,16 @@ def put_state_on_host(captured: Captured, share: int) -> Captured | None:
         return None
     first = len(binding.modules.labels())
     places = [first + entry for entry in chosen]
-    graph = Graph()
-    graph.output(graph.graph_copy(captured.graph_module.graph, {}))
+    graph, copies = Graph(), dict[Node, Node]()
+    graph.output(graph.graph_copy(captured.graph_module.graph, copies))
     placeholders = graph.find_nodes(op="placeholder")
+    there = _move_updates(graph, copies, reading, places, choose) if choose is not None else set[int]()
+    if choose is not None and not there:
+        return None
     uses = uses_of_storages(graph)
     for place in places:
+        if place in there:
+            continue
         state = placeholders[place]
         copy_around_uses(graph, state, uses.get(storage_key(value_of(state))), captured.inputs[place][0])
     forms = list(binding.forms)
@@ -51,6 +67,17 @@ def put_state_on_host(captured: Captured, share: int) -> Captured | None:
         binding=replace(binding, on_host=frozenset(chosen), forms=tuple(forms)),
         on_host=tuple(places),
     )
+
+
+def _move_updates(
+    graph: Graph, copies: dict[Node, Node], reading: Reading, places: Sequence[int], choose: ChooseUpdates
+) -> set[int]:
+    """Move updates to the host; return the places of the state that they update."""
+    module, lowered = reading.captured.graph_module, reading.lowered
+    placeholders = module.graph.find_nodes(op="placeholder")
+    place_of = {lowered.buffers_of[placeholders[place]][0]: place for place in places}
+    moved = move_updates(graph, copies, module, lowered, choose(reading.graph, list(place_of)))
+    return {place_of[buffer] for update in moved for buffer in update.state}
 
 
 def _largest(state: OptimizerState, share: int) -> list[int]:

@@ -70,7 +70,8 @@ def _stream(device: torch.device, outward: bool) -> torch.cuda.Stream:
 HOST = torch.device("cpu")
 
 
-def _copy_to_host(source: torch.Tensor) -> torch.Tensor:
+def copy_to_host(source: torch.Tensor) -> torch.Tensor:
+    """Start a copy of a tensor to its host."""
     made = empty_on_host(source, source.device)
     if source.device.type == "cuda":
         return _start_copy(source, made)
@@ -85,6 +86,11 @@ def copy_to_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:
         return _start_copy(source, made)
     memory_of(made).copy_(memory_of(source))
     return made
+
+
+def event_of(made: torch.Tensor) -> torch.cuda.Event | None:
+    """Return the completion of a copy that is under way."""
+    return _under_way.get(made.data_ptr(), (None, None))[0]
 
 
 def copy_to_pinned(source: torch.Tensor, made: torch.Tensor) -> None:
@@ -111,7 +117,7 @@ def _fake_wait(made: torch.Tensor, source: torch.Tensor) -> None:
     pass
 
 
-COPY_TO_HOST = define_operator("copy_to_host(Tensor source) -> Tensor", _copy_to_host, _like_on_host)
+COPY_TO_HOST = define_operator("copy_to_host(Tensor source) -> Tensor", copy_to_host, _like_on_host)
 COPY_TO_DEVICE = define_operator("copy_to_device(Tensor source, Device device) -> Tensor", copy_to_device, like)
 WAIT_FOR_COPY = define_operator("wait_for_copy(Tensor(a!) made, Tensor source) -> ()", _wait_for_copy, _fake_wait)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from lowtide.engine.graph import COPYING_KINDS
+from lowtide.engine.graph import COPYING_KINDS, UPDATE_ON_HOST
 from lowtide.frameworks.torch.internals.nodes import nodes_in, storages_of
 from lowtide.frameworks.torch.internals.operators import (
     higher_order_of,
@@ -94,9 +94,19 @@ def keeps_order(node: Node) -> bool:
     overload = overload_of(node.target)
     if is_random(node) or is_opaque(node):
         return True
-    if overload is None or op_name(overload).startswith(OUTLINED) or f"lowtide.{op_name(overload)}" in COPYING_KINDS:
+    if overload is None or op_name(overload).startswith(OUTLINED) or is_off_device(node):
         return False
     return overload.namespace in _ORDERED_NAMESPACES or not (returns_anything(overload) or mutated_arguments(node))
+
+
+def is_off_device(node: Node) -> bool:
+    """Return whether a node copies between a device and its host, or runs on the host."""
+    return f"lowtide.{op_name(node.target)}" in COPYING_KINDS or runs_on_host(node)
+
+
+def runs_on_host(node: Node) -> bool:
+    """Return whether a node is an update that runs on the host."""
+    return f"lowtide.{op_name(node.target)}" == UPDATE_ON_HOST
 
 
 def is_collective(node: Node) -> bool:

@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
 from lowtide.frameworks.torch.internals.operators import define_operator, op_name
-from lowtide.frameworks.torch.reading.effects import OUTLINED, arguments_by_name
+from lowtide.frameworks.torch.reading.effects import OUTLINED, arguments_by_name, runs_on_host
 
 
 class Work(NamedTuple):
@@ -34,6 +34,9 @@ class Outlined:
     """Excludes arguments and results."""
     work: Sequence[Work]
     """One entry per kernel."""
+    parameters: tuple[tuple[int, int], ...] = ()
+    """For an update on the host, parameters that it computes: the position among overwritten operands and results, and
+    that of the parameter among the inputs of the program."""
 
     @property
     def flops(self) -> int:
@@ -68,9 +71,21 @@ def register_program(
     return key
 
 
+def register_update(program: Outlined, code: str) -> str:
+    """Register an update that runs on the host for the rest of the process, and return its key."""
+    key = hashlib.sha256(repr((code, program.forms, program.work, program.parameters)).encode()).hexdigest()[:32]
+    _known[key] = program
+    return key
+
+
+def outlined_program(key: str) -> Outlined:
+    return _known[key]
+
+
 def outlined_by(call: Node) -> Outlined | None:
     """Return the outlined program of a call, or None."""
-    return _known[arguments_by_name(call)["key"]] if op_name(call.target).startswith(OUTLINED) else None
+    is_call = op_name(call.target).startswith(OUTLINED) or runs_on_host(call)
+    return _known[arguments_by_name(call)["key"]] if is_call else None
 
 
 @cache

@@ -317,8 +317,8 @@ def training_step(
     ("25 GB/s"; by default 1/64 of the speed of the device's memory, the ratio of PCIe to a GPU).
 
     With the compiler "eager", results are bit-equal to the plain step's. If `allow` names "rounding", they are equal up
-    to rounding, and more of the step can be computed in chunks. With "inductor", kernels are fused, then ordered for
-    the lowest peak; results are equal up to rounding.
+    to rounding, more of the step can be computed in chunks, and updates can run on the host. With "inductor", kernels
+    are fused, then ordered for the lowest peak; results are equal up to rounding.
 
     Gradients are clipped as `torch.nn.utils` does, then passed to `before_update(parameters)`. `after_update(model)`
     runs last, for example an averaged model's `update_parameters`. With `accumulate`, a step consists of that many

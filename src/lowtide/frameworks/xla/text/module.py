@@ -9,7 +9,7 @@ from lowtide.frameworks.xla.text.brackets import split_top, without_comments
 from lowtide.frameworks.xla.text.shape import HloShape, parse_shape
 
 _HEADER = re.compile(r"HloModule\s+([^\s,]+)((?:[^\n]|\n(?!\s*\n))*)")
-_NO_OPERANDS = frozenset({"parameter", "constant", "iota", "partition-id", "replica-id"})
+NO_OPERANDS = frozenset({"parameter", "constant", "iota", "partition-id", "replica-id"})
 _PERCENT = re.compile(r"%([\w.\-~]+)")
 _KEY = re.compile(r"\s*([A-Za-z_][\w\-]*)=")
 _CALLEE = (
@@ -45,7 +45,7 @@ class Instruction:
     @cached_property
     def operands(self) -> tuple[str, ...]:
         """The names of its operands, in order."""
-        if self.opcode in _NO_OPERANDS or not self.operand_text:
+        if self.opcode in NO_OPERANDS or not self.operand_text:
             return ()
         if "%" in self.operand_text:
             return tuple(_PERCENT.findall(without_comments(self.operand_text)))

@@ -1,14 +1,15 @@
 """`parse_module`: parse HLO text into an `HloModule`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lowtide.core.errors import MalformedInputError
-from lowtide.frameworks.xla.text.brackets import end_of_group
-from lowtide.frameworks.xla.text.module import Computation, HloModule, Instruction
+from lowtide.frameworks.xla.text.brackets import end_of_group, split_top, without_comments
+from lowtide.frameworks.xla.text.module import NO_OPERANDS, Computation, HloModule, Instruction
 from lowtide.frameworks.xla.text.shape import end_of_shape
 
+_ELEMENT = re.compile(r"(%?)([\w.\-~]+)((?:#\d{1,9})+)")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _BLANK_OR_COMMENT = re.compile(r"\s*(?://[^\n]*|/\*.*\*/\s*)?\s*$")
 _OPENING = re.compile(r"\s*(ENTRY\s+)?%?([A-Za-z_][\w.\-~]*)\s*(?:\(.*\)\s*->.*)?\{\s*(?://[^\n]*)?$", re.DOTALL)
@@ -21,6 +22,8 @@ _OPCODE = re.compile(r"\s*([A-Za-z][\w\-]*)\s*\(")
 
 def parse_module(text: str, where: str = "the HLO text") -> HloModule:
     """Parse HLO text into a module with the same text, byte for byte. O(length).
+
+    Only elements of tuples that are read as `%tuple#1` become get-tuple-element instructions.
 
     `where` names the text in messages. Raises MalformedInputError.
     """
@@ -60,10 +63,14 @@ def _computation(opening: str, found: re.Match[str], lines: Iterator[str], where
     before: list[str] = []
     current: list[str] = []
 
+    known: dict[str, Instruction] = {}
+
     def finish() -> None:
         if current:
             try:
-                instructions.append(_instruction("".join(current)))
+                for instruction in _with_elements(_instruction("".join(current)), known):
+                    known[instruction.name] = instruction
+                    instructions.append(instruction)
             except MalformedInputError as error:
                 raise MalformedInputError(f"{where}: computation {name!r}: {error}") from None
             current.clear()
@@ -108,6 +115,37 @@ def _instruction(text: str) -> Instruction:
         text=text,
         operands_end=offset + end - 1,
     )
+
+
+def _with_elements(instruction: Instruction, known: Mapping[str, Instruction]) -> list[Instruction]:
+    """Return an instruction after new ones for the elements of tuples that it reads as `%tuple#1`.
+
+    XLA prints get-tuple-element in this way since the release in JAX 0.12. `known` are the instructions before it.
+    """
+    if "#" not in instruction.operand_text or instruction.opcode in NO_OPERANDS:
+        return [instruction]
+    added: dict[str, Instruction] = {}
+
+    def named(element: re.Match[str]) -> str:
+        percent, source, places = element.groups()
+        for place in map(int, places[1:].split("#")):
+            maker, name = added.get(source) or known.get(source), f"get-tuple-element.{source}.{place}"
+            shape = "" if maker is None else without_comments(maker.shape_text).strip()
+            parts = list(split_top(shape[1:-1])) if shape.startswith("(") else []
+            if place >= len(parts):
+                raise MalformedInputError(
+                    f"instruction {instruction.name!r} reads element {place} of {source!r}, which has none"
+                )
+            if name not in known and name not in added:
+                call = f"get-tuple-element({percent}{source}), index={place}"
+                added[name] = _instruction(f"  {percent}{name} = {parts[place].strip()} {call}\n")
+            source = name
+        return f"{percent}{source}"
+
+    end = instruction.operands_end
+    start = instruction.text.rindex(instruction.operand_text, 0, end)
+    operands = _ELEMENT.sub(named, instruction.operand_text)
+    return [*added.values(), _instruction(instruction.text[:start] + operands + instruction.text[end:])]
 
 
 def _tails(text: str) -> list[str]:

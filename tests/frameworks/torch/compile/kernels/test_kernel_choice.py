@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelChoice
+from lowtide.frameworks.torch.compile.kernels.kernel_choice import KernelChoice
 from tests.examples import examples
 
 
@@ -11,7 +11,16 @@ from tests.examples import examples
 @given(st.sets(st.integers(0, 20), min_size=1), st.integers(0, 20), st.booleans())
 def test_a_reader_uses_its_own_run_or_else_the_latest_before_it(runs: set[int], reader: int, is_saved: bool) -> None:
     """A run that computes a value and uses it would otherwise keep the result of an earlier run alive until then."""
-    choice = KernelChoice({"value": 0}, {0: sorted(runs)}, {}, {0} if is_saved else set(), (), {})
+    choice = KernelChoice(
+        buffer_of={"value": 0},
+        recomputed_at={0: sorted(runs)},
+        place_of={},
+        turn=0,
+        copies=(),
+        saved={0} if is_saved else set(),
+        stored_by_loops=(),
+        forms={},
+    )
     before = [place for place in runs if place <= reader]
     expected = max(before) if before else None if is_saved else min(runs)
     assert choice.maker("value", reader) == expected

@@ -110,6 +110,11 @@ class FusedPeaks:
             known = _Pass(planned, bytes_held, left, misses, _strides_of(module), given, made, names)
             self._passes[_inputs_of(module)] = known
 
+    def keeps_order(self, input_names: Sequence[str]) -> bool:
+        """Return whether the kernels of a graph must stay in their order, because a plan hides copies behind them."""
+        expected = self._passes.get(tuple(input_names))
+        return expected is not None and bool(expected.planned.result.transfers.bytes_out)
+
     def kernel_budget(self, input_names: Sequence[str]) -> int | None:
         """Return the bytes left to the kernels of a graph; None for an unplanned graph or without a budget."""
         expected = self._passes.get(tuple(input_names))

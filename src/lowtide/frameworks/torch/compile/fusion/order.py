@@ -41,7 +41,8 @@ class MemoryOrder(SchedulerPass):
         if not nodes:
             return []
         given = self._peaks.known_inputs(input_names())
-        ordered = in_order_of_lowest_peak(nodes, self._options, given)
+        keeps_order = self._peaks.keeps_order(input_names())
+        ordered = list(nodes) if keeps_order else in_order_of_lowest_peak(nodes, self._options, given)
         functions = CpuFunctions.of(ordered, self._peaks.kernel_budget(input_names()), given)
         functions.end_where_full()
         self._peaks.record_outputs(input_names())

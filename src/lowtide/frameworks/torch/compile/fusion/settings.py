@@ -40,14 +40,15 @@ def settings(
 ) -> dict[str, Any]:
     """Return the changes of Inductor's configuration: our partitioner, and our order of kernels as the last pass.
 
-    The user's own passes for the overlap of communication run before ours. `peaks` limits the kernels, by default to
-    the bytes that the plans leave; `partitioner` replaces the one of the options. `end` may stop compilations once the
+    With a budget but without permission to reorder, kernels keep the order of their FX nodes, as in their plan. The
+    user's own passes for the overlap of communication run before ours. `peaks` limits the kernels, by default to the
+    bytes that the plans leave; `partitioner` replaces the one of the options. `end` may stop compilations once the
     kernels are known.
     """
     peaks = FusedPeaks() if peaks is None else peaks
     ends = [] if end is None else [end]
     chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks, partitioner)}
-    if "reorder" in options.techniques:
+    if "reorder" in options.techniques or options.budget is not None:
         chosen["reorder_for_peak_memory"] = False  # it would reorder random draws
         chosen["reorder_for_compute_comm_overlap"] = True
         chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), MemoryOrder(options, peaks), *ends]

@@ -15,6 +15,8 @@ which gives its exact peak.
   runs once. So does an op that reads an input before the program overwrites it.
 - A recomputed value has the strides that Inductor chose for it in the forward pass, as for convolutions.
 - A kernel of the backward pass runs once. Its place is that of its own call: copies of operands run before.
+- A value that the plan offloads is copied to the host and back by kernels of PyTorch, in the order of the plan, which
+  hides them behind other kernels. Waits come where the plan frees the value and where a kernel reads it again.
 - The first lowering keeps the order of the FX nodes. Inductor's own order delays weight gradients where another kernel
   sets the peak, and the plan does not reorder.
 
@@ -22,10 +24,10 @@ If a plan of kernels fits the budget, it is used. Otherwise the program is lower
 products in chunks. A call of chunks is one kernel. Some programs get no plan of kernels; `explain` names the reason:
 
 - training graphs compiled without a budget: only the order of kernels is planned;
-- programs whose ops may not be recomputed: the ops before fusion are planned;
 - programs whose passes cannot be lowered together. Backward passes with hooks are left to PyTorch, with a warning;
-- budgets that no plan of kernels meets, in no form: then the ops before fusion are planned, with their copies to the
-  host if offload is allowed.
+- budgets that no plan of kernels meets, in no form: then the ops before fusion are planned.
+
+Fusion keeps to the plan: Inductor asks `FusionGuard` before it fuses kernels, since it would otherwise keep more alive.
 
 Programs without a backward pass (`forward_program`) get an order of their kernels, in one lowering: the best of
 Inductor's own and of the engine's. Nothing is recomputed there, so budgets below that order's peak are missed.

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from torch.fx import GraphModule, Node
 
-from lowtide.core.errors import one_line
+from lowtide.core.errors import UnsupportedError, one_line
+from lowtide.core.techniques import NEED_BUDGET, Techniques
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan
@@ -21,11 +22,13 @@ from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions
 from lowtide.frameworks.torch.compile.fusion.settings import schedule_only
 from lowtide.frameworks.torch.compile.kernels.chunk_kernels import fuse_with_inductor
-from lowtide.frameworks.torch.compile.kernels.kernel_program import HeldBytes, KernelProgram, choice_of, join_passes
-from lowtide.frameworks.torch.compile.kernels.recompute_kernels import recompute_kernels, save_reads_of_overwritten
+from lowtide.frameworks.torch.compile.kernels.kernel_choice import choice_of
+from lowtide.frameworks.torch.compile.kernels.kernel_program import HeldBytes, KernelProgram, join_passes
+from lowtide.frameworks.torch.compile.kernels.recompute_kernels import follow_choice, save_reads_of_overwritten
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass, recorded_pass
 from lowtide.frameworks.torch.compile.partitioner import Partitioner, partition_for_kernels, split_for_inductor
 from lowtide.frameworks.torch.compile.step_passes import GivenGraph, add_rest, is_step, overwrite_early
+from lowtide.frameworks.torch.emit.transfers import host_for
 from lowtide.frameworks.torch.internals.inductor import SchedulerPass
 from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
 from lowtide.frameworks.torch.planning.agreement import partners, require_agreement
@@ -126,8 +129,8 @@ class KernelPartitioner(Partitioner):
         together = partners(whole, self.options.same_on_all_ranks)
         if together is not None:
             require_agreement(program.graph, digest_of(plan), *together)
-        if planned.result.reruns:
-            recompute_kernels(whole, choice_of(program, plan))
+        if planned.result.reruns or planned.result.transfers.bytes_out:
+            follow_choice(whole, choice_of(program, plan))
             whole = run_rewrites(whole, [DropDeadCode()])  # Inductor would run unused attention, and keep its result
         fewer = program.saved_bytes(Plan.baseline(program.graph)) - program.saved_bytes(plan)
         return PlannedModule(name, whole, program.graph, planned.result, whole, self.own_peak_bytes, fewer)
@@ -162,7 +165,10 @@ def kernel_program(
         return None
     forward, backward = recorder.passes
     program = join_passes(planned.name, forward, backward, held_bytes(planned), forward_nodes_of(planned.source))
-    return replace(program, may_chunk=partitioner.may_chunk)
+    graph = program.graph
+    if "offload" in options.techniques:
+        graph = host_for(graph, options.host_bandwidth, options.host_capacity).added_to(graph)
+    return replace(program, graph=graph, may_chunk=partitioner.may_chunk)
 
 
 def kernels_or_none(
@@ -192,7 +198,20 @@ def plan_kernels(program: KernelProgram, options: Options, target: int, others: 
 
     `others` are the bytes that other graphs use between the passes.
     """
-    techniques = frozenset({"share"}) | (options.techniques & {"recompute"})
+    techniques = frozenset({"share"}) | (options.techniques & NEED_BUDGET)
+    planned = _planned(program, options, techniques, target, others)
+    if planned.result.transfers.bytes_out:
+        try:
+            choice_of(program, planned.result.plan)
+        except UnsupportedError as error:
+            _LOG.info("%s is planned without copies to the host: %s", program.graph.name, error)
+            return _planned(program, options, techniques - {"offload"}, target, others)
+    return planned
+
+
+def _planned(
+    program: KernelProgram, options: Options, techniques: Techniques, target: int, others: int
+) -> PlannedKernels:
     settings = PlanSettings(
         budget=target, transient=True, techniques=techniques, effort=options.effort, addresses=False
     )

@@ -1,20 +1,15 @@
-"""The kernels of both passes as one graph, and a plan of it in terms of FX nodes."""
+"""The kernels of both passes as one graph."""
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lowtide.core.index_spaces import BufferId, OpId, Place
+from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.costs import PLAIN_MACHINE, Device, Machine
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.engine.plan import Plan, Run
+from lowtide.engine.plan import CopyIn, Plan, Run
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass
-from lowtide.frameworks.torch.internals.kernels import Form
-
-_EXTERN = "Extern"
-"""Kernels of PyTorch; all others are loops that Inductor generates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +66,24 @@ class KernelProgram:
         later = _per_op(self.backward_kernels, lambda kernel: self.backward.seconds_on(kernel, device))
         return [*first, 0.0, *later]  # between them the turn, which runs nothing
 
+    def kernel_of(self, op: OpId) -> tuple[RecordedPass, OpId]:
+        """Return the kernel that an op belongs to, other than the turn, and its pass."""
+        if op < self.turn:
+            return self.forward, self.forward_kernels[op]
+        return self.backward, self.backward_kernels[op - self.turn - 1]
+
     def saved_bytes(self, plan: Plan) -> int:
-        """Return the bytes that a plan saves for the backward pass."""
-        graph, recomputed, saved = self.graph, set[BufferId](), set[BufferId]()
-        runs = [step.op for step in plan.steps() if isinstance(step, Run)]
-        for op in runs[runs.index(self.turn) + 1 :]:
-            saved.update(buffer for buffer in graph.reads[op].tolist() if buffer not in recomputed)
-            recomputed.update(graph.writes[op].tolist())
+        """Return the bytes that a plan saves for the backward pass on the device."""
+        graph, made_again, saved = self.graph, set[BufferId](), set[BufferId]()
+        has_turned = False
+        for step in plan.steps():
+            if isinstance(step, CopyIn):
+                made_again.add(step.buffer)
+            elif isinstance(step, Run) and has_turned:
+                saved.update(buffer for buffer in graph.reads[step.op].tolist() if buffer not in made_again)
+                made_again.update(graph.writes[step.op].tolist())
+            elif isinstance(step, Run):
+                has_turned = step.op == self.turn
         return sum(int(graph.sizes[buffer]) for buffer in saved)
 
 
@@ -225,67 +231,3 @@ class _Joining:
             flops=0 if part.is_free else sum(each.flops for each in one.work[kernel]),
             traffic_bytes=0 if part.is_free else sum(each.traffic_bytes for each in one.work[kernel]),
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelChoice:
-    """A plan of kernels in FX names: the run that makes each value that the backward pass reads."""
-
-    buffer_of: Mapping[str, BufferId]
-    """Buffer of each forward value that a kernel stores. These values bound the kernels."""
-    recomputed_at: Mapping[BufferId, Sequence[Place]]
-    """Places of the recomputed runs that write a buffer."""
-    place_of: Mapping[str, Place]
-    """Place of the first backward kernel that computes a node."""
-    saved: Collection[BufferId]
-    """Buffers that the plan keeps from the forward to the backward pass."""
-    stored_by_loops: Collection[str]
-    """Values that kernels of Inductor's own store."""
-    forms: Mapping[str, Form]
-    """Sizes and strides of forward values."""
-
-    def maker(self, value: str, reader: Place) -> Place | None:
-        """Return the place of the recomputed run that a reader of a stored value uses; None for the forward pass.
-
-        A run that writes the value reads its own result, not that of an earlier run.
-        """
-        buffer = self.buffer_of[value]
-        places = self.recomputed_at.get(buffer, ())
-        n_before = bisect_right(places, reader)
-        if n_before:
-            return places[n_before - 1]
-        return None if buffer in self.saved or not places else places[0]
-
-
-def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
-    """Return a plan in FX names."""
-    graph, turn = program.graph, program.turn
-    runs = [step.op for step in plan.steps() if isinstance(step, Run)]
-    recomputed: dict[BufferId, list[Place]] = {}
-    place_of: dict[str, Place] = {}
-    called: dict[str, Place] = {}
-    """Places of PyTorch's own kernels; kernels that convert their operands come before."""
-    saved: set[BufferId] = set()
-    for place, op in enumerate(runs[runs.index(turn) + 1 :]):
-        saved.update(buffer for buffer in graph.reads[op].tolist() if buffer not in recomputed)
-        if op < turn:
-            for buffer in graph.writes[op].tolist():
-                recomputed.setdefault(buffer, []).append(place)
-        else:
-            kernel = program.backward_kernels[op - turn - 1]
-            for name in program.backward.origins[kernel]:
-                place_of.setdefault(name, place)
-            called[program.backward.calls[kernel]] = place
-    forward, buffers = program.forward, program.forward_buffers
-    stored = {value: storage.name for value, storage in forward.storages.items()}
-    stored |= {value: name for name, value in forward.values.items()}
-    buffer_of = {
-        value: buffers[name] for value, name in stored.items() if name in buffers and value in program.forward_nodes
-    }
-    kernel_kinds = forward.graph.op_kinds
-    by_pytorch: set[BufferId] = set()
-    for op, kernel in enumerate(program.forward_kernels):
-        if kernel_kinds[kernel].startswith(_EXTERN):
-            by_pytorch.update(graph.writes[op].tolist())
-    stored_by_loops = {value for value, buffer in buffer_of.items() if buffer not in by_pytorch}
-    return KernelChoice(buffer_of, recomputed, place_of | called, saved, stored_by_loops, forward.forms)

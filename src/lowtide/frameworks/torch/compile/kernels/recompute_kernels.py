@@ -1,14 +1,25 @@
-"""Translate a plan of kernels to FX nodes: recomputed kernels become copies of nodes in the backward pass."""
+"""Translate a plan of kernels to FX nodes: recomputed kernels become copies of nodes in the backward pass, and values
+are copied to the host."""
 
 import operator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.core.index_spaces import Place
-from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelChoice
+from lowtide.frameworks.torch.compile.kernels.kernel_choice import KernelChoice
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import runs_once
+from lowtide.frameworks.torch.emit.transfers import (
+    COPY_TO_DEVICE,
+    COPY_TO_HOST,
+    HOST,
+    ON_HOST,
+    WAIT_FOR_COPY,
+    like,
+)
 from lowtide.frameworks.torch.internals.aot_autograd import mark_must_save
 from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import store_in_inductor
@@ -35,8 +46,9 @@ def save_reads_of_overwritten(graph: Graph) -> None:
             mark_must_save(node)
 
 
-def recompute_kernels(whole: GraphModule, choice: KernelChoice) -> None:
-    """Change a joined program in place so that its backward pass recomputes the kernels of a plan.
+def follow_choice(whole: GraphModule, choice: KernelChoice) -> None:
+    """Change a joined program in place so that its backward pass recomputes the kernels of a plan, and so that the
+    values that the plan offloads are on the host.
 
     Values that the plan does not save are computed before the first node that needs them. Values that stay within
     kernels are copied for each kernel: a shared copy would have to be stored. A node that must run once stays as it is,
@@ -52,12 +64,14 @@ def recompute_kernels(whole: GraphModule, choice: KernelChoice) -> None:
         later = min((places[user] for user in node.users if user in places), default=_AT_THE_END)
         places[node] = choice.place_of.get(node.name, later)
     store_in_inductor(STORED)
-    copies = _Copies(graph, choice, first)
+    returned = _HostCopies(graph, choice, nodes[:cut], second).insert()
+    copies = _Copies(graph, choice, first, dict(returned))
     for node in second:
         for source in node.all_input_nodes:
             made = copies.made(source, places[node], node)
             if made is not source:
                 node.replace_input_with(source, made)
+    _await_arrivals(graph, returned.values())
     graph.lint()
     whole.recompile()
 
@@ -78,7 +92,8 @@ class _Copies:
     graph: Graph
     choice: KernelChoice
     first: frozenset[Node]
-    _known: dict[tuple[Place, Node], Node] = field(default_factory=dict[tuple[Place, Node], Node])
+    _known: dict[tuple[Place, Node], Node]
+    """Copies that exist, with those that return from the host."""
 
     def made(self, node: Node, reader: Place, before: Node) -> Node:
         """Return the node that computes a value for a reader, copied before another node if it is recomputed."""
@@ -130,3 +145,62 @@ class _Copies:
         if not isinstance(value, Tensor) or list(value.shape) != shape or list(value.stride()) == strides:
             return copy
         return _valued(laid_out(copy, strides))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _HostCopies:
+    """Inserts the copies of a plan to the host and back, and the waits for them."""
+
+    graph: Graph
+    choice: KernelChoice
+    first: Sequence[Node]
+    """The nodes of the forward pass in order."""
+    second: Sequence[Node]
+    """The nodes of the backward pass in order."""
+
+    def insert(self) -> dict[tuple[Place, Node], Node]:
+        """Insert the copies, and return those on the device by place and value."""
+        named = {node.name: node for node in self.first}
+        returned: dict[tuple[Place, Node], Node] = {}
+        for copy in self.choice.copies:
+            value = named[copy.value]
+            device = value_of(value).device
+            on_host = self._insert(copy.leaves, value, COPY_TO_HOST, (value,), like(value_of(value), HOST))
+            on_host.meta[ON_HOST] = True
+            self._insert(copy.is_gone, on_host, WAIT_FOR_COPY, (on_host, value), None)
+            for place in copy.returns:
+                back = like(value_of(value), device)
+                returned[place, value] = self._insert(place, on_host, COPY_TO_DEVICE, (on_host, device), back)
+        return returned
+
+    def _insert(self, place: Place, after: Node, target: Any, args: tuple[Any, ...], value: Tensor | None) -> Node:
+        """Insert a call between the runs of a plan, but not before a node."""
+        before = self._next_node(place)
+        while before <= after:
+            before = before.next
+        with self.graph.inserting_before(before):
+            call = self.graph.call_function(target, args)
+        call.meta["val"] = value
+        return call
+
+    def _next_node(self, place: Place) -> Node:
+        nodes = self.first if place <= self.choice.turn else self.second
+        earlier = [node for node in nodes if self.choice.place_of.get(node.name, place) < place]
+        return earlier[-1].next if earlier else nodes[0]
+
+
+def _await_arrivals(graph: Graph, returned: Collection[Node]) -> None:
+    """Wait for the copies to the device before the first nodes that read them.
+
+    Kernels join nodes from several places, so a reader may come before the place of its copy, which then moves.
+    """
+    waiting, seen = set(returned), set[Node]()
+    for node in list(graph.nodes):
+        for copy in [each for each in node.all_input_nodes if each in waiting]:
+            waiting.remove(copy)
+            for each in (copy.args[0], copy):
+                if each not in seen:
+                    node.prepend(each)
+            with graph.inserting_before(node):
+                graph.call_function(WAIT_FOR_COPY, (copy, copy.args[0])).meta["val"] = None
+        seen.add(node)
