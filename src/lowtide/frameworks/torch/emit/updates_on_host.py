@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
@@ -103,10 +104,10 @@ class _Move:
         numbers = [self._copies[node] for node in body.numbers]
         return self._append(UPDATE_ON_HOST, (*arguments, numbers, key), [like(value, HOST) for value in made])
 
-    def _append(self, target: object, args: tuple[object, ...], value: object) -> Node:
+    def _append(self, target: Any, args: tuple[Any, ...], value: object) -> Node:
         """Add a call after the update and the calls added before."""
         with self._graph.inserting_after(self._last):
-            node = self._graph.call_function(target, args)  # pyright: ignore[reportArgumentType]
+            node = self._graph.call_function(target, args)
         node.meta["val"] = value
         node.meta["stack_trace"] = self._copies[self._body.nodes[-1]].meta.get("stack_trace")
         self._last = node
