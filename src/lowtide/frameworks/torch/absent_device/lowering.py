@@ -22,14 +22,12 @@ from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
     ChunkedForm,
     KernelPartitioner,
     PlannedKernels,
-    RecordPasses,
     chunked_forms,
-    forward_nodes_of,
-    held_bytes,
     kernel_program,
     kernels_or_none,
 )
 from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram, join_passes
+from lowtide.frameworks.torch.compile.kernels.pass_recorders import RecordPasses, forward_nodes_of, held_bytes
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.compile.step_passes import GivenGraph
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd

@@ -33,6 +33,7 @@ from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
     plan_kernels,
 )
 from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram
+from lowtide.frameworks.torch.compile.kernels.pass_recorders import ShowKernels
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.compile.step_passes import GivenGraph
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
@@ -319,9 +320,11 @@ def _compile(
     peaks: FusedPeaks,
     partitioner: Partitioner | None = None,
 ) -> _Run:
+    """Compile a graph. If a budget does not decide about its kernels, they are recorded to be shown."""
     at_once = {} if options.budget is None or takes_hooks(given.inputs) else BOTH_PASSES
     end = StopAfterScheduling(peaks) if at_once and peaks.may_stop else None
-    changes = {**settings(options, peaks, partitioner, end), **given.changes}
+    record = ShowKernels(peaks) if options.budget is None and given.held is None else None
+    changes = {**settings(options, peaks, partitioner, end, record), **given.changes}
     if given.held is not None:
         changes["fx_graph_cache"] = False  # cached kernels would not report their needs
     with patched_autograd({**NOT_CACHED, **at_once}):

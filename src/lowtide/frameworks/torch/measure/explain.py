@@ -224,7 +224,9 @@ def _programs_of(compiled: object) -> list[PlannedModule]:
 
 
 def _explained_compiled(each: PlannedModule) -> ExplainedProgram:
-    return replace(_explained(each.name, each.source, each.graph, each.result), ops_because=each.ops_because)
+    graph, result = each.kernels[-1] if each.kernels else (each.graph, each.result)
+    because = None if each.kernels else each.ops_because
+    return replace(_explained(each.name, each.source, graph, result), ops_because=because)
 
 
 def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> ExplainedProgram:

@@ -47,6 +47,9 @@ class PlannedModule:
     that the caller holds. Passes from a cache are missing."""
     ops_because: str | None = None
     """Under Inductor, why `graph` has the ops before fusion instead of kernels."""
+    kernels: list[tuple[Graph, Result]] = field(default_factory=list[tuple[Graph, Result]])
+    """Under Inductor without a budget, the kernels of both passes in the order in which they run, once both are
+    compiled. Otherwise empty."""
 
     @property
     def predicted_peak_bytes(self) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """The order of Inductor's kernels after fusion, and the functions that they become on the CPU."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from lowtide.frameworks.torch.compile.fusion.kernel_graph import NO_KNOWN_INPUTS
 from lowtide.frameworks.torch.internals.inductor import SchedulerPass
 from lowtide.frameworks.torch.internals.kernels import (
     KernelNode,
+    KernelStorage,
     becomes_cpp,
     end_cpu_functions_after,
     has_code,
@@ -23,13 +24,18 @@ from lowtide.frameworks.torch.internals.kernels import (
 )
 from lowtide.frameworks.torch.planning.options import Options, identity
 
+Record = Callable[[Sequence[KernelNode], KnownInputs, Mapping[str, KernelStorage], int], None]
+"""Takes the kernels of a pass, the known facts about its inputs, the storages of its results, and its peak."""
+
 
 class MemoryOrder(SchedulerPass):
     """A scheduler pass, to run last, that lowers the peak; never worse than the given order."""
 
-    def __init__(self, options: Options, peaks: FusedPeaks) -> None:
+    def __init__(self, options: Options, peaks: FusedPeaks, record: Record | None = None) -> None:
+        """Set the options; `record` gets the kernels of each pass in their order."""
         self._options = options
         self._peaks = peaks
+        self._record = record
 
     @property
     def key(self) -> str:
@@ -45,7 +51,9 @@ class MemoryOrder(SchedulerPass):
         ordered = list(nodes) if keeps_order else in_order_of_lowest_peak(nodes, self._options, given)
         functions = CpuFunctions.of(ordered, self._peaks.kernel_budget(input_names()), given)
         functions.end_where_full()
-        self._peaks.record_outputs(input_names())
+        storages = self._peaks.record_outputs(input_names())
+        if self._record is not None:
+            self._record(ordered, given, storages, functions.peak_bytes)
         self._peaks.check(input_names(), functions.peak_bytes)
         return ordered
 

@@ -11,7 +11,7 @@ from lowtide.engine.planning.budget import GivenBudget
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, StopAfterScheduling
 from lowtide.frameworks.torch.compile.fusion.guard import FusionGuard
 from lowtide.frameworks.torch.compile.fusion.knapsack import ExactKnapsack, RooflineRuntime
-from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions, MemoryOrder
+from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions, MemoryOrder, Record
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.compile.step_passes import GivenGraph
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
@@ -37,21 +37,23 @@ def settings(
     peaks: FusedPeaks | None = None,
     partitioner: Partitioner | None = None,
     end: StopAfterScheduling | None = None,
+    record: Record | None = None,
 ) -> dict[str, Any]:
     """Return the changes of Inductor's configuration: our partitioner, and our order of kernels as the last pass.
 
     With a budget but without permission to reorder, kernels keep the order of their FX nodes, as in their plan. The
     user's own passes for the overlap of communication run before ours. `peaks` limits the kernels, by default to the
     bytes that the plans leave; `partitioner` replaces the one of the options. `end` may stop compilations once the
-    kernels are known.
+    kernels are known. `record` gets the kernels of each pass.
     """
     peaks = FusedPeaks() if peaks is None else peaks
     ends = [] if end is None else [end]
     chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks, partitioner)}
     if "reorder" in options.techniques or options.budget is not None:
+        order = MemoryOrder(options, peaks, record)
         chosen["reorder_for_peak_memory"] = False  # it would reorder random draws
         chosen["reorder_for_compute_comm_overlap"] = True
-        chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), MemoryOrder(options, peaks), *ends]
+        chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), order, *ends]
         chosen["_pre_fusion_custom_pass"] = FusionGuard(options, peaks)
     if options.budget is not None:
         chosen["allow_buffer_reuse"] = False  # storage kept for a later kernel would count as alive

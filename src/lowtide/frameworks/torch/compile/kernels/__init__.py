@@ -23,7 +23,7 @@ which gives its exact peak.
 If a plan of kernels fits the budget, it is used. Otherwise the program is lowered and planned again with its largest
 products in chunks. A call of chunks is one kernel. Some programs get no plan of kernels; `explain` names the reason:
 
-- training graphs compiled without a budget: only the order of kernels is planned;
+- training graphs compiled without a budget: only the order of kernels is planned, and `explain` shows that;
 - programs whose passes cannot be lowered together. Backward passes with hooks are left to PyTorch, with a warning;
 - budgets that no plan of kernels meets, in no form: then the ops before fusion are planned.
 

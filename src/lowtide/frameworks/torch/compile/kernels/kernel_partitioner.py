@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from lowtide.core.errors import UnsupportedError, one_line
 from lowtide.core.techniques import NEED_BUDGET, Techniques
 from lowtide.engine.analysis.footprint import simulate
-from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.plan_file import result_with
@@ -19,18 +17,15 @@ from lowtide.engine.planning.program import CHUNKED, FormName
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
-from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions
 from lowtide.frameworks.torch.compile.fusion.settings import schedule_only
 from lowtide.frameworks.torch.compile.kernels.chunk_kernels import fuse_with_inductor
 from lowtide.frameworks.torch.compile.kernels.kernel_choice import choice_of
-from lowtide.frameworks.torch.compile.kernels.kernel_program import HeldBytes, KernelProgram, join_passes
+from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram, join_passes
+from lowtide.frameworks.torch.compile.kernels.pass_recorders import RecordPasses, forward_nodes_of, held_bytes
 from lowtide.frameworks.torch.compile.kernels.recompute_kernels import follow_choice, save_reads_of_overwritten
-from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass, recorded_pass
 from lowtide.frameworks.torch.compile.partitioner import Partitioner, partition_for_kernels, split_for_inductor
 from lowtide.frameworks.torch.compile.step_passes import GivenGraph, add_rest, is_step, overwrite_early
 from lowtide.frameworks.torch.emit.transfers import host_for
-from lowtide.frameworks.torch.internals.inductor import SchedulerPass
-from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
 from lowtide.frameworks.torch.planning.agreement import partners, require_agreement
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_folder import digest_of
@@ -38,7 +33,6 @@ from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.program_forms import CompiledForm, ProgramForms
 from lowtide.frameworks.torch.planning.programs import register
 from lowtide.frameworks.torch.planning.read_program import read_program
-from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
 from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode
@@ -224,53 +218,3 @@ def _planned(
         missed = replace(missed, cause="not found", is_impossible=False, claim=None)
     result = result_with(program.graph, plan, settings, found.scheduler, missed, seconds=found.seconds)
     return PlannedKernels(program, result)
-
-
-class RecordPasses(SchedulerPass):
-    """A scheduler pass that records the kernels of each pass and leaves them unchanged."""
-
-    def __init__(self, peaks: FusedPeaks) -> None:
-        self._peaks = peaks
-        self.passes: list[RecordedPass] = []
-
-    def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return the kernels unchanged."""
-        if nodes:
-            given = self._peaks.known_inputs(input_names())
-            storages = self._peaks.record_outputs(input_names())
-            peak = CpuFunctions.of(nodes, None, given).peak_bytes
-            self.passes.append(recorded_pass(nodes, given, storages, peak))
-            self._peaks.check(input_names(), peak)
-        return list(nodes)
-
-
-def forward_nodes_of(source: GraphModule) -> set[str]:
-    """Return the names of the calls of the forward pass of a joined program."""
-    names = set[str]()
-    for node in source.graph.nodes:
-        if node.target is TURN_BACK:
-            break
-        if node.op == "call_function":
-            names.add(node.name)
-    return names
-
-
-def held_bytes(planned: PlannedModule) -> HeldBytes:
-    """Return the memory around the kernels of a program that was read before fusion."""
-    graph = planned.graph
-    (turn,) = (node for node in planned.source.graph.nodes if node.target is TURN_BACK)
-    ends: list[Node] = turn.args[0]
-    written = graph.writes[graph.op_names.index(turn.name)]
-    new = written[(graph.buffer_spaces[written] == 0) & ~graph.exists_at_start[written]]
-    return HeldBytes(
-        inputs=_bytes_of(graph, Lifetime.INPUT),
-        persistent=_bytes_of(graph, Lifetime.PERSISTENT),
-        tangents=int(graph.sizes[new].sum()),
-        results=frozenset(node.name for node in ends),
-        turn=turn.name,
-        space=graph.spaces[0].name,
-    )
-
-
-def _bytes_of(graph: Graph, lifetime: Lifetime) -> int:
-    return int(graph.sizes[(graph.buffer_spaces == 0) & (graph.lifetimes == lifetime)].sum(dtype=np.int64))
