@@ -34,12 +34,13 @@ def test_minimize_takes_every_setting_with_its_default(name: str) -> None:
 
 
 def test_all_verbs_that_plan_take_the_same_options() -> None:
-    """Only `fits` has its own `device`."""
+    """Only `fits` has its own `device`, whose memory is the budget, and chooses order, addresses and bounds itself."""
     for verb in (minimize, optimize, frontier, report):
         options = inspect.signature(verb).parameters["options"].annotation
         assert "PlanOptions" in str(options)
     assert "FitOptions" in str(inspect.signature(fits).parameters["options"].annotation)
-    assert get_type_hints(verbs.PlanOptions).keys() == get_type_hints(verbs.FitOptions).keys() | {"device"}
+    chosen = {"budget", "transient", "scheduler", "addresses", "prove"}
+    assert get_type_hints(verbs.PlanOptions).keys() == get_type_hints(verbs.FitOptions).keys() | {"device"} | chosen
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "host"])
