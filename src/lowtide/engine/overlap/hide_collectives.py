@@ -49,10 +49,11 @@ def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Ma
     if copies.any() or not ((graph.ranks > 1).any() or graph.off_device.any()):
         return plan
     found = [_moved(graph, plan, prices, allowed_bytes)]
-    if returning_ops(graph):
-        late = return_late(Steps.of(graph, plan, prices, allowed_bytes))
+    returning = returning_ops(graph)
+    if returning:
+        late = return_late(Steps.of(graph, plan, prices, allowed_bytes), returning)
         late = replace(late, peak_bytes=simulate(graph, late).peak_bytes)
-        found.append(_moved(graph, late, prices, allowed_bytes, stay=returning_ops(graph)))
+        found.append(_moved(graph, late, prices, allowed_bytes, stay=returning))
     fits = [each for each in found if each is plan or _is_allowed(each, allowed_bytes)]
     return min(fits, key=lambda each: _seconds(graph, each, prices), default=plan)
 

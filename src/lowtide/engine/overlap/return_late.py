@@ -1,5 +1,7 @@
 """Postpone copies of updated parameters from the host, so that state for other updates does not queue behind them."""
 
+from collections.abc import Collection
+
 from lowtide.core.index_spaces import BufferId, OpId, StepIndex
 from lowtide.engine.graph import PARAMETER_TO_DEVICE, Graph
 from lowtide.engine.overlap.steps import AFTER, Steps
@@ -12,12 +14,11 @@ def returning_ops(graph: Graph) -> frozenset[OpId]:
     return frozenset(op for op, kind in kinds if kind == PARAMETER_TO_DEVICE)
 
 
-def return_late(plan: Steps) -> Plan:
-    """Return the plan with copies of updated parameters at its end, in the order of the updates, if no step needs them.
+def return_late(plan: Steps, returning: Collection[OpId]) -> Plan:
+    """Return the plan with its `returning` ops at its end, in the order of the updates, if no step needs them.
 
     A stream copies in the order of the steps, and such a copy waits for its update. O(accesses).
     """
-    returning = returning_ops(plan.graph)
     last = len(plan.steps) - 1
     used_later: set[BufferId] = set()
     freed: dict[BufferId, StepIndex] = {}

@@ -63,6 +63,33 @@ def train(step: Any, model: nn.Module, optimizer: Any, digest: Callable[[Any], s
     return found
 
 
+def trained_with_parts(
+    plan: Callable[..., Any],
+    name: str,
+    more: dict[str, Any],
+    digest: Callable[[Any], str],
+    between: Callable[[Any], object] | None = None,
+) -> tuple[list[Any], list[list[str]]]:
+    """Train two planned steps with other parts twice, the second one without its plan, and do something in between.
+
+    Returns both steps and their traces.
+    """
+    steps: list[Any] = []
+    traces: list[list[str]] = []
+    for planned in (True, False):
+        model, optimizer = make_model(name)
+        given = dict(more)
+        if "grad_scaler" in more:
+            given["grad_scaler"] = torch.amp.GradScaler("cpu")
+        steps.append(plan(model, optimizer, parameters=2.6, **given))
+        run = steps[-1] if planned else steps[-1].step
+        traces.append(train(run, model, optimizer, digest))
+        if between is not None:
+            between(run)
+        traces[-1] += train(run, model, optimizer, digest)
+    return steps, traces
+
+
 @pytest.mark.share_of_cases
 @pytest.mark.parametrize("name", [name for name in Optimizers if name not in WITHOUT_LARGE_STATE])
 def test_every_optimizer_keeps_the_bits_of_the_plain_loop(name: str, digest: Callable[[Any], str]) -> None:
@@ -126,16 +153,8 @@ def test_without_offload_nothing_moves() -> None:
 )
 def test_other_parts_of_the_step_work(name: str, more: dict[str, Any], digest: Callable[[Any], str]) -> None:
     """Clipping, accumulation and a GradScaler."""
-    traces: list[list[str]] = []
-    for planned in (True, False):
-        model, optimizer = make_model(name)
-        given = dict(more)
-        if "grad_scaler" in more:
-            given["grad_scaler"] = torch.amp.GradScaler("cpu")
-        step: Any = plan_step(model, optimizer, parameters=2.6, **given)
-        assert step.result.persistent_bytes["host"] > 0
-        run = step if planned else step.step
-        traces.append([trace for _ in range(2) for trace in train(run, model, optimizer, digest)])
+    steps, traces = trained_with_parts(plan_step, name, more, digest)
+    assert all(step.result.persistent_bytes["host"] > 0 for step in steps)
     assert traces[0] == traces[1]
 
 

@@ -24,6 +24,7 @@ from tests.frameworks.torch.training.test_state_on_host import (
     random_batch,
     squared_loss,
     train,
+    trained_with_parts,
 )
 
 pytestmark = pytest.mark.usefixtures("cache_of_the_run")
@@ -90,19 +91,12 @@ def test_a_slow_host_updates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_other_parts_of_the_step_work(name: str, more: dict[str, Any], digest: Callable[[Any], str]) -> None:
     """Clipping, accumulation and a GradScaler, which skips the update of an infinite gradient."""
-    traces: list[list[str]] = []
-    for planned in (True, False):
-        model, optimizer = make_model(name)
-        given = dict(more)
-        if "grad_scaler" in more:
-            given["grad_scaler"] = torch.amp.GradScaler("cpu")
-        step: Any = _planned(model, optimizer, parameters=2.6, **given)
-        assert step.result.updated_on_host_bytes > 0
-        run = step if planned else step.step
-        traces.append(train(run, model, optimizer, digest))
-        if "grad_scaler" in more:
-            run(torch.full_like(random_batch(), float("inf")))
-        traces[-1] += train(run, model, optimizer, digest)
+
+    def overflow(run: Any) -> None:
+        run(torch.full_like(random_batch(), float("inf")))
+
+    steps, traces = trained_with_parts(_planned, name, more, digest, overflow if "grad_scaler" in more else None)
+    assert all(step.result.updated_on_host_bytes > 0 for step in steps)
     assert traces[0] == traces[1]
 
 

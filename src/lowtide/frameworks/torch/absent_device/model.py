@@ -121,7 +121,7 @@ class DeviceModel(UnrunnableModel):
             report("planning the kernels")
             found = find_plan(kernels.graph, replace(settings, budget=target), progress=report)
             report("lowering the plan")
-            plan = replace(found.plan, claims=(), lower_bound_bytes={}, status="feasible")
+            plan = found.plan.without_claims()
             lowered: LoweredPlan = self._process.ask(Lower(plan=plan, allowed_bytes=allowed, form=form))
             result = self._result(kernels, settings, allowed, plan, lowered, found.seconds, form)
             best = min(best, result, key=_rank)

@@ -239,8 +239,6 @@ def plan_leaving_room(program: ReadProgram, settings: PlanSettings, others: int)
 
 def _plan_with_room(program: ReadProgram, settings: PlanSettings, others: int) -> PlanWithRoom:
     found = find_plan(program.with_bytes_between(others), settings)
-    plan = replace(
-        found.plan, graph_fingerprint=program.graph.fingerprint, claims=(), lower_bound_bytes={}, status="feasible"
-    )
+    plan = replace(found.plan.without_claims(), graph_fingerprint=program.graph.fingerprint)
     plan = replace(plan, peak_bytes=simulate(program.graph, plan).peak_bytes)
     return PlanWithRoom(plan, found.scheduler, found.shortfall)

@@ -54,8 +54,7 @@ def traffic_of(node: Node) -> int:
 def product_dtype_of(node: Node) -> str:
     """Return the dtype of an op's first floating-point operand, "" if it has none.
 
-    "tfloat32" is float32 with rounded operands: in
-    convolutions and, if the user allows it, in matrix products.
+    "tfloat32" is float32 with rounded operands: in convolutions and, if the user allows it, in matrix products.
     """
     values = pytree.tensors_in([hinted_value_of(each) for each in node.all_input_nodes])
     dtype = next((each.dtype for each in values if each.dtype.is_floating_point), None)

@@ -107,7 +107,7 @@ def _result_of(graph: Graph, options: Options, allowed: int | None, needed: int)
         addresses=False,
     )
     found = find_plan(graph, replace(settings, budget=None, transient=False))
-    plan = replace(found.plan, claims=(), lower_bound_bytes={}, status="feasible")  # fusion may change, so no bound
+    plan = found.plan.without_claims()  # fusion may change, so no bound
     missed = None
     if allowed is not None and needed > allowed:
         space = graph.spaces[0].name

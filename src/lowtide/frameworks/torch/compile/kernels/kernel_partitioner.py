@@ -210,8 +210,8 @@ def _planned(
         budget=target, transient=True, techniques=techniques, effort=options.effort, addresses=False
     )
     found = find_plan(program.graph_with(others), settings)
-    plan = replace(found.plan, graph_fingerprint=program.graph.fingerprint, claims=(), lower_bound_bytes={})
-    plan = replace(plan, peak_bytes=simulate(program.graph, plan).peak_bytes, status="feasible")
+    plan = replace(found.plan.without_claims(), graph_fingerprint=program.graph.fingerprint)
+    plan = replace(plan, peak_bytes=simulate(program.graph, plan).peak_bytes)
     missed = found.shortfall
     if missed is not None:
         # recomputed kernels may fuse otherwise, so that no bound of the engine holds for them

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from torch.fx import GraphModule, Node
@@ -66,7 +65,7 @@ class ShowKernels:
     def _show(self, planned: PlannedModule, forward: RecordedPass, backward: RecordedPass) -> None:
         program = join_passes(planned.name, forward, backward, held_bytes(planned), forward_nodes_of(planned.source))
         settings = PlanSettings(techniques=frozenset({"share"}), addresses=False)
-        plan = replace(find_plan(program.graph, settings).plan, claims=(), lower_bound_bytes={}, status="feasible")
+        plan = find_plan(program.graph, settings).plan.without_claims()
         result = result_with(program.graph, plan, settings, "given", None)
         planned.kernels.append((program.graph, result))
 
