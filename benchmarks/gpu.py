@@ -1,17 +1,18 @@
 """Training loops on a GPU: peak, reserved memory and time with lowtide and with what people use today.
 
-Each row runs in a process of its own and is kept in a folder at once, so that a run that was stopped goes on.
+Each row runs in a process of its own and is kept in a folder at once, so that a run that was stopped goes on. Several
+rows can compile side by side. They are measured one at a time, when all of them have compiled.
 """
 
 import argparse
 import json
 import logging
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 from results import table_head, write_section
+from side_by_side import RowCommand, measure_rows, wait_for_turn
 from torch import nn
 from torch._functorch import config as functorch_config
 from torch.utils.checkpoint import checkpoint
@@ -160,10 +162,12 @@ WAYS: Mapping[str, Callable[[Loop, int], Callable[[], Any]]] = {
     CHECKPOINTS: _checkpointed_and_compiled,
     "torch's own budget, 0.5": _within_torchs_budget,
     HALF: lambda loop, _budget: loop.planned("50%"),
+    "whole step, compiled, 60 %": lambda loop, _budget: loop.whole("60%", loop.compiler),
     WITHIN: lambda loop, budget: loop.planned(budget),
+    f"{WITHIN}, to rounding": lambda loop, budget: loop.planned(budget, allow=["recompute", "rounding"]),
     "lowtide, fit": lambda loop, _budget: loop.planned("fit"),
     "lowtide, 50 % with offload": lambda loop, _budget: loop.planned("50%", allow=["recompute", "offload"]),
-    "whole step, compiled, 60 %": lambda loop, _budget: loop.whole("60%", loop.compiler),
+    "whole step, compiled, 100 %": lambda loop, _budget: loop.whole("100%", loop.compiler),
     "eager": lambda loop, _budget: loop.step_with(loop.module),
     "eager, blocks in checkpoints": lambda loop, _budget: loop.step_with(loop.checkpointed()),
     "lowtide, 50 %, op by op, to rounding": lambda loop, _budget: loop.planned(
@@ -213,8 +217,21 @@ def _mebibytes(count: int | None) -> str:
     return "" if count is None else f"{count / MIB:,.0f}"
 
 
-def measured_row(name: str, way: str, device: torch.device, compiler: str, *, small: bool, budget: int = 0) -> Row:
-    """Train a model in one way and return its figures; `budget` is for the way that has one in bytes."""
+def measured_row(
+    name: str,
+    way: str,
+    device: torch.device,
+    compiler: str,
+    *,
+    small: bool,
+    budget: int = 0,
+    turn: Callable[[], Any] = lambda: None,
+    profile: bool = False,
+) -> Row:
+    """Train a model in one way and return its figures; `budget` is for the way that has one in bytes.
+
+    `turn` is called after the first steps and returns when the device is free.
+    """
     is_cuda = device.type == "cuda"
     loop = Loop(MODELS[name], device, compiler, small=small)
     if budget:  # a budget in bytes includes the tensors that the program reads
@@ -228,6 +245,7 @@ def measured_row(name: str, way: str, device: torch.device, compiler: str, *, sm
         step()
     loop.optimizer.zero_grad(set_to_none=True)
     _wait(device)
+    turn()
     resident = torch.cuda.memory_allocated(device) if is_cuda else 0
     with programs_run() as programs:
         peak, _ = peak_of_call(step, device)
@@ -237,6 +255,11 @@ def measured_row(name: str, way: str, device: torch.device, compiler: str, *, sm
         step()
         _wait(device)
         seconds.append(time.perf_counter() - started)
+    if profile:
+        with torch.profiler.profile() as profiler:
+            step()
+            _wait(device)
+        print(profiler.key_averages().table(sort_by="self_device_time_total", row_limit=25), file=sys.stderr)
     predicted = predict(getattr(step, "func", step), programs).peak_bytes
     held = sum(each.nbytes for each in loop.batch)
     return Row(
@@ -257,21 +280,21 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _rows(folder: Path, names: Sequence[str], more: Sequence[str]) -> Iterator[Row]:
-    """Yield the row of each model and way, from the folder or from a process of its own."""
-    for name in names:
-        at_checkpoints = 0
-        for way in WAYS:
-            file = folder / f"{name} {way}.json"
-            if not file.exists():
-                command = [sys.executable, __file__, *more, "--row", name, way, str(at_checkpoints)]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-                failed = json.dumps(asdict(Row(name, way, error=lines[-1][:120])))
-                file.write_text(done.stdout.strip().splitlines()[-1] if done.returncode == 0 else failed)
-            row = Row(**json.loads(file.read_text()))
-            at_checkpoints = row.peak_bytes if way == CHECKPOINTS else at_checkpoints
-            yield row
+def _rows(given: argparse.Namespace, more: Sequence[str]) -> Iterator[Row]:
+    """Yield the row of each model and way, measured now or kept in the folder."""
+    ways = [way for way in WAYS if any(fnmatchcase(way, each) for each in given.ways.split("|"))]
+    for name in MODELS:
+        if given.only not in name:
+            continue
+        files = {way: given.folder / f"{name} {way}.json" for way in ways}
+        for first in range(0, len(ways), given.workers):
+            some = ways[first : first + given.workers]
+            known = given.folder / f"{name} {CHECKPOINTS}.json"
+            budget = json.loads(known.read_text()).get("peak_bytes", 0) if known.exists() else given.checkpoints * MIB
+            line = [__file__, *more, "--budget", str(budget), "--row", name]
+            measure_rows([RowCommand([*line, way], files[way], {}) for way in some], given.workers, given.limit)
+            for way in some:
+                yield Row(**{"model": name, "way": way, **json.loads(files[way].read_text())})
 
 
 def main(arguments: Sequence[str] | None = None) -> list[str]:
@@ -282,7 +305,13 @@ def main(arguments: Sequence[str] | None = None) -> list[str]:
     parser.add_argument("--only", default="", help="models whose name contains this")
     parser.add_argument("--compiler", choices=("inductor", "eager"), default="inductor")
     parser.add_argument("--folder", type=Path, default=Path("build/gpu"), help="where rows are kept")
-    parser.add_argument("--row", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--ways", default="*", help="patterns of names of ways, with | between")
+    parser.add_argument("--workers", type=int, default=1, help="rows that compile side by side")
+    parser.add_argument("--checkpoints", type=int, default=0, help="MiB of compiled checkpoints, if not measured")
+    parser.add_argument("--profile", action="store_true", help="keep the kernels of each row that take longest")
+    parser.add_argument("--limit", type=float, default=3600.0, help="seconds that a row may compile")
+    parser.add_argument("--row", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--budget", type=int, default=0, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     device = torch.device(given.device)
     if device.type == "cuda" and not torch.cuda.is_available():
@@ -292,8 +321,9 @@ def main(arguments: Sequence[str] | None = None) -> list[str]:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_float32_matmul_precision("high")
     if given.row:
-        name, way, budget = given.row
-        row = measured_row(name, way, device, given.compiler, small=given.small, budget=int(budget))
+        name, way = given.row
+        options = {"small": given.small, "budget": given.budget, "turn": wait_for_turn, "profile": given.profile}
+        row = measured_row(name, way, device, given.compiler, **options)
         print(json.dumps(asdict(row)))
         return []
     given.folder.mkdir(parents=True, exist_ok=True)
@@ -302,7 +332,8 @@ def main(arguments: Sequence[str] | None = None) -> list[str]:
     print("\n".join(table), flush=True)
     compiled: Row | None = None
     more = ["--device", str(device), "--compiler", given.compiler, *(["--small"] if given.small else [])]
-    for row in _rows(given.folder, [name for name in MODELS if given.only in name], more):
+    more += ["--profile"] if given.profile else []
+    for row in _rows(given, more):
         compiled = row if row.way == "compiled" else compiled
         table.append(row.line(compiled))
         print(table[-1], flush=True)

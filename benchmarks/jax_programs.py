@@ -127,13 +127,20 @@ def _tokens(key: int, batch: int, length: int, vocabulary: int) -> Any:
     return jnp.asarray(np.random.default_rng(key).integers(0, vocabulary, (batch, length), np.int32))
 
 
-def transformer(layers: int = 4, width: int = 64, batch: int = 8, length: int = 128, vocabulary: int = 512) -> Step:
-    """A causal language model, its layers one after the other."""
+def transformer(
+    layers: int = 4,
+    width: int = 64,
+    batch: int = 8,
+    length: int = 128,
+    vocabulary: int = 512,
+    wrap: Callable[..., Any] = _as_it_is,
+) -> Step:
+    """A causal language model, its layers one after the other; `wrap` may be `jax.checkpoint`."""
 
     def loss(weights: Any, tokens: Any) -> Any:
         x = weights["embedding"][tokens]
         for block in weights["blocks"]:
-            x = _block(block, x)
+            x = wrap(partial(_block, heads=max(4, width // 64)))(block, x)
         return _cross_entropy(_norm(x[:, :-1]) @ weights["embedding"].T, tokens[:, 1:])
 
     weights = {

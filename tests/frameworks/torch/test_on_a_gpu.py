@@ -15,6 +15,7 @@ from lowtide.frameworks.torch.planning.programs import forget_programs
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),  # Inductor's own
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),  # Inductor's, about float32 products
 ]
 STEPS = 3
 WIDTH = 256

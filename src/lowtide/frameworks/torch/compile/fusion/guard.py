@@ -15,10 +15,23 @@ from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
 from lowtide.frameworks.torch.internals.inductor import CustomSchedulerPass
-from lowtide.frameworks.torch.internals.kernel_storage import drop_ordering_users, loops_over_reduction
-from lowtide.frameworks.torch.internals.kernels import KernelNode, choices, input_names, scheduler, set_choices
+from lowtide.frameworks.torch.internals.kernel_storage import drop_ordering_users, loops_over_reduction, n_reductions
+from lowtide.frameworks.torch.internals.kernels import (
+    KernelNode,
+    becomes_cpp,
+    choices,
+    input_names,
+    scheduler,
+    set_choices,
+)
 from lowtide.frameworks.torch.planning.options import Options, identity
 
+MOST_REDUCTIONS = 4
+"""Most reductions in one kernel for a GPU that fusion adds to.
+
+Recomputed layers share shapes, so that Inductor would fuse the norms of all layers. A kernel with 30 of them took 5.6 ms
+on an H200, where the memory that it moves takes 0.4 ms.
+"""
 _Interval = tuple[Place, Place] | None
 
 
@@ -43,11 +56,13 @@ class FusionTimeline:
         self._loops = frozenset(loops)
         self._capacity = capacity
         self._members = [[op] for op in range(graph.n_ops)]
+        self._touched = [self._touched_by(op) for op in range(graph.n_ops)]
         self._place = list(range(graph.n_ops))
+        self._sizes: list[int] = graph.sizes.tolist()
         self._intervals = [self._interval(buffer, {}, {}) for buffer in range(graph.n_buffers)]
         self._live = graph.scratch.astype(np.int64)
         for buffer, interval in enumerate(self._intervals):
-            _add(self._live, 0, interval, int(graph.sizes[buffer]))
+            _add(self._live, 0, interval, self._sizes[buffer])
 
     @property
     def peak_bytes(self) -> int:
@@ -57,11 +72,17 @@ class FusionTimeline:
     def fits(self, ops: Iterable[OpId], others: Iterable[OpId]) -> bool:
         """Return whether two sets of ops can be fused within the capacity, or without needing more than now."""
         first, second = self._group(ops), self._group(others)
-        if first == second:
+        if first == second or self._surely_fits(first, second):
             return True
         fusion = self._fusion(first, second)
         before = self._live[fusion.start : fusion.start + len(fusion.live)]
         return int(fusion.live.max(initial=0)) <= max(self._capacity, int(before.max(initial=0)))
+
+    def _surely_fits(self, first: Place, second: Place) -> bool:
+        """Return whether all buffers of two groups fit between them even if none of them is alive there now."""
+        between = self._live[min(first, second) : max(first, second) + 1]
+        left = self._capacity - int(between.max(initial=0))
+        return left >= 0 and sum(self._sizes[buffer] for buffer in self._touched[first] | self._touched[second]) <= left
 
     def fuse(self, ops: Iterable[OpId]) -> None:
         """Fuse ops."""
@@ -81,7 +102,10 @@ class FusionTimeline:
         for buffer, interval in fusion.intervals.items():
             self._intervals[buffer] = interval
         joined = self._members[first] + self._members[second]
+        touched = self._touched[first] | self._touched[second]
         self._members[first] = self._members[second] = []
+        self._touched[first] = self._touched[second] = frozenset()
+        self._touched[fusion.place] = touched
         self._members[fusion.place] = joined
         for op in joined:
             self._place[op] = fusion.place
@@ -90,7 +114,7 @@ class FusionTimeline:
     def _fusion(self, first: Place, second: Place) -> _Fusion:
         first, second = min(first, second), max(first, second)
         both = self._members[first] + self._members[second]
-        touched = self._touched(both)
+        touched = sorted(self._touched[first] | self._touched[second])
         structure = self._graph.structure
         users = self._others(structure.successors, first, second)
         needed = self._others(structure.predecessors, second, first)
@@ -115,15 +139,14 @@ class FusionTimeline:
         start, stop = (min(ends), max(ends) + 1) if ends else (place, place + 1)
         live = self._live[start:stop].copy()
         for buffer, interval in changed.items():
-            size = int(self._graph.sizes[buffer])
+            size = self._sizes[buffer]
             _add(live, start, self._intervals[buffer], -size)
             _add(live, start, interval, size)
         return _Fusion(place, changed, start, live)
 
-    def _touched(self, ops: list[OpId]) -> list[BufferId]:
+    def _touched_by(self, op: OpId) -> frozenset[BufferId]:
         structure = self._graph.structure
-        rows = [rows[op].tolist() for op in ops for rows in (structure.allocates, structure.touches)]
-        return sorted({buffer for row in rows for buffer in row})
+        return frozenset(buffer for rows in (structure.allocates, structure.touches) for buffer in rows[op].tolist())
 
     def _levels(self, both: list[OpId]) -> dict[OpId, int]:
         """Return, per op of a group, the number of loops that end before it; empty if there is no loop."""
@@ -196,6 +219,12 @@ def _loops(nodes: Sequence[KernelNode]) -> set[OpId]:
     return {op for op, node in enumerate(nodes) if loops_over_reduction(node)}
 
 
+def _has_too_many_reductions(node1: KernelNode, node2: KernelNode) -> bool:
+    """Return whether two kernels for a GPU have more reductions than fit into registers together."""
+    counts = n_reductions(node1), n_reductions(node2)
+    return all(counts) and sum(counts) > MOST_REDUCTIONS and not becomes_cpp(node1)
+
+
 class _Choices:
     """Inductor's choices, limited for one scheduler."""
 
@@ -216,6 +245,8 @@ class _Choices:
             return False
         if scheduler is not self._scheduler:
             return True
+        if _has_too_many_reductions(node1, node2):
+            return False
         self._note_fusion()
         allowed = self._timeline.fits(self._ops(node1), self._ops(node2))
         self._allowed = (node1, node2) if allowed else None

@@ -11,6 +11,7 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_product_chunks, choose_update_chunks
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, ChunkSizes, RecomputeRows
+from lowtide.frameworks.torch.rewrites.chunks.early_gradients import EarlyGradients
 from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfPixels, LossesOfRows, LossGradientByRows, MeanLosses
 from lowtide.frameworks.torch.rewrites.chunks.product_region import (
     PRODUCTS,
@@ -84,8 +85,12 @@ class _ChosenProducts:
 
 
 def chunk_module(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule:
-    """Return a program with its largest products, loss gradient and updates in chunks."""
-    return _chunked(module, inputs, _in_one_pass(module, inputs, chunking), chunking, [])
+    """Return a program with its largest products, loss gradient and updates in chunks.
+
+    Unless results must be exact, gradients of losses are computed in the forward pass, so that one pass is enough.
+    """
+    early = [] if chunking.trials.exact else [EarlyGradients(chunking.trials.any_order)]
+    return _chunked(module, inputs, _in_one_pass(module, inputs, chunking, early), chunking, [])
 
 
 def chunk_module_in_two_passes(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule | None:
@@ -105,11 +110,13 @@ def chunk_module_in_two_passes(module: GraphModule, inputs: Inputs, chunking: Ch
     return None
 
 
-def _in_one_pass(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _ChosenProducts:
+def _in_one_pass(
+    module: GraphModule, inputs: Inputs, chunking: Chunking, more: Sequence[Rewrite[Any]] = ()
+) -> _ChosenProducts:
     """Choose product regions of a program that computes each row once, with as little memory as possible.
 
     First drops ops without readers, which need not treat rows independently. Then replaces in-place ops up to the last
-    product, and losses that need all rows.
+    product, and losses that need all rows; `more` rewrites follow.
     """
     products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
     losses = LossesOfRows(chunking.trials.devices)
@@ -118,6 +125,7 @@ def _in_one_pass(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _Ch
         DropDeadCode(),
         *map(WriteOutOfPlace, products[-1:]),
         *(all_losses if chunking.trials.any_order else [losses]),
+        *more,
     ]
     owned = _copy_of(module) if DropDeadCode().sites(module) else module
     return _choose(owned, before, inputs, replace(chunking, budget_bytes=0))
