@@ -130,9 +130,9 @@ def _with_half_the_memory(unmodified: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _lead() -> str:
     return (
-        f"A training step with AdamW on one {jax.devices()[0].device_kind}: 12 layers of width 1,024, 8 x 1,024 tokens, "
-        "32,768 classes, float32, weights and state donated. Temporaries are XLA's figure; the measured peak is "
-        "`peak_bytes_in_use` of the process, weights and state included."
+        f"A training step with AdamW on one {jax.devices()[0].device_kind}: 12 layers of width 1,024, 8 x 1,024 "
+        "tokens, 32,768 classes, float32, weights and state donated. Temporaries are XLA's figure; the measured peak "
+        "is `peak_bytes_in_use` of the process, weights and state included."
     )
 
 

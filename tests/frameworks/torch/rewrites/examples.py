@@ -16,6 +16,8 @@ from lowtide.frameworks.torch.reading.outlined import register_program
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
 from lowtide.frameworks.torch.rewrites.chunks.chunk_module import ChunkedModule, Chunking, chunk_module
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, ChunkSizes, RecomputeRows
+from lowtide.frameworks.torch.rewrites.chunks.early_gradients import EarlyGradients
+from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfRows
 from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
 from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates, find_update_regions
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
@@ -207,6 +209,23 @@ def _rows_again() -> Example:
     (_, (refusal,)) = find_product_regions(module.graph)
     assert refusal.two_passes is not None
     return _of(RecomputeRows((refusal.two_passes,)), module, inputs)
+
+
+def _early_gradients() -> Example:
+    """A loss over many classes, and its gradients in a backward pass with a tangent."""
+
+    def joint(x: Any, w: Any, wanted: Any, tangents: Any) -> Any:
+        logarithms = aten._log_softmax(x.mm(w), 1, False)
+        loss, total = aten.nll_loss_forward(logarithms, wanted, None, 1, -100)
+        of_loss = aten.nll_loss_backward(tangents, logarithms, wanted, None, 1, -100, total)
+        of_logits = aten._log_softmax_backward_data(of_loss, logarithms, 1, torch.float32)
+        return loss, of_logits.mm(w.t()), x.t().mm(of_logits).neg()
+
+    inputs = (torch.randn(96, 64), torch.randn(64, 4100), torch.randint(0, 4100, (96,)), torch.tensor(0.3))
+    module = run_rewrites(trace(joint, *inputs), [LossesOfRows(min_bytes=0), InsertBoundary(1)])
+    names = ("x_1", "w_1", "wanted_1", "tangents_1")
+    given = dict(zip(names, inputs, strict=True))
+    return Example(EarlyGradients(any_order=True), module, given, differ=frozenset((1, 2)))
 
 
 def _products_by_rows() -> Example:
@@ -436,6 +455,7 @@ _EXAMPLES: dict[str, Callable[[], Example]] = {
     "losses-of-rows": _losses_of_rows,
     "losses-of-pixels": _losses_of_pixels,
     "mean-losses": _mean_losses,
+    "early-gradients": _early_gradients,
     "rows-again": _rows_again,
     "products-by-rows": _products_by_rows,
     "in-chunks": _in_chunks,

@@ -5,6 +5,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, islice
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,8 @@ _NOT_TOGETHER = "both passes cannot be lowered together"
 _FITS = "Inductor alone fits the budget"
 _NOTHING_LOWER = "no plan found needs less than Inductor alone"
 _MISSES = "no plan of kernels that was found fits the budget"
+_WORTH_CHUNKS = 0.03
+"""Extra time of a plan, as a share, from which forms in chunks are priced too; that takes a lowering of both passes."""
 _LOG = logging.getLogger("lowtide")
 _Run = Callable[..., Any]
 
@@ -210,20 +214,37 @@ class _Compiler:
         return self._compile(self._given, target, peaks, way), peaks
 
     def _ways(self) -> Iterator[_Way]:
-        """Yield the ways to plan the graph until one fits: its kernels, kernels of its forms in chunks, its ops."""
+        """Yield the ways to plan the graph until one fits: its kernels, kernels of its forms in chunks, its ops.
+
+        With permission to round, a form in chunks comes first if its plan is cheaper.
+        """
         because = _NOT_TOGETHER
-        for program, form in self._programs():
+        programs = self._programs()
+        known = list(islice(programs, 1))
+        if known and "rounding" in self._options.techniques and self._extra_share(known[0][0]) > _WORTH_CHUNKS:
+            known += islice(programs, 1)
+            known.sort(key=lambda each: self._price(each[0]))  # stable
+        for program, form in chain(known, programs):
             because = _MISSES
-            self._base_cost = self._base_cost or float(program.graph.cost.sum())
             yield _Way(partial(self._for_kernels, program, in_chunks=form), may_fail=True)
         if self._given.held is None:
             yield _Way(partial(self._for_ops, because=because))
+
+    def _extra_share(self, program: KernelProgram) -> float:
+        """Return how much longer a program takes with its plan, as a share; infinite if the plan misses the budget."""
+        return self._price(program) / self._base_cost - 1 if self._base_cost else 0.0
+
+    def _price(self, program: KernelProgram) -> float:
+        """Return the price of a program with its plan, infinite if the plan misses the budget."""
+        result = plan_kernels(program, self._options, max(self._allowed, 1), self._others).result
+        return inf if result.shortfall is not None else result.base_cost + result.extra_cost
 
     def _programs(self) -> Iterator[tuple[KernelProgram, ChunkedForm | None]]:
         """Yield the kernels of the program and of its forms in chunks, as far as they can be recorded."""
         program = kernels_or_none(self._given, self._options, self._name)
         if program is None:
             return
+        self._base_cost = float(program.graph.cost.sum())
         yield program, None
         for form in chunked_forms(program, self._allowed):
             chunked = kernels_or_none(self._given, self._options, self._name, form)

@@ -84,6 +84,12 @@ def memory_clock(device: str) -> tuple[int, int]:
     return properties.memory_clock_rate, properties.memory_bus_width
 
 
+def gpu_kind(device: str) -> tuple[str, int, int]:
+    """Return a CUDA device's name, ten times its compute capability (90 for 9.0), and its memory in bytes."""
+    properties = torch.cuda.get_device_properties(device)
+    return properties.name, 10 * properties.major + properties.minor, properties.total_memory
+
+
 @cache
 def multiplies_bfloat16() -> bool:
     """Return whether the processor multiplies bfloat16 itself; others add up products in float32."""

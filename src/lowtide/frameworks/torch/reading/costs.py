@@ -1,16 +1,18 @@
 """Estimated run times of ops, from arithmetic and memory traffic."""
 
+from functools import cache
 from typing import Any
 
 import torch
 from torch.fx import Node
 from torch.utils.flop_counter import flop_registry
 
-from lowtide.engine.costs import PLAIN_MACHINE, sent_bytes
+from lowtide.engine.costs import PLAIN_MACHINE, Device, devices, sent_bytes
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import map_arguments
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
+from lowtide.frameworks.torch.internals.runtime import gpu_kind
 from lowtide.frameworks.torch.internals.tensors import bytes_of
 from lowtide.frameworks.torch.reading.outlined import Work, outlined_by
 
@@ -35,11 +37,46 @@ def _grouped_product_flops(left: torch.Tensor, right: torch.Tensor, *_: Any, **_
 _FORMULAS: dict[Any, Any] = {**flop_registry, aten._grouped_mm: _grouped_product_flops}
 
 
+@cache
+def present_device(name: str) -> Device | None:
+    """Return the published figures of a GPU of this machine, or of the most similar GPU known; None for other devices.
+
+    `name` is PyTorch's name, such as "cuda:0".
+    """
+    if not name.startswith("cuda") or not torch.cuda.is_available():
+        return None
+    title, capability, memory_bytes = gpu_kind(name)
+
+    def difference(device: Device) -> tuple[bool, int, int]:
+        major, minor = device.compute_capability
+        return device.name != title, abs(10 * major + minor - capability), abs(device.memory_bytes - memory_bytes)
+
+    return min(devices().values(), key=difference)
+
+
+def price_of(work: Work, device_name: str) -> float:
+    """Return the estimated seconds of a kernel on a plain machine.
+
+    A kernel on a GPU takes as much longer there as its memory is faster, so that prices of its kernels have the ratios
+    of its run times, and copies to the host are priced by the same memory.
+    """
+    device = present_device(device_name)
+    if device is None:
+        return PLAIN_MACHINE.seconds(work.traffic_bytes, work.flops)
+    return device.memory_bytes_per_second / PLAIN_MACHINE.bytes_per_second * device.seconds(*work)
+
+
 def seconds_of(node: Node, ranks: int = 1, rank_span: int = 1) -> float:
-    """Return the "eager" price of an op: its estimated seconds on a plain machine."""
+    """Return the "eager" price of an op: its estimated seconds on a plain machine, see `price_of`."""
     if ranks > 1:
         return PLAIN_MACHINE.collective_seconds(sent_bytes(op_name(node.target), traffic_of(node), ranks), rank_span)
-    return PLAIN_MACHINE.seconds(traffic_of(node), flops_of(node))
+    return price_of(Work(traffic_of(node), flops_of(node), product_dtype_of(node)), device_of(node))
+
+
+def device_of(node: Node) -> str:
+    """Return the name of the device on which an op runs, "" if it has no tensors."""
+    tensors = pytree.tensors_in([hinted_value_of(each) for each in (node, *node.all_input_nodes)])
+    return str(tensors[0].device) if tensors else ""
 
 
 def traffic_of(node: Node) -> int:

@@ -7,6 +7,7 @@ from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
 from lowtide.frameworks.torch.rewrites.canonicalize import Canonicalize
 from lowtide.frameworks.torch.rewrites.checkpoints import RepeatCheckpointed
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, RecomputeRows
+from lowtide.frameworks.torch.rewrites.chunks.early_gradients import EarlyGradients
 from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfPixels, LossesOfRows, LossGradientByRows, MeanLosses
 from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates
 from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode, FollowViews, MergeCommonSubexpressions
@@ -28,7 +29,16 @@ Rewrites = Sequence[Rewrite[Any]]
 
 _KINDS: tuple[type[Rewrite[Any]], ...] = (
     *(SplitForeach, Canonicalize, SplitBatchNorm, WriteOutOfPlace),
-    *(LossesOfRows, LossesOfPixels, MeanLosses, RecomputeRows, ChunkProducts, LossGradientByRows, ChunkUpdates),
+    *(
+        LossesOfRows,
+        LossesOfPixels,
+        MeanLosses,
+        EarlyGradients,
+        RecomputeRows,
+        ChunkProducts,
+        LossGradientByRows,
+        ChunkUpdates,
+    ),
     *(OutlineChunks, FuseChunkOps, DropDeadCode, MergeCommonSubexpressions, SplitDropout, InsertBoundary),
     *(SnapshotOverwrittenInputs, FollowViews, RepeatCheckpointed, SaveOldContents),
     *(StoreEarlyValues, CopyIntoConcatenations, SaveInputsFlat, TakeInputsFlat, SaveMasksAsBytes, TakeMasksAsBytes),

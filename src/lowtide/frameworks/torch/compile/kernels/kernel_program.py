@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lowtide.core.index_spaces import BufferId, OpId
-from lowtide.engine.costs import PLAIN_MACHINE, Device, Machine
+from lowtide.engine.costs import Device
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import CopyIn, Plan, Run
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass
@@ -99,10 +99,9 @@ def join_passes(
     backward: RecordedPass,
     held: HeldBytes,
     forward_nodes: Collection[str],
-    machine: Machine = PLAIN_MACHINE,
 ) -> KernelProgram:
-    """Return both passes as one graph, priced by a machine."""
-    joining = _Joining.beside(held, name, machine)
+    """Return both passes as one graph, with the prices of its device."""
+    joining = _Joining.beside(held, name)
     builder = joining.builder
     storages = {value: storage.name for value, storage in forward.storages.items()}
     results = {storages[value] for value in held.results if value in storages}
@@ -126,9 +125,9 @@ def join_passes(
     )
 
 
-def graph_of_pass(name: str, one: RecordedPass, held: BytesAround, machine: Machine = PLAIN_MACHINE) -> Graph:
+def graph_of_pass(name: str, one: RecordedPass, held: BytesAround) -> Graph:
     """Return the kernels of a program without a backward pass, in the order in which they run."""
-    joining = _Joining.beside(held, name, machine)
+    joining = _Joining.beside(held, name)
     own = {buffer: joining.add_buffer(one, buffer, size, lifetime) for buffer, size, lifetime in _buffers(one.graph)}
     joining.add_kernels(one, own)
     return joining.builder.build()
@@ -153,15 +152,15 @@ class _Part:
 class _Joining:
     """A graph in which the kernels of both passes get the names of FX values."""
 
-    def __init__(self, builder: GraphBuilder, machine: Machine) -> None:
+    def __init__(self, builder: GraphBuilder, device_name: str) -> None:
         self.builder = builder
-        self._machine = machine
+        self._device_name = device_name
         self._is_backward = False
         """Whether the turn is added. Backward kernels run once: plans are translated by copies of forward nodes."""
         self._counts: dict[str, Counter[str]] = {"op": Counter(), "buffer": Counter()}
 
     @classmethod
-    def beside(cls, held: BytesAround, name: str, machine: Machine) -> "_Joining":
+    def beside(cls, held: BytesAround, name: str) -> "_Joining":
         """Return a graph with the memory around its kernels, before kernels are added."""
         builder = GraphBuilder(name)
         builder.add_space(held.space)
@@ -169,7 +168,7 @@ class _Joining:
             builder.add_buffer("inputs", held.inputs, Lifetime.INPUT)
         if held.persistent:
             builder.add_buffer("parameters", held.persistent, Lifetime.PERSISTENT)
-        return cls(builder, machine)
+        return cls(builder, held.space)
 
     def unique(self, name: str, of: Literal["op", "buffer"] = "buffer") -> str:
         """Return the name, with a number if another op or buffer has it."""
@@ -227,7 +226,7 @@ class _Joining:
             scratch_bytes=int(graph.scratch[kernel]),
             pure=not (self._is_backward or part.is_once or one.is_part[kernel]),
             ordered=part.is_once,
-            cost=0.0 if part.is_free else one.seconds(kernel, self._machine),
+            cost=0.0 if part.is_free else one.price(kernel, self._device_name),
             flops=0 if part.is_free else sum(each.flops for each in one.work[kernel]),
             traffic_bytes=0 if part.is_free else sum(each.traffic_bytes for each in one.work[kernel]),
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch.fx import Node
 
 from lowtide.core.index_spaces import BufferId, OpId
-from lowtide.engine.costs import Device, Machine
+from lowtide.engine.costs import Device
 from lowtide.engine.graph import Graph
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import KnownInputs, graph_of_kernels
 from lowtide.frameworks.torch.internals.aot_autograd import must_save
@@ -24,7 +24,7 @@ from lowtide.frameworks.torch.internals.kernels import (
     unpacked_tuple,
     writes_into_others,
 )
-from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of, work_of
+from lowtide.frameworks.torch.reading.costs import flops_of, price_of, product_dtype_of, work_of
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
 from lowtide.frameworks.torch.reading.lowering import LASTS
 from lowtide.frameworks.torch.reading.outlined import Work, outlined_by
@@ -61,8 +61,8 @@ class RecordedPass:
     peak_bytes: int
     """Exact peak, with the memory of inputs that the pass frees, without memory that the caller holds."""
 
-    def seconds(self, op: OpId, machine: Machine) -> float:
-        return sum(machine.seconds(each.traffic_bytes, each.flops) for each in self.work[op])
+    def price(self, op: OpId, device_name: str) -> float:
+        return sum(price_of(each, device_name) for each in self.work[op])
 
     def seconds_on(self, op: OpId, device: Device) -> float:
         return sum(device.seconds(*each) for each in self.work[op])

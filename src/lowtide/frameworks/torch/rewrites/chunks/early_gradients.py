@@ -1,6 +1,6 @@
 """Gradients of a loss computed with the loss, so that one pass over the rows of a product is enough."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order, overwritten_storages
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
+from lowtide.frameworks.torch.rewrites.chunks.product_region import PRODUCTS, TwoPasses
 from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions, found_or_none
 from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
 
@@ -20,7 +21,8 @@ aten = torch.ops.aten
 _VIEWS = ("view", "reshape", "_unsafe_view", "expand", "permute", "t", "transpose", "slice", "select", "squeeze")
 _OF_ONE = (*_VIEWS, "unsqueeze", "alias", "detach", "clone", "neg", "sum", "_to_copy", "convert_element_type")
 """Ops that are linear in their first operand."""
-_FILLED = ("full", "scalar_tensor", "zeros", "full_like", "zeros_like")
+_FILLED = {"full": 1, "scalar_tensor": 0, "full_like": 1}
+"""Ops that fill tensors with a number, and the position of the number."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,8 @@ class EarlyGradients(Rewrite[Node]):
         found = found_or_none(partial(find_product_regions, module.graph, any_order=self.any_order))
         passes = [refusal.two_passes for refusal in found[1] if refusal.two_passes is not None] if found else []
         late = _nodes_after(turns[0])
-        ends = [node for each in passes for node in each.second if node in late]
-        early = _needed_of(ends, late)
-        return early if early and _can_be_early(early, turns[0]) else []
+        early = {node for each in passes for node in _early_of(each, late, turns[0])}
+        return [node for node in late if node in early]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
         """Move the nodes before the end of the forward pass."""
@@ -91,6 +92,13 @@ def _nodes_after(turn: Node) -> dict[Node, None]:
     nodes = list(turn.graph.nodes)
     late = nodes[nodes.index(turn) + 1 :]
     return dict.fromkeys(node for node in late if node not in turn.users and node.op == "call_function")
+
+
+def _early_of(passes: TwoPasses, late: Collection[Node], turn: Node) -> list[Node]:
+    """Return the late nodes up to a second pass, if they can be early and need no other product."""
+    early = _needed_of([node for node in passes.second if node in late], late)
+    others = [node for node in early if node.target in PRODUCTS and node not in passes.second]
+    return early if not others and _can_be_early(early, turn) else []
 
 
 def _needed_of(ends: Sequence[Node], late: Collection[Node]) -> list[Node]:
@@ -153,8 +161,8 @@ def _is_linear(node: Node, linear: Collection[Node]) -> bool:
 
 
 def _is_zero(operand: Any) -> bool:
+    """Return whether an operand is the number zero, or filled with it."""
     if not isinstance(operand, Node):
-        return operand == 0
-    values: Mapping[str, int] = {"full": 1, "scalar_tensor": 0, "full_like": 1}
+        return isinstance(operand, int | float) and operand == 0
     name = op_name(operand.target) if operand.op == "call_function" else ""
-    return name in _FILLED and (name not in values or operand.args[values[name]] == 0)
+    return name in _FILLED and _is_zero(operand.args[_FILLED[name]])
