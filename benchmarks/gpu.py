@@ -282,19 +282,27 @@ def _wait(device: torch.device) -> None:
 
 def _rows(given: argparse.Namespace, more: Sequence[str]) -> Iterator[Row]:
     """Yield the row of each model and way, measured now or kept in the folder."""
-    ways = [way for way in WAYS if any(fnmatchcase(way, each) for each in given.ways.split("|"))]
-    for name in MODELS:
-        if given.only not in name:
-            continue
-        files = {way: given.folder / f"{name} {way}.json" for way in ways}
-        for first in range(0, len(ways), given.workers):
-            some = ways[first : first + given.workers]
-            known = given.folder / f"{name} {CHECKPOINTS}.json"
-            budget = json.loads(known.read_text()).get("peak_bytes", 0) if known.exists() else given.checkpoints * MIB
-            line = [__file__, *more, "--budget", str(budget), "--row", name]
-            measure_rows([RowCommand([*line, way], files[way], {}) for way in some], given.workers, given.limit)
-            for way in some:
-                yield Row(**{"model": name, "way": way, **json.loads(files[way].read_text())})
+    chosen = [(name, way) for name in MODELS for way in WAYS]
+    chosen = [each for each in chosen if any(fnmatchcase(": ".join(each), part) for part in given.rows.split("|"))]
+    for first in range(0, len(chosen), given.workers):
+        some = chosen[first : first + given.workers]
+        measure_rows([_command(given, more, *each) for each in some], given.workers, given.limit)
+        for name, way in some:
+            yield Row(**{"model": name, "way": way, **json.loads(_file(given, name, way).read_text())})
+
+
+def _command(given: argparse.Namespace, more: Sequence[str], name: str, way: str) -> RowCommand:
+    budget = next((int(mebibytes) * MIB for known, mebibytes in given.checkpoints if known == name), 0)
+    checkpoints = _file(given, name, CHECKPOINTS)
+    if checkpoints.exists():
+        budget = json.loads(checkpoints.read_text()).get("peak_bytes", budget)
+    line = [__file__, *more, "--budget", str(budget), "--row", name, way]
+    return RowCommand(line, _file(given, name, way), {})
+
+
+def _file(given: argparse.Namespace, name: str, way: str) -> Path:
+    folder: Path = given.folder
+    return folder / f"{name} {way}.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> list[str]:
@@ -302,12 +310,18 @@ def main(arguments: Sequence[str] | None = None) -> list[str]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="tiny models, to see that everything runs")
-    parser.add_argument("--only", default="", help="models whose name contains this")
+    parser.add_argument("--rows", default="*", help="patterns of 'model: way', with | between")
     parser.add_argument("--compiler", choices=("inductor", "eager"), default="inductor")
     parser.add_argument("--folder", type=Path, default=Path("build/gpu"), help="where rows are kept")
-    parser.add_argument("--ways", default="*", help="patterns of names of ways, with | between")
     parser.add_argument("--workers", type=int, default=1, help="rows that compile side by side")
-    parser.add_argument("--checkpoints", type=int, default=0, help="MiB of compiled checkpoints, if not measured")
+    parser.add_argument(
+        "--checkpoints",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("MODEL", "MIB"),
+        help="the peak of compiled checkpoints, if its row is measured later",
+    )
     parser.add_argument("--profile", action="store_true", help="keep the kernels of each row that take longest")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds that a row may compile")
     parser.add_argument("--row", nargs=2, help=argparse.SUPPRESS)

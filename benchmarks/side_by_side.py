@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def measure_rows(commands: Sequence[RowCommand], workers: int, limit_seconds: fl
     lacking = [each for each in commands if not each.file.exists()]
     for first in range(0, len(lacking), workers):
         started = [_RowProcess(each, limit_seconds) for each in lacking[first : first + workers]]
-        for each in started:
-            each.wait_until_compiled()
+        with ThreadPoolExecutor(workers) as threads:
+            list(threads.map(_RowProcess.wait_until_compiled, started))
         for each in started:
             each.measure()

@@ -21,13 +21,15 @@ which gives its exact peak.
   sets the peak, and the plan does not reorder.
 
 If a plan of kernels fits the budget, it is used. Otherwise the program is lowered and planned again with its largest
-products in chunks. A call of chunks is one kernel. Some programs get no plan of kernels; `explain` names the reason:
+products in chunks. A call of chunks is one kernel. Where rounding is allowed, chunks are also used if they make a plan
+cheaper. Some programs get no plan of kernels; `explain` names the reason:
 
 - training graphs compiled without a budget: only the order of kernels is planned, and `explain` shows that;
 - programs whose passes cannot be lowered together. Backward passes with hooks are left to PyTorch, with a warning;
 - budgets that no plan of kernels meets, in no form: then the ops before fusion are planned.
 
 Fusion keeps to the plan: Inductor asks `FusionGuard` before it fuses kernels, since it would otherwise keep more alive.
+On a GPU, it also keeps the reductions of many recomputed layers apart, which would not fit into registers together.
 
 Programs without a backward pass (`forward_program`) get an order of their kernels, in one lowering: the best of
 Inductor's own and of the engine's. Nothing is recomputed there, so budgets below that order's peak are missed.
