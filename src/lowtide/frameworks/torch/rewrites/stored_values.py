@@ -47,8 +47,10 @@ class StoreEarlyValues(Rewrite[Node]):
     """Mark the values of a planned graph that Inductor must store, so that memory follows the plan.
 
     Inductor computes an element-wise value within the kernels that use it, so its operands are alive until then. The
-    value is stored if they are larger by an eighth and another kernel runs before. So is a matrix product that is added
-    to a later value, since Inductor would delay it. Masks are stored as bytes. Views of inputs are stored already.
+    value is stored if they are larger by an eighth and another kernel runs before. An operand that is element-wise
+    itself does not exist: the values that it is computed from must be larger, too. So a bfloat16 value that is computed
+    from another one in float32 is not stored. A matrix product that is added to a later value is stored, since Inductor
+    would delay it. Masks are stored as bytes. Views of inputs are stored already.
     """
 
     name = "store-early-values"
@@ -59,6 +61,7 @@ class StoreEarlyValues(Rewrite[Node]):
         found: list[Node] = []
         callers = {storage_key(value) for node in graph.find_nodes(op="placeholder") for value in _tensors(node)}
         places = _kernels_before(graph, element_wise=True)
+        sources = _stored_sources(graph)
         ends = dict[Node, int]()
         """The last kernel that reads the element-wise value or view."""
         last_use = dict[int, int]()  # by storage
@@ -70,7 +73,10 @@ class StoreEarlyValues(Rewrite[Node]):
                 if is_view(node.target):
                     ends[node] = end
                 elif is_element_wise(maker.target):
-                    kept = sum(bytes_ for key, bytes_ in _inputs(maker).items() if last_use.get(key, -1) < end)
+                    kept = min(
+                        sum(bytes_ for key, bytes_ in each.items() if last_use.get(key, -1) < end)
+                        for each in (_inputs(maker), sources[maker])
+                    )
                     own = {storage_key(value): storage_bytes(value) for value in _tensors(node)}
                     is_worth_it = own and kept > (1 + _MIN_SAVING) * sum(own.values())
                     if waits and is_worth_it and callers.isdisjoint(own):
@@ -112,6 +118,21 @@ def _inputs(node: Node) -> dict[int, int]:
     """Return the bytes of every storage that a node reads, except the caller's."""
     values = [value for source in node.all_input_nodes if not _is_callers(source) for value in _tensors(source)]
     return {storage_key(value): storage_bytes(value) for value in values}
+
+
+def _stored_sources(graph: Graph) -> dict[Node, dict[int, int]]:
+    """Return, per element-wise node, the storages that Inductor reads to compute it, with their bytes."""
+    found: dict[Node, dict[int, int]] = {}
+    for node in graph.nodes:
+        maker = node.all_input_nodes[0] if node.target is getitem else node
+        if node.op == "call_function" and (is_view(node.target) or is_element_wise(maker.target)):
+            found[node] = _inputs(node)
+            for source in node.all_input_nodes:
+                if source in found:
+                    for key in map(storage_key, _tensors(source)):
+                        found[node].pop(key, None)
+                    found[node] |= found[source]
+    return found
 
 
 def _tensors(node: Node) -> list[Tensor]:
