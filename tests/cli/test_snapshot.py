@@ -108,6 +108,25 @@ def test_the_peak_of_an_error_includes_the_request_that_failed(snapshot: Path) -
     ]
 
 
+def test_generated_code_counts_as_the_line_it_was_made_from(tmp_path: Path) -> None:
+    """Snapshots with `augment_with_fx_traces` have the trace of the operation in frames of generated code."""
+    trace = (
+        '  File "/home/me/train.py", line 3, in step\n    y = f(x)\n  File "/home/me/model.py", line 7, in forward\n'
+    )
+    compiled = {"name": "call", "filename": "/tmp/torchinductor_me/ab/cab.py", "line": 50}
+    traced = {"name": "forward", "filename": "/tmp/fx_generated_1.py", "line": 9, "fx_original_trace": trace}
+    snapshot: dict[str, Any] = out_of_memory()
+    events = snapshot["device_traces"][0]
+    events[1]["frames"] = [traced, *frames(99, "main")]
+    events[2]["frames"] = [compiled, *frames(12, "attention")]
+    snapshot["device_traces"][0] = [each for each in events[:3] if each["action"] != "oom"]
+    path = tmp_path / "compiled.pickle"
+    path.write_bytes(pickle.dumps(snapshot))
+    (recorded,) = open_model(str(path)).recorded
+    places = {line.where for line in recorded.lines}
+    assert {"/home/me/model.py:7 forward", "/home/me/train.py:12 attention"} <= places
+
+
 def test_fragmentation_is_what_was_reserved_at_the_peak_without_tensors(snapshot: Path) -> None:
     """The segment that was returned to the device after the error counts, because it was there at the peak."""
     (recorded,) = open_model(str(snapshot)).recorded

@@ -1,12 +1,16 @@
 """Events and blocks of PyTorch memory snapshots, and the peak of a device's recording."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lowtide.reporting.recorded import Recorded, RecordedLine
 
-_LIBRARY = ("/torch/", "<frozen", "torch/csrc", "??")
+_LIBRARY = ("/torch/", "<frozen", "torch/csrc", "??", "<eval_with_key>", "/torchinductor_", "fx_generated_")
+"""Parts of the names of files that the user did not write; the last three are code that PyTorch generates."""
+_TRACED = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+"""A line of the trace that PyTorch records for an operation of a compiled program."""
 _LONGEST_NAME = 200
 _RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _UNKNOWN = "unknown"
@@ -24,8 +28,12 @@ class AllocatedBlock:
 
 
 def place_of(event: Mapping[str, Any]) -> str:
-    """Return the place of an allocation or free: the innermost line of user code, else the innermost line."""
-    frames: list[Mapping[str, Any]] = event.get("frames") or []
+    """Return the place of an allocation or free: the innermost line of user code, else the innermost line.
+
+    Generated code counts as the line it was made from (`_dump_snapshot(augment_with_fx_traces=True)`), or not at all.
+    """
+    recorded: list[Mapping[str, Any]] = event.get("frames") or []
+    frames = [_as_written(frame) for frame in recorded]
     own = [frame for frame in frames if not any(part in str(frame.get("filename")) for part in _LIBRARY)]
     frame = next(iter(own or frames), None)
     if frame is None:
@@ -33,6 +41,15 @@ def place_of(event: Mapping[str, Any]) -> str:
     line = frame.get("line")
     where = f"{frame.get('filename')}:{line}" if line else str(frame.get("filename"))
     return f"{where} {frame.get('name')}"[-_LONGEST_NAME:]
+
+
+def _as_written(frame: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a frame of generated code as the line of the user's code that it was made from, if that was recorded."""
+    lines = _TRACED.findall(str(frame.get("fx_original_trace") or ""))
+    if not lines:
+        return frame
+    filename, line, name = lines[-1]
+    return {"filename": filename, "line": int(line), "name": name}
 
 
 def whole(number: Any) -> int:
