@@ -124,6 +124,8 @@ def test_master_weights_of_bfloat16_parameters_stay_on_the_host(digest: Callable
         step: Any = lt.TrainingStep(model, _loss_of_bfloat16, optimizer)
         if planned:
             held = sum(parameter.nbytes for parameter in model.parameters())
+            if int(lt.TorchModel((step, (random_batch(),))).graph.scratch.max()) > held:
+                pytest.skip("products of bfloat16 need more scratch memory than the budget leaves on this processor")
             options: Any = {"budget": f"{3 * held}B", "allow": ROUNDED, "effort": "fast"}
             step = lt.training_step(model, _loss_of_bfloat16, optimizer, (random_batch(),), **options)
             assert step.result.updated_on_host_bytes == step.result.state_on_host_bytes == 3 * 2 * held
