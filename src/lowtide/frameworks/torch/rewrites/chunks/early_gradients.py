@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order, overwritten_storages
-from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
+from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK, needed_by
 from lowtide.frameworks.torch.rewrites.chunks.product_region import PRODUCTS, TwoPasses
 from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions, found_or_none
 from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
@@ -96,20 +96,10 @@ def _nodes_after(turn: Node) -> dict[Node, None]:
 
 def _early_of(passes: TwoPasses, late: Collection[Node], turn: Node) -> list[Node]:
     """Return the late nodes up to a second pass, if they can be early and need no other product."""
-    early = _needed_of([node for node in passes.second if node in late], late)
+    needed = needed_by([node for node in passes.second if node in late])
+    early = [node for node in late if node in needed]
     others = [node for node in early if node.target in PRODUCTS and node not in passes.second]
     return early if not others and _can_be_early(early, turn) else []
-
-
-def _needed_of(ends: Sequence[Node], late: Collection[Node]) -> list[Node]:
-    """Return the late nodes that the ends are computed from, in program order."""
-    needed, waiting = set[Node](), list(ends)
-    while waiting:
-        node = waiting.pop()
-        if node in late and node not in needed:
-            needed.add(node)
-            waiting.extend(node.all_input_nodes)
-    return [node for node in late if node in needed]
 
 
 def _dependent_on(sources: Collection[Node], nodes: Sequence[Node]) -> set[Node]:
