@@ -5,6 +5,6 @@ can help, for its forms in chunks. `find_plan` runs seven stages over one record
 judge, overlap, place, verified. The baseline is always a candidate, so a plan is never worse than the program. A stage
 that Ctrl-C ends leaves the best plan found.
 
-Facts and sentences are separate. A `Shortfall` holds the reason for a missed budget, `Draft.status` derives the one
-verdict from facts, and `lowtide.reporting` writes all sentences.
+Facts and sentences are separate: a `Shortfall` holds the reason for a missed budget, `Draft.status` derives the verdict
+from facts, and `lowtide.reporting` writes all sentences.
 """

@@ -20,7 +20,7 @@ from lowtide.engine.recompute.prove_cost import ProvableCost
 from lowtide.engine.search import Proof, Searched
 
 Keep: TypeAlias = Callable[[Graph, Plan], None]
-"""Receives a verified plan and the graph that it is for."""
+"""Receives a verified plan and its graph."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,30 +30,29 @@ class Draft:
     graph: Graph
     settings: PlanSettings
     budget: Budget
-    """The limits of each memory space, from the budget and the capacities."""
+    """Per memory space, from the budget and the capacities."""
     prices: Prices
     unmodified_peak_bytes: Mapping[str, int]
-    """Peak of the unmodified program. Percentages refer to it."""
+    """Percentages refer to it."""
     in_chunks: bool = False
-    """Whether the graph is a form in chunks."""
 
     plan: Plan
     """The best plan found, with its `peak_bytes`."""
     problem: Problem
     """The graph with the callees of this plan."""
     scheduler: str = "baseline"
-    """The order of the plan, by name."""
+    """Name of the plan's order."""
     packing: Packing | None = None
-    """The addresses of the plan's buffers, if a stage has placed them."""
+    """Addresses of the plan's buffers, once placed."""
 
     extra_cost: float = 0.0
     extra_cost_bound: float | None = 0.0
     solver_bound: float | None = None
-    """The solver's word on a higher bound, not proven; None if there is none."""
+    """The solver's unproven higher bound, or None."""
     provable_cost: ProvableCost | None = None
-    """The bound of the extra cost as a proof can show it."""
+    """The bound of the extra cost with its proof."""
     base_order: str | None = None
-    """The order of first runs by name; None if it is the plan's own."""
+    """Name of the order of first runs; None if it is the plan's own."""
     holds_for_any_order: bool = False
     """Whether the bound of the extra cost holds for all orders, not only for the base order."""
     bounds: tuple[LowerBound, ...] = ()
@@ -61,15 +60,15 @@ class Draft:
     searched_peak: int = 0
     """The bound of the first space if a search of all runs proved it, else 0."""
     proof: Proof | None = None
-    """The proof of the bounds, if it can be checked again; without the logs of refuted budgets."""
+    """Proof of the bounds, if it can be checked; without the logs of refuted budgets."""
     solved: Searched | None = None
-    """The search that the proof comes from, if there was one."""
+    """The search behind the proof, if any."""
     is_judged: bool = False
-    """Whether a stage has compared the plan with its bounds: `is_optimal` and `shortfall` are final."""
+    """Whether the plan was compared with its bounds: `is_optimal` and `shortfall` are final."""
     is_optimal: bool = False
     """Whether no plan that the settings allow is better."""
     shortfall: Shortfall | None = None
-    """Why the budget is missed; None if it is met."""
+    """Why the budget is missed, or None."""
     keep: Keep | None = None
     """Receives the best plan found while a stage takes long."""
     interrupted: bool = False
@@ -77,7 +76,7 @@ class Draft:
 
     @property
     def status(self) -> Status:
-        """The outcome as plan files name it. This is the only place where it is decided."""
+        """The outcome as plan files name it. It is decided only here."""
         if self.interrupted:
             return "interrupted"
         if self.shortfall is not None:
@@ -86,7 +85,6 @@ class Draft:
 
     @property
     def bounds_hold_for(self) -> PlanClass:
-        """The class of plans that the bounds hold for."""
         if self.proof is not None or not self.settings.techniques & NEED_BUDGET:
             return "orders"
         return "copies" if "offload" in self.settings.techniques else "reruns"
@@ -116,7 +114,7 @@ Stage = Callable[[Draft, Report], Draft]
 
 
 def stage(work: Stage) -> Stage:
-    """Let Ctrl-C end a stage early: the stage is repeated, marked interrupted. A second Ctrl-C ends planning."""
+    """Let Ctrl-C end a stage early: it is repeated, marked interrupted. A second Ctrl-C ends planning."""
 
     @wraps(work)
     def resumed(draft: Draft, report: Report) -> Draft:

@@ -29,7 +29,7 @@ from lowtide.engine.schedule import make_candidate, make_candidate_within, with_
 from lowtide.engine.timeline import play_timeline
 
 _WAITS_AT_ONCE = "cpu"
-"""The memory space of PyTorch's CPU, where a collective blocks until it is complete, so nothing could hide it."""
+"""The memory space of PyTorch's CPU, where a collective blocks until it is complete and cannot be hidden."""
 
 
 @without_collection()
@@ -44,9 +44,9 @@ def find_plan(
 ) -> Result:
     """Return the plan that the settings ask for; see `lowtide.minimize`. The graph must contain the host already.
 
-    `unmodified` is the graph of the unmodified program if `graph` is another form: percentages and the baseline's peak
-    refer to it. `start` is the `baseline` of the graph, if it is known. `keep` receives the best plan found before each
-    stage that may take long. A plan that took long is kept in the cache, see `plan_cache`.
+    If `graph` is another form, `unmodified` is the unmodified program's graph, to which percentages and the baseline's
+    peak refer. `start` is the `baseline` of the graph, if known. `keep` receives the best plan found before each stage
+    that may take long. A plan that took long is kept in the cache, see `plan_cache`.
     """
     started = time.perf_counter()
     report = progress or current_report()
@@ -71,8 +71,8 @@ def find_plan(
 def baseline(graph: Graph, settings: PlanSettings, unmodified: Graph | None = None) -> Draft:
     """Return the plan of the program in its own order, the best until a stage finds a better one.
 
-    `unmodified` is the graph that percentages refer to, if it is not `graph`. Raises UsageError for a budget or costs
-    that cannot be read, and for techniques that would have no effect.
+    `unmodified` is the graph that percentages refer to, if not `graph`. Raises UsageError for a budget or costs that
+    cannot be read, and for techniques without effect.
     """
     plan = Plan.baseline(graph)
     plan = replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)
@@ -105,7 +105,7 @@ def order(draft: Draft, report: Report) -> Draft:
     """Return the draft with the order that the settings ask for, if it beats program order, and with bounds.
 
     Without a budget, this is an order of least peak and, if buffers get addresses, of least arena. With a budget, it is
-    an order that fits and moves few ops, and program order if that fits. If recomputation or offload may follow, the
+    an order that fits and moves few ops, or program order if that fits. If recomputation or offload may follow, the
     search is short: a plan that fits is then found sooner than the proof that no order fits.
     """
     if draft.interrupted:
@@ -140,8 +140,7 @@ def overlap(draft: Draft, report: Report) -> Draft:
     """Return the draft with collectives and ops off the device that start earlier and whose inputs are freed later.
 
     They then overlap with other ops. Ops that wait for them may run later. Memory may grow up to the budget or, without
-    one, up to the plan's own peak. The runs and the order of ordered ops do not change, so bounds of the cost stay
-    valid.
+    one, the plan's own peak. The runs and the order of ordered ops do not change, so bounds of the cost stay valid.
     """
     graph, plan = draft.graph, draft.plan
     waits_at_once = graph.spaces[0].name == _WAITS_AT_ONCE or not (graph.ranks > 1).any()
@@ -169,7 +168,7 @@ def overlap(draft: Draft, report: Report) -> Draft:
 
 
 def with_stalls(draft: Draft) -> Draft:
-    """Return the draft with the time that ops wait for ops off the device as a part of its cost, if there are any."""
+    """Return the draft with the waits for ops off the device as a part of its cost."""
     if not draft.graph.off_device.any():
         return draft
     extra = play_timeline(draft.graph, draft.plan, draft.prices).extra_seconds
@@ -201,7 +200,7 @@ def place(draft: Draft, report: Report) -> Draft:
 def _packed(draft: Draft, report: Report) -> Draft:
     """Return the draft with a packing of its buffers.
 
-    A packing of an earlier stage is kept if it is proven smallest or was made with the same effort.
+    An earlier packing is kept if it is proven smallest or was made with the same effort.
     """
     report("placing buffers")
     effort = "fast" if draft.interrupted else draft.settings.effort

@@ -18,14 +18,13 @@ class Agreement:
     outputs_equal: bool
     """Whether they are bit-equal."""
     largest_difference: float | None = None
-    """The largest difference of two numbers, relative to the largest number of their tensor; 1 if something other than
-    a number differs. None if they are bit-equal."""
+    """The largest, as a share of its tensor's largest number; 1 if something else differs, None if bit-equal."""
     own_difference: float | None = None
     """The largest difference between runs of the unmodified program; 0 if these are bit-equal, None if one run was
     enough for the verdict."""
     outputs_near: bool = False
-    """Whether a plan that may round differently does no more than that: the difference is below `sqrt(eps)` of the
-    dtype, or below a multiple of the change caused by perturbing every input by one unit in the last place."""
+    """Whether a plan that may round differently only rounds: the difference is below `sqrt(eps)` of the dtype, or below
+    a multiple of the change caused by perturbing every input by one unit in the last place."""
 
     @property
     def verdict(self) -> OutputsVerdict:
@@ -38,7 +37,7 @@ class Agreement:
         return "within noise" if largest is not None and own and largest <= own else "different"
 
     def describe(self) -> str:
-        """Return whether outputs are equal, and by how much they differ, as one line."""
+        """Return whether outputs are equal, and by how much they differ, in one line."""
         if self.outputs_equal:
             return "yes (bit-equal)"
         if self.largest_difference is None:
@@ -74,11 +73,11 @@ class Measurement(Agreement):
     original_bytes: int | None = None
     """Peak of the user's own call if it differs from the unmodified program, as eager PyTorch does."""
     host_bytes: int | None = None
-    """Peak of the host memory used by the plan's copies and by state that lives there; None without a host."""
+    """Peak of host memory of the plan's copies and of state there; None without a host."""
     times: "StepTimes | None" = None
     """Times of both programs; None if they run op by op only to be measured."""
     predicted_bytes: int | None = None
-    """Predicted peak under the plan, if the measurement has one."""
+    """Predicted peak under the plan, if known."""
     predicted_extra_time: float | None = None
     """Predicted time that the plan adds, as a share of the time before."""
 
@@ -106,7 +105,7 @@ class Measurement(Agreement):
         )
 
     def lines(self, predicted_extra_time: float | None = None) -> list[str]:
-        """Return the figures as lines of a page."""
+        """Return the figures, one per line."""
         eager = self.original_bytes
         lines = [] if eager is None else [f"measured eager   {format_bytes(eager)}   (your own call, no plan)"]
         lines.append(f"measured before  {format_bytes(self.before_bytes)}")
@@ -118,7 +117,6 @@ class Measurement(Agreement):
         return [*lines, f"outputs equal    {self.describe()}"]
 
     def __repr__(self) -> str:
-        """Return one figure per line."""
         lines = self.lines(self.predicted_extra_time)
         if self.predicted_bytes is not None:
             lines.insert(0, f"predicted peak   {format_bytes(self.predicted_bytes)}   (under the plan)")
@@ -134,7 +132,7 @@ class StepTimes:
     after_seconds: float
     """The same under the plan."""
     noise: float
-    """Half of the distance between the fastest and the slowest run of the user's program, as a share of the median."""
+    """Half the distance between the fastest and slowest run of the user's program, as a share of the median."""
 
     @property
     def extra_time(self) -> float:
@@ -147,7 +145,7 @@ class StepTimes:
         return cls(before_seconds=median(before), after_seconds=median(after), noise=noise_of(before))
 
     def describe(self, predicted: float | None) -> str:
-        """Return both times with the prediction, if there is one, and the noise."""
+        """Return both times, the prediction if given, and the noise."""
         before, after = (f"{seconds * 1e3:.1f} ms" for seconds in (self.before_seconds, self.after_seconds))
         expected = "" if predicted is None else f"predicted {percent(predicted, signed=True)}; "
         noise = f"steps without the plan differ by {percent(self.noise)} each way"
@@ -155,7 +153,7 @@ class StepTimes:
 
 
 def noise_of(seconds: Sequence[float]) -> float:
-    """Return half of the distance between the fastest and the slowest run, as a share of the median."""
+    """Return half the distance between the fastest and slowest run, as a share of the median."""
     return (max(seconds) - min(seconds)) / 2 / median(seconds)
 
 
@@ -178,7 +176,7 @@ class Reserved:
     temporary_bytes: int
     """The part of `reserved_bytes` that the framework calls temporary."""
     peak_bytes: int
-    """The model's peak in the order of the program, with in-place pairs."""
+    """The model's peak in program order, with in-place pairs."""
     differences: tuple[Difference, ...]
     """The reasons for `reserved_bytes - peak_bytes`, which is their sum."""
 
@@ -194,15 +192,15 @@ class RuntimeRun:
     resident_bytes: int | None = None
     """The most that the whole process had resident; None if the system reports none."""
     predicted_bytes: int | None = None
-    """The prediction for `growth_bytes`, if there is one."""
+    """The prediction for `growth_bytes`, if any."""
     otherwise_predicted_bytes: int | None = None
-    """The prediction if the system chooses other addresses; None if addresses do not matter."""
+    """The prediction for other addresses that the system may choose; None if addresses do not matter."""
     seconds: float
     """Median time of a run."""
     arena_bytes: int | None = None
     """Bytes reserved for the values of a run, if known."""
     fallbacks: int = 0
-    """Runs that did not find their values at planned addresses."""
+    """Runs without their values at planned addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +231,6 @@ class Rewritten:
     done: Mapping[str, Sequence[str]]
     """Names of the rewritten parts, by kind of rewrite: "recomputed" and so on."""
     write: Callable[[Path], None]
-    """Write the program to a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,9 +244,9 @@ class CompiledMemory:
     total_bytes: int
     """The compiler's figure for arguments, results and temporaries."""
     temp_bytes: int
-    """The part that is neither argument nor result: `temp_size_in_bytes` of XLA."""
+    """The temporaries: `temp_size_in_bytes` of XLA."""
     argument_bytes: int
     assigned_bytes: int | None
-    """Bytes reserved by the compiler's buffer assignment; None if it is not available."""
+    """Bytes reserved by the compiler's buffer assignment, if available."""
     resident_bytes: int | None
     """Bytes that a call added to the resident memory of its own process, without arguments; None if not measured."""

@@ -37,30 +37,29 @@ class Result:
     """A verified plan with its cost and bounds. Bytes are per memory space, without persistent buffers."""
 
     graph: Graph
-    """The graph that the plan is for."""
     plan: Plan
     budget: Budget
-    """The limits of the plan, per memory space."""
+    """Limits per memory space."""
     status: Status
     """Optimal if no plan that the settings allow has a lower peak or, within a budget, costs less."""
     scheduler: str
-    """The chosen order by name; "fit" for an order made for the budget, "baseline" for program order, "overlap" for
-    program order with moved collectives."""
+    """Name of the chosen order: "fit" for one made for the budget, "baseline" for program order, "overlap" for program
+    order with moved collectives."""
     moved_ops: int
-    """Number of ops outside a longest common subsequence with program order, called graphs included."""
+    """Ops outside a longest common subsequence with program order, called graphs included."""
     baseline_peak_bytes: Mapping[str, int]
     """Peak of the unmodified program."""
     peak_bytes: Mapping[str, int]
     arena_bytes: Mapping[str, int]
-    """Bytes reserved if buffers have addresses; empty without addresses."""
+    """Bytes reserved for buffers with addresses; empty without addresses."""
     arena_lower_bound_bytes: Mapping[str, int]
     """Lower bound of the arena over all placements of this plan's buffers."""
     lower_bound_bytes: Mapping[str, int]
-    """Lower bound of the peak over the class of plans that the claim of the peak names."""
+    """Lower bound of the peak for the class of plans named by the peak's claim."""
     plain_proof: Proof | None
-    """The `proof` without flows and without the logs of refuted budgets."""
+    """The `proof` without flows and logs of refuted budgets."""
     solved: Searched | None
-    """The search that the proof comes from, if there was one."""
+    """The search behind the proof, if any."""
     persistent_bytes: Mapping[str, int]
     base_cost: float
     """Run time of the program, in the unit of the ops' costs."""
@@ -69,13 +68,13 @@ class Result:
     extra_cost_bound: float | None
     """Lower bound of the extra cost within the budget for first runs in the base order; None if no plan fits."""
     solver_bound: float | None
-    """The solver's word on a higher bound, not proven; None if there is none."""
+    """The solver's unproven higher bound, or None."""
     solver_finds_none: bool
-    """Whether it is the solver's word, not proven, that no plan with this order of first runs fits."""
+    """Whether the solver finds, without proof, that no plan with this order of first runs fits."""
     provable_cost: ProvableCost | None
-    """The bound of the extra cost as a proof can show it."""
+    """The bound of the extra cost with its proof."""
     base_order: str
-    """The order of first runs that this bound holds for, by name."""
+    """Name of the order of first runs that this bound holds for."""
     costs: str
     """The profile that priced the ops."""
     reruns: int
@@ -83,13 +82,13 @@ class Result:
     transfers: Transfers
     """Copies to other memory spaces and back, and the time that ops wait for them."""
     communication: Communication
-    """Time of collectives and the part that computation does not hide. Costs count all of it."""
+    """Time of collectives, and the part not hidden by computation. Costs count all of it."""
     claims: tuple[Claim, ...]
-    """All bounds with the class of plans that each holds for. The bounds above are their figures."""
+    """All bounds, each with its class of plans. The bounds above are their figures."""
     seconds: float
     """Time of planning."""
     shortfall: Shortfall | None
-    """Why the budget is missed; None if it is met or there is none."""
+    """Why the budget is missed, or None."""
     chunk_cost: float = 0.0
     """Time that chunks add to the unmodified program, in the unit of the other costs."""
     moved_cost: float = 0.0
@@ -99,7 +98,7 @@ class Result:
     to_rounding: bool = False
     """Whether results are only equal up to rounding: chunks make sums in another order, or updates run on the host."""
     form: FormName = "unmodified"
-    """The form of the program that the plan is for."""
+    """The form of the program that is planned."""
 
     @property
     def proof(self) -> Proof | None:
@@ -118,7 +117,7 @@ class Result:
 
     @property
     def state_on_host_bytes(self) -> int:
-        """Bytes of persistent buffers that live on the host and are on the device only while they are used."""
+        """Persistent buffers that live on the host and are on the device only during use."""
         return self.persistent_bytes.get(HOST, 0)
 
     @property
@@ -144,7 +143,6 @@ class Result:
         return extra / self.unmodified_cost if self.unmodified_cost else 0.0
 
     def __repr__(self) -> str:
-        """Return the headline."""
         met = "" if self.shortfall is None else f", {self.shortfall}"
         before, after = format_by_space(self.baseline_peak_bytes), format_by_space(self.peak_bytes)
         return f"Result({self.graph.name!r}: {self.status}{met}, peak {before} -> {after})"
@@ -164,7 +162,7 @@ class Result:
         return self.picture().html(rows)
 
     def picture(self) -> MemoryPicture:
-        """Return the memory of the first memory space before and after the plan."""
+        """Return the first memory space's memory before and after the plan."""
         space = self.graph.spaces[0].name
         changed = self.form != "unmodified"
         return memory_picture(
@@ -177,8 +175,8 @@ class Result:
     def plot(self, space: str | None = None, axes: Any = None) -> Any:
         """Draw the memory of a space over the runs, with and without the plan, by matplotlib.
 
-        `space` is the first one by default; `axes` are new ones by default and are returned. Raises
-        MissingExtraError without matplotlib, UsageError for an unknown space.
+        The default `space` is the first; `axes` are returned, and new by default. Raises MissingExtraError without
+        matplotlib, UsageError for an unknown space.
         """
         where = self.graph.spaces[0].name if space is None else space
         levels = {"lower bound": self.lower_bound_bytes.get(where), "budget": self.budget.allowed.get(where)}
@@ -187,7 +185,6 @@ class Result:
 
 
 def result_of(draft: Draft, seconds: float) -> Result:
-    """Return the result of a draft after all stages; `seconds` is the time of planning."""
     graph, plan, packing = draft.graph, draft.plan, draft.packing
     order = plan.order()
     return Result(
@@ -230,8 +227,7 @@ def _moved(graph: Graph, plan: Plan) -> int:
 def plot_memory(graph: Graph, plan: Plan, space: str | None, levels: dict[str, int], axes: Any = None) -> Any:
     """Draw a plan's memory in a space, stacked by kind of buffer, with the baseline and levels as lines.
 
-    `space` is the first one by default; `axes` are new ones by default and are returned. Raises MissingExtraError
-    without matplotlib, UsageError for an unknown space.
+    Defaults, result and errors are those of `Result.plot`.
     """
     names = [each.name for each in graph.spaces]
     if space is not None and space not in names:

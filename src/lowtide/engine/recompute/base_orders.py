@@ -118,7 +118,7 @@ class _EarlyFrees:
 def lower_sections(program: OrderedProgram, budget: int, effort: SearchEffort) -> Order:
     """Return the base order with every section above a budget in its order of lowest peak.
 
-    An order of lowest peak may rise above the budget elsewhere, where another order would not. Sections end where
+    Sections, because an order of lowest peak may rise above the budget where another order would not. They end where
     memory is lowest between two rises, and none needs more than before. Deterministic. One search per section, and
     O(accesses).
     """

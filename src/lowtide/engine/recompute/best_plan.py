@@ -14,7 +14,7 @@ _LEAST_GAIN = 0.001
 _TRIM_COST_RATIO = 1.25
 """Plans within this multiple of the best extra cost are trimmed."""
 _RELATIVE_ERROR = 1e-6
-"""Taken off these bounds, so that duals of limited precision prove them again."""
+"""Taken off these bounds, so that duals of limited precision can prove them."""
 _TRADE_ERROR = 1e-11
 """Rounding error of bounds of `trade_at`, relative to the cost of all ops: its cuts count in parts of 1e-13."""
 
@@ -30,23 +30,23 @@ class BestPlan:
     """Proven lower bound on the extra cost."""
     peak_bound: int = 0
     negligible: float = 0.0
-    """Extra cost above the bound that is accepted."""
+    """Extra cost accepted above the bound."""
     max_drop_cost: float = float("inf")
     """Extra cost at which plans of drops are given up, because another base order has a much cheaper plan."""
     may_improve: bool = False
     """Whether other searches may find better plans."""
     may_be_lower: bool = False
-    """Whether plans for higher targets may lower the peak, if no plan fits."""
+    """Whether plans for higher targets may lower the peak if no plan fits."""
     is_far_from_bound: bool = False
-    """Whether plans of drops are far from their bound, except those of repeated layers."""
+    """Whether plans of drops, except those of repeated layers, are far from their bound."""
     layers_suffice: bool = False
-    """Whether repeated layers come near the bound of a large program, so that the search ends."""
+    """Whether repeated layers come near the bound of a large program and end the search."""
     is_exact: bool = False
-    """Whether the exact search ended, so that no better plan exists."""
+    """Whether the exact search ended: no better plan exists."""
     claimed_bound: float = 0.0
-    """Bound that steers the search. It includes the solver's word and is never published."""
+    """Steers the search. It includes the solver's bound and is never published."""
     claimed_places: tuple[Place, ...] = ()
-    """Places of the program that the solver's highest word is about."""
+    """Places of the program with the solver's highest bound."""
     bound_places: tuple[Place, ...] = ()
     """Places of the linear program that shows `bound`, if one does."""
     solver_work: int = 0
@@ -55,9 +55,9 @@ class BestPlan:
     first_plans: "tuple[BestPlan, BestPlan] | None" = None
     """Plans from the peak and from repeated layers, until plans of drops follow."""
     improved: Execution | None = None
-    """The plan that a search of neighborhoods ended with."""
+    """The last plan of a neighborhood search."""
     place_bounds: Sequence[PlaceBound] | None = None
-    """Bounds from single places, the highest first, or None if not computed."""
+    """Bounds from single places, the highest first; None if not computed."""
     execution: Execution = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,12 +69,12 @@ class BestPlan:
 
     @property
     def cost(self) -> float:
-        """Extra cost of the best plan, infinite if it misses the budget."""
+        """Extra cost, infinite if the plan misses the budget."""
         return self.execution.extra_cost if self.fits else float("inf")
 
     @property
     def first_rank(self) -> tuple[int, float, int]:
-        """Sort key of the plans found fast: how soon this search may find a cheap plan."""
+        """Sort key of the fast plans: how soon this search may find a cheap plan."""
         first = self if self.first_plans is None else self.first_plans[1]
         return first.rank(first.execution)
 
@@ -84,12 +84,11 @@ class BestPlan:
 
     @property
     def steering_bound(self) -> float:
-        """The highest bound, proven or not."""
         return max(self.bound, self.claimed_bound)
 
     @property
     def max_cost_to_trim(self) -> float:
-        """Extra cost above which a plan is unlikely to become the best one by trimming."""
+        """Extra cost above which trimming is unlikely to make a plan the best one."""
         return _TRIM_COST_RATIO * self.cost
 
     def rank(self, execution: Execution) -> tuple[int, float, int]:
@@ -104,23 +103,23 @@ class BestPlan:
         self.raise_to_certified(program, bound - error, (place,))
 
     def raise_to_certified(self, program: OrderedProgram, bound: float, places: tuple[Place, ...]) -> None:
-        """Raise the cost bound to one without rounding errors, of the linear program over some places."""
+        """Raise the cost bound to that of the linear program over some places, which has no rounding errors."""
         bound = rounded_up(program, bound)
         if bound > self.bound:
             self.bound, self.bound_places = bound, places
 
     @property
     def solver_bound(self) -> float | None:
-        """The solver's word on the bound if it exceeds the proven one, else None."""
+        """The solver's bound if it exceeds the proven one, else None."""
         claimed = min(self.claimed_bound, self.cost)
         return claimed if self.claimed_places and claimed > self.bound else None
 
     def goal_to_certify(self, program: OrderedProgram) -> float:
-        """Return the least cost bound that, rounded up, proves the claimed one or that the plan is optimal."""
+        """Return the least cost bound that, rounded up, proves the claimed one or the plan's optimality."""
         return before_rounding(min(self.claimed_bound, self.cost), program.cost)
 
     def claim_bound(self, program: OrderedProgram, bound: float, places: Sequence[Place] = ()) -> None:
-        """Let an unproven bound steer the search. With places, it is the solver's word on the program over them."""
+        """Let an unproven bound steer the search. With places, it is the solver's for the program over them."""
         bound = rounded_up(program, bound)
         if bound > self.steering_bound and places:
             self.claimed_places = tuple(places)
@@ -134,7 +133,6 @@ class BestPlan:
             self.execution = execution
 
     def add_exact_result(self, program: OrderedProgram, searched: ExactResult) -> None:
-        """Accept the plan and bounds of an exact search with this base order."""
         if searched.cost_bound > self.bound:
             self.bound, self.bound_places = searched.cost_bound, ()
         self.peak_bound = searched.peak_bound
@@ -145,7 +143,7 @@ class BestPlan:
                 self.bound, self.bound_places = self.execution.extra_cost, ()
 
     def share_bounds(self, other: "BestPlan") -> None:
-        """Accept the bounds of another search with the same order of first runs."""
+        """Accept the bounds of a search with the same order of first runs."""
         if other.steering_bound > self.steering_bound:
             self.places, self.claimed_places = other.places, other.claimed_places
         if other.bound > self.bound:
@@ -168,13 +166,12 @@ class BestPlan:
 
 
 def rounded_up(program: OrderedProgram, bound: float) -> float:
-    """Return a cost bound, rounded up if all costs are multiples of the smallest one."""
+    """Round a cost bound up if all costs are multiples of the smallest one."""
     unit = cost_unit(program.cost)
     return float(np.ceil(bound / unit)) * unit if unit and np.isfinite(bound) else bound
 
 
 def repair(program: OrderedProgram, found: BestPlan, drops: Drops, max_work: int) -> None:
-    """Add drops until a plan fits, and offer it."""
     before = program.native.work
     most = min(found.max_drop_cost, found.max_cost_to_trim)
     _, drops = drop_until_it_fits(program, drops, found.budget, max_work, most)

@@ -1,4 +1,4 @@
-"""Search for the lowest extra cost within a budget: fast plans first, then bounds and better plans in turns."""
+"""Search for the lowest extra cost within a budget: fast plans, then bounds and better plans in turns."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,18 @@ from lowtide.engine.recompute.segments import MAX_EXCESS, checkpoint_drops, repe
 from lowtide.engine.recompute.solver_search import SolverSearch
 
 _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
-"""Shares of the budget left free at a place, for the runs recomputed after it."""
+"""Shares of the budget left free at a place for later recomputed runs."""
 _MAX_TRADED = 3
 _MAX_RESERVES = 12
 """Executions to find the smallest reserve with which the choice at one place fits everywhere."""
 _RESERVE_STEPS = 500
-"""For segments of layers, the reserve is found up to the budget divided by this."""
+"""For segments of layers, the reserve is exact to the budget divided by this."""
 _WORTH_SETTLING = 0.2
 """Gap within which plans of drops are not refined as run sequences."""
 _LARGE_PROGRAM_OPS = 10_000
-"""In larger programs the search ends if repeated layers alone come near the bound."""
+"""Larger programs end the search if repeated layers come near the bound."""
 _LARGE_PROGRAM_GAPS = 3
-"""How near, in gaps at which every search ends."""
+"""That near, in gaps at which every search ends."""
 _MAX_OPS_ON_DEMAND = 4_000
 """In larger programs, recomputation on demand exceeds its work limit."""
 _NEAR_FACTOR = 16
@@ -40,9 +40,9 @@ _NEAR_FACTOR = 16
 _TARGET_MARGIN = 200
 """The lowest target exceeds the lower bound by one part in this number."""
 _TARGETS = 3
-"""Number of targets to plan for if no plan meets a budget."""
+"""Number of targets if no plan meets a budget."""
 _TARGET_EFFORT = RECOMPUTE_EFFORTS["fast"].part(4)
-"""Effort for each target. These plans lower the peak, not the cost."""
+"""Effort per target. These plans lower the peak, not the cost."""
 _NO_GAP = 0.0001
 """Gap that ends every search."""
 
@@ -70,9 +70,9 @@ def plan_within_budget(
 
 
 class BudgetSearch:
-    """Plans one program for any number of budgets. State that is independent of the budget is built once.
+    """Plans one program for any number of budgets.
 
-    An extra cost within `negligible` of its bound is accepted, as a share of the base cost.
+    An extra cost within `negligible` (a share of the base cost) of its bound is accepted.
     """
 
     def __init__(self, program: OrderedProgram, negligible: float = 0.0) -> None:
@@ -97,7 +97,7 @@ class BudgetSearch:
         return self.result(found, effort, exact=exact)
 
     def begin(self, budget: int, effort: RecomputeEffort, max_cost: float = float("inf"), *, exact: bool) -> BestPlan:
-        """Return a plan that is found fast, and its bound: `choose_drops` follows.
+        """Return a fast plan and its bound; `choose_drops` follows.
 
         With `exact`, small graphs are solved exactly. Plans of repeated layers are given up at an extra cost of
         `max_cost`.
@@ -122,7 +122,7 @@ class BudgetSearch:
         return found
 
     def choose_drops(self, found: BestPlan, effort: RecomputeEffort, max_cost: float = float("inf")) -> None:
-        """Offer plans of drops, which are given up at an extra cost of `max_cost`."""
+        """Offer plans of drops, given up at an extra cost of `max_cost`."""
         if found.first_plans is None:
             return
         at_peak, by_layers = found.first_plans
@@ -141,7 +141,7 @@ class BudgetSearch:
         return BestPlan(budget, Drops(), self.baseline, negligible=self._negligible)
 
     def plan_of_runs(self, runs: Ints, known: BestPlan, effort: RecomputeEffort) -> BestPlan:
-        """Return the plan of given runs, trimmed to the budget, with the bounds of `known`."""
+        """Return the plan of the runs, trimmed to the budget, with the bounds of `known`."""
         found = BestPlan(
             known.budget,
             Drops(),
@@ -161,7 +161,7 @@ class BudgetSearch:
         return found
 
     def settle(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Offer run sequences, if the plans of drops are far from their bound."""
+        """Offer run sequences if the plans of drops are far from their bound."""
         if not (found.may_improve and found.is_far_from_bound):
             return
         settled = settle_from(
@@ -176,7 +176,7 @@ class BudgetSearch:
                 found.offer(offered)
 
     def lower(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Lower the peak if no plan fits: by plans for targets above the budget, or by recomputation on demand."""
+        """If no plan fits, lower the peak by plans for targets above the budget or by recomputation on demand."""
         if found.fits:
             return
         if found.may_be_lower:
@@ -186,12 +186,12 @@ class BudgetSearch:
             self._lower_on_demand(found, effort.run_work)
 
     def refine(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Improve the plan by neighborhoods, if plans of drops are far from their bound."""
+        """Improve the plan by neighborhoods if plans of drops are far from their bound."""
         if found.may_improve and found.is_far_from_bound:
             self._improve(found, effort.run_work)
 
     def close_gap(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Improve the bound and the plan with the solver, if it is installed and a gap is left."""
+        """Improve the bound and the plan with the solver if it is installed and a gap is left."""
         self.weigh(found, effort)
         if found.may_improve and found.may_fit and not found.is_within(effort.relative_gap) and solver.is_available():
             if not found.layers_suffice:
@@ -200,7 +200,7 @@ class BudgetSearch:
                 self._improve(found, effort.run_work // 4)
 
     def bound_more(self, found: BestPlan, effort: RecomputeEffort, *, exact: bool) -> None:
-        """Raise the bound of the chosen plan with the strongest places, if a gap is left."""
+        """Raise the bound of the chosen plan with the strongest places if a gap is left."""
         self.weigh(found, effort)
         if (
             exact
@@ -212,7 +212,7 @@ class BudgetSearch:
             self._solving.bound_more(found, effort)
 
     def weigh(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Raise the bound to the highest of single places, once per budget, if a gap is left."""
+        """If a gap is left, raise the bound to the highest of single places, once per budget."""
         if (
             not found.may_improve
             or found.place_bounds is not None
@@ -238,7 +238,7 @@ class BudgetSearch:
         found.may_be_lower = on_demand_failed or not self._negligible
 
     def _plan_higher_targets(self, found: BestPlan) -> None:
-        """Offer plans for targets between the lower bound and the peak reached, each halfway to it."""
+        """Offer plans for targets between the lower bound and the peak, each halfway to it."""
         missed, target = self._least_bytes, self._least_bytes + self._least_bytes // _TARGET_MARGIN
         for _ in range(_TARGETS):
             if found.execution.peak_bytes <= target:
@@ -303,9 +303,9 @@ class BudgetSearch:
         staying: NDArray[np.bool_] | None = None,
         max_cost: float = float("inf"),
     ) -> None:
-        """Offer choices at a place, leaving free as much as the last one exceeded the budget elsewhere.
+        """Offer choices at a place, with as much left free as the last one exceeded the budget elsewhere.
 
-        Ends where a choice over the budget costs as much as the best plan, or `max_cost`: more room costs more.
+        Ends if a choice over the budget costs as much as the best plan, or `max_cost`: more room costs more.
         """
         too_little, enough, reserve = 0, found.budget, 0
         step = 0 if staying is None else found.budget // _RESERVE_STEPS
@@ -332,7 +332,7 @@ class BudgetSearch:
             found.offer(self.program.execute(drops), drops)
 
     def _trade(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Offer plans from single places and raise the bound: first at the peak, then where the last plan peaks."""
+        """Offer plans from single places and raise the bound, first at the peak, then where the last plan peaks."""
         place = int(self.baseline.live.argmax())
         places: list[int] = []
         tried: set[bytes] = set()
@@ -382,7 +382,7 @@ class BudgetSearch:
         )
 
     def _provable(self, found: BestPlan) -> ProvableCost | None:
-        """Return the published bound with its source, if linear programs show it."""
+        """Return the published bound with its source if linear programs show it."""
         bound = min(found.bound, found.execution.extra_cost) if found.fits else found.bound
         if not found.bound_places or self.program.space != 0:
             return None

@@ -1,7 +1,7 @@
 """Derive lower bounds from duals of linear programs, in safe arithmetic, over the closed branches of a tree.
 
 Source: Neumaier and Shcherbina, "Safe bounds in linear and mixed-integer linear programming" (2004). Any multipliers of
-the rows give a valid bound over bounded columns, so the solver that finds them need not be trusted.
+the rows bound the cost over bounded columns, so the solver that finds them need not be trusted.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from lowtide.engine.recompute.solver import LinearRelaxation, MixedIntegerProgra
 
 _ROUNDOFF = 2.0**-53
 _SAFETY = 1.01
-"""Factor on estimates of rounding errors, for the rounding of the estimates."""
+"""Factor on estimates of rounding errors, for their own rounding."""
 _TINY = 1e-300
 """Added to errors of sums for underflow."""
 _INTEGRAL = 1e-6
@@ -51,7 +51,7 @@ class CertifiedBound:
     at_least: float
     """Infinite if there is no solution."""
     tree: tuple[BranchedCase | BoundedCase, ...]
-    """The cases in depth-first order. Each split is followed by its two cases."""
+    """The cases in depth-first order. Each split precedes its two cases."""
     work: int
 
 
@@ -68,8 +68,8 @@ def certify(milp: MixedIntegerProgram, goal: float, *, max_work: int) -> Certifi
     """Return a certified lower bound of a program with finite column bounds.
 
     Best-first branch and bound over fractional columns. Ends when the bound reaches `goal`, when a branch has an
-    integer optimum below it, after about `max_work`, counted as in `Solved.work` after the first linear program, or
-    with very many cases.
+    integer optimum below it, with very many cases, or after about `max_work`, counted as in `Solved.work` after the
+    first linear program.
     """
     safe, relaxation = _SafeArithmetic(milp), LinearRelaxation(milp)
     per_node = _WORK_PER_NODE + len(milp.values) // _VALUES_PER_WORK
@@ -90,7 +90,7 @@ def certify(milp: MixedIntegerProgram, goal: float, *, max_work: int) -> Certifi
         if node.bound >= goal:
             continue
         if column is None or relaxed.solution is None:
-            goal = min(goal, node.bound)  # an integer optimum, or nothing better to derive
+            goal = min(goal, node.bound)  # an integer optimum, or nothing to derive
             continue
         split = BranchedCase(column, int(np.floor(relaxed.solution[column])))
         below, above = node.upper.copy(), node.lower.copy()
@@ -110,7 +110,6 @@ def _most_fractional(solution: NDArray[np.float64], is_integer: NDArray[np.bool_
 
 
 def _recorded(root: _Node) -> tuple[float, tuple[BranchedCase | BoundedCase, ...]]:
-    """Return the least bound of all cases, and the tree."""
     tree: list[BranchedCase | BoundedCase] = []
     least, waiting = float("inf"), [root]
     while waiting:
@@ -133,7 +132,6 @@ class _SafeArithmetic:
         self._counts = np.bincount(milp.columns, minlength=len(milp.cost))
 
     def close(self, node: _Node, duals: NDArray[np.float64], *, claims_infeasible: bool) -> None:
-        """Raise the bound of a node, if the multipliers do."""
         duals = np.where(np.abs(duals) < _LEAST_DUAL * np.abs(duals).max(initial=0.0), 0.0, duals)
         if claims_infeasible:
             for ray in (duals, -duals):
@@ -145,7 +143,7 @@ class _SafeArithmetic:
             node.closed, node.bound = BoundedCase(duals, is_infeasible=False), bound
 
     def bound(self, duals: NDArray[np.float64], lower: NDArray[np.float64], upper: NDArray[np.float64]) -> float:
-        """Return a lower bound on the cost of all solutions between column bounds."""
+        """Return a lower bound on the cost of all solutions within column bounds."""
         return self._least(self._milp.cost, duals, lower, upper)
 
     def _least(

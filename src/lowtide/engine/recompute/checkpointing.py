@@ -74,9 +74,9 @@ def _never_used(graph: Graph) -> list[BufferId]:
 def segment_plan(graph: Graph, *, backward_from: OpId | None = None, n_segments: int | None = None) -> Plan:
     """Return the verified plan that saves the tensors between segments and recomputes the others.
 
-    The ops before `backward_from`, by default the op at the peak, are divided into `n_segments`, by default the square
-    root of their number. A segment is recomputed when the backward pass first reads one of its tensors; the last
-    segment drops nothing. Raises UsageError for numbers out of range.
+    The ops before `backward_from` (default: the op at the peak) are divided into `n_segments` (default: the square root
+    of their number). A segment is recomputed when the backward pass first reads one of its tensors; the last segment
+    drops nothing. Raises UsageError for numbers out of range.
 
     Source: Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost. O(n + e). On a chain of n equal ops, the
     peak is in O(sqrt(n)) for one more forward pass.
@@ -120,7 +120,7 @@ def _runs(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[OpId]
 
 
 def _dropped_by_segment(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[list[OpId]]:
-    """Return the ops to recompute per segment: results only read in the backward pass, and their producers."""
+    """Return the ops to recompute per segment: those of results read only in the backward pass, and their producers."""
     segments: list[int] = segment_of.tolist()
     last = max(segments[:turn], default=0)
     may_drop: list[bool] = (rerunnable_ops(graph) & (segment_of < last)).tolist()

@@ -14,7 +14,6 @@ from lowtide.engine.recompute.program import Drops, OrderedProgram, first_run_at
 _THERE, _KEEP_OR_RERUN, _KEEP_ONLY = 0, 1, 2  # values of the native kernel
 _MAX_MINIMUM_CUTS = 40
 _COST_RISE = 0.005
-"""Relative rise of the costs along the order."""
 _MAX_WEIGHED = 600_000
 """Limit on ops times places, about 1,000,000 per second."""
 
@@ -38,7 +37,6 @@ class PlaceTrade:
     """Memory at one place, traded for recompute cost."""
 
     bound: float
-    """Lower bound on the extra cost of plans within the budget."""
     choices: tuple[Drops, ...]
     """A choice that fits at the place, and a cheaper one slightly over."""
 
@@ -84,8 +82,8 @@ def trade_at(
 def with_rising_costs(program: OrderedProgram) -> OrderedProgram:
     """Return the program with costs that rise slightly along its order, for choices only.
 
-    Repeated blocks cost the same, so that all of them drop a buffer or none does. With rising costs only as many blocks
-    drop as needed, the first ones first.
+    With equal costs, all repeated blocks drop a buffer or none does. With rising costs only as many blocks drop as
+    needed, the first ones first.
     """
     rising = 1 + _COST_RISE * program.places / max(1, len(program.order))
     return OrderedProgram(program.problem, program.order, program.cost * rising, program.space)
@@ -122,8 +120,8 @@ def bounds_by_place(
 ) -> list[PlaceBound]:
     """Return bounds from places where the unmodified program exceeds a budget, the highest first.
 
-    `live` are its bytes by place. If they are too many, places with the largest share of idle bytes to drop come first.
-    O(places * minimum cuts), native.
+    `live` are its bytes by place. If there are too many places, those with the largest share of idle bytes to drop
+    count. O(places * minimum cuts), native.
     """
     over = np.flatnonzero(live > budget_bytes)
     most = max(1, _MAX_WEIGHED // max(1, len(program.order)))

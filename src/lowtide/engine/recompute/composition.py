@@ -21,7 +21,7 @@ from lowtide.engine.recompute.unrolled import first_runs
 _MANY_OPS = 4_000
 """Programs of this many ops are first planned with fewer layers,"""
 _FEW_LAYERS = 6
-"""namely with this many,"""
+"""namely this many,"""
 _MAX_SHARE = 0.4
 """if these have at most this share of the ops."""
 _NEAR_EXPECTED = 1.04
@@ -61,7 +61,7 @@ def compose(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Planning:
-    """The search for the cheapest plan from base orders, which may begin with fewer layers."""
+    """The search from base orders, which may begin with fewer layers."""
 
     problem: Problem
     orders: Sequence[tuple[str, Order]]
@@ -74,7 +74,7 @@ class _Planning:
     def cheapest(self) -> Composed:
         """Return the cheapest plan found.
 
-        A program of many equal layers is first planned with a few. The whole program then takes the base order and the
+        A program of many equal layers is first planned with a few. The whole program then takes the base order and
         searches that were useful there. If its plan is dearer per layer, all orders and searches follow.
         """
         search = OrderSearch(self.problem, self.budget, self.cost, self.settings, self.report, self.keep)
@@ -96,7 +96,7 @@ class _Planning:
         return self.problem.graph.n_ops < _MANY_OPS or self.settings.proves or not self.orders
 
     def _with_few_layers(self) -> tuple[Route, float] | None:
-        """Return the useful route with a few layers, and the extra cost that it suggests for all, or None."""
+        """Return the useful route with a few layers, and the extra cost expected for all, or None."""
         fewer = with_fewer_layers(self.problem, _FEW_LAYERS)
         if fewer is None or fewer.problem.graph.n_ops > _MAX_SHARE * self.problem.graph.n_ops:
             return None

@@ -90,7 +90,7 @@ def _bound_covers(larger: Composed, found: Composed) -> bool:
 
 
 def _share_plans(composed: Sequence[Composed], cost: NDArray[np.float64]) -> list[tuple[RecomputeResult, Composed]]:
-    """Return, per budget, the cheapest plan found for any budget that fits it, else the plan of lowest peak.
+    """Return, per budget, the cheapest plan of all that fits it, else the plan of lowest peak.
 
     Each comes with its own search. Without a bound at the larger budget, its bound is 0.
     """
@@ -125,12 +125,11 @@ def _share_plans(composed: Sequence[Composed], cost: NDArray[np.float64]) -> lis
 
 
 def _word_above(bound: float, word: float | None, most: float = float("inf")) -> float | None:
-    """Return the solver's word on a bound, at most the cost of a plan, if it exceeds the proven bound."""
+    """Return the solver's bound, at most the cost of a plan, if it exceeds the proven bound."""
     return None if word is None or min(word, most) <= bound else min(word, most)
 
 
 def knee_of(points: Sequence[RecomputeResult]) -> int | None:
-    """Return the recommended point, see `Curve`."""
     fitting = [k for k, point in enumerate(points) if point.fits]
     if len(fitting) < 3:
         return None

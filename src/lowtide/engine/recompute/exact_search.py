@@ -16,13 +16,10 @@ from lowtide.engine.recompute.program import Ints, OrderedProgram
 from lowtide.engine.recompute.unrolled import first_runs
 
 _Item = tuple[BufferId, int]
-"""A buffer with a version of its contents."""
 _Row = tuple[list[int], list[int], list[int], list[int], list[int], list[tuple[int, int, int]], int, float, bool]
 
 
 class _End(IntEnum):
-    """How a search ended, as numbered by the native kernel."""
-
     FOUND = 0
     IMPOSSIBLE = 1
     STOPPED = 2
@@ -30,14 +27,11 @@ class _End(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactResult:
-    """The result of searching all sequences of runs."""
-
     runs: Ints | None = None
-    """The cheapest runs within the budget, or if none fits, those of lowest peak found."""
+    """The cheapest within the budget or, if none fits, those of lowest peak found."""
     cost_bound: float = 0.0
-    """Lower bound on the extra cost of any plan within the budget, infinite if none fits."""
+    """Lower bound on the extra cost of plans within the budget, infinite if none fits."""
     peak_bound: int = 0
-    """Lower bound on the peak of any plan."""
     is_exact: bool = False
     """Whether the runs are proven to be the cheapest or, if none fits, of lowest peak."""
 

@@ -1,4 +1,4 @@
-"""A program of many equal layers, with most of them left out."""
+"""A program of many equal layers, with most left out."""
 
 from dataclasses import dataclass
 from statistics import mode
@@ -13,7 +13,7 @@ from lowtide.engine.graph import Graph, GraphBuilder, Op
 from lowtide.engine.recompute.repeats import Stretch, long_stretches, op_classes
 
 _LEAST_SHARE = 0.01
-"""Shorter stretches, as a share of the program, are not taken for layers."""
+"""Shorter stretches, as a share of the program, are no layers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class FewerLayers:
     all_layers: int
 
     def order(self, order: Order) -> Order:
-        """Return an order of the whole program without the ops that are left out."""
+        """Return an order of the whole program without the ops left out."""
         position = np.full(int(order.max()) + 1, -1, np.int32)
         position[self.ops] = np.arange(len(self.ops), dtype=np.int32)
         found = position[order]
@@ -36,7 +36,7 @@ class FewerLayers:
     def budget(self, whole: Problem, budget: int) -> int | None:
         """Return the budget that leaves each layer as much memory as in the whole program, or None if it leaves none.
 
-        Memory is taken to grow by the same bytes per layer, from the peak of this program to that of the whole one.
+        Memory is assumed to grow by the same bytes per layer, from this program's peak to the whole one's.
         """
         peaks = [int(problem.evaluate(problem.given_order()).peaks[0]) for problem in (whole, self.problem)]
         per_layer = (peaks[0] - peaks[1]) / (self.all_layers - self.layers)
@@ -49,8 +49,8 @@ def with_fewer_layers(problem: Problem, layers: int) -> FewerLayers | None:
     """Return the program with this many of its equal layers, or None if none are found or cannot be left out.
 
     Layers are stretches of program order that repeat: one in the forward pass, others in the backward pass and in the
-    updates, matched by the buffers that they read. Layers in the middle are left out. Ops of other layers that read
-    their results read those of the nearest layer that is left. O(ops * periods).
+    updates, matched by the buffers that they read. Layers in the middle are left out. Ops that read their results read
+    those of the nearest layer left. O(ops * periods).
     """
     graph = problem.graph
     stretches = _layer_stretches(graph)
@@ -79,8 +79,6 @@ def _layer_stretches(graph: Graph) -> list[Stretch]:
 
 
 class _Removal:
-    """Chooses the ops to leave out, and rewires the others."""
-
     def __init__(self, graph: Graph, stretches: list[Stretch], layers: int) -> None:
         self.graph = graph
         self.touches: list[list[BufferId]] = list(graph.structure.touches)
@@ -90,7 +88,6 @@ class _Removal:
         self.removed = range(first_removed, first_removed + self.n_removed)
         self.stretches = stretches
         self.first_gone: list[int] = []
-        """Per stretch, the first period that is left out."""
         self.layer_of: list[int] = [-1] * graph.n_buffers
         """Per buffer, its layer, or -1."""
         self.made_by: list[OpId] = [-1] * graph.n_buffers
@@ -111,7 +108,7 @@ class _Removal:
         return True
 
     def _layer(self, stretch: Stretch, period: int, number: int) -> int:
-        """Return the layer of a period, to which most buffers belong that it uses, and mark its ops."""
+        """Mark the ops of a period. Return its layer: the layer of most buffers that it uses."""
         start = stretch.first + period * stretch.period
         ops = range(start, start + stretch.period)
         layer = period
@@ -139,7 +136,7 @@ class _Removal:
             self.layer_of[buffer], self.made_by[buffer] = layer, op
 
     def ops(self) -> tuple[Graph, list[OpId]] | None:
-        """Return the graph of the ops that are left, and these ops, or None if one lacks an operand."""
+        """Return the graph of the ops left, and these ops, or None if one lacks an operand."""
         graph, kept = self.graph, [op for op, gone in enumerate(self.is_gone) if not gone]
         position = {op: place for place, op in enumerate(kept)}
         in_layers = {op for stretch in self.stretches for op in range(stretch.first, stretch.end)}
@@ -166,7 +163,7 @@ class _Removal:
         return self._built(records), kept
 
     def _nearest(self, buffer: BufferId, user: OpId) -> BufferId | None:
-        """Return a buffer, or that of the nearest remaining layer if it is left out, or None if it has none."""
+        """Return a buffer, that of the nearest remaining layer if it is left out, or None if there is none."""
         maker = self.made_by[buffer]
         if maker < 0 or not self.is_gone[maker]:
             return buffer

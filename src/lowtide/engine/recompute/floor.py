@@ -19,7 +19,6 @@ class Floor:
 
     peak_bytes: int
     op: OpId | None
-    """The op that runs at that moment, or None for the start or the end."""
     buffers: tuple[BufferId, ...]
     """Resident buffers, largest first, without scratch and callees."""
     scratch_bytes: int = 0
@@ -53,8 +52,7 @@ def floor_of(program: OrderedProgram) -> Floor:
 def least_possible(problem: Problem, space: SpaceId) -> LowerBound:
     """Return a lower bound on the peak in a memory space, for any order and recomputation. O(n + e).
 
-    It counts inputs that stay and the running op's buffers, minus possible in-place savings, or all inputs, or all
-    outputs.
+    It counts inputs that stay and the running op's buffers, minus possible in-place savings, or all inputs or outputs.
     """
     graph, structure = problem.graph, problem.graph.structure
     sizes = counted_sizes(graph, space)
@@ -142,7 +140,6 @@ def is_recomputable(graph: Graph) -> NDArray[np.bool_]:
 
 
 def _max_in_place_savings(program: OrderedProgram, pinned_until: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, per place, the most bytes that in-place pairs can save."""
     graph, places = program.problem.graph, program.places
     shared = np.zeros(graph.n_ops, np.int64)
     for op in np.flatnonzero(np.diff(graph.in_place.offsets)).tolist():
@@ -165,7 +162,7 @@ def _largest(program: OrderedProgram, buffers: NDArray[np.int64]) -> tuple[int, 
 
 
 def least_bytes(program: OrderedProgram, floor: Floor) -> int:
-    """Return a lower bound on the peak of plans for a base order: its floor or `least_to_gather`."""
+    """Return a lower bound on the peak for a base order: its floor or `least_to_gather`."""
     return max(floor.peak_bytes, least_to_gather(program.problem, program.space).peak_bytes)
 
 
@@ -195,7 +192,6 @@ def least_to_gather(problem: Problem, space: SpaceId) -> LowerBound:
     most = np.where(easiest < unknown, touched + np.where(easiest < unknown, easiest, 0), 0)
 
     def at_last(op: OpId, last: BufferId) -> int:
-        """Return the bytes resident while the last operand is made."""
         producer, operands = int(structure.producers[last]), structure.touches[op].tolist()
         there = {*operands, *structure.touches[producer].tolist(), *structure.allocates[producer].tolist()}
         pairs = graph.in_place_pairs(producer) if problem.in_place else []

@@ -1,4 +1,4 @@
-"""The search over base orders: which order of first runs, and which recomputed ops, cost least."""
+"""The search over base orders for the order of first runs and the recomputed ops that cost least."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,20 +25,19 @@ from lowtide.engine.search import solve
 
 _MAX_REORDERINGS = 3
 _SETTLE_COST_RATIO = 1.1
-"""Orders within this multiple of the lowest extra cost are searched for run sequences."""
+"""Orders within this multiple of the lowest extra cost get run sequences."""
 _MISSED_COST_RATIO = 0.9
-"""Orders whose plans miss the budget are searched for run sequences if they cost at most this share of the best plan.
-"""
+"""Orders whose plans miss the budget get run sequences if they cost at most this share of the best plan."""
 _DROP_COST_RATIO = 1.5
-"""Plans of drops of an order are given up at this multiple of the lowest extra cost of the orders before it."""
+"""Drops of an order are given up at this multiple of the lowest extra cost of the orders before it."""
 _DROP_WORK_RATIO = 2
-"""Plans of drops of an order get at most this multiple of the work that the cheapest order before it took,"""
+"""Drops of an order get at most this multiple of the work of the cheapest order before it,"""
 _LEAST_DROP_WORK = 25_000_000
 """or this number of accesses if that is more."""
 _FEW_OPS = 1_000
-"""In larger programs, base orders with the bound and the first plan of an earlier one are left out."""
+"""Larger programs skip base orders with the bound and the first plan of an earlier one."""
 _CLOSE_COST_RATIO = 1.25
-"""The best order of a family is improved within this multiple of the best plan's cost."""
+"""The best order of a family is improved if within this multiple of the best plan's cost."""
 _LEAST_GAIN = 0.01
 """Share of the extra cost that a useful search saves."""
 
@@ -54,7 +53,6 @@ class Route:
     searches: frozenset[Search] = frozenset(get_args(Search))
 
     def allows(self, name: str) -> bool:
-        """Return whether a base order is taken."""
         return self.base in (None, name)
 
 
@@ -69,7 +67,7 @@ class Composed:
     result: RecomputeResult
     """Its bounds hold for `order`, unless they hold for any order."""
     base: str
-    """Name of the base order, with "+ rerun order" for each reordering of its runs."""
+    """Name of the base order, plus "+ rerun order" for each reordering of its runs."""
     order: Order
     problem: Problem
 
@@ -86,19 +84,18 @@ class ComposeSettings:
     exact: bool = True
     """Whether to use the exact search and the solver."""
     prove: bool = False
-    """Whether to raise the bound of the cost as far as the work limit for proofs allows."""
+    """Whether to raise the cost bound as far as the work limit for proofs allows."""
     negligible: float = 0.0
-    """Extra cost above its bound that is accepted in larger graphs, as a share of the base cost."""
+    """In larger graphs, the accepted extra cost above its bound, as a share of the base cost."""
 
     @property
     def limits(self) -> RecomputeEffort:
-        """The work limits."""
         limits = RECOMPUTE_EFFORTS[self.effort]
         return limits.for_proof() if self.prove else limits
 
     @property
     def proves(self) -> bool:
-        """Whether bounds are worth more work than plans need."""
+        """Whether bounds get more work than plans need."""
         return self.prove or self.effort == "max"
 
 
@@ -119,17 +116,17 @@ class _Attempt:
 
     @property
     def cost(self) -> float:
-        """Extra cost of the best plan, infinite if it misses the budget."""
+        """Extra cost, infinite if the plan misses the budget."""
         return self.found.cost
 
     @property
     def first_cost(self) -> float:
-        """Extra cost of the plan that is found fast, infinite if it misses the budget."""
+        """Extra cost of the fast plan, infinite if it misses the budget."""
         over, cost, _ = self.found.first_rank
         return float("inf") if over else cost
 
     def begins_like(self, other: "_Attempt") -> bool:
-        """Return whether bounds and fast plans are the same, so that both orders are likely to end alike."""
+        """Return whether bounds and fast plans are equal, so that both orders are likely to end equally."""
         return (self.found.bound, self.found.first_rank) == (other.found.bound, other.found.first_rank)
 
     def is_near(self, best: tuple[int, float, int], factor: float) -> bool:
@@ -137,7 +134,7 @@ class _Attempt:
         return best[0] > 0 or self.cost <= factor * best[1]
 
     def may_fit_below(self, cost: float) -> bool:
-        """Return whether the plan misses the budget, but one that fits may cost at most this much."""
+        """Return whether the plan misses the budget, but one that fits may cost at most `cost`."""
         found = self.found
         return not found.fits and max(found.execution.extra_cost, found.steering_bound) <= cost
 
@@ -158,14 +155,14 @@ class OrderSearch:
     report: Report
     keep: Callable[[Plan], None] | None
     _begun: dict[str, _Attempt] = field(default_factory=dict[str, "_Attempt"])
-    """By name, the base orders with a bound and a fast plan."""
+    """The base orders with a bound and a fast plan."""
     _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
     """Rank of the last plan passed on."""
 
     def plan(self, orders: Sequence[tuple[str, Order]], route: Route = EVERY_ROUTE) -> tuple[Composed, Route]:
-        """Return the cheapest plan found from the named base orders, and the part of the route that was useful.
+        """Return the cheapest plan found from the named base orders, and the useful part of the route.
 
-        All base orders get plans of drops, the most promising first, and those near the cheapest run sequences. The
+        All base orders get plans of drops, the most promising first. Those near the cheapest get run sequences. The
         best order of each family is then improved, and the solver closes the gap of the best plan.
         """
         best, useful = self._best(orders, route)
@@ -253,7 +250,6 @@ class OrderSearch:
     def _variants(
         self, orders: Sequence[tuple[str, Order]], route: Route, suffix: str, change: Callable[[Order], Order]
     ) -> Iterator[tuple[str, Order]]:
-        """Yield changed orders, only those on the route."""
         for name, order in orders:
             if route.allows(name + suffix):
                 yield name + suffix, change(order)
@@ -265,7 +261,7 @@ class OrderSearch:
         return OrderedProgram(self.problem, order, self.cost)
 
     def _settle(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
-        """Search the run sequences of the orders whose plans may become the cheapest, the cheapest first."""
+        """Search run sequences for the orders whose plans may become the cheapest, the cheapest first."""
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
             best = min(other.rank for other in attempts)
             may_win = attempt.is_near(best, _SETTLE_COST_RATIO) and attempt.found.may_fit
@@ -291,7 +287,7 @@ class OrderSearch:
         settles: bool = True,
         lowers: bool = False,
     ) -> _Attempt:
-        """Return the best attempt after the best of each family, if it is near the best one, is reordered."""
+        """Return the best attempt after reordering the best of each family that is near the best one."""
         leaders = sorted((min(family, key=_rank) for family in families if family), key=_rank)
         best = leaders[0]
         for leader in leaders:
@@ -312,7 +308,7 @@ class OrderSearch:
         """Return the best attempt after up to three reorderings of its runs."""
         last, lowest, lowest_rank, settings = best, best.rank, best.rank, self.settings
         closes_all = settings.exact and settings.effort == "max"
-        # Later reorderings gain less than the first, so they get less work.
+        # Later reorderings gain less, so they get less work.
         later_effort: EffortName = "max" if settings.effort == "max" else "fast"
         if closes_all:
             self._close(best, limits)
@@ -358,7 +354,7 @@ def _rank(attempt: _Attempt) -> tuple[int, float, int]:
 
 
 def _useful(search: Search, before: tuple[int, float, int], after: tuple[int, float, int]) -> set[Search]:
-    """Return the search if it lowered the cost, or the bytes over the budget."""
+    """Return the search if it lowered the cost or the bytes over the budget."""
     return {search} if after[0] < before[0] or after[1] < (1 - _LEAST_GAIN) * before[1] else set()
 
 
@@ -372,7 +368,7 @@ def _distinct(orders: Iterable[tuple[str, Order]]) -> Iterator[tuple[str, Order]
 
 
 def _in_better_order(known: _Attempt, effort: EffortName, budget: int) -> Ints:
-    """Return the plan's runs in the order that the order search finds."""
+    """Return the plan's runs as ordered by the order search."""
     program = known.search.program
     problem = program.problem
     unrolled = unroll(problem, known.found.execution.runs.tolist())

@@ -2,7 +2,7 @@
 
 Source: Jain et al., "Checkmate" (2020), which counts it at all places. This is a relaxation: every plan with the base
 order gives a solution that costs no more, so the optimum bounds the extra cost. Executed, a solution costs exactly its
-objective, but may need more memory between counted places.
+objective but may need more memory between counted places.
 """
 
 from bisect import bisect_left
@@ -75,7 +75,6 @@ class BuiltModel:
         return Drops(moments, np.asarray(listed, np.int32).reshape(-1, 2))
 
     def solution(self, program: OrderedProgram, execution: Execution) -> NDArray[np.float64]:
-        """Return the solution that matches an execution."""
         values = np.zeros(len(self.milp.cost))
         graph, places = program.problem.graph, program.places
         is_first = places[execution.runs] == execution.stages
@@ -114,7 +113,7 @@ class BuiltModel:
 class ModelBuilder:
     """Builds columns and rows, place by place. `engine.offload` extends it.
 
-    A `number` is the index of a counted place in `places`.
+    A `number` is an index in `places`.
     """
 
     def __init__(self, model: PlaceModel, places: Sequence[Place], budget: int, reserves: Mapping[int, int]) -> None:

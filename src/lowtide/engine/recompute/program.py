@@ -16,7 +16,7 @@ from lowtide.engine.plan import HOME, Plan, StepKind
 
 Ints = NDArray[np.int32]
 _UNIT_SHARE = 1e-6
-"""A bound that exceeds a multiple of the costs' unit by this share of it is rounded up."""
+"""A bound is rounded up if it exceeds a multiple of the costs' unit by this share of it."""
 
 
 def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
@@ -35,7 +35,6 @@ def rerun_until_at_most(graph: Graph, order: Order) -> NDArray[np.int32]:
 
 
 def _until(graph: Graph, order: Order, lost: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Return the last moments, given the buffers that are `lost` when overwritten."""
     n = graph.n_ops
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
@@ -65,7 +64,7 @@ def first_run_at(place: Place) -> Moment:
 class Drops:
     """Buffers to drop, by moment of the base order.
 
-    At each moment, buffers used later are kept and all others dropped. For the listed buffers it is the other way.
+    At each moment, buffers used later are kept and all others dropped; for the listed buffers it is the reverse.
     """
 
     moments: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -79,7 +78,6 @@ class Execution:
     """The runs of a program, with their memory and cost."""
 
     runs: Ints
-    """Ops in the order they run."""
     stages: Ints
     """Per run, the place of the base op it serves, or the number of ops at the end."""
     live: NDArray[np.int64]
@@ -99,7 +97,6 @@ class OrderedProgram:
     problem: Problem
     order: Order
     cost: NDArray[np.float64]
-    """Recompute cost per op."""
     space: SpaceId = 0
 
     @cached_property
@@ -127,7 +124,7 @@ class OrderedProgram:
         return Execution(runs, stages, live, dies, pairs.reshape(-1, 3), extra_cost, peak)
 
     def replay(self, runs: Ints) -> Execution:
-        """Run a sequence of ops: first runs in base order, recomputed runs anywhere. O(accesses), native."""
+        """Run ops in sequence: first runs in base order, recomputed runs anywhere. O(accesses), native."""
         runs, stages, live, dies, pairs, extra_cost, peak = self.native.replay(runs)
         return Execution(runs, stages, live, dies, pairs.reshape(-1, 3), extra_cost, peak)
 
@@ -179,12 +176,12 @@ def cost_unit(cost: NDArray[np.float64]) -> float:
 
 
 def before_rounding(bound: float, cost: NDArray[np.float64]) -> float:
-    """Return the least bound that counts as `bound`, because it is rounded up to a multiple of the unit."""
+    """Return the least bound that is rounded up to `bound`, a multiple of the unit."""
     return bound - (1 - _UNIT_SHARE) * cost_unit(cost)
 
 
 def checked_cost(problem: Problem, cost: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Return costs, by default the graph's own. Raises UsageError unless each op has a finite cost of at least 0."""
+    """Return costs, by default the graph's. Raises UsageError unless each op has a finite cost of at least 0."""
     costs = np.ascontiguousarray(problem.graph.cost if cost is None else cost, np.float64)
     if costs.shape != (problem.graph.n_ops,):
         raise UsageError(f"costs have shape {costs.shape}; give one cost for each of the {problem.graph.n_ops} ops")

@@ -24,7 +24,7 @@ class ProvableCost:
     """A bound on the extra cost in the first memory space, shown by linear programs over memory at some places."""
 
     order: tuple[OpId, ...]
-    """The order of first runs."""
+    """Order of first runs."""
     costs: tuple[float, ...]
     """Recompute cost per op."""
     places: tuple[Place, ...]
@@ -33,7 +33,7 @@ class ProvableCost:
     at_least: float | None
     """None if no plan fits."""
     seconds: tuple[float, ...] = ()
-    """Run time of each op if plans may copy buffers to the host."""
+    """Run time per op if plans may copy buffers to the host."""
 
     def prove(self, graph: Graph, build: "Build | None" = None) -> CostProof | None:
         """Return the proof, found again by the solver, over the program that `build` makes.
@@ -87,7 +87,7 @@ def _build(cost: ProvableCost, program: OrderedProgram) -> tuple[BuiltModel, Map
 
 
 def column_names(built: BuiltModel) -> dict[int, Name]:
-    """Return the names of the columns, as `search.plain_reruns` defines them."""
+    """Return the names of the columns, defined in `search.plain_reruns`."""
     names: dict[int, Name] = {}
     for k, (kept, rerun, shared) in enumerate(zip(built.kept, built.rerun, built.shared, strict=True)):
         names.update((column, ("kept", k, buffer)) for buffer, column in kept.items())

@@ -28,7 +28,7 @@ def new_solver() -> "highspy.Highs":
 
 @cache
 def _print_banner() -> None:
-    """Make the first solver of this process while its output is discarded."""
+    """Make the first solver of this process with its output discarded."""
     import highspy
 
     with _discarded_output():
@@ -56,6 +56,5 @@ def _discarded_output() -> Generator[None]:
 
 
 def _flush_c() -> None:
-    """Flush the buffers of the C library."""
     with suppress(OSError, TypeError, AttributeError):  # Windows has no library without a name
         CDLL(None).fflush(None)

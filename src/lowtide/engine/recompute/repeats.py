@@ -31,8 +31,7 @@ class Stretch:
 def longest_stretch(classes: Ints) -> Stretch | None:
     """Return the longest stretch of classes that repeats a period at least three times, or None.
 
-    Ties go to the shortest period, then the first stretch. O(ops * periods). In very long programs only short periods
-    are tried.
+    Ties go to the shortest period, then the first stretch. O(ops * periods). Very long programs try only short periods.
     """
     best: tuple[int, int, int] | None = None
     for period in range(1, min(len(classes) // _LEAST_PERIODS, _MAX_COMPARED // max(1, len(classes))) + 1):
@@ -59,7 +58,7 @@ def long_stretches(classes: Ints, least_ops: int) -> Iterator[Stretch]:
 
 
 def op_classes(graph: Graph, ops: Sequence[OpId]) -> Ints:
-    """Return a number per op. Ops with equal kinds and buffer sizes have equal numbers."""
+    """Return a number per op, equal for equal kinds and buffer sizes."""
     sizes: list[int] = graph.sizes.tolist()
     reads: list[list[int]] = list(graph.reads)
     writes: list[list[int]] = list(graph.writes)

@@ -21,33 +21,31 @@ class RecomputeResult:
     plan: Plan
     """Within the budget if `fits`, else the plan of lowest peak found."""
     drops: Drops
-    """The best drops found, to start another search from."""
+    """The best found, to start another search from."""
     budget_bytes: int
     peak_bytes: int
-    """Peak in the memory space of the budget, without persistent buffers."""
+    """In the memory space of the budget, without persistent buffers."""
     fits: bool
     base_cost: float
     extra_cost: float
-    """Cost of all recomputed runs."""
     extra_cost_bound: float
     """Lower bound on the extra cost of plans within the budget with this order of first runs, if random, ordered and
     mutating ops run once. Infinite if none fits."""
     solver_bound: float | None = None
-    """The solver's word on a higher bound for this order of first runs, not proven; None if there is none."""
+    """The solver's unproven higher bound for this order of first runs, or None."""
     provable_cost: ProvableCost | None = None
-    """The bound as a proof can show it; None if another search found it."""
+    """The bound with its proof by linear programs; None if another search found it."""
     floor: Floor
     peak_bound: int
     """Lower bound on the peak with this order of first runs."""
     holds_for_any_order: bool = False
-    """Whether both bounds hold for any order."""
     method: Method
     """"exact" if HiGHS or the exact search was used."""
     work: int
     places: tuple[Place, ...]
-    """Places that the bound counts memory at."""
+    """Places at which the bound counts memory."""
     shortfall: Shortfall | None
-    """Why the budget is missed; None if it is met."""
+    """Why the budget is missed, or None."""
 
     @property
     def rank(self) -> tuple[int, float, int]:
@@ -55,7 +53,6 @@ class RecomputeResult:
         return self.rank_within(self.budget_bytes)
 
     def rank_within(self, budget_bytes: int) -> tuple[int, float, int]:
-        """Return the sort key for another budget."""
         return max(0, self.peak_bytes - budget_bytes), self.extra_cost, self.peak_bytes
 
     @property
@@ -78,8 +75,8 @@ class RecomputeResult:
 def explain_shortfall(program: OrderedProgram, floor: Floor, budget: int, lowest_peak: int, bound: float) -> Shortfall:
     """Return why the lowest peak found for a base order misses the budget.
 
-    The cause is the op whose tensors alone exceed the budget, the op whose operands do while they are made, or none if
-    nothing is proven.
+    The cause is an op: its tensors exceed the budget, or its operands while they are made. "not found" or "base order"
+    otherwise.
     """
     problem, graph = program.problem, program.problem.graph
     space = graph.spaces[program.space].name

@@ -31,7 +31,7 @@ _MAX_FAILURES = 150
 """Failed tries in a row that end the search, plus the number of ops up to `_MOST_OPS_COUNTED`."""
 _MOST_OPS_COUNTED = 50
 _MAX_FAILED_WORK = 50_000_000
-"""Work without a gain that ends the search, or a quarter of its limit if that is more."""
+"""Work without a gain that ends the search, or a quarter of its limit if more."""
 _RULES = tuple(product((1.0, 0.5), (1.0, 0.0, 2.0), (False, True)))
 """Exponents of size and distance, and whether the most expensive operand is made first."""
 _MAX_HALVINGS = 7
@@ -58,9 +58,9 @@ def settle_and_trim(
 ) -> tuple[bool, Execution]:
     """Trade at one run over the budget after another until all fit, then remove unneeded recomputed runs.
 
-    At a run, idle buffers are kept or recomputed later, at the lowest cost by `weights`, by default the costs of the
-    program. `reserve` is the share of the budget to leave free, `max_cost` the extra cost to give up at. Returns
-    whether the runs fit, and their execution. Native. `max_work` limits accesses and arcs of minimum cuts.
+    At a run, idle buffers are kept or recomputed later, at the lowest cost by `weights` (default: the program's costs).
+    `reserve` is the share of the budget to leave free, `max_cost` the extra cost to give up at. Returns whether the
+    runs fit, and their execution. Native. `max_work` limits accesses and arcs of minimum cuts.
     """
     native = program.native
     started = native.work
@@ -192,7 +192,7 @@ def on_demand(program: OrderedProgram, budget_bytes: int, max_work: int) -> Exec
 
 
 def lowest_on_demand(program: OrderedProgram, floor_bytes: int, most_bytes: int, max_work: int) -> Execution | None:
-    """Return the plan of lowest peak found by bisection between a floor and a known peak, or None."""
+    """Bisect between a floor and a known peak for the plan of lowest peak on demand, None if none is found."""
     best: Execution | None = None
     low, high = floor_bytes, most_bytes
     for _ in range(_MAX_HALVINGS):

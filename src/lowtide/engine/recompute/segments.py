@@ -16,7 +16,6 @@ from lowtide.engine.recompute.repeats import longest_stretch, op_classes
 from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 
 Buffers = NDArray[np.bool_]
-"""A mask over all buffers."""
 _RATIO = 1.3
 MAX_EXCESS = 0.25
 """Share of the budget by which plans of too long segments exceed it."""
@@ -61,9 +60,9 @@ def crossing_buffers(program: OrderedProgram, turn: Place) -> CrossingBuffers:
 def checkpoint_drops(program: OrderedProgram, turn: Place) -> Iterator[Drops]:
     """Yield drops of textbook checkpointing before the turn, from one segment to very many.
 
-    Segments hold about equal bytes and end where the fewest bytes cross, so that block-by-block checkpointing and about
-    sqrt(n) segments are included. The last segment drops nothing. Source: Chen et al. 2016, Training Deep Nets with
-    Sublinear Memory Cost. O(n + e) per yield.
+    Segments hold about equal bytes and end where the fewest bytes cross. They include block-by-block checkpointing and
+    about sqrt(n) segments. The last segment drops nothing. Source: Chen et al. 2016, Training Deep Nets with Sublinear
+    Memory Cost. O(n + e) per yield.
     """
     first, last = first_and_last_use(program)
     crossing, sizes = crossing_buffers(program, turn), program.counted_sizes
@@ -80,8 +79,8 @@ def checkpoint_drops(program: OrderedProgram, turn: Place) -> Iterator[Drops]:
         tried.add(tuple(cuts))
         is_crossing = crossing.over(np.asarray(cuts))
         dropped = saved & ~is_crossing & (first <= cuts[-1]) & (last_use >= moment)
-        # Keep crossing buffers that are not used after the turn, such as a sum saved as its cast. Otherwise a segment
-        # would be recomputed from all segments before it.
+        # Keep crossing buffers not used after the turn, such as a sum saved as its cast. Otherwise a segment would be
+        # recomputed from all segments before it.
         kept = is_crossing & (crossing.last < turn) & (last_use < moment)
         listed = np.flatnonzero(dropped | kept)
         rows = np.column_stack([np.full(len(listed), moment), listed]).astype(np.int32)
@@ -113,8 +112,8 @@ class Layers:
     def kept_between_segments(self, layers: int, growth: float) -> Buffers:
         """Return, per buffer, whether it is recomputable and crosses between segments.
 
-        The last segment has `layers` layers, others are longer by `growth` per later layer, as the buffers of those are
-        free by then.
+        The last segment has `layers` layers. Others are longer by `growth` per later layer, whose buffers are free by
+        then.
         """
         ends: list[int] = []
         passed, at = 0, len(self._boundaries) - 1
@@ -126,8 +125,7 @@ class Layers:
 
 
 def repeated_layers(program: OrderedProgram, turn: Place) -> Layers | None:
-    """Return the layers that a program repeats before the turn, or None. One layer's best choice is then the best for
-    all."""
+    """Return the layers that repeat before the turn, or None. One layer's best choice is then best for all."""
     stretch = longest_stretch(op_classes(program.problem.graph, program.order[:turn].tolist()))
     if stretch is None:
         return None
@@ -144,7 +142,7 @@ def segments_of(
 ) -> Iterator[tuple[float, Buffers]]:
     """Yield a lower bound on the extra cost and the kept buffers per segment length. O(minimum cuts) each.
 
-    Lengths whose cheapest choice is that of an earlier one are left out.
+    Skips lengths whose cheapest choice is that of an earlier one.
     """
     yielded: set[bytes] = set()
     for at_turn, growth in product(_LAYERS_AT_TURN, _GROWTHS):

@@ -1,8 +1,8 @@
 """Mixed-integer programs, solved by HiGHS if the extra "exact" is installed.
 
-No number of the solver is published as a bound: releases of HiGHS returned wrong ones (its issues 2957 and 3073, in
-1.14.0). It gives solutions, which are executed, a word on the bound, which steers the search, and duals, from which
-`certified_bound` derives a bound in safe arithmetic.
+No number of the solver is published as a bound: HiGHS returned wrong ones (issues 2957 and 3073, in 1.14.0). Its
+solutions are executed, its bound steers the search, and from its duals `certified_bound` derives a bound in safe
+arithmetic.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import highspy
 
 _TOLERANCE = 1e-6
-"""Relative error of the solver's word."""
+"""Relative error of the solver's bound."""
 _ROW_SLACK = 1e-7
 """Room added to rows in units."""
 _WORK_PER_VALUE = 5
@@ -52,8 +52,6 @@ class MixedIntegerProgram:
 
 @dataclass(slots=True, eq=False)
 class ModelRows:
-    """Rows of a program while it is built."""
-
     starts: list[int] = field(default_factory=lambda: [0])
     columns: list[int] = field(default_factory=list[int])
     values: list[float] = field(default_factory=list[float])
@@ -95,10 +93,8 @@ class ModelRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solved:
-    """The result of a solver run."""
-
     claimed_bound: float
-    """The solver's word on the least cost, not proven; infinite if it finds the program infeasible."""
+    """The solver's unproven bound on the least cost; infinite if it finds the program infeasible."""
     solution: NDArray[np.float64] | None
     work: int
     """Steps weighted by the program's size, about 500,000 to 1,500,000 per second."""
@@ -150,8 +146,8 @@ def solve(
 
 
 def relax(milp: MixedIntegerProgram, *, max_work: int) -> tuple[float, int]:
-    """Return the solver's word on the linear relaxation (0 if it takes too long, infinite if infeasible), and the work
-    done."""
+    """Return the solver's bound for the linear relaxation (0 if it takes too long, infinite if infeasible), and the
+    work done."""
     relaxed = LinearRelaxation(milp).solve(max_work=max_work)
     return relaxed.claimed_bound, relaxed.work
 
@@ -161,16 +157,15 @@ class Relaxed:
     """The result for one linear program, not trusted."""
 
     claimed_bound: float
-    """The optimal cost, 0 if it was not found, infinite if there is no solution."""
+    """The optimal cost, 0 if not found, infinite if infeasible."""
     solution: NDArray[np.float64] | None
-    """The optimal solution."""
     duals: NDArray[np.float64]
-    """Multipliers of the rows of the exact program, or of a combination of rows that no solution satisfies."""
+    """Multipliers of the exact program's rows, or of a combination of rows that no solution satisfies."""
     work: int
 
 
 class LinearRelaxation:
-    """Solves the linear relaxation of a program again and again, each time from the last basis."""
+    """Solves the linear relaxation of a program repeatedly, each time from the last basis."""
 
     def __init__(self, milp: MixedIntegerProgram) -> None:
         self._milp = milp
@@ -179,7 +174,7 @@ class LinearRelaxation:
         self._load_work = _WORK_PER_VALUE * len(milp.values)
 
     def solve(self, *, max_work: int) -> Relaxed:
-        """Solve, limited to about `max_work`, as `Solved.work` counts."""
+        """Solve within about `max_work`, counted as in `Solved.work`."""
         import highspy
 
         work, self._load_work = self._load_work, 0
@@ -203,7 +198,6 @@ class LinearRelaxation:
         )
 
     def restrict(self, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> None:
-        """Replace the bounds of all columns."""
         self._highs.setOptionValue("presolve", "off")  # it forgets the basis, and finds no ray
         self._highs.changeColsBounds(len(lower), np.arange(len(lower), dtype=np.int32), lower, upper)
 

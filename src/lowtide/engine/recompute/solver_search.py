@@ -23,10 +23,10 @@ _MAX_STALLED_ROUNDS = 3
 _MAX_FAILURES = 2
 """Places in a row that do not raise the bound and end the search."""
 _EASY_GAP = 0.2
-"""First plans within this gap need few places and get all of the solver work."""
+"""First plans within this gap need few places and get all solver work."""
 _NEAR_GAP = 0.1
 _ENOUGH = 0.95
-"""Share of the gap to solve to, which leaves room for rounding."""
+"""Share of the gap to solve to, to leave room for rounding."""
 _MAX_PARTNERS = 12
 _MAX_STRONGEST = 3
 _LEAST_RAISE = 1.01
@@ -77,7 +77,7 @@ class SolverSearch:
                 return
 
     def bound_more(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Raise the bound, starting at the strongest places. Few places, solved well, bound more than many."""
+        """Raise the bound, starting at the strongest places. A few, solved well, bound more than many."""
         model = self._model = self._model or PlaceModel(self.program)
         most = found.solver_work + effort.solver_work // 4
         self._choose_strongest(found, model, effort.solver_work // 8)
@@ -95,7 +95,7 @@ class SolverSearch:
             best = max(best, solved.claimed_bound)
 
     def certify(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Prove the solver's word on the bound, as far as the work limit allows."""
+        """Prove the solver's bound as far as the work limit allows."""
         goal = found.goal_to_certify(self.program)
         if goal <= found.bound or not found.claimed_places or self._model is None:
             return
@@ -127,7 +127,7 @@ class SolverSearch:
         return effort.solver_work if is_easy or found.is_within(_NEAR_GAP) else effort.solver_work // 4
 
     def _bound_again(self, found: BestPlan, built: BuiltModel, effort: RecomputeEffort) -> None:
-        """Solve without a start, if only the bound is missing."""
+        """Solve without a start if only the bound is missing."""
         gap, work = _ENOUGH * effort.relative_gap, effort.solver_work // 4
         solved = solver.solve(built.milp, None, relative_gap=gap, max_work=work)
         found.solver_work += solved.work

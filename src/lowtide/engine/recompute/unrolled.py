@@ -19,7 +19,7 @@ class Unrolled:
     """Per op of this graph, the original op."""
 
     def runs(self, order: Order) -> list[int]:
-        """Return an order of this graph as a sequence of original ops."""
+        """Return an order of this graph as original ops."""
         return [self.op_of[op] for op in order.tolist()]
 
 
@@ -72,5 +72,4 @@ def _control(record: Op, earlier_run: int | None, first_run: Mapping[int, int]) 
 
 
 def first_runs(runs: Sequence[int]) -> Order:
-    """Return the ops of a sequence in the order of their first runs."""
     return np.asarray(list(dict.fromkeys(runs)), np.int32)
