@@ -11,7 +11,7 @@ from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.graph import Graph
 
 GivenBudget: TypeAlias = str | int | float | None
-"""A budget as users write it: bytes ("8 GiB", 1048576), a share of the baseline's peak ("70%", 0.7), or none."""
+"""Bytes ("8 GiB", 1048576), a share of the baseline's peak ("70%", 0.7), or none."""
 _PERCENT = re.compile(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*%\s*", re.ASCII)
 _SHARE = re.compile(r"\s*(\d{0,19}\.\d{1,19})\s*", re.ASCII)
 
@@ -24,9 +24,9 @@ def parse_budget(
 ) -> Budget:
     """Return the limits of all memory spaces from a budget for the first one and from all capacities.
 
-    Bytes ("8 GiB", 1048576) include persistent buffers unless `transient`. A percentage ("70%") or a number with a
-    point from 0 to 1 (0.7) is a share of the baseline's peak, without persistent buffers.
-    Raises UsageError for anything else, and for `transient` without bytes.
+    Bytes include persistent buffers unless `transient`. A percentage or a number with a point from 0 to 1 is a share of
+    the baseline's peak, without persistent buffers. Raises UsageError for anything else, and for `transient` without
+    bytes.
     """
     persistent = graph.persistent_bytes()
     allowed: dict[str, int | None] = {
@@ -47,7 +47,7 @@ def parse_budget(
 
 
 def given_budget(budget: GivenBudget) -> GivenBudget:
-    """Return a budget that a user gave. Raises UsageError if it cannot be read or lacks a unit: 50, but not "50 B"."""
+    """Return a user's budget. Raises UsageError if it cannot be read or lacks a unit: 50, but not "50 B"."""
     if budget is not None:
         read_budget(budget)
         is_small = isinstance(budget, int | str) and str(budget).strip().isdecimal() and int(budget) <= _MOST_PERCENT
@@ -61,7 +61,6 @@ def budget_bytes(budget: str | int | float, baseline_peak: int, persistent: int)
 
 
 def is_part(budget: GivenBudget) -> bool:
-    """Return whether a budget is a share of the baseline's peak."""
     return budget is not None and not isinstance(read_budget(budget), int)
 
 

@@ -43,7 +43,7 @@ def _evidence(proof: Proof | None, space: str) -> Evidence:
 
 
 def claims_of_peaks(draft: Draft) -> list[Claim]:
-    """Return a claim for each memory space of a draft whose peak has a lower bound."""
+    """Return a claim for each memory space whose peak has a lower bound."""
     bounds = {bound.space: bound.peak_bytes for bound in draft.bounds}
     claims = peak_claims(
         bounds, draft.proof, draft.bounds_hold_for, in_place=draft.settings.takes_pairs, in_chunks=draft.in_chunks
@@ -88,7 +88,6 @@ def _of_cost(draft: Draft) -> Iterator[Claim]:
 
 
 def _evidence_of_cost(draft: Draft) -> Evidence:
-    """Return the evidence for the bound of the extra cost: linear programs, or a search of all runs."""
     has_copies = "offload" in draft.settings.techniques
     is_searched = draft.provable_cost is None and bool(draft.extra_cost_bound) and not has_copies
     return "search" if draft.holds_for_any_order or is_searched else "duals"

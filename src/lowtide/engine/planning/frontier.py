@@ -21,10 +21,9 @@ class Frontier:
     """Plans for several budgets, largest first: peaks never rise, extra costs never fall."""
 
     space: str
-    """The memory space of the budgets."""
     baseline_peak_bytes: int
     base_order: str
-    """The order that the largest budget comes from, by name."""
+    """Name of the order that the largest budget comes from."""
     base_cost: float
     costs: str
     """The profile that priced the ops."""
@@ -33,7 +32,6 @@ class Frontier:
     """The point with the best trade-off; None if fewer than three fit."""
 
     def __repr__(self) -> str:
-        """Return the headline."""
         peaks = [point.peak_bytes for point in self.points]
         reach = f", peaks {format_bytes(peaks[0])} to {format_bytes(peaks[-1])}" if peaks else ""
         return f"Frontier({self.space}: {len(peaks)} plans{reach})"
@@ -50,7 +48,7 @@ class Frontier:
 
 @without_collection()
 def least_peak(graph: Graph, settings: PlanSettings, progress: Report | None = None) -> Draft:
-    """Return the draft of a graph in its order of least peak, which is the start of its frontier."""
+    """Return the draft of a graph in its order of least peak, the start of its frontier."""
     free = replace(settings, techniques=settings.techniques - NEED_BUDGET)
     return order(baseline(graph, free), progress or current_report())
 
@@ -64,7 +62,6 @@ def budgets_from(least: Draft) -> list[int]:
 def frontier_from(
     least: Draft, settings: PlanSettings, budgets: Sequence[int], progress: Report | None = None
 ) -> Frontier:
-    """Return the frontier of a draft's graph for the given budgets."""
     report = progress or current_report()
     asked = settings.techniques | {"recompute"}
     composed: list[Composed] = []

@@ -37,13 +37,12 @@ def judge(draft: Draft, report: Report) -> Draft:
 
 
 def _shortfall(draft: Draft) -> Shortfall | None:
-    """Return why the plan exceeds a limit, one that is proven impossible to meet first; None if it fits all."""
+    """Return why the plan exceeds a limit, preferably one proven impossible to meet; None if it fits all."""
     found = [missed for place in range(len(draft.bounds)) if (missed := _shortfall_in(draft, place)) is not None]
     return next((missed for missed in found if missed.is_impossible), found[0] if found else None)
 
 
 def _shortfall_in(draft: Draft, place: SpaceId) -> Shortfall | None:
-    """Return why the plan exceeds the limit of one memory space; None if it fits."""
     problem, bound, graph = draft.problem, draft.bounds[place], draft.graph
     space, most, reached = bound.space, draft.budget.allowed[bound.space], draft.plan.peak_bytes[bound.space]
     if most is None or reached <= most:

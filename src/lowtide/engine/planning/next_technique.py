@@ -17,7 +17,7 @@ from lowtide.engine.recompute.floor import floor_of
 from lowtide.engine.recompute.program import OrderedProgram
 
 MOST_OPS = 5_000
-"""Larger graphs get no offer, because planning it would take longer than planning the order."""
+"""Larger graphs get no offer, because it would take longer than planning the order."""
 _LITTLE_TIME = 0.01
 """Share of the run time that is always worth a lower peak."""
 _STEPS = 3
@@ -49,10 +49,10 @@ def next_technique(
 ) -> NextTechnique | None:
     """Return the plan that recomputation would add to a result, or None if it was allowed already or does not help.
 
-    Of three budgets between the result's peak and its floor, the lowest one that costs at most 1 % more time is
-    offered, or the cheapest one if all cost more. For a missed budget, the plan that meets it is offered or, if there
-    is none, a plan with a lower peak. Uses little effort: planning for that budget finds the same or better. Returns
-    None for an interrupted result and for graphs of more than `MOST_OPS` ops. Ctrl-C ends only this search.
+    Of three budgets between the result's peak and its floor, offers the lowest that costs at most 1 % more time, or the
+    cheapest. For a missed budget, offers the plan that meets it or has a lower peak. Uses little effort: planning for
+    that budget finds the same or better. Returns None for an interrupted result and for graphs of more than `MOST_OPS`
+    ops. Ctrl-C ends only this search.
     """
     is_asked = bool(settings.techniques & NEED_BUDGET) or (settings.budget is not None and result.shortfall is None)
     if is_asked or result.status == "interrupted" or not 0 < graph.n_ops <= MOST_OPS:
@@ -66,7 +66,7 @@ def next_technique(
 
 
 def _within_budget(graph: Graph, result: Result, settings: PlanSettings, progress: Report) -> NextTechnique | None:
-    """Return the plan that meets by reruns the budget that an order alone did not meet, or comes closest to it."""
+    """Return the plan that meets the missed budget by recomputation, or comes closest to it."""
     progress("looking whether the budget is met where ops run again")
     prices = _prices(graph, settings)
     space = graph.spaces[0].name
@@ -88,7 +88,7 @@ def _within_budget(graph: Graph, result: Result, settings: PlanSettings, progres
     if not fits and baseline:
         percent = math.ceil(found.peak_bytes[space] * 10_000 / baseline)
         budget = f"{percent / 100:.2f}%"
-        found = find_plan(graph, replace(asked, budget=baseline * percent // 10_000))  # what the offer asks for
+        found = find_plan(graph, replace(asked, budget=baseline * percent // 10_000))  # the offer's budget
     if found.shortfall is not None or found.peak_bytes[space] >= result.peak_bytes[space]:
         return None
     return NextTechnique(

@@ -1,7 +1,7 @@
 """A cache of plans on disk, so that a program is planned once.
 
-The entry of a plan is named after the graph, the settings, the prices, and the version of lowtide. A plan is verified
-when it is read. An entry that cannot be read is planned again.
+An entry is named after the graph, the settings, the prices, and the version of lowtide. Plans are verified when read.
+An unreadable entry is planned again.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from lowtide.engine.planning.result import Result
 VARIABLE = "LOWTIDE_CACHE"
 """The environment variable that names the folder of the cache, or is "off"."""
 MOST_BYTES = 256 * 2**20
-"""The plans that were used last are kept up to this size."""
+"""Most recently used plans are kept up to this size."""
 _LEAST_SECONDS = 0.5
 """Plans that took less time are not kept."""
 _NOT_KEPT = {"graph", "plan", "claims", "plain_proof", "solved", "seconds"}
@@ -36,7 +36,7 @@ _PLAN, _FACTS = ".plan.json.gz", ".result.json"
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the cache, or None if it is switched off."""
+    """Return the folder of the cache, or None if it is off."""
     named = os.environ.get(VARIABLE, "")
     if named.lower() in ("off", "0"):
         return None
@@ -50,7 +50,7 @@ def cache_folder() -> Path | None:
 
 
 def cache_files() -> list[Path]:
-    """Return the files of the cache, those used last first."""
+    """Return the files of the cache, most recently used first."""
     folder = cache_folder()
     if folder is None or not folder.is_dir():
         return []
@@ -59,14 +59,14 @@ def cache_files() -> list[Path]:
 
 
 def size_of(path: Path) -> int:
-    """Return the size of a file of the cache, 0 if another process has deleted it."""
+    """Return the size of a file, 0 if another process has deleted it."""
     with suppress(OSError):
         return path.stat().st_size
     return 0
 
 
 def clear_cache() -> int:
-    """Delete all plans of the cache, and return the number of bytes freed."""
+    """Delete all plans of the cache; return the bytes freed."""
     return sum(map(_removed, cache_files()))
 
 
@@ -75,14 +75,14 @@ class CachedPlan:
     """The entry of a plan that is being made."""
 
     path: Path
-    """The path of its files, without their endings."""
+    """Path of its files, without their endings."""
     graph: Graph
 
     @classmethod
     def of(cls, draft: Draft, unmodified: Graph | None) -> "CachedPlan | None":
         """Return the entry for a draft before planning, or None if such plans are not kept.
 
-        Plans whose bounds come from a search of all orders are not kept: the proof is not in a plan file.
+        Plans with bounds from a search of all orders are not kept: the proof is not in a plan file.
         """
         settings = draft.settings
         folder = cache_folder() if settings.techniques & NEED_BUDGET and not draft.fits else None
@@ -97,7 +97,7 @@ class CachedPlan:
         return cls(folder / key.hexdigest()[:32], draft.graph)
 
     def read(self) -> Result | None:
-        """Return the result if it is in the cache, with its plan verified."""
+        """Return the result if cached, with its plan verified."""
         plan_path, facts_path = self._files()
         if not facts_path.is_file():
             return None
@@ -117,9 +117,9 @@ class CachedPlan:
         )
 
     def write(self, result: Result) -> None:
-        """Keep a result, unless it was found quickly or needs more than a plan file; ignores a full or read-only disk.
+        """Keep a result, unless it was found quickly or needs more than a plan file. Ignores a full or read-only disk.
 
-        Deletes the plans that were not used for the longest time if the cache is full.
+        If the cache is full, deletes the least recently used plans.
         """
         is_whole = result.plain_proof is None and result.solved is None and result.status != "interrupted"
         if not is_whole or result.seconds < _LEAST_SECONDS:
@@ -144,7 +144,6 @@ class CachedPlan:
 
 
 def _beyond(most: int) -> Iterator[Path]:
-    """Yield the files beyond a size, those used last first."""
     total = 0
     for path in cache_files():
         total += size_of(path)
@@ -153,7 +152,7 @@ def _beyond(most: int) -> Iterator[Path]:
 
 
 def _removed(path: Path) -> int:
-    """Delete a file that another process may delete as well; return its size."""
+    """Delete a file that another process may delete too; return its size."""
     size = size_of(path)
     with suppress(OSError):
         path.unlink()
@@ -182,7 +181,7 @@ def _kept() -> list[str]:
 
 @cache
 def _code() -> str:
-    """Return the version of lowtide, and in a clone the state of its files: other code may make other plans."""
+    """Return the version of lowtide and, because other code may make other plans, the state of its files."""
     try:
         number = version("lowtide")
     except PackageNotFoundError:

@@ -17,10 +17,10 @@ _FROM_FILE = "plan file"
 
 
 def read_plan(path: Path, program: Program, *, over_budget: bool = False) -> tuple[Form, Plan]:
-    """Read and verify a plan file; return the plan and the form of the program that it is for.
+    """Read and verify a plan file; return the plan and its form of the program.
 
-    Raises FingerprintError for a plan of another program, VerificationError for claims that refer to another form and,
-    unless `over_budget`, for a plan that is marked infeasible; and what `read_plan_file` raises.
+    Raises FingerprintError for a plan of another program, VerificationError for claims about another form and, unless
+    `over_budget`, for a plan marked infeasible; and what `read_plan_file` raises.
     """
     form, plan = _read_plan(path, program)
     in_chunks = form.name != "unmodified"
@@ -49,7 +49,7 @@ def _read_plan(path: Path, program: Program) -> tuple[Form, Plan]:
 def result_of_file(path: Path, program: Program, settings: PlanSettings, *, over_budget: bool = False) -> Result:
     """Read the plan of a program, verify it, and price it as if these settings had just made it.
 
-    Raises what `read_plan` raises. The shortfall of a plan that did not fit when it was made names the file.
+    Raises what `read_plan` raises. The shortfall of a plan marked infeasible names the file.
     """
     form, plan = read_plan(path, program, over_budget=over_budget)
     shortfall = None

@@ -11,12 +11,11 @@ from lowtide.engine.offload.updates import UpdatePlace
 from lowtide.engine.plan import Plan
 
 FormName = Literal["unmodified", "in chunks", "in finer chunks", "in finest chunks"]
-"""The forms of a program, in the order in which they are planned."""
+"""The forms of a program, in planning order."""
 ALL = 8
 """All state that can be on the host, in eighths. Eighths keep the number of forms small."""
 UPDATE_PLACES: tuple[UpdatePlace, ...] = get_args(UpdatePlace)
 CHUNKED: tuple[FormName, ...] = ("in chunks", "in finer chunks", "in finest chunks")
-"""The forms in chunks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +25,7 @@ class Form:
     name: FormName
     graph: Graph
     is_exact: bool = True
-    """Whether its results are bit-equal to those of the unmodified program, rather than equal up to rounding."""
+    """Whether results are bit-equal to those of the unmodified program, rather than equal up to rounding."""
 
 
 class Program(ABC):
@@ -39,12 +38,12 @@ class Program(ABC):
 
     @property
     def chunking_slows(self) -> bool:
-        """Whether chunks are used only to meet a budget, because they may slow the program down."""
+        """Whether chunks may slow the program down and are used only to meet a budget."""
         return False
 
     @property
     def has_rounded_forms(self) -> bool:
-        """Whether the program may have forms that are only equal up to rounding."""
+        """Whether some forms may be equal only up to rounding."""
         return False
 
     def make_form(self, name: FormName, *, exact: bool) -> Form | None:
@@ -52,10 +51,10 @@ class Program(ABC):
         return None
 
     def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "Program | None":
-        """Return the program with `share` eighths of its state on its host; None if none of it can be there.
+        """Return the program with `share` eighths of its state on its host, or None if no state can be there.
 
-        Such state is on the device only while its update uses it, unless the update runs on the host. None for another
-        `place` than "device" if no update can run on the host, where results are equal up to rounding.
+        Such state is on the device only during its update, unless the update runs on the host. With another `place`
+        than "device", results are equal up to rounding; None if no update can run on the host.
         """
         return None
 
@@ -75,9 +74,9 @@ class Program(ABC):
         return self._forms[key]
 
     def forms(self, *, finer: bool = True, rounded: bool = True) -> Iterator[Form]:
-        """Yield the unmodified form, then those in chunks, exact ones first. Each is made when it is reached.
+        """Yield the unmodified form, then those in chunks, exact ones first. Each is made on demand.
 
-        `finer` includes forms in more chunks, `rounded` those that are equal only up to rounding.
+        `finer` includes forms in more chunks, `rounded` those equal only up to rounding.
         """
         yield self._unmodified
         for exact in (True, False) if rounded else (True,):
@@ -86,17 +85,16 @@ class Program(ABC):
                     yield form
 
     def form_of(self, plan: Plan) -> Form | None:
-        """Return the form that a plan was made for, or None. Forms that exist already are compared first."""
+        """Return the form that a plan was made for, or None. Existing forms are compared first."""
         known = next((form for form in self.made_forms() if form.graph.fingerprint == plan.graph_fingerprint), None)
         others = self.forms_with_state()
         return known or next((form for form in others if form.graph.fingerprint == plan.graph_fingerprint), None)
 
     def made_forms(self) -> list[Form]:
-        """Return the forms that exist already."""
         return [self._unmodified, *(form for form in self._forms.values() if form is not None)]
 
     def forms_with_state(self) -> Iterator[Form]:
-        """Yield all forms, first those with all state on the device, then those with state on the host."""
+        """Yield all forms, first those with all state on the device."""
         yield from self.forms()
         for place in UPDATE_PLACES:
             for share in range(ALL, 0, -1):
@@ -119,7 +117,6 @@ class Program(ABC):
         return self.make_unmodified()
 
     def make_unmodified(self) -> Form:
-        """Return the unmodified program as a form."""
         return Form("unmodified", self.graph)
 
     @cached_property

@@ -102,7 +102,6 @@ class PlanSettings:
 
     @property
     def order_name(self) -> str:
-        """The order to look for, by name."""
         return self.scheduler or ("search" if "reorder" in self.techniques else "given")
 
     def prices(self, graph: Graph) -> Prices:
@@ -120,7 +119,7 @@ def default_techniques(budget: GivenBudget) -> Techniques:
 def allowed_techniques(allow: Iterable[str] | None, budget: GivenBudget) -> Techniques:
     """Return the techniques that a call allows, by default those of `default_techniques`.
 
-    Raises UsageError for unknown techniques, and for those that have no effect without a budget.
+    Raises UsageError for techniques that are unknown or need a budget.
     """
     if allow is None:
         return default_techniques(budget)
@@ -131,4 +130,3 @@ def allowed_techniques(allow: Iterable[str] | None, budget: GivenBudget) -> Tech
 
 
 SENTENCES: Mapping[str, str] = {setting.name: setting.metadata["sentence"] for setting in fields(PlanSettings)}
-"""The description of each setting by name."""

@@ -17,7 +17,7 @@ from lowtide.engine.recompute.program import OrderedProgram
 from lowtide.engine.recompute.unrolled import first_runs, unroll
 
 _WORTH = 100
-"""Arenas are tightened if they exceed the peak by more than this fraction (1/100) of it."""
+"""Arenas that exceed the peak by more than this fraction (1/100) are tightened."""
 _MOST_RUNS = 2_000
 _MOST_PACKINGS = {"fast": 30, "balanced": 100, "max": 1_000}
 Ints = NDArray[np.int32]
@@ -27,9 +27,9 @@ def tighten(draft: Draft, packing: Packing, effort: EffortName, report: Report) 
     """Return a plan with the same runs, peak and cost and the smallest arena found, with its packing.
 
     First runs keep their order, so bounds of the cost stay valid. Each recomputed run moves to the latest or earliest
-    position where all runs still find their inputs. Plans without recomputation, plans with copies, and arenas near
-    the peak stay unchanged. Source: first-improvement local search. Complexity: one packing per try; the effort limits
-    the tries.
+    position where all runs find their inputs. Plans without recomputation, plans with copies, and arenas near the peak
+    stay unchanged. Source: first-improvement local search. Complexity: one packing per try; the effort limits the
+    tries.
     """
     plan, peak = draft.plan, sum(draft.plan.peak_bytes.values())
     runs = plan.targets[plan.kinds == StepKind.RUN].astype(np.int32)

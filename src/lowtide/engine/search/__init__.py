@@ -5,8 +5,8 @@ closes the remaining gap by exact search for budgets in between. `fit_order` mov
 budget.
 
 A `Proof` records why the bound holds. `check_proof` rechecks it with the modules `check_*` and `plain_*` only, in plain
-Python from the definition of live bytes. A new way to raise a bound needs its own step there. `check_cost` does
-the same for a bound of the extra cost, which `engine.recompute` and `engine.offload` prove by cases of linear programs.
+Python from the definition of live bytes. A new way to raise a bound needs its own step there. `check_cost` rechecks
+bounds of the extra cost, which `engine.recompute` and `engine.offload` prove by cases of linear programs.
 """
 
 from lowtide.engine.search.certificate import Certificate, CheckedClaim, check_certificate

@@ -42,7 +42,7 @@ class Certificate:
     claims: Sequence[CheckedClaim]
     bounds: Sequence[CheckedBound]
     extra_cost: float | None
-    """The confirmed bound of the extra cost, infinite if no plan fits; None without a proof of it."""
+    """The confirmed bound of the extra cost, infinite if no plan fits; None without a proof."""
 
 
 def check_certificate(graph: Graph, plan: Plan, proof: Proof | None) -> Certificate:
@@ -50,8 +50,8 @@ def check_certificate(graph: Graph, plan: Plan, proof: Proof | None) -> Certific
 
     The proof shows claims about all orders and about the extra cost; the bytes of each op show claims about all reruns.
     A claim about an arena is shown if the peak is as large, and one about an extra cost if it is 0. Without claims, the
-    plan's bounds count as claims.
-    Raises ProofError if plan and proof contradict one another, and the errors of `check_proof`.
+    plan's bounds count as claims. Raises ProofError if plan and proof contradict one another, and the errors of
+    `check_proof`.
     """
     checked: Sequence[CheckedBound] = ()
     if proof is not None:
@@ -95,7 +95,7 @@ def _checked_cost(graph: Graph, plan: Plan, proof: Proof, cost: CostProof) -> fl
 
 
 def _is_of_proof(plan: Plan, cost: CostProof) -> bool:
-    """Return whether a plan's order of first runs is that of a proof, and its peak within the budget."""
+    """Return whether a plan has a proof's order of first runs, and its peak within the budget."""
     first_runs = tuple(dict.fromkeys(plan.order().tolist()))
     return first_runs == cost.order and plan.peak_bytes.get(cost.space, 0) <= cost.budget_bytes
 
@@ -105,7 +105,7 @@ def _class_of(cost: CostProof) -> PlanClass:
 
 
 def _is_shown_cost(plan: Plan, claim: Claim, proof: Proof | None, confirmed: float | None) -> bool:
-    """Return whether a claim about the extra cost is shown: for the same class, order of first runs and pairs."""
+    """Return whether a claim about the extra cost is shown for the same class, order of first runs and pairs."""
     if claim.at_least == 0:
         return True
     if proof is None or proof.cost is None or confirmed is None or claim.over != _class_of(proof.cost):

@@ -25,8 +25,6 @@ class ExactRow:
 
 @dataclass(frozen=True, slots=True)
 class ExactColumn:
-    """A column of an integer program."""
-
     cost: Exact
     lower: Exact
     upper: Exact
@@ -46,7 +44,7 @@ class ExactProgram(Protocol):
 
 
 class CaseError(Exception):
-    """Raised for cases that do not cover all solutions, or that show nothing."""
+    """Raised for cases that do not cover all solutions or that show nothing."""
 
 
 def least_cost(

@@ -14,7 +14,7 @@ from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import CutFlow
 
 _MOST_BYTES = 2**62
-"""Limit on the sum of a flow, so that no sum overflows."""
+"""Limit on the sum of a flow, against overflow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,9 +27,9 @@ class Cut:
     op: OpId
     fixed: int
     sizes: NDArray[np.int64]
-    """Bytes per buffer. A result with a single in-place operand costs bytes only while this operand lives."""
+    """Per buffer. A result with a single in-place operand costs bytes only while this operand lives."""
     makers: NDArray[np.int32]
-    """The op that must have run before each buffer costs bytes, or -1."""
+    """Per buffer, the op that must have run before it costs bytes, or -1."""
     used: NDArray[np.int32]
     """Buffers, once per op that must run before the buffer is freed."""
     users: NDArray[np.int32]
@@ -123,8 +123,8 @@ def least_by_flow(structure: Structure, cut: Cut, flow: CutFlow) -> int | None:
     By weak duality of flows and cuts (Ford and Fulkerson, 1956). Bytes move from the maker of a buffer to ops that must
     run before its free, at most its size, and from an op to its predecessors. They start at ancestors of `op`, end at
     its descendants, and other ops pass them on. Bytes leave a closed set of executed ops only through live buffers, so
-    these hold at least the bytes that end. Buffers live for every set count in full and move nothing.
-    Complexity: O((n + e) log e).
+    these hold at least the bytes that end. Buffers live for every set count in full and move nothing. Complexity: O((n
+    + e) log e).
     """
     uses, waits = flow.uses, flow.dependencies
     if sum(map(sum, (uses.bytes, waits.bytes))) > _MOST_BYTES:

@@ -23,22 +23,20 @@ MAX_EXAMINED = 3_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedBound:
-    """The confirmed bound of one memory space."""
-
     space: str
     confirmed_bytes: int
-    """The largest bound that was shown."""
+    """The largest bound shown."""
     not_rechecked: tuple[int, ...]
-    """Larger claimed bounds, unchecked because they take too much work."""
+    """Larger claimed bounds that take too much work to check."""
 
 
 def check_proof(graph: Graph, proof: Proof, *, max_examined: int = MAX_EXAMINED) -> Sequence[CheckedBound]:
-    """Return the bounds of a proof that could be confirmed, per memory space.
+    """Return the confirmed bounds of a proof, per memory space.
 
     Cuts are confirmed by the proof's flow, or else by a maximum flow; optimal peaks are recomputed. A refuted budget is
-    confirmed by replaying its log, or else by trying all orders, within `max_examined` ops.
-    Raises ProofError for a proof that does not show its claims, and FingerprintError for the proof of another graph.
-    Complexity: O(e log e) on arrays per space, one flow per log line in Python, plus the examined ops.
+    confirmed by replaying its log, or else by trying all orders, within `max_examined` ops. Raises ProofError for a
+    proof that does not show its claims, and FingerprintError for the proof of another graph. Complexity: O(e log e) on
+    arrays per space, one flow per log line in Python, plus the examined ops.
     """
     return _check(graph, proof, proof.callees, max_examined, {})
 

@@ -30,7 +30,7 @@ class _Case:
     dependencies: tuple[tuple[OpId, OpId], ...] = ()
     first: tuple[OpId, ...] = ()
     last: tuple[OpId, ...] = ()
-    """The last ops, from the end."""
+    """From the end."""
 
 
 class _Replay:
@@ -46,7 +46,7 @@ class _Replay:
         self._others: list[_Case] = []  # open cases, the next one last
 
     def apply(self, line: Line) -> bool:
-        """Apply a line and return whether it is valid here."""
+        """Apply a line; return whether it is valid here."""
         case, n_ops = self._case, self.program.n_ops
         if any(op >= n_ops for op in _ops_of(line)):
             return False
@@ -101,14 +101,12 @@ class _Replay:
         return [op for op in among if op not in waited_for and last.issuperset(self._followers[op])]
 
     def _are_all_next(self, ops: Sequence[OpId]) -> bool:
-        """Return whether only these ops can run next."""
         first, middle = set(self._case.first), self._middle()
         live = live_after(self.program, first)
         others = self._may_be_next(middle.difference(ops), first)
         return bool(middle) and all(live + self._run(op, first)[0] > self.budget_bytes for op in others)
 
     def _are_all_last(self, ops: Sequence[OpId]) -> bool:
-        """Return whether only these ops can run last."""
         last, middle = set(self._case.last), self._middle()
         left = middle.union(self._case.first)
         live = live_after(self.program, left)
@@ -117,7 +115,7 @@ class _Replay:
         return bool(middle) and all(live - net + more > self.budget_bytes for more, net in runs)
 
     def _run(self, op: OpId, before: AbstractSet[OpId]) -> tuple[int, int]:
-        """Return the bytes that an op adds while it runs, and its net bytes."""
+        """Return the bytes added while an op runs, and its net bytes."""
         return self.program.run(op, sum(1 << earlier for earlier in before))
 
     def _settle_first(self, ops: Sequence[OpId]) -> bool:

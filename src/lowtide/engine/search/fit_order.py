@@ -22,15 +22,13 @@ _MOST_TRIES = 2_000
 _MOST_CUT = 200
 _MOST_REPAIRED = 40
 _TRY_WORK = 500
-"""Work of evaluating one order, in units per op."""
+"""Of evaluating one order, in units per op."""
 _State = tuple[int, int]
 """The executed set as bits, and the place of the last unmoved op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedOrder:
-    """Result of `fit_order`."""
-
     fit: Fit
     order: Order | None = None
     moved: int = 0
@@ -38,9 +36,8 @@ class FittedOrder:
     least_moved: int = 0
     """Lower bound of moved ops within the budget; equal to `moved` if proven minimal."""
     reason: LowerBound | None = None
-    """If impossible: the op or the edges that exceed the budget in every order, with the ops that best run before;
-    `bound_holders` lists the forced live buffers. None if only exact search refuted the budget.
-    """
+    """If impossible: the op or the edges that exceed the budget in every order, with the ops that best run before. None
+    if only exact search refuted the budget. `bound_holders` lists the forced live buffers."""
     refuted: FitOutcome | None = None
     """The outcome of exact search if it refuted the budget."""
 
@@ -52,8 +49,8 @@ def fit_order(
 
     Problems solved by few moves are solved exactly (`fewest_moves`). Otherwise the given order is repaired along
     minimum cuts. The nearest of the result and the orders in `known` is used, or an order from exact search. Then ops
-    move back to their given places while the budget holds.
-    Guarantees: deterministic. Ctrl-C raises KeyboardInterrupt until some order fits, then returns the best order found.
+    move back to their given places while the budget holds. Guarantees: deterministic. Ctrl-C raises KeyboardInterrupt
+    until some order fits, then returns the best order found.
     """
     checks = _BudgetChecks(problem, budget)
     if checks.fits(given):
@@ -92,7 +89,6 @@ class _BudgetChecks:
         return np.maximum(profile.reshape(len(order), len(self.limits)) - self.limits, 0)
 
     def reason(self, order: Order, cuts: ClosureCuts, most_work: int) -> LowerBound | None:
-        """Return an op, or the edges, above the budget in every order."""
         graph = self.problem.graph
         excess = self.excess(order)
         for space, most in enumerate(self.limits.tolist()):

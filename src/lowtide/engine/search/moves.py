@@ -45,8 +45,8 @@ def bring_nearer(
     """Move ops of an order back to their given places while `accepts` accepts the result.
 
     Moved ops return in blocks that are halved down to single ops (delta debugging, Zeller 1999). A block goes next to
-    its given predecessor or successor. Tries at most `most_tries` orders.
-    Guarantees: valid, never farther away, and accepted unless it is `order` itself.
+    its given predecessor or successor. Tries at most `most_tries` orders. Guarantees: valid, never farther away, and
+    accepted unless it is `order` itself.
     """
     moved = moved_ops(order, given)
     size = max(1, len(moved) // 2)
@@ -76,7 +76,6 @@ def bring_nearer(
 
 
 def _move_back(order: Order, given: Order, moved: Sequence[int], block: Sequence[int], *, late: bool) -> Order:
-    """Return the order with a block of moved ops next to their given neighbors."""
     block_ops = set(block)
     other_moved = set(moved) - block_ops
     neighbors: dict[int, list[int]] = {}
@@ -101,7 +100,7 @@ def equal_orders(problem: Problem, solution: Solution, count: int) -> Iterator[O
     """Yield up to `count` distinct orders within the solution's peak in every memory space.
 
     First the solution's order, then the same order nearer to program order, then results of exact search with various
-    ties, and last the solution with neighbors swapped. Each is computed on demand. Deterministic.
+    ties, last the solution with neighbors swapped. Computed on demand. Deterministic.
     """
     seen: set[bytes] = set()
     for order in _candidates(problem, solution):

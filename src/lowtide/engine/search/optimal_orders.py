@@ -64,7 +64,6 @@ def series_parallel_order(problem: Problem) -> Order | None:
 
 
 def _last_users(problem: Problem) -> NDArray[np.int32]:
-    """Return the last user of every buffer in program order, or -1."""
     users = problem.graph.structure.users
     last = np.full(len(users), -1, np.int32)
     used = np.diff(users.offsets) > 0
@@ -173,9 +172,8 @@ def decompose(predecessors: Rows) -> list[GraphPart] | None:
     """Return the parts of a series-parallel graph, each after its own parts, or None for another graph.
 
     Between a source and a sink, two edges between the same ops become one parallel part, and an op with one edge in and
-    one edge out becomes a part in series, until one edge remains.
-
-    Source: Valdes, Tarjan and Lawler, "The recognition of series parallel digraphs" (1982). O(n + e) expected.
+    one edge out becomes a part in series, until one edge remains. Source: Valdes, Tarjan and Lawler, "The recognition
+    of series parallel digraphs" (1982). O(n + e) expected.
     """
     n_ops = len(predecessors)
     if len(predecessors.values) > 2 * n_ops:  # a series-parallel graph has fewer edges

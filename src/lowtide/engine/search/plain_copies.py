@@ -1,7 +1,6 @@
 """The conditions that every plan with recomputation and copies to the host meets at one counted place.
 
-In addition to those of `plain_reruns`, with one place, the seconds are those of a stream of copies in each direction.
-Columns:
+These add to `plain_reruns` the seconds of a stream of copies in each direction. Columns:
 
 - ("back", 0, buffer): 0 or 1; the buffer is not resident at the place and is copied back after it
 - ("out", 0, buffer): from 0 to 1; at least 1 if it is copied back, because it was copied out before the place
@@ -58,7 +57,7 @@ class PlainCopies(PlainReruns):
 
     @cached_property
     def _copied(self) -> list[BufferId]:
-        """The buffers that a plan may choose to copy back after the place."""
+        """Buffers that a plan may copy back after the place."""
         return [b for b, allowed in enumerate(self._may_copy) if allowed and self.is_kept(0, b)]
 
     @cached_property

@@ -4,11 +4,11 @@ from collections import deque
 
 INFINITE = 2**63
 MOST_WORK = 30_000_000
-"""Limit on the edges examined by a flow."""
+"""Limit on the edges examined."""
 
 
 class TooMuchWorkError(Exception):
-    """Raised if a flow exceeds `MOST_WORK`, without a result."""
+    """Raised, without a result, if a flow exceeds `MOST_WORK`."""
 
 
 class PlainMaxFlow:
@@ -37,7 +37,7 @@ class PlainMaxFlow:
             self._residual.append(residual)
 
     def run(self) -> int:
-        """Return the value of a maximum flow; INFINITE or more if no finite cut exists."""
+        """Return the value of a maximum flow; INFINITE or more without a finite cut."""
         total = 0
         while total < INFINITE:
             level = self._levels()

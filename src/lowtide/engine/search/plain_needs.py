@@ -31,8 +31,8 @@ def needed_to_gather(graph: Graph, space: str, *, in_place: bool) -> int:
     """Return the most bytes live while the last operand of an op is made, for the best last operand.
 
     The other operands are live then, in addition to the buffers and scratch of the producer, less results written in
-    place. Holds for any order and any reruns, without copies to the host. Ignores subgraphs called by ops.
-    Complexity: O(operands * accesses of their producers).
+    place. Holds for any order and any reruns, without copies to the host. Ignores subgraphs called by ops. Complexity:
+    O(operands * accesses of their producers).
     """
     position = [each.name for each in graph.spaces].index(space)
     structure, sizes = graph.structure, _counted_sizes(graph, position)

@@ -14,8 +14,7 @@ def plain_tree_peak(program: PlainProgram) -> int | None:
     """Return the optimal peak, or None unless the program is a forest of in-trees in this memory space.
 
     The operands' segments merge by urgency, the op is appended, and segments join where they are no more urgent than
-    the next.
-    Source: Liu (1987), see `tree_order`.
+    the next. Source: Liu (1987), see `tree_order`.
     """
     successors = [0] * program.n_ops
     for op in range(program.n_ops):
@@ -63,10 +62,9 @@ def joined(segments: Iterable[Segment]) -> list[Segment]:
 def plain_series_parallel_peak(program: PlainProgram) -> int | None:
     """Return the optimal peak, or None unless the program is series-parallel in this memory space.
 
-    Between a source and a sink, the dependencies must reduce to one edge, and every freed buffer must have one user
-    after all its other users. Each edge carries the segments of its part. Parallel edges merge; an op between two edges
-    joins them.
-    Source: Abdel-Wahab and Kameda (1978), see `series_parallel_order`. Complexity: O(n^2) at worst, and n bits per op.
+    For the conditions see `series_parallel_order`. Each edge carries the segments of its part. Parallel edges merge; an
+    op between two edges joins them. Source: Abdel-Wahab and Kameda (1978). Complexity: O(n^2) at worst, and n bits per
+    op.
     """
     ancestors: list[int] = []
     for earlier in program.predecessors:
@@ -150,7 +148,6 @@ def no_order_fits(program: PlainProgram, budget_bytes: int, max_examined: int) -
 
 
 def _run_safe_ops(program: PlainProgram, executed: int, live: int, budget_bytes: int) -> tuple[int, int, int]:
-    """Return the executed set, its live bytes, and the passes made."""
     passes = 0
     changed = True
     while changed:

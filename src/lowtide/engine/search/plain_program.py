@@ -13,7 +13,7 @@ class PlainProgram:
     """One memory space of a graph. Sets of executed ops are ints, one bit per op."""
 
     def __init__(self, graph: Graph, transient: NDArray[np.int64], in_place: bool, space: SpaceId) -> None:
-        """Create a view; `transient` is scratch bytes, shape (ops, spaces)."""
+        """`transient` is scratch bytes, shape (ops, spaces)."""
         self.graph = graph
         self.structure = graph.structure
         self.n_ops = graph.n_ops
@@ -24,7 +24,7 @@ class PlainProgram:
         self._transient_here = transient[:, space]
         self._in_place = in_place
 
-    # Lists are made on demand: those of a large graph take gigabytes, and checks on arrays need none.
+    # Made on demand: the lists of a large graph take gigabytes, and checks on arrays need none.
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -66,7 +66,6 @@ class PlainProgram:
         return [self.pairs_of(op) for op in range(self.n_ops)]
 
     def pairs_of(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
-        """Return usable in-place pairs (read, written)."""
         graph, sizes = self.graph, self.bytes_here
         flat: list[int] = graph.in_place[op].tolist() if self._in_place else []
         pairs = dict.fromkeys(zip(flat[::2], flat[1::2], strict=True))
@@ -87,7 +86,7 @@ class PlainProgram:
         return self.bytes_of(Lifetime.INPUT) + int(self.bytes_here[counted].sum())
 
     def at_the_edges(self) -> int:
-        """Return the bytes before the first op or after the last one, the larger."""
+        """Return the larger of the bytes before the first op and after the last."""
         at_the_end = self.bytes_of(Lifetime.INPUT) + self.bytes_of(Lifetime.OUTPUT)
         return max(self.live_at_start(unused=True), at_the_end)
 
@@ -98,7 +97,7 @@ class PlainProgram:
         return not executed >> op & 1 and all(executed >> earlier & 1 for earlier in self.predecessors[op])
 
     def run(self, op: OpId, executed: int) -> tuple[int, int]:
-        """Return the bytes that the op adds while it runs, and its net bytes."""
+        """Return the bytes added while the op runs, and its net bytes."""
         executed |= 1 << op
         peak = self.transient[op] + sum(self.sizes[buffer] for buffer in self.allocates[op])
         net = 0

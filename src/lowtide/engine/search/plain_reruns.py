@@ -32,11 +32,10 @@ class PlainReruns:
         self._place_of = {op: place for place, op in enumerate(proof.order)}
         twice: list[bool] = may_run_twice(graph).tolist()
         self._is_remade = [op >= 0 and twice[op] for op in program.producers]
-        """Per buffer, whether the op that makes it may run again."""
+        """Per buffer, whether its producer may run again."""
         self.may_run_twice = twice
 
     def first(self, buffer: BufferId) -> Place:
-        """Return the place that makes a buffer, -1 for the start."""
         producer = self.program.producers[buffer]
         return self._place_of[producer] if producer >= 0 else -1
 
@@ -55,7 +54,7 @@ class PlainReruns:
         return self.program.graph.sizes[buffer] == 0 or self.program.lifetimes[buffer] in free
 
     def _is_pinned(self, buffer: BufferId, place: Place) -> bool:
-        """Return whether a buffer cannot be made again and is used after a place."""
+        """Return whether a buffer cannot be recomputed and is used after a place."""
         return not self._is_remade[buffer] and max(self.uses[buffer], default=-1) > place
 
     def _own(self, place: Place) -> set[BufferId]:
@@ -77,7 +76,6 @@ class PlainReruns:
 
     @cached_property
     def _writes(self) -> list[list[Place]]:
-        """Per buffer, the places that change it."""
         graph = self.program.graph
         found: list[list[Place]] = [[] for _ in self.program.sizes]
         for rows in (graph.writes, graph.mutates):
@@ -154,7 +152,7 @@ class PlainReruns:
         return self.first(buffer) <= self.places[k] and any(self.places[k] < use <= end for use in self.uses[buffer])
 
     def _available(self, k: int, buffer: BufferId, if_one: Name | None) -> ExactRow:
-        """Return: the buffer is there after place k or recomputed in stage k, if a column is 1 or always."""
+        """Require the buffer after place k, there or recomputed in stage k, if a column is 1, or always."""
         place, terms, least = self.places[k], dict[Name, int](), 1
         if if_one is not None:
             terms[if_one], least = -1, 0

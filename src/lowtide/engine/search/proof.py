@@ -103,7 +103,7 @@ class CutFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The proof for one memory space. Persistent buffers are excluded from all figures."""
+    """The proof for one memory space, without persistent buffers."""
 
     space: str
     bound_bytes: _Bytes
@@ -115,9 +115,9 @@ class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     flow: CutFlow | None = None
     """Shows that `op` never needs less; None if not requested."""
     tree_bytes: _Bytes | None
-    """The optimal peak of a tree or series-parallel graph."""
+    """Optimal peak of a tree or series-parallel graph."""
     refuted: tuple[RefutedBudget, ...]
-    """Budgets in the order of refutation."""
+    """In the order of refutation."""
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,11 +142,10 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def prove(
     problem: Problem, cuts: Sequence[LowerBound], refuted: Sequence[FitOutcome] = (), *, tree_bytes: int | None = None
 ) -> Proof:
-    """Return the proof of a problem's bounds.
+    """Return the proof of a problem's bounds. O(n), plus the bounds of every callee.
 
     `cuts` are the bounds of `lower_bounds`, `refuted` are budgets refuted by exact search, each limited in one memory
     space, and `tree_bytes` is the optimal peak of a tree or series-parallel graph.
-    Complexity: O(n), plus the bounds of every callee.
     """
     spaces = tuple(_space_proof(position, cut, refuted, tree_bytes) for position, cut in enumerate(cuts))
     in_place, bounds, callees = problem.in_place, CalleeBounds(in_place=problem.in_place), dict[str, Proof]()

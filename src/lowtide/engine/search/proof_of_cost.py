@@ -33,7 +33,7 @@ Case = SplitCase | ClosedCase
 class CostProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A lower bound on the extra cost of all plans within a budget, with first runs in one order.
 
-    With `seconds`, of plans with copies, too: the cost is then a slow-down, and memory is counted at one place.
+    With `seconds`, it covers plans with copies: the cost is then a slow-down, and memory is counted at one place.
     """
 
     space: str
@@ -46,10 +46,10 @@ class CostProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     places: tuple[_Id, ...]
     """Ascending places of the order where memory is counted."""
     at_least: float | None
-    """The bound; None if no plan fits."""
+    """None if no plan fits."""
     rows: tuple[Name, ...]
-    """Names of the rows that cases use by index."""
+    """Rows that cases use by index."""
     columns: tuple[Name, ...]
-    """Names of the columns that splits use by index."""
+    """Columns that splits use by index."""
     cases: tuple[Case, ...]
-    """In depth-first order. Each split is followed by its two cases."""
+    """In depth-first order. Each split precedes its two cases."""

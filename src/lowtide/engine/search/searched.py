@@ -35,13 +35,12 @@ class Searched:
 
     @cached_property
     def proof(self) -> Proof:
-        """The proof without logs."""
         solution = self.solution
         return prove(self.problem, solution.cuts, solution.refuted, tree_bytes=solution.tree_bytes)
 
     @cached_property
     def logged_proof(self) -> Proof:
-        """The proof with the flows of its cuts, and a log of the highest refuted budget per space, if one is found.
+        """The proof with the flows of its cuts and, if found, a log of the highest refuted budget per space.
 
         A log also refutes all lower budgets. Takes up to eight times the work of the search; skipped after an
         interrupted search. Ctrl-C raises KeyboardInterrupt. Deterministic.
@@ -64,7 +63,7 @@ class Searched:
 
 
 _LINES: Sequence[type[Line]] = get_args(Line)
-"""Kinds of log lines, numbered as in the native kernel."""
+"""Numbered as in the native kernel."""
 
 
 def find_refutation(
@@ -74,8 +73,8 @@ def find_refutation(
 
     Dependencies that every such order obeys are deduced from minimum cuts until an op exceeds the budget. Then two ops
     are ordered one way and the other, or closed sets are walked from both ends. Ops with the most live bytes in `order`
-    come first. Stops after about `most_work` arcs of flow graphs per method.
-    Guarantees: every log is correct, but a missing log does not mean that some order fits; deterministic.
+    come first. Stops after about `most_work` arcs of flow graphs per method. Guarantees: every log is correct, but a
+    missing log does not mean that some order fits; deterministic.
     """
     profile: NDArray[np.int64] = _native.profile(problem.native, order, problem.in_place)
     bytes_here = profile.reshape(len(order), len(problem.graph.spaces))[:, space]

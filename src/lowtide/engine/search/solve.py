@@ -28,12 +28,11 @@ class Solution:
 
     order: Order
     peaks: tuple[int, ...]
-    """Bytes per memory space."""
     bounds: tuple[LowerBound, ...]
     cuts: tuple[LowerBound, ...]
     """The bounds before exact search."""
     tree_bytes: int | None = None
-    """The optimal peak of a tree or series-parallel graph."""
+    """Optimal peak of a tree or series-parallel graph."""
     refuted: tuple[FitOutcome, ...] = field(default=())
     interrupted: bool = False
     work: int = 0
@@ -58,8 +57,8 @@ def solve(
     While there is a gap, the search closes the seeds (see `close_order`), computes cut bounds, tries the optimal order
     of a tree or series-parallel graph, uncrosses, bounds the first op of a group, and searches exactly for budgets
     between bound and peak. `rivals` are valid orders evaluated last. Orders are compared by bytes above `budget`, then
-    by the sum of peaks. `keep` receives each new best order before a long step.
-    Guarantees: never worse than any seed or rival; Ctrl-C returns the best order found; deterministic.
+    by the sum of peaks. `keep` receives each new best order before a long step. Guarantees: never worse than any seed
+    or rival; Ctrl-C returns the best order found; deterministic.
     """
     search = _Search(problem, effort, budget, progress or silent, keep)
     interrupted = False
@@ -145,7 +144,7 @@ class _Search:
                 self.evaluate(order)
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
-        """Return the key of an order: bytes above the limits, then the sum of the peaks."""
+        """Return the sort key: bytes above the limits, then the sum of the peaks."""
         over = sum(max(0, peak - limit) for peak, limit in zip(peaks, self.limits, strict=True))
         return over, sum(peaks)
 
@@ -175,7 +174,6 @@ class _Search:
         return sum(self.peaks) - sum(bound.peak_bytes for bound in self.bounds)
 
     def use_optimal_order(self) -> None:
-        """Use the optimal order of a tree or series-parallel graph as order and bound."""
         order = tree_order(self.problem)
         if order is None:
             order = series_parallel_order(self.problem)
@@ -228,7 +226,6 @@ class _Search:
                 self.moved |= self.refute(space, outcome)
 
     def outcome_of_bound(self, space: SpaceId, at_least_bytes: int, work: int) -> FitOutcome:
-        """Return the outcome if every order needs `at_least_bytes`."""
         budget, following = ([UNLIMITED] * len(self.bounds) for _ in range(2))
         budget[space], following[space] = at_least_bytes - 1, at_least_bytes
         return FitOutcome(fit=Fit.IMPOSSIBLE, budget=tuple(budget), next_budget=tuple(following), work=work)
@@ -237,7 +234,7 @@ class _Search:
         """Raise the bound of a space; return whether it rose."""
         raised = min(outcome.next_budget[space], self.peaks[space])
         bound = self.bounds[space]
-        # Better plans of callees may exist, so with callees nothing is refuted.
+        # With callees nothing is refuted, as above.
         if raised <= bound.peak_bytes or self.problem.graph.subgraphs:
             return False
         next_budget = list(outcome.next_budget)

@@ -17,7 +17,7 @@ _WORK_PER_OP = 32
 """Work of evaluating a move, in arcs per op."""
 _MOST_MEMBERS = 20
 _MOST_BITS = 2**30
-"""Size limit of the table of descendants."""
+"""Of the table of descendants."""
 
 
 def close_order(problem: Problem, order: Order) -> Order:
@@ -40,8 +40,8 @@ def uncross(problem: Problem, order: Order, cuts: ClosureCuts, space: SpaceId, m
     """Improve an order in one memory space by cutting at its worst ops, within `most_work` arcs.
 
     A move runs the least closed set at which a bad op v can run, in the current order, then v, then the rest. It is
-    kept if the profile, sorted from its top, gets smaller and no other space gets a higher peak.
-    Source: uncrossing of minimum cuts (submodularity of live bytes). Guarantees: never a worse order.
+    kept if the profile, sorted from its top, gets smaller and no other space gets a higher peak. Source: uncrossing of
+    minimum cuts (submodularity of live bytes). Guarantees: never a worse order.
     """
     current = Profile(problem, order, space)
     while cuts.work < most_work:
@@ -64,7 +64,6 @@ class Profile:
         self.falling = np.sort(self.here)[::-1]
 
     def with_cut(self, place: Place, cut: ClosureCut) -> "Profile":
-        """Return the order that runs the ops before the cut, then the op at `place`, then the rest."""
         return Profile(self.problem, run_after_cut(self.order, place, cut), self.space)
 
     def is_better_than(self, other: "Profile") -> bool:
@@ -96,8 +95,7 @@ def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int
     """Improve an order by moving its worst op before later ops that allocate as much.
 
     These ops are held back, and the cut of the worst op gives a move, as in `uncross`. Stops after about `most_work`
-    arcs.
-    Guarantees: never a worse order.
+    arcs. Guarantees: never a worse order.
     """
     current = Profile(problem, order, space)
     cuts = HeldBackCuts(problem, space)
