@@ -50,7 +50,7 @@ def may_run_twice(graph: Graph) -> NDArray[np.bool_]:
 
 
 def why_not_twice(graph: Graph, op: OpId) -> str:
-    """Return why `may_run_twice` excludes an op, in a few words."""
+    """Return in a few words why `may_run_twice` excludes an op."""
     if not graph.pure[op]:
         return "is not pure"
     if graph.ordered[op] and graph.ranks[op] == 1:
@@ -99,10 +99,9 @@ class Versions:
     buffers: Sequence[BufferId]
     seen: Sequence[int]
     final: Sequence[int]
-    """Versions after the program."""
+    """After the program."""
 
     def allocated_by(self, op: OpId) -> list[BufferId]:
-        """Return the buffers that an op allocates."""
         writes = range(self.writes_from[op], self.first[op + 1])
         return [self.buffers[access] for access in writes if self.seen[access] == ABSENT]
 

@@ -17,15 +17,15 @@ from lowtide.engine.graph.structure import Structure, derive_structure
 
 Mask = NDArray[np.bool_]
 STATE_TO_DEVICE = "lowtide.state_to_device"
-"""The kind of an op that copies a buffer to a new one in another memory space."""
+"""Kind of an op that copies a buffer to a new one in another memory space."""
 STATE_TO_HOST = "lowtide.state_to_host"
-"""The kind of an op that copies a buffer over another one in another memory space."""
+"""Kind of an op that copies a buffer over one in another memory space."""
 OPERAND_TO_HOST = "lowtide.operand_to_host"
-"""The kind of an op that copies what an update on the host reads to a new buffer there."""
+"""Kind of an op that copies an input of an update on the host to a new buffer there."""
 PARAMETER_TO_DEVICE = "lowtide.parameter_to_device"
-"""The kind of an op that copies an updated parameter from the host over the one on the device."""
+"""Kind of an op that copies an updated parameter from the host over the one on the device."""
 UPDATE_ON_HOST = "lowtide.update_on_host"
-"""The kind of an op that updates a parameter on the host. It may read small buffers elsewhere."""
+"""Kind of an op that updates a parameter on the host. It may read small buffers elsewhere."""
 COPYING_KINDS = frozenset({STATE_TO_DEVICE, STATE_TO_HOST, OPERAND_TO_HOST, PARAMETER_TO_DEVICE})
 
 
@@ -97,7 +97,7 @@ class Graph(OpColumns):
     lifetimes: NDArray[np.uint8]
     buffer_spaces: NDArray[np.int16]
     subgraphs: Mapping[str, "Graph"] = field(default_factory=dict[str, "Graph"])
-    """All callees, also nested ones."""
+    """All callees, nested ones included."""
     unmodeled: tuple[str, ...] = ()
     """Facts that the reader could not model."""
 
@@ -171,7 +171,7 @@ class Graph(OpColumns):
 
     @cached_property
     def copying(self) -> Mask:
-        """Mask of ops that only copy a buffer to one in another memory space. They run on the stream of that link."""
+        """Mask of ops that only copy a buffer to another memory space. They run on the stream of that link."""
         mask = np.zeros(self.n_ops, np.bool_)
         for op in (op for op, kind in enumerate(self.op_kinds) if kind in COPYING_KINDS):
             written = {*self.writes[op].tolist(), *self.mutates[op].tolist()}
@@ -189,12 +189,12 @@ class Graph(OpColumns):
 
     @cached_property
     def off_device(self) -> Mask:
-        """Mask of ops that take no time of the device: copies between memory spaces, and updates on the host."""
+        """Mask of ops that take no device time: copies between memory spaces, and updates on the host."""
         return self.copying | self.updates_on_host
 
     @cached_property
     def scratch_spaces(self) -> Ids:
-        """Memory space of the scratch of every op: named like its device, or the first space."""
+        """Memory space of every op's scratch: named like its device, or the first space."""
         by_name = {space.name: position for position, space in enumerate(self.spaces)}
         return np.fromiter(
             (0 if device is None else by_name.get(device, 0) for device in self.devices), np.int32, self.n_ops
@@ -207,10 +207,8 @@ class Graph(OpColumns):
 
     @cached_property
     def most_bytes(self) -> int:
-        """A loose upper bound on the bytes of any plan.
-
-        It counts every buffer twice, for recomputed runs, and the largest transient bytes.
-        """
+        """A loose upper bound on the bytes of any plan: every buffer twice, for recomputed runs, and the largest
+        transient bytes."""
         transient = int(self.scratch.max(initial=0))
         for op, names in enumerate(self.callees):
             if names:

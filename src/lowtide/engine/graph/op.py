@@ -73,7 +73,7 @@ class OpColumns:
     ranks: NDArray[np.int32]
     """Number of processes of a collective, else 1."""
     rank_spans: NDArray[np.int32]
-    """Number of consecutive ranks that contain all of these processes."""
+    """Number of consecutive ranks that contain these processes."""
     callees: Sequence[tuple[str, ...]]
     devices: Sequence[str | None]
     sources: Sequence[str | None]
@@ -163,7 +163,6 @@ def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
 
 
 def joined_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Concatenate results of `op_columns`."""
     joined: dict[str, Any] = {}
     for column, first in parts[0].items():
         pieces = [part[column] for part in parts]

@@ -17,7 +17,7 @@ N_SAMPLES = 3
 def resized(samples: Sequence[tuple[int, Graph]], size: int) -> Graph | None:
     """Return the graph of a program at a size, from `N_SAMPLES` pairs of other sizes and their graphs.
 
-    Sizes of buffers and counts of work are the quadratics through the samples. Return None if the samples differ in
+    Sizes of buffers and counts of work are the quadratics through the samples. Returns None if the samples differ in
     more than that, or if a byte count would not be a natural number.
     """
     places, graphs = [place for place, _ in samples], [graph for _, graph in samples]

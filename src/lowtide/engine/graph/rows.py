@@ -47,7 +47,6 @@ class Rows:
         return iter([values[start:stop] for start, stop in pairwise(offsets)])
 
     def is_equal_to(self, other: "Rows") -> bool:
-        """Return whether both have the same rows."""
         return np.array_equal(self.offsets, other.offsets) and np.array_equal(self.values, other.values)
 
     def take(self, rows: Ids) -> "Rows":
@@ -86,7 +85,6 @@ class Rows:
 
 
 def _first_outside(values: Sequence[int], least: int, most: int) -> int | None:
-    """Return the position of the first value out of range."""
     if not values or (min(values) >= least and max(values) <= most):
         return None
     return next(position for position, value in enumerate(values) if not least <= value <= most)

@@ -1,7 +1,7 @@
 """Offload to the host, decided together with recomputation: within a byte budget, at the lowest slow-down found.
 
 Copies run on streams of their own. A run waits for copies of the buffers it touches, a free for copies of its buffer.
-So the slow-down of a plan is that of its timeline, while memory follows from the order of its steps alone.
+So a plan's slow-down is that of its timeline, and its memory follows from the order of its steps alone.
 """
 
 from lowtide.engine.offload.host_space import (

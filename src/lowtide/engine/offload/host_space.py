@@ -12,7 +12,7 @@ from lowtide.engine.graph import Graph, Space
 
 HOST = "host"
 _USUAL_MEMORY = 1.6
-"""Speed of the host's memory for one device by that of its link: 51.2 GB/s to 32 GB/s in a DGX A100."""
+"""Speed of the host's memory for one device, relative to its link: 51.2 GB/s to 32 GB/s in a DGX A100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Host:
     """A host to add to a program's first memory space."""
 
     bandwidth_bytes_per_s: float
-    """Speed of the link in each direction."""
+    """Of the link in each direction."""
     capacity_bytes: int | None = None
     memory_bytes_per_s: float | None = None
     """Speed of its memory for one device; by default `_USUAL_MEMORY` times that of the link."""
@@ -32,7 +32,6 @@ class Host:
         return usual if self.memory_bytes_per_s is None else self.memory_bytes_per_s
 
     def added_to(self, graph: Graph) -> Graph:
-        """Return the graph with this host, as `with_host_space` does."""
         return with_host_space(graph, self.bandwidth_bytes_per_s, self.capacity_bytes)
 
 
@@ -76,7 +75,7 @@ def with_state_on_host(graph: Graph, state: Sequence[BufferId], memory_bytes_per
     """Return a graph with its host as the home of persistent buffers, and the speed of its memory.
 
     Copying ops bring the state to the device, or updates run on the host at `memory_bytes_per_s`. These ops take no
-    time of the device; see `off_device_ops`. They never run twice.
+    device time (see `off_device_ops`) and never run twice.
     """
     host = next(number for number, space in enumerate(graph.spaces) if space.name == HOST)
     spaces = graph.buffer_spaces.copy()

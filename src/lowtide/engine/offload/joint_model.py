@@ -34,7 +34,7 @@ from lowtide.engine.search.proof_of_cost import Name
 
 _MAX_WINDOWS = 16
 _ROUNDING = 1e-9
-"""Taken off the bound for the rounding of seconds, as a share of all seconds: stalls that long make up for it."""
+"""Share of all seconds taken off the bound for their rounding: stalls that long make up for it."""
 _FIRST_SLACK = 0.02
 _MAX_SLACKS = 3
 _FREE_SHARE_PER_SLACK = 0.25
@@ -53,7 +53,7 @@ class JointModel:
         self.model = PlaceModel(program)
         self.offloadable: list[bool] = offloadable_buffers(program).tolist()
         self.starts: list[float] = np.concatenate([[0.0], np.cumsum(seconds[program.order])]).tolist()
-        """Start of the op at every place without other delays, then the end."""
+        """Of the op at every place without other delays, then the end."""
         uses: list[list[Place]] = [[] for _ in self.offloadable]
         for place, op in enumerate(self.model.order):
             for buffer in self.model.touches[op]:
@@ -175,9 +175,8 @@ class JointResult:
     """Bounds on the slow-down of any plan, in seconds."""
 
     bound: float = 0.0
-    """Proven lower bound."""
     claimed_bound: float = 0.0
-    """The solver's word, not proven."""
+    """The solver's, not proven."""
     seconds: tuple[float, ...] = ()
     """Run time of each op that the bounds are for."""
     work: int = 0
@@ -188,7 +187,7 @@ def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool
     """Offer plans that the joint model chooses, and return its bound.
 
     A copy that hides in the model may stall in a schedule. The first choice fills the streams and gives the bound.
-    Later ones leave a share of the streams and the budget free, smaller if the last plan kept its promised slow-down,
+    Later ones leave a share of the streams and the budget free: smaller if the last plan kept its promised slow-down,
     else larger.
     """
     program = search.program
@@ -223,11 +222,9 @@ def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """The solution for one slack."""
-
     milp: MixedIntegerProgram
     bound: float
-    """The solver's word."""
+    """The solver's bound."""
     solution: NDArray[np.float64] | None
     work: int
     is_new: bool

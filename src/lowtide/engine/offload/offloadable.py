@@ -1,4 +1,4 @@
-"""The buffers that may be offloaded, and greedy choices of them."""
+"""The buffers that may be offloaded, and greedy choices among them."""
 
 from collections.abc import Iterator
 
@@ -58,7 +58,7 @@ def greedy_choices(
     """Yield masks of buffers to offload. O(n log n) each.
 
     Candidates are idle at the peak of the unmodified program. One order puts the highest recompute cost per byte first.
-    The other puts buffers first that cost at least as much as any op recomputed in the plan `recomputed`, earliest
+    The other starts with buffers that cost at least as much as any op recomputed in the plan `recomputed`, earliest
     first. Both end when a share of the streams or `room_bytes` on the host is full.
     """
     idle = idle_at_peak(program, baseline)

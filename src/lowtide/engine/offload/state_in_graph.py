@@ -22,7 +22,7 @@ from lowtide.engine.offload.updates import LEAST_BYTES, Update, UpdatePlace, upd
 
 
 def state_of(graph: Graph) -> list[BufferId]:
-    """Return the persistent buffers of the device that are first used by an op that overwrites them, largest first."""
+    """Return the device's persistent buffers first used by an op that overwrites them, largest first."""
     first: dict[BufferId, bool] = {}
     for reads, mutates in zip(graph.reads, graph.mutates, strict=True):
         for buffer in (*mutates, *reads):
@@ -36,8 +36,8 @@ def state_on_host(graph: Graph, share: float, host: Host, place: UpdatePlace = "
     """Return a graph with a share of its state on its host, updated on the device or the host.
 
     State that is updated on the device is copied there before its uses and back after them. For an update on the host,
-    the gradient is copied there and the new parameter back. Returns None if the graph has no link to a host, or no such
-    state or updates.
+    the gradient is copied there and the new parameter back. Returns None without a link to a host, such state, or
+    updates.
     """
     state = state_of(graph)
     ends = np.cumsum(graph.sizes[state])
@@ -54,7 +54,7 @@ def state_on_host(graph: Graph, share: float, host: Host, place: UpdatePlace = "
 
 @dataclass(eq=False)
 class _Moved:
-    """Builds the graph again, with updates on the host and copying ops."""
+    """Builds the graph with updates on the host and copying ops."""
 
     graph: Graph
     host: int
@@ -62,7 +62,7 @@ class _Moved:
     updates: Sequence[Update]
     builder: GraphBuilder = field(init=False)
     places: dict[OpId, OpId] = field(default_factory=dict[OpId, OpId])
-    """By op of the graph, its op or that of its update."""
+    """Per op of the graph, its new op or that of its update."""
 
     def __post_init__(self) -> None:
         graph = self.graph

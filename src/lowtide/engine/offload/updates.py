@@ -14,9 +14,9 @@ from lowtide.engine.offload.host_space import Link
 UpdatePlace = Literal["device", "host", "either"]
 """Where parameters with state on the host are updated. "either" balances link and host memory."""
 _OPTIMIZERS = frozenset({"adam", "adamw", "sgd", "adagrad"})
-"""Updates of whole optimizers as one op, in PyTorch `_fused_adam_` and so on."""
+"""Whole optimizers as one op, in PyTorch `_fused_adam_` and so on."""
 LEAST_BYTES = 1024
-"""Smaller buffers stay where they are."""
+"""Smaller buffers are not moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +26,16 @@ class Update:
     ops: tuple[OpId, ...]
     """In program order."""
     again: tuple[OpId, ...]
-    """Small ops that the update repeats, so that it need not wait for them."""
+    """Small ops that the update repeats, so as not to wait for them."""
     state: tuple[BufferId, ...]
     copied: tuple[BufferId, ...]
     """Buffers of the device that it reads: the gradient, and a parameter without master weights."""
     returned: tuple[BufferId, ...]
     """Buffers of the device that it overwrites: the parameter."""
     small: tuple[BufferId, ...]
-    """Operands that stay where they are."""
+    """Operands that are not moved."""
     counts: tuple[BufferId, ...]
-    """Those of them that it overwrites: the number of steps."""
+    """The small operands that it overwrites: the number of steps."""
 
 
 def is_element_wise(kind: str) -> bool:
@@ -47,7 +47,7 @@ def is_element_wise(kind: str) -> bool:
 def find_updates(graph: Graph, state: Iterable[BufferId]) -> list[Update]:
     """Return the element-wise updates of parameters with large state, in program order. O(accesses).
 
-    The ops of an update touch the state, use what such ops make, or only prepare the operands of such ops.
+    The ops of an update touch the state, use results of such ops, or only prepare operands for them.
     """
     repeatable = _repeatable_ops(graph)
     found: list[Update] = []
@@ -62,7 +62,7 @@ def find_updates(graph: Graph, state: Iterable[BufferId]) -> list[Update]:
 def balanced(graph: Graph, updates: Sequence[Update], link: Link, memory_bytes_per_s: float) -> list[Update]:
     """Return the updates that run on the host so that the link and the host's memory are done soonest.
 
-    The largest ones are placed first, each where both streams of copies and the host end earlier. O(n log n).
+    The largest are placed first, each where both streams of copies and the host end earlier. O(n log n).
     """
     sizes = graph.sizes
     busy = np.zeros(3)
@@ -94,7 +94,7 @@ def updates_to_move(
 
 
 class _Groups:
-    """Ops that belong together because they share state or results of one another."""
+    """Ops that belong together because they share state or results."""
 
     def __init__(self, graph: Graph, state: Iterable[BufferId]) -> None:
         self._graph = graph
@@ -106,7 +106,6 @@ class _Groups:
         self._walk()
 
     def found(self) -> list[tuple[list[OpId], list[BufferId]]]:
-        """Return the ops and the state of every group of element-wise ops."""
         spoiled = {self._find(group) for group in self._spoiled}
         groups: dict[int, tuple[list[OpId], list[BufferId]]] = {}
         for op, group in self._ops:
@@ -159,12 +158,11 @@ class _Body:
     last: OpId
     state: set[BufferId]
     again: set[OpId] = field(default_factory=set[OpId])
-    """Small ops that the update repeats."""
 
     def take_preparations(self) -> None:
         """Take ops that prepare operands: the gradient in float32, the count of steps, factors of the learning rate.
 
-        Small operands that other ops use too are computed again by the update, which can then start early.
+        Small operands that other ops use too are recomputed by the update, which can then start early.
         """
         before = -1
         while before < len(self.inside) + len(self.again):
@@ -242,7 +240,7 @@ class _Body:
         return not any(buffer in self.graph.mutates[op] for op in self._users(buffer))
 
     def _is_used_between(self, buffer: BufferId, *, changed: bool) -> bool:
-        """Return whether other ops change an operand, or use one that changes, while the update is under way."""
+        """Return whether other ops change an operand, or use one that changes, during the update."""
         users = self._users(buffer)
         first = min((op for op in users if op in self.inside), default=self.last)
         between = [op for op in users if first < op < self.last and op not in self.inside]
@@ -252,6 +250,5 @@ class _Body:
         return not self.graph.exists_at_end[buffer] and self._users(buffer)[-1] <= self.last
 
     def _is_overwritten_first(self, buffer: BufferId) -> bool:
-        """Return whether the update first overwrites all of an operand."""
         first = min(op for op in self._users(buffer) if op in self.inside)
         return plain_kind(self.graph.op_kinds[first]) == "copy_" and self.graph.mutates[first].tolist() == [buffer]

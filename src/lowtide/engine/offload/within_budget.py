@@ -25,13 +25,15 @@ from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.engine.search.proof_of_cost import CostProof, Name
 
 _GREEDY_PART = 12
-"""Share of all accesses that choices without the solver may execute, as one part in this number."""
+"""Choices without the solver may execute one part in this many of all accesses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OffloadResult(RecomputeResult):
-    """A verified plan with recomputation and offload, and its slow-down in seconds (`extra_cost`). `drops` belong to
-    the plan without copies."""
+    """A verified plan with recomputation and offload, and its slow-down in seconds (`extra_cost`).
+
+    `drops` belong to the plan without copies.
+    """
 
     rerun_seconds: float
     """Time of recomputed ops."""
@@ -58,7 +60,7 @@ def plan_within_budget(
 
     `order` is the order of first runs, `prices` gives the seconds per op (default: the graph's). Buffers go to the
     first space with copies both ways. No space grows beyond its capacity, unless the program itself needs more there.
-    `recomputed` is the result of `recompute.plan_within_budget`, if known. Plans with one technique are candidates too.
+    `recomputed` is the result of `recompute.plan_within_budget`, if known. Plans with one technique are candidates.
     Deterministic: limits count work. Raises UsageError for a negative budget, another technique, or bad prices.
     """
     graph = problem.graph

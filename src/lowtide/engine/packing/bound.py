@@ -23,7 +23,7 @@ class Bound:
 
 
 def lower_bound(items: Items) -> Bound:
-    """Return the largest sum of bytes alive in one section, or the end of the highest fixed item if that is more.
+    """Return the largest sum of bytes alive in one section, or the end of the highest fixed item if larger.
 
     Padding for alignment counts, except for the topmost item, and allowed overlap is subtracted. If pairs must be
     apart, the heaviest clique counts too (see `heaviest_clique`). Complexity: O(n log n) without such pairs.
@@ -105,8 +105,8 @@ def heaviest_clique(items: Items) -> tuple[int, tuple[int, ...]]:
     """Return the bytes of a heavy set of buffers that pairwise must not share bytes, and their items.
 
     Greedy: each of the 300 largest buffers is extended by the largest buffers that conflict with the whole set. Sizes
-    are padded to the common divisor of all alignments, except for the topmost buffer.
-    Complexity: O(n^2) for the conflicts and for every start; returns 0 for more than 5,000 buffers.
+    are padded to the common divisor of all alignments, except for the topmost buffer. Complexity: O(n^2) for the
+    conflicts and for every start; returns 0 for more than 5,000 buffers.
     """
     owners, pieces = items.all_pieces()
     labels, first_piece, label_of = np.unique(pieces[:, 4], return_index=True, return_inverse=True)

@@ -13,7 +13,6 @@ Ints = NDArray[np.int64]
 FREE = -1
 """No offset, in `fixed` and `hints`."""
 _MOST_BYTES = 2**62
-"""Limit on the sum of all sizes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -40,14 +39,13 @@ class Buffers:
     """Groups of buffers with one offset, which may overlap."""
     contiguous: tuple[tuple[int, ...], ...]
     """Groups of adjacent buffers in address order, padded for alignment. A group starts at a multiple of all its
-    alignments, including those of aliases.
-    """
+    alignments, including those of aliases."""
     may_overlap: Ints | None
     """Rows of two buffers that may share bytes, such as an in-place pair."""
     apart: Ints | None
     """Rows of two buffers that must never share bytes."""
     names: tuple[str, ...] | None
-    """Names for messages and files; positions by default."""
+    """For messages and files; positions by default."""
 
     def __init__(
         self,
@@ -214,9 +212,9 @@ def _kept(groups: tuple[tuple[int, ...], ...], place: Ints) -> Iterable[list[int
 
 
 def live_pieces(buffers: Buffers) -> Ints:
-    """Return half-open, non-empty rows (buffer, first, last) of live ranges without gaps, sorted.
+    """Return half-open, non-empty rows (buffer, first, last) of live ranges without gaps, sorted. O(n log n).
 
-    Gaps may overlap and exceed the live range. Complexity: O(n log n).
+    Gaps may overlap and exceed the live range.
     """
     everyone = np.arange(len(buffers))
     if buffers.gaps is None:

@@ -16,15 +16,13 @@ _IMPOSSIBLE = 1
 _MOST_EXAMINED = 100_000_000
 """Limit on the pieces examined for the fewest items."""
 _TRY_SHARE = 8
-"""A single proof gets one part in this many of all work."""
+"""One part in this many of all work, for a single proof."""
 
 Ids = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Items that exceed a capacity."""
-
     items: tuple[int, ...]
     minimal: bool
     """Whether every item is proven necessary."""
@@ -34,8 +32,8 @@ def find_conflict(items: Items, suspects: Ids, capacity: int, work: int, exact_i
     """Return a small set of items that exceeds a capacity; `suspects` are items proven to exceed it.
 
     A deletion filter drops halves, quarters and so on down to single items while the rest is proven to exceed the
-    capacity. If `work` (items examined) ends a proof, its items stay, and the set is not minimal.
-    Complexity: O(k log n) proofs for k remaining items of n. Deterministic.
+    capacity. If `work` (items examined) ends a proof, its items stay, and the set is not minimal. Complexity: O(k log
+    n) proofs for k remaining items of n. Deterministic.
     """
     fewest = _fewest_alive_at_once(items, capacity)
     if len(fewest) and lower_bound(items.take(fewest)).size_bytes > capacity:

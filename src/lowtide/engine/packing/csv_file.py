@@ -17,7 +17,7 @@ from lowtide.core.files import read_bytes, write_bytes
 from lowtide.engine.packing.buffers import FREE, Buffers, Ints
 
 MOST_RECORD_BYTES = 2**17
-"""Longest record, also the longest field that `csv` accepts."""
+"""Longest record, and the longest field that `csv` accepts."""
 _ROWS_AT_ONCE = 2**16
 _SPELLINGS = {
     "id": ("id", "buffer", "buffer_id"),
@@ -61,7 +61,7 @@ class BufferFile:
 
 class _Record(NamedTuple):
     line: int
-    """Number of its first line, from 1."""
+    """Of its first line, from 1."""
     text: str
     fields: list[str]
 
@@ -70,8 +70,8 @@ def read_buffer_file(path: Path) -> BufferFile:
     """Read a CSV file, gzipped or not, with one buffer per line.
 
     Columns in any order: `id`, `size` in bytes, `lower` and `upper` (half-open) or `start` and `end` (inclusive), and
-    optionally `alignment`, `offset` (fixed), `hint` and `gaps`.
-    Raises InputError for an unreadable file, and MalformedInputError with the line number for a malformed one.
+    optionally `alignment`, `offset` (fixed), `hint` and `gaps`. Raises InputError for an unreadable file, and
+    MalformedInputError with the line number for a malformed one.
     """
     return parse_buffers(read_bytes(path), str(path))
 
@@ -205,7 +205,7 @@ class _Columns:
         return np.stack([first, last + self._inclusive, sizes, alignment, np.where(given, fixed, FREE), hints])
 
     def add_names(self, rows: Sequence[_Record], line_of: dict[str, int]) -> None:
-        """Add the names of the buffers, which must be distinct, with their lines."""
+        """Add the buffers' distinct names with their lines."""
         for row in rows:
             name = row.fields[self.places["id"]]
             if not name:
@@ -232,7 +232,6 @@ class _Columns:
         return found
 
     def _integers(self, rows: Sequence[_Record], meaning: str, *, default: int | None = None) -> Ints:
-        """Return a column of integers, `default` for empty fields or a missing column."""
         place = self.places.get(meaning)
         if place is None:
             return np.full(len(rows), default)

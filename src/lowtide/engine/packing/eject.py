@@ -17,8 +17,7 @@ def complete(items: Items, start: Ints, homes: Ints, limit: int, steps: int) -> 
 
     `start` holds offsets of placed items, `homes` preferred offsets, both FREE for none. The largest item is placed
     first: at its home, else in the lowest gap, else where it pushes out the cheapest items. Each push raises an item's
-    cost.
-    Source: ejection chains (Glover 1996). Complexity: O(n log n) per step. Deterministic.
+    cost. Source: ejection chains (Glover 1996). Complexity: O(n log n) per step. Deterministic.
     """
     offsets = np.where(items.fixed == FREE, start, items.fixed)
     pushed_out = np.ones(len(items), np.int64)

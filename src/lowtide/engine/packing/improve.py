@@ -17,17 +17,17 @@ _FOUND, _IMPOSSIBLE = 0, 1
 _ROUNDS = (1_000_000, 10_000_000, 100_000_000)
 """Work of the rounds in which all searches try the goal in turns."""
 _JOINED_FACTOR = 4
-"""The work of a round is this many times larger for joined blocks."""
+"""Factor on the work of a round for joined blocks."""
 _SHARES = {"exact-search": (3, 10), "second-exact-search": (6, 4), "joined-blocks": (2, 4)}
 """Each search gets one part in n of all work, and one part in m of that per try at the goal."""
 _SHARE_FIRST = 4
-"""One part in this many of the penalty loop's work comes before the larger rounds."""
+"""One part in this many of the penalty loop's work precedes the larger rounds."""
 _STEPS = 40
 """Ejection lowers a packing by this part of its distance to the goal at a time."""
 _MOST_ABOVE, _DESCENT_PARTS = 8, 128
-"""Descents start at packings this many parts above the goal or less."""
+"""Descents start at packings at most this many parts above the goal."""
 _STARTS = 2
-"""The lowest of these packings, from which descents begin."""
+"""The lowest of these packings, where descents begin."""
 _DESCENTS, _EARLY_DESCENTS = 18, 9
 """All descents, and those before the largest round."""
 _NEAR = 50
@@ -36,8 +36,6 @@ _NEAR = 50
 
 @dataclass(slots=True)
 class Improvement:
-    """State of an improvement."""
-
     items: Items
     offsets: Ints
     height: int
@@ -45,7 +43,7 @@ class Improvement:
     method: str = ""
     work: int = 0
     missed_goal: int | None = None
-    """The goal that the first round has missed."""
+    """The goal missed by the first round."""
 
 
 def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Iterator[None]:
@@ -58,11 +56,11 @@ def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Ite
 def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
     """Lower `state` in place until its height reaches `goal` or its bound, or the work ends.
 
-    Yields after every step. The searches try the goal in rounds with more and more work; the penalty loop and
-    ejection run after the first round, and the loop again after the last. Descents come around the largest round, or
-    with `only_goal` after all tries at the goal. Then, with `only_goal`, the searches use their remaining work at the
-    goal. Else ejection lowers the packing, and they try heights between the refuted and the found ones. All share
-    packings, bounds and the work limit.
+    Yields after every step. The searches try the goal in rounds with more and more work. The penalty loop and ejection
+    run after the first round, and the loop again after the last. Descents come around the largest round, or with
+    `only_goal` after all tries at the goal. Then, with `only_goal`, the searches use their remaining work at the goal.
+    Else ejection lowers the packing, and they try heights between the refuted and the found ones. All share packings,
+    bounds and the work limit.
     """
     searches = _searches(state, effort)
     rounds: list[list[Callable[[], object]]] = [
@@ -108,7 +106,6 @@ def _run_steps(state: Improvement, goal: int, steps: list[Callable[[], object]])
 
 
 def _searches(state: Improvement, effort: PackingEffort) -> list["_HeightSearch"]:
-    """Return the searches that apply to the part."""
     items = state.items
     if len(items) > effort.exact_items:
         return []
@@ -185,8 +182,8 @@ def _descents(
 ) -> list[Callable[[], None]]:
     """Return steps that lower packings by ejection: in turn two of joined blocks, and the best one.
 
-    Those of joined blocks begin somewhat above the goal. Ejection depends on its start and its random numbers. Several
-    descents reach goals that one does not reach.
+    Those of joined blocks begin somewhat above the goal. Ejection depends on its start and its random numbers, so
+    several descents reach goals that one misses.
     """
     work = _JOINED_FACTOR * _ROUNDS[1]
     if not searches or not state.items.plain or work >= searches[0].try_work:

@@ -27,17 +27,16 @@ class Items:
     alignment: Ints
     fixed: Ints
     steps: Ints
-    """Steps from birth to death."""
+    """From birth to death."""
     piece_rows: Ints
     """n + 1 bounds into `pieces`; empty if every item is one rectangle."""
     pieces: Ints
     """Rows (first, last, low, high, buffer), by item and low end: half-open sections, and bytes above the item's
-    offset.
-    """
+    offset."""
     may_overlap: Rows | None
-    """Buffers that may share bytes with each buffer."""
+    """Per buffer, those that may share its bytes."""
     apart: Rows | None
-    """Buffers that must not share bytes with each buffer."""
+    """Per buffer, those that must not share its bytes."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -87,8 +86,6 @@ class Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The mapping of buffers to items."""
-
     items: Items
     item_of: Ints
     """The item of every buffer; -1 if it, or its group, is never alive or empty."""

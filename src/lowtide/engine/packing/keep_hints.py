@@ -16,7 +16,7 @@ from lowtide.engine.packing.rules import RULES
 from lowtide.engine.packing.validate import broken_rule
 
 _MOST_ITEMS = 20_000
-"""With more items, all hints are kept or none; a try takes quadratic time."""
+"""Larger numbers of items keep all hints or none; a try takes quadratic time."""
 _MOST_TO_GROW = 100
 """With more items, placing the rest around kept items fails too often."""
 _STEPS_PER_ITEM = 10
@@ -43,8 +43,7 @@ def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effor
 
     Packings are ranked by the number of buffers at their hints, then by their bytes. Hints with the most clashes are
     dropped, and the rest is completed (see `complete`). For few items, blocks of hints are then added while the rest
-    can be placed.
-    Guarantees: within `limit`, never fewer hints than `packed`, possibly not the most. Deterministic.
+    can be placed. Guarantees: within `limit`, never fewer hints than `packed`, possibly not the most. Deterministic.
     """
     items = layout.items
     hinted = hinted_offsets(buffers, layout, limit)
@@ -164,9 +163,9 @@ class _Tries:
 
 
 def hinted_offsets(buffers: Buffers, layout: Layout, limit: int) -> HintedOffsets:
-    """Return the hinted offset of every item that fits an arena of `limit` bytes.
+    """Return the hinted offset of every item that fits an arena of `limit` bytes. O(n log n).
 
-    If hints of one item disagree, the offset of most buffers, then most bytes, then the lowest is used. O(n log n).
+    If hints of one item disagree, the offset of most buffers, then most bytes, then the lowest is used.
     """
     items = layout.items
     result = HintedOffsets(*(np.full(len(items), value, np.int64) for value in (FREE, 0, 0)))

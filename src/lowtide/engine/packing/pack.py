@@ -33,10 +33,9 @@ class Packed:
     arena_bytes: int
     lower_bound_bytes: int
     status: Status
-    """optimal: the arena equals the bound. feasible: it fits the capacity, if any. infeasible: no packing fits the
-    capacity, proven. stopped_by_work: neither a fitting packing nor a proof was found. interrupted: Ctrl-C ended the
-    search. The offsets are a valid packing in every case, possibly above the capacity.
-    """
+    """optimal: the arena equals the bound. feasible: it fits the capacity, if any. infeasible: proven that no packing
+    fits the capacity. stopped_by_work: neither a fitting packing nor a proof was found. interrupted: Ctrl-C ended the
+    search. The offsets are always a valid packing, possibly above the capacity."""
     bound_holders: tuple[int, ...]
     """Buffers that together set the bound."""
     conflict: tuple[int, ...]
@@ -84,8 +83,7 @@ class PackedSpaces:
     status: Status
     """optimal: every buffer is in its first choice. feasible: every space fits. infeasible: proven impossible.
     stopped_by_work: some space is too full, without a proof. interrupted: Ctrl-C ended the search. All packings are
-    valid, possibly above capacities.
-    """
+    valid, possibly above capacities."""
     spilled_bytes: int
 
 

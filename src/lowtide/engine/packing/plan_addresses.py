@@ -62,7 +62,7 @@ class Packing:
     addresses: Addresses
     arena_bytes: Mapping[str, int]
     lower_bound_bytes: Mapping[str, int]
-    """Lower bounds of the arenas, at least the plan's peak."""
+    """Of the arenas, at least the plan's peak."""
     effort: EffortName = DEFAULT_EFFORT
     interrupted: bool = False
 
@@ -89,8 +89,7 @@ def pack_plan(
 
     `transient` holds the scratch bytes per op and space, which are packed without an address in the result. In-place
     results share an address. With `concurrent`, the addresses hold for an executor that runs ops in any order their
-    dependencies allow, or at once.
-    Raises UnsupportedError if `concurrent` is impossible (see `refuse_fixed_order`).
+    dependencies allow, or at once. Raises UnsupportedError if `concurrent` is impossible (see `refuse_fixed_order`).
     """
     reach = Reachability(graph) if concurrent else None
     if reach is not None:
@@ -143,7 +142,7 @@ def _chains(ranges: LiveRanges, blocks: StorageBlocks) -> list[list[int]]:
 def refuse_fixed_order(graph: Graph, plan: Plan, reach: Reachability) -> None:
     """Raise UnsupportedError unless a plan is correct in every order that dependencies allow.
 
-    Refused are copies, recomputed ops, and ops that reuse a buffer in place while another op may still need it.
+    Refused are copies, recomputed ops, and ops that reuse a buffer in place while another op may need it.
     """
     runs = plan.order()
     if len(np.unique(runs)) < len(runs) or (np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE), invert=True)).any():

@@ -65,7 +65,7 @@ RULES: dict[str, Rule] = {
 
 
 def stacked(items: Items) -> Ints:
-    """Place every free item above all fixed items and all earlier items. O(n)."""
+    """Place every free item above all fixed and all earlier items. O(n)."""
     free = np.flatnonzero(items.fixed == FREE)
     top = int((items.fixed + items.sizes)[items.fixed != FREE].max(initial=0))
     offsets = items.fixed.copy()

@@ -21,7 +21,8 @@ _MOST_FOR_QUADRATIC = 20_000
 _SHORT_LOOP = 25_000
 """Work per item of the short penalty loop, about fifty rounds."""
 _NEAR = 50
-"""Ejection repairs a packing of many items at most this fraction above the goal, one part in n, before it is split."""
+"""Before many items are split, ejection repairs their packing if at most this fraction above the goal, one part in n.
+"""
 _MOST_ROUNDS = 64
 
 
@@ -44,8 +45,8 @@ class Split:
 class PackSearch:
     """A search for the smallest arena, or for an arena within a capacity, with the best packing as its state.
 
-    Tries orders along the skyline, then the published rules, then improves the parts that are still too high (see
-    `improve`). Deterministic and limited by work.
+    Tries orders along the skyline, then the published rules, then improves the parts that are too high (see `improve`).
+    Deterministic and limited by work.
     """
 
     def __init__(self, items: Items, capacity: int | None, effort: PackingEffort, report: Report) -> None:
@@ -63,7 +64,7 @@ class PackSearch:
         self._missed_goals: dict[int, int | None] = {}  # by part: the goal that a brief search missed
 
     def run(self) -> None:
-        """Search until the arena meets the goal, the capacity or else the bound, or the work ends."""
+        """Search until the arena meets the goal (the capacity, else the bound) or the work ends."""
         self.offer(*self._pack_along_skyline(self.items))
         if not self._is_finished() and len(self.items) <= self._effort.exact_items:
             self._improve_parts(improve_briefly, cheap=False)
@@ -123,7 +124,7 @@ class PackSearch:
         return offsets, "skyline"
 
     def _repair(self) -> None:
-        """Repair the packing of many items if it passes the goal by little."""
+        """Repair the packing of many items if it is little above the goal."""
         is_near = self.height <= self._goal + self._goal // _NEAR
         if self._is_finished() or not is_near or not self.items.plain or len(self.items) <= self._effort.exact_items:
             return
@@ -219,8 +220,8 @@ def _items_below(items: Items, parts: Split, part: Subproblem) -> NDArray[np.int
 def split(items: Items) -> Split:
     """Split items at every moment that no item spans, and put items alive throughout a part at its bottom.
 
-    The rest of a part may then split again. No smallest arena is lost: an item alive throughout conflicts with all
-    others of its part. Items with pieces, fixed offsets or pairs are split by time only.
+    The rest of a part may split again. No smallest arena is lost: an item alive throughout conflicts with all others of
+    its part. Items with pieces, fixed offsets or pairs are split by time only.
     """
     offsets = np.full(len(items), -1, np.int64)
     if items.apart is not None:

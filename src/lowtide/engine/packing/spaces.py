@@ -209,7 +209,6 @@ class _Assignment:
         return min(units, key=lambda unit: (int(self._units.size_bytes[unit]), unit)) if units else None
 
     def _movable(self, buffers: Ints | NDArray[np.intp]) -> list[int]:
-        """Return units with bytes and another choice."""
         units: list[int] = np.unique(self._units.unit_of[buffers]).tolist()
         return [
             unit

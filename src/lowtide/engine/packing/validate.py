@@ -14,9 +14,9 @@ from lowtide.engine.packing.buffers import FREE, Buffers, Ints, live_pieces
 def validate(buffers: Buffers, offsets: Ints, capacity: int | None = None) -> None:
     """Check that offsets are a valid packing of buffers, of at most `capacity` bytes.
 
-    Raises VerificationError, naming the buffers and the step, for the first violation. Buffers that are never alive or
-    empty are only checked for their fixed offsets.
-    Complexity: O(n log^2 n) for n buffers, gaps, group members and pairs; log n times as much for an invalid packing.
+    Raises VerificationError for the first violation, naming the buffers and the step. Buffers that are never alive or
+    empty are only checked for their fixed offsets. Complexity: O(n log^2 n) for n buffers, gaps, group members and
+    pairs; log n times as much for an invalid packing.
     """
     if offsets.shape != buffers.sizes.shape or offsets.dtype != np.int64:
         raise VerificationError(f"offsets have shape {offsets.shape}, {offsets.dtype}; give an int64 for every buffer")
@@ -170,8 +170,7 @@ def count_overlaps(first: Ints, last: Ints, low: Ints, high: Ints) -> int:
 
     A pair that starts at the same step counts twice. A segment tree divides each rectangle's time into O(log n) nodes;
     one node matches the start of an overlapping rectangle. Overlaps there are starts below `high` less ends up to
-    `low`.
-    Complexity: O(n log^2 n) in NumPy; memory O(n).
+    `low`. Complexity: O(n log^2 n) in NumPy; memory O(n).
     """
     n = len(first)
     if n == 0:

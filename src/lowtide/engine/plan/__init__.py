@@ -4,10 +4,10 @@ A plan is a program over a graph: run, free, copy out, copy in, with an address 
 second run of an op, offload a pair of copies.
 
 The verifier counts versions: an op may run only if each buffer it touches is resident with the version it has in
-program order. This one rule covers reordering, mutation, recomputation and offload. The verifier shares no code with
-the simulator, and both must compute the same peak.
+program order. This rule covers reordering, mutation, recomputation and offload. The verifier shares no code with the
+simulator, and both must compute the same peak.
 
-The baseline uses no optional in-place pairs, so that its predicted peak is the measured peak of the unmodified program.
+The baseline uses no optional in-place pairs, so its predicted peak is the measured peak of the unmodified program.
 """
 
 from lowtide.engine.plan.addresses import Address, Addresses

@@ -34,7 +34,6 @@ _EVIDENCE: Mapping[tuple[Figure, PlanClass], frozenset[Evidence]] = {
     ("extra cost", "reruns of one order"): frozenset({"search", "duals", "solver"}),
     ("extra cost", "copies of one order"): frozenset({"duals", "solver"}),
 }
-"""Possible evidence by figure and class."""
 _OF_ONE_ORDER: frozenset[PlanClass] = frozenset({"reruns of one order", "copies of one order"})
 _WIDER: Mapping[PlanClass, int] = {"orders": 0, "reruns": 1, "copies": 2}
 

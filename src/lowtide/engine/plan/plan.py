@@ -86,12 +86,10 @@ class Plan:
     lower_bound_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     arena_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     addresses: Sequence[Address] = ()
-    """Usually a table `Addresses`."""
     claims: tuple[Claim, ...] = ()
     callees: Mapping[str, "Plan"] = field(default_factory=dict[str, "Plan"])
 
     def __repr__(self) -> str:
-        """Return a summary without the steps."""
         peak = f", peak {format_by_space(self.peak_bytes)}" if self.peak_bytes else ""
         return f"Plan({self.n_steps} steps, {self.status}{peak})"
 
@@ -132,7 +130,7 @@ class Plan:
                 yield CopyIn(target, space)
 
     def without_claims(self) -> "Plan":
-        """Return the plan without bounds and claims, for a program of which they do not hold."""
+        """Return the plan without bounds and claims, for a program that they do not hold for."""
         return replace(self, claims=(), lower_bound_bytes={}, status="feasible")
 
     def with_claims(
@@ -238,7 +236,7 @@ def _as_pairs(flat: Sequence[BufferId]) -> tuple[tuple[BufferId, BufferId], ...]
 
 
 def _last_use(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the position in `order` of the last op that uses or allocates each buffer, -1 if there is none."""
+    """Return the position in `order` of the last op that uses or allocates each buffer, or -1."""
     position = np.empty(graph.n_ops, np.int64)
     position[order] = np.arange(len(order))
     last = np.full(graph.n_buffers, -1, np.int64)

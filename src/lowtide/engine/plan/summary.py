@@ -1,4 +1,4 @@
-"""Plan files read without their program, to compare two of them."""
+"""Plan files read without their program, to compare two."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from lowtide.engine.plan.file_format import CopyInRow, CopyOutRow, PlanRecord, R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """The figures and the runs of a plan file. Nothing is verified, because there is no program to verify it for."""
+    """The figures and the runs of a plan file, unverified: there is no program to verify it for."""
 
     graph_fingerprint: str
     status: str
@@ -18,7 +18,7 @@ class PlanSummary:
     lower_bound_bytes: Mapping[str, int]
     arena_bytes: Mapping[str, int]
     runs: Sequence[int]
-    """Ops in the order of their runs, recomputed runs included."""
+    """Ops in run order, recomputed runs included."""
     copies: int
     """Number of copies to other memory spaces and back."""
 

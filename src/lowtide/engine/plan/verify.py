@@ -1,4 +1,4 @@
-"""The verifier, which checks a plan independent of the algorithm that made it."""
+"""The verifier, which checks a plan independently of the algorithm that made it."""
 
 from collections.abc import Mapping
 
@@ -59,7 +59,6 @@ def _verify(graph: Graph, plan: Plan, check_capacity: bool, verified: _Verified)
 
 
 def _check_arrays(graph: Graph, plan: Plan) -> None:
-    """Check lengths and ids. O(steps)."""
     lengths = {len(plan.kinds), len(plan.targets), len(plan.spaces), len(plan.pairs)}
     if len(lengths) != 1:
         raise VerificationError(f"the plan's arrays have lengths {sorted(lengths)}; every step needs one entry in each")
@@ -98,7 +97,6 @@ def _reject(wrong: NDArray[np.bool_], reason: str) -> None:
 
 
 def _verify_callees(graph: Graph, plan: Plan, verified: _Verified) -> dict[str, dict[str, int]]:
-    """Return the peaks of callees by name."""
     for name in plan.callees:
         if name not in graph.subgraphs:
             raise VerificationError(f"there is a plan for callee {name!r}, which graph {graph.name!r} does not have")
@@ -137,10 +135,10 @@ def _where(graph: Graph, plan: Plan, step: StepIndex) -> str:
 
 
 def _check_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None:
-    """Check that the claims agree with the peak and with one another.
+    """Check that the claims agree with the peak and with one another. O(steps + claims).
 
     A plan with status "optimal" must meet bounds of its class, or claim a bound of its extra cost, which is not checked
-    here. O(steps + claims).
+    here.
     """
     _check_figures(plan, peak_bytes)
     for claim in plan.claims:
@@ -162,7 +160,6 @@ def _check_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None
 
 
 def is_of_class(plan: Plan, claim: Claim, n_ops: int) -> bool:
-    """Return whether a plan is in the class of a claim."""
     return claim.holds_for(
         reruns=int((plan.kinds == StepKind.RUN).sum()) > n_ops,
         copies=bool((plan.kinds == StepKind.COPY_OUT).any()),

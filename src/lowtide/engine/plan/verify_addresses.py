@@ -37,7 +37,6 @@ class SortedRanks:
             self._used ^= 1 << word
 
     def below(self, rank: int) -> int | None:
-        """Return the largest rank below `rank`, or None."""
         word, bit = divmod(rank, self._width)
         lower = self._words[word] & ((1 << bit) - 1)
         if not lower:
@@ -49,7 +48,6 @@ class SortedRanks:
         return word * self._width + lower.bit_length() - 1
 
     def above(self, rank: int) -> int | None:
-        """Return the smallest rank above `rank`, or None."""
         word, bit = divmod(rank, self._width)
         higher = self._words[word] >> (bit + 1) << (bit + 1)
         if not higher:
@@ -158,7 +156,7 @@ def _check_offsets(graph: Graph, plan: Plan, given: _Table) -> None:
 def _check_overlaps(graph: Graph, given: _Table, rows: NDArray[np.int64]) -> None:
     """Sweep over steps: among live residencies, only neighbors by offset can overlap."""
     buffers, firsts, lasts, spaces, offsets = given[rows].T
-    # All inputs exist before the first step, also those that step 0 frees.
+    # All inputs exist before the first step, including those that step 0 frees.
     at_start = (firsts == 0) & (spaces == graph.buffer_spaces[buffers]) & (graph.lifetimes[buffers] <= Lifetime.DONATED)
     firsts = np.where(at_start, BEFORE_THE_FIRST_STEP, firsts)
     by_offset = np.argsort(offsets, kind="stable")

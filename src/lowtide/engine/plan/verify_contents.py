@@ -1,7 +1,7 @@
 """Checks that every access, free and copy of a plan finds the version of the buffer it needs.
 
-All steps are checked together, on arrays. A buffer has one slot in its home space and one slot per space for copies.
-Events are sorted by slot and time, so that each event finds the version that the previous event left.
+All steps are checked together, on arrays. A buffer has one slot in its home space and one per space for copies. Events
+are sorted by slot and time, so each finds the version that the previous event left.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from lowtide.engine.plan.plan import HOME, Plan, StepKind
 
 _Ints = NDArray[np.int64]
 _READ, _WRITE, _COPY_SOURCE, _COPY_TARGET, _FREE, _HAND_OVER, _START = range(7)
-"""Kinds of events. Events of one step are sorted in this order; `_START` has step -1."""
+"""Kinds of events, in sorting order within a step; `_START` has step -1."""
 _BUFFERS_PER_PART = 2**15
 """Limits the memory for sorting."""
 
@@ -46,7 +46,6 @@ class Violations:
             self._message = f"{place}: {describe(row)}"
 
     def raise_first(self) -> None:
-        """Raise VerificationError for the first violation, if any."""
         if self._first is not None:
             raise VerificationError(self._message)
 
@@ -62,8 +61,6 @@ class Violations:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accesses:
-    """All accesses of a program."""
-
     ops: NDArray[np.int32]
     buffers: NDArray[np.int32]
     kinds: NDArray[np.int8]
@@ -73,8 +70,6 @@ class Accesses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SlotEvents:
-    """Events of some buffers."""
-
     buffers: _Ints
     slots: _Ints
     """0 for the home space, 1 + s for a copy in space s."""
@@ -255,8 +250,6 @@ def _check(events: _SlotEvents, first: BufferId, violations: Violations) -> None
 
 
 def _complaint(events: _SlotEvents, violations: Violations, text: str) -> Callable[[int], str]:
-    """Return a function that describes an event."""
-
     def describe(row: int) -> str:
         buffer, slot = int(events.buffers[row]), int(events.slots[row])
         space = violations.space(slot - 1 if slot else int(violations.graph.buffer_spaces[buffer]))

@@ -136,7 +136,6 @@ def _check_pairs(allocators: NDArray[np.int32], replaced: NDArray[np.int64], vio
 
 
 def _peaks(graph: Graph, plan: Plan, residencies: NDArray[np.int64], transient: NDArray[np.int64]) -> list[Peak]:
-    """Return the first peak per memory space of an executable plan."""
     buffers, firsts, lasts, spaces = residencies.T
     at_start = (firsts == 0) & (spaces == graph.buffer_spaces[buffers]) & graph.exists_at_start[buffers]
     live = np.zeros((plan.n_steps + 2, len(graph.spaces)), np.int64)
@@ -150,7 +149,6 @@ def _peaks(graph: Graph, plan: Plan, residencies: NDArray[np.int64], transient: 
 
 
 def _with_hand_overs(graph: Graph, plan: Plan, residencies: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Add the column of hand-overs."""
     table = np.column_stack([residencies, np.full(len(residencies), -1)])
     steps, reads, writes = plan.pairs.owners()[::2], plan.pairs.values[::2], plan.pairs.values[1::2]
     has_size = graph.sizes[reads] > 0
