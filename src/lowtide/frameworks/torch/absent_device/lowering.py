@@ -110,7 +110,7 @@ class LoweredStep:
         planned = PlannedKernels(program, result_with(program.graph, plan, given, "given", None))
         options = replace(self._options, budget=allowed + sum(program.graph.persistent_bytes().values()))
         peaks = FusedPeaks(allowed, silent=True)
-        end = StopAfterScheduling(peaks, ends=True)
+        end = StopAfterScheduling()
         partitioner = KernelPartitioner(options, name=self._name, planned=planned, in_chunks=chunked)
         changes, record = settings(options, peaks, partitioner), RecordKernels()
         passes = [*changes["reorder_for_compute_comm_overlap_passes"], record, end]

@@ -19,7 +19,7 @@ from lowtide.frameworks.torch.internals.aot_autograd import (
     patched_autograd,
 )
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
-from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, outputs_of, value_of
 from lowtide.frameworks.torch.internals.tensors import hint
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_program import Share
@@ -194,7 +194,7 @@ def _copy(module: GraphModule) -> GraphModule:
     graph, made = Graph(), dict[Node, Node]()
     for node in module.graph.nodes:
         made[node] = graph.node_copy(node, made.__getitem__)
-    return GraphModule(module, graph)
+    return graph_module(module, graph)
 
 
 def has_checkpoints(graph: Graph) -> bool:

@@ -16,6 +16,7 @@ from lowtide.frameworks.torch.internals.aot_autograd import (
 )
 from lowtide.frameworks.torch.internals.nodes import (
     compute_fake,
+    graph_module,
     is_symbol,
     outputs_of,
     storages_of,
@@ -68,7 +69,7 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
     set_output(
         backward, [_copied(value, copies) for value in outputs[n_forward_outputs:]], described[n_forward_outputs:]
     )
-    return GraphModule(planned, forward), GraphModule(planned, backward)
+    return graph_module(planned, forward), graph_module(planned, backward)
 
 
 def _views(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
@@ -136,7 +137,7 @@ def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) 
             known |= storages_of(copied)
     values = [*results[:n_forward_outputs], *outputs_of(backward)]
     set_output(graph, [made[value] if isinstance(value, Node) else value for value in values], [None] * len(values))
-    return GraphModule({**_attributes_of(forward), **_attributes_of(backward)}, graph)
+    return graph_module({**_attributes_of(forward), **_attributes_of(backward)}, graph)
 
 
 def _attributes_of(module: GraphModule) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals.aot_autograd import set_output
 from lowtide.frameworks.torch.internals.inductor import Split
-from lowtide.frameworks.torch.internals.nodes import is_symbol, outputs_of, storages_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, is_symbol, outputs_of, storages_of
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK, needed_by
 
 _COPY = torch.ops.aten.copy_.default
@@ -89,7 +89,7 @@ def joint_of_step(step: GraphModule, n_outputs: int) -> GraphModule:
                 made[node].meta["partitioner_tag"] = "must_be_in_backward"
     returned = [end for end in given if end not in late]
     set_output(graph, [made[end] for end in (results[0], *returned)], [None] * (1 + len(returned)))
-    joint = GraphModule(step, graph)
+    joint = graph_module(step, graph)
     joint.meta[_REST] = _Rest(results[1:], overwritten, tuple(late), returned)
     return joint
 

@@ -19,11 +19,7 @@ from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.planning.budget import budget_bytes
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
-from lowtide.frameworks.torch.compile.fusion.fused_peaks import (
-    FusedPeaks,
-    StopAfterScheduling,
-    warn_of_need,
-)
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, warn_of_need
 from lowtide.frameworks.torch.compile.fusion.settings import BOTH_PASSES, NOT_CACHED, OwnNeed, own_need, settings
 from lowtide.frameworks.torch.compile.kernels.forward_program import compile_forward
 from lowtide.frameworks.torch.compile.kernels.kernel_partitioner import (
@@ -343,10 +339,9 @@ def _compile(
 ) -> _Run:
     """Compile a graph. If a budget does not decide about its kernels, they are recorded to be shown."""
     at_once = {} if options.budget is None or takes_hooks(given.inputs) else BOTH_PASSES
-    end = StopAfterScheduling(peaks) if at_once and peaks.may_stop else None
     record = ShowKernels(peaks) if options.budget is None and given.held is None else None
-    changes = {**settings(options, peaks, partitioner, end, record), **given.changes}
+    changes = {**settings(options, peaks, partitioner, record), **given.changes}
     if given.held is not None:
         changes["fx_graph_cache"] = False  # cached kernels would not report their needs
     with patched_autograd({**NOT_CACHED, **at_once}):
-        return compile_fx(given.module, given.inputs, changes, end, given.split(changes["custom_partitioner_fn"]))
+        return compile_fx(given.module, given.inputs, changes, given.split(changes["custom_partitioner_fn"]))

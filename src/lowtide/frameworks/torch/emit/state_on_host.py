@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, Node
 
 from lowtide.core.index_spaces import BufferId
 from lowtide.engine.graph import Graph as Engine
@@ -15,7 +15,7 @@ from lowtide.frameworks.torch.emit.copied_state import copy_around_uses, uses_of
 from lowtide.frameworks.torch.emit.transfers import HOST
 from lowtide.frameworks.torch.emit.updates_on_host import move_updates
 from lowtide.frameworks.torch.internals.distributed import local_part
-from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, value_of
 from lowtide.frameworks.torch.internals.tensors import bytes_of, storage_key
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
@@ -63,7 +63,7 @@ def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None
         forms[place] = dtype, shape, strides, HOST if device.type == "cuda" else device
     return replace(
         captured,
-        graph_module=GraphModule(captured.graph_module, graph),
+        graph_module=graph_module(captured.graph_module, graph),
         binding=replace(binding, on_host=frozenset(chosen), forms=tuple(forms)),
         on_host=tuple(places),
     )

@@ -12,7 +12,7 @@ from lowtide.core.index_spaces import BufferId
 from lowtide.engine.offload.updates import Update
 from lowtide.frameworks.torch.emit.transfers import HOST
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, value_of
 from lowtide.frameworks.torch.internals.operators import is_view
 from lowtide.frameworks.torch.internals.tensors import is_dense, memory_of
 from lowtide.frameworks.torch.reading.effects import overwritten_nodes
@@ -123,7 +123,7 @@ class UpdateBody:
         shared = [node for node in small if any(user in large for user in node.users)]
         first = self._graph(small, [buffer for buffer, big in zip(order, is_large, strict=True) if not big], (), shared)
         pieces = self._graph(large, order, shared, ())
-        return UpdateProgram(is_large, GraphModule(self.module, first), GraphModule(self.module, pieces))
+        return UpdateProgram(is_large, graph_module(self.module, first), graph_module(self.module, pieces))
 
     def _graph(
         self, nodes: Sequence[Node], operands: Sequence[BufferId], given: Sequence[Node], results: Sequence[Node]

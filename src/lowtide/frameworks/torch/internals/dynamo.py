@@ -17,6 +17,8 @@ from torch.fx.experimental._backward_state import BackwardState
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from lowtide.frameworks.torch.internals.nodes import graph_module
+
 
 def takes_hooks(inputs: Sequence[Any]) -> bool:
     """Return whether a graph has backward hooks, which only compiled autograd can run."""
@@ -35,7 +37,7 @@ def copied(module: GraphModule) -> GraphModule:
         copies[node] = graph.node_copy(node, copies.__getitem__)
         if hasattr(node, "_dynamo_source"):
             copies[node]._dynamo_source = node._dynamo_source  # pyright: ignore[reportAttributeAccessIssue,reportPrivateUsage]
-    copy = GraphModule(module, graph)
+    copy = graph_module(module, graph)
     copy.meta = dict(module.meta)
     names = vars(module).get("_param_name_to_source")
     if names is not None:

@@ -3,8 +3,8 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch._dynamo.utils import GmWrapper
@@ -14,8 +14,6 @@ from torch._inductor.custom_graph_pass import CustomKnapsackSolver, CustomPartit
 from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.internals.aot_autograd import give_saved_away, is_graph_retained, take_overwritten_saves
-from lowtide.frameworks.torch.internals.dynamo import copied
-from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.releases import CustomSchedulerPass
 from lowtide.frameworks.torch.internals.runtime import marked_boxed
@@ -45,16 +43,6 @@ class SchedulerPass:
         return str, (self.key,)
 
 
-class EndsScheduled(Protocol):
-    """A scheduler pass that ends a compilation while `ends` is set."""
-
-    ends: bool
-
-    def take_strides(self) -> Strides | None:
-        """Return, once, the output strides of the compilation that it ended, or None."""
-        ...
-
-
 def patched_inductor(changes: dict[str, Any]) -> AbstractContextManager[None]:
     return config.patch(changes)
 
@@ -75,10 +63,9 @@ def compile_fx(
     module: GraphModule,
     inputs: Sequence[Any],
     changes: dict[str, Any],
-    end: EndsScheduled | None = None,
     split: Split | None = None,
 ) -> Callable[..., Any]:
-    """Compile a captured graph; its backward pass copies saved tensors if retained. For `end` see `ForwardLast`.
+    """Compile a captured graph; its backward pass copies saved tensors if retained.
 
     With `split`, a graph without gradients is compiled as two passes (`CompileInTwo`), into a function of one list,
     which it empties.
@@ -91,8 +78,7 @@ def compile_fx(
         may_be_retained = others.get("is_backward") and split is None
         return _keeping_saved(compiled, take_overwritten_saves()) if may_be_retained else compiled
 
-    passes = compile_pass if end is None else ForwardLast(compile_pass, end).compile
-    given, passes = _as_split(module, passes, split)
+    given, passes = _as_split(module, compile_pass, split)
     return compile_graph(given, inputs, passes, config_patches=changes)  # pyright: ignore[reportReturnType]
 
 
@@ -155,41 +141,6 @@ def _compiled_unless_ended(compile_pass: Callable[[], Any], take_strides: Callab
     if context is not None and context.output_strides is not None:
         context.output_strides.extend(strides)
     return None
-
-
-@dataclass
-class ForwardLast:
-    """Schedules the forward pass, compiles the backward pass, then compiles the forward pass.
-
-    No code was generated if the backward kernels end the compilation. The forward pass is lowered twice.
-    """
-
-    compile_pass: CompilePass
-    end: EndsScheduled
-    _waiting: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
-
-    def compile(self, graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
-        """Compile the next pass; see Inductor's `compile_fx_inner`."""
-        if others.get("is_backward"):
-            compiled = self.compile_pass(graph, given, **others)
-            while self._waiting:
-                self._waiting.pop()()
-            return compiled
-        # CUDA graphs are recorded in the order of the passes; other sizes have other strides
-        is_fixed = all(isinstance(each, torch.Tensor) and not is_symbolic(each) for each in given)
-        if others.get("is_inference") or others.get("cudagraphs") or not is_fixed:
-            return self.compile_pass(graph, given, **others)
-        copy = copied(graph)
-        self.end.ends = True
-        try:
-            compiled = _compiled_unless_ended(lambda: self.compile_pass(graph, given, **others), self.end.take_strides)
-        finally:
-            self.end.ends = False
-        if compiled is not None:
-            return compiled
-        results: list[Any] = []
-        self._waiting.append(lambda: results.append(self.compile_pass(copy, given, **others)))
-        return marked_boxed(lambda inputs: results[0](inputs))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Values of FX nodes, and their fake computation."""
 # pyright: reportAttributeAccessIssue=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportPrivateUsage=false
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -7,12 +8,18 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import find_symbol_binding_fx_nodes, free_symbols
 
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import fake_mode_of, faked, is_fake, new_fake_mode
 from lowtide.frameworks.torch.internals.symbolic_scalars import SYMBOLIC
 from lowtide.frameworks.torch.internals.tensors import storage_key
+
+
+def graph_module(root: Any, graph: Graph) -> GraphModule:
+    """Return a module of a graph; its Python code is made when it is first read or called."""
+    return _LazyGraphModule(root, graph)
 
 
 def map_nodes(arguments: Any, function: Callable[[Node], Any]) -> Any:

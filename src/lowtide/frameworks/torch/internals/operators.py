@@ -141,13 +141,16 @@ def _store(value: Any) -> Any:
 
 
 def _adopt_operand_layout(buffer: Any, seen: set[str]) -> None:
-    """Make a buffer channels-last if its operands are; skip `seen` buffers."""
-    from torch._inductor.ir import ComputedBuffer
+    """Make an image channels-last if its operands are; skip `seen` buffers and those with a layout."""
+    from torch._inductor.ir import ComputedBuffer, FlexibleLayout
     from torch._inductor.virtualized import V
 
-    if isinstance(buffer, ComputedBuffer):
-        for name in buffer.get_read_names() - seen:
-            seen.add(name)
-            _adopt_operand_layout(V.graph.name_to_buffer.get(name), seen)
-        if buffer.get_fill_order() == _CHANNELS_LAST:
-            buffer.decide_layout()
+    if not isinstance(buffer, ComputedBuffer) or not isinstance(buffer.layout, FlexibleLayout):
+        return
+    if len(buffer.get_size()) != len(_CHANNELS_LAST):
+        return
+    for name in buffer.get_read_names() - seen:
+        seen.add(name)
+        _adopt_operand_layout(V.graph.name_to_buffer.get(name), seen)
+    if buffer.get_fill_order() == _CHANNELS_LAST:
+        buffer.decide_layout()

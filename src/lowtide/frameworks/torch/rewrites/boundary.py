@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.aot_autograd import inputs_overwritten_later
-from lowtide.frameworks.torch.internals.nodes import is_symbol, outputs_of, value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, is_symbol, outputs_of, value_of
 from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.reading.effects import overwritten_nodes
 from lowtide.frameworks.torch.reading.lowering import HELD_ELSEWHERE
@@ -56,7 +56,7 @@ class InsertBoundary(Rewrite[Node]):
         for node in module.graph.nodes:
             if node not in made:
                 made[node] = graph.node_copy(node, made.__getitem__)
-        return GraphModule(module, graph)
+        return graph_module(module, graph)
 
 
 def turn_back(

@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import is_view, op_name, overload_of
 from lowtide.frameworks.torch.reading.effects import is_random, mutated_arguments, overwritten_storages
 from lowtide.frameworks.torch.reading.outlined import outlined_op
@@ -182,7 +182,7 @@ class _Fused:
                     self._compute(waiting.pop(0))
                 self._copied(node)
                 slot += 1
-        return GraphModule(self.given, self.graph)
+        return graph_module(self.given, self.graph)
 
     def _copied(self, node: Node) -> Node:
         for source in node.all_input_nodes:
@@ -220,7 +220,7 @@ def _body(module: GraphModule, group: FusedOps) -> tuple[GraphModule, list[Node]
         made[node] = graph.node_copy(node, made.__getitem__)
         made[node].name = f"value_{place}"
     graph.output([made[node] for node in group.results])
-    return GraphModule(module, graph), operands
+    return graph_module(module, graph), operands
 
 
 def _computed_within(group: FusedOps) -> tuple[list[Node], list[Node]]:

@@ -14,7 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.torch.internals.nodes import map_arguments, storages_of, value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, map_arguments, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import argument_types, op_name, overload_name, overload_of
 from lowtide.frameworks.torch.internals.tensors import is_dense
 from lowtide.frameworks.torch.reading.effects import is_random, mutated_arguments
@@ -71,7 +71,7 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
                     user.replace_input_with(overwritten, made)
             node.replace_all_uses_with(made)
             graph.erase_node(node)
-        return GraphModule(module, graph)
+        return graph_module(module, graph)
 
 
 def write_out_of_place(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], last: Node) -> GraphModule:

@@ -11,7 +11,7 @@ from functools import cached_property
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import is_view
 from lowtide.frameworks.torch.reading.effects import (
     mutated_arguments,
@@ -60,13 +60,13 @@ class OutlineChunks(Rewrite[Run]):
                 for view in waiting:
                     made[view] = graph.node_copy(view, made.__getitem__)
                 waiting.clear()
-        return GraphModule(module, graph)
+        return graph_module(module, graph)
 
     def _append_call(self, module: GraphModule, graph: Graph, run: Run, made: dict[Node, Node]) -> None:
         outlined = _Outlined(run)
         given, overwritten, numbers = outlined.operands()
         body, results = outlined.body([*given, *overwritten, *numbers])
-        key = self.hold(GraphModule(module, body))
+        key = self.hold(graph_module(module, body))
         arguments = [[made[node] for node in nodes] for nodes in (given, overwritten, numbers)]
         call = call_like(run[-1], graph, outlined_op(len(results)), *arguments, key)
         for place, node in enumerate(results):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import outputs_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, outputs_of
 
 SiteT = TypeVar("SiteT")
 MADE_BY = "lowtide_made_by"
@@ -73,7 +73,7 @@ def copy_module(module: GraphModule, nodes: Container[Node], append: Append) -> 
             append(graph, node, made)
         elif node not in made:
             made[node] = graph.node_copy(node, made.__getitem__)
-    return GraphModule(module, graph)
+    return graph_module(module, graph)
 
 
 def replace_uses(node: Node, before: Node, make: Callable[[Node], Node]) -> None:

@@ -19,7 +19,7 @@ from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.compiling import one_at_a_time
 from lowtide.frameworks.torch.internals.fake_tensors import new_fake_mode, tracing_in
-from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, map_nodes, value_of
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
@@ -46,7 +46,7 @@ def compiled_step(captured: Captured, options: Options) -> tuple[Applied, Planne
         raise UsageError("only training steps can be compiled here")
     scalars = binding.state.scalars
     graph, constants = _for_inductor(captured.graph_module, scalars.entries, scalars.live(binding.state.optimizer))
-    module = GraphModule(captured.graph_module, graph)
+    module = graph_module(captured.graph_module, graph)
     placeholders = captured.graph_module.graph.find_nodes(op="placeholder")
     places = [place for place in range(len(placeholders)) if place not in constants]
     lifetimes = [captured.inputs[place][1] for place in places]

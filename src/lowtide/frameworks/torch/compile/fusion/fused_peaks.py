@@ -1,7 +1,7 @@
 """Memory left to the kernels of planned graphs, and their needs once Inductor has fused them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from lowtide.frameworks.torch.internals.kernels import (
     KernelNode,
     KernelStorage,
     Strides,
-    input_names,
     input_strides,
     output_storages,
     output_strides,
@@ -45,7 +44,6 @@ class _Pass:
     results: dict[str, KernelStorage]
     outputs: Sequence[str]
     """Names of the outputs; saved values have the names that the backward pass uses."""
-    is_known: bool = False
 
 
 class FusedPeaks:
@@ -61,7 +59,6 @@ class FusedPeaks:
         self._stops_at = stops_at
         self._silent = silent
         self._passes: dict[tuple[str, ...], _Pass] = {}
-        self._checked: _Pass | None = None
         self.excess_bytes = 0
         self._least_left: int | None = None
         self.planned: list[PlannedModule] = []
@@ -74,11 +71,6 @@ class FusedPeaks:
     def beyond_bytes(self) -> int:
         """The largest excess over the budget; negative if the fullest pass left some bytes."""
         return self.excess_bytes or -(self._least_left or 0)
-
-    @property
-    def may_stop(self) -> bool:
-        """Whether excess stops compilation."""
-        return self._stops_at is not None
 
     @property
     def identity(self) -> str:
@@ -147,8 +139,7 @@ class FusedPeaks:
         Raises KernelsKnownError instead if that stops the compilation.
         """
         expected = self._passes.pop(tuple(input_names), None)
-        self._checked = None if expected is None else replace(expected, is_known=True)
-        if expected is None or expected.is_known:
+        if expected is None:
             return
         planned = expected.planned
         needed = expected.held_bytes + peak_bytes
@@ -159,11 +150,6 @@ class FusedPeaks:
             raise KernelsKnownError
         if self.excess_bytes > before and not self._silent:
             warn_of_need(planned, excess, needed)
-
-    def expect_again(self, input_names: Sequence[str]) -> None:
-        """Expect the checked kernels once more."""
-        if self._checked is not None:
-            self._passes[tuple(input_names)] = self._checked
 
     def record(self, peak_bytes: int, left_bytes: int) -> int:
         """Record needs and return the excess."""
@@ -226,11 +212,9 @@ def _name_of(output: Any) -> str:
 
 
 class StopAfterScheduling(SchedulerPass):
-    """A scheduler pass, to run last, that stops the compilation while `ends` is set."""
+    """A scheduler pass, to run last, that stops the compilation."""
 
-    def __init__(self, peaks: FusedPeaks, *, ends: bool = False) -> None:
-        self._peaks = peaks
-        self.ends = ends
+    def __init__(self) -> None:
         self._strides: Strides | None = None
 
     def take_strides(self) -> Strides | None:
@@ -238,10 +222,7 @@ class StopAfterScheduling(SchedulerPass):
         strides, self._strides = self._strides, None
         return strides
 
-    def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return the kernels unchanged; raises KernelsKnownError to stop."""
-        if not self.ends:
-            return list(nodes)
+    def __call__(self, _nodes: Sequence[KernelNode]) -> list[KernelNode]:
+        """Raise KernelsKnownError."""
         self._strides = output_strides()
-        self._peaks.expect_again(input_names())
         raise KernelsKnownError

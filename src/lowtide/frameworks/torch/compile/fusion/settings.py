@@ -36,24 +36,22 @@ def settings(
     options: Options,
     peaks: FusedPeaks | None = None,
     partitioner: Partitioner | None = None,
-    end: StopAfterScheduling | None = None,
     record: Record | None = None,
 ) -> dict[str, Any]:
     """Return the changes of Inductor's configuration: our partitioner, and our order of kernels as the last pass.
 
     With a budget but without permission to reorder, kernels keep the order of their FX nodes, as in their plan. The
     user's own passes for the overlap of communication run before ours. `peaks` limits the kernels, by default to the
-    bytes that the plans leave; `partitioner` replaces the one of the options. `end` may stop compilations once the
-    kernels are known. `record` gets the kernels of each pass.
+    bytes that the plans leave; `partitioner` replaces the one of the options. `record` gets the kernels of each
+    pass.
     """
     peaks = FusedPeaks() if peaks is None else peaks
-    ends = [] if end is None else [end]
     chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks, partitioner)}
     if "reorder" in options.techniques or options.budget is not None:
         order = MemoryOrder(options, peaks, record)
         chosen["reorder_for_peak_memory"] = False  # it would reorder random draws
         chosen["reorder_for_compute_comm_overlap"] = True
-        chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), order, *ends]
+        chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), order]
         chosen["_pre_fusion_custom_pass"] = FusionGuard(options, peaks)
     if options.budget is not None:
         chosen["allow_buffer_reuse"] = False  # storage kept for a later kernel would count as alive
@@ -140,7 +138,7 @@ def schedule_only(
     `record` is a scheduler pass that reports the needs of kernels to `peaks`, and `changes` are added to Inductor's
     configuration. Returns None if both passes cannot be compiled together. The registry is left unchanged.
     """
-    end = StopAfterScheduling(peaks, ends=True)
+    end = StopAfterScheduling()
     partition = PlannedPartition(options, peaks, partitioner)
     configured = {
         "custom_partitioner_fn": partition,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, StopAfterScheduling
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import StopAfterScheduling
 from lowtide.frameworks.torch.compile.fusion.order import CpuFunctions
 from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import work_of_kernels
@@ -65,7 +65,7 @@ class _ChunkCompiler:
     def kernels(self) -> tuple[int, Sequence[Work]]:
         """Return the peak of the kernels with results, without operands, and their work."""
         record = RecordKernels()
-        end = StopAfterScheduling(FusedPeaks(), ends=True)
+        end = StopAfterScheduling()
 
         def schedule(inputs: Sequence[torch.Tensor]) -> None:
             compile_until_scheduled(copied(self._module), inputs, _with_passes(record, end), end.take_strides)

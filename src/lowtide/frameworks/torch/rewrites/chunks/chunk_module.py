@@ -7,7 +7,7 @@ from typing import Any
 from torch.fx import Graph, GraphModule
 
 from lowtide.engine.graph import Lifetime
-from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, value_of
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_product_chunks, choose_update_chunks
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, ChunkSizes, RecomputeRows
@@ -135,7 +135,7 @@ def _copy_of(module: GraphModule) -> GraphModule:
     """Return a program with nodes of its own, since some rewrites change the given one."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
-    return GraphModule(module, graph)
+    return graph_module(module, graph)
 
 
 def _choose(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, map_arguments, value_of
 from lowtide.frameworks.torch.rewrites.chunks.product_chunk import ColumnSum, ProductChunk
 from lowtide.frameworks.torch.rewrites.chunks.product_region import SECOND_PASS, ProductRegion, TwoPasses, row_layout
 from lowtide.frameworks.torch.rewrites.chunks.rule import RowRole
@@ -163,7 +163,7 @@ class RecomputeRows(Rewrite[TwoPasses]):
         for node in reversed([node for site in sites for node in site.recomputed]):
             if not made[node].users:
                 graph.erase_node(made[node])
-        return GraphModule(module, graph)
+        return graph_module(module, graph)
 
 
 @dataclass(frozen=True, slots=True)

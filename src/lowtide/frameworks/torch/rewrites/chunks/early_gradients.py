@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, value_of
 from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.reading.effects import is_random, keeps_order, overwritten_storages
@@ -65,7 +65,7 @@ class EarlyGradients(Rewrite[Node]):
                     made[source] = graph.call_function(aten.mul.Tensor, (made[source], results[tangent]))
             elif node not in early and node not in results:
                 made[node] = graph.node_copy(node, made.__getitem__)
-        return GraphModule(module, graph)
+        return graph_module(module, graph)
 
 
 def _append_early(

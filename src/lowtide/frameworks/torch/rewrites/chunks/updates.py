@@ -9,7 +9,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.hints import is_symbolic
-from lowtide.frameworks.torch.internals.nodes import map_arguments, storages_of, value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, map_arguments, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.reading.effects import (
@@ -195,7 +195,7 @@ class ChunkUpdates(Rewrite[tuple[UpdateRegion, int]]):
             elif node is region.nodes[-1]:
                 _append_chunks(graph, region, rows_of[region], made)
         _erase_unread(graph, made, rows_of)
-        return GraphModule(module, graph)
+        return graph_module(module, graph)
 
 
 def _append_chunks(graph: Graph, region: UpdateRegion, count: int, made: dict[Node, Node]) -> None:
