@@ -15,7 +15,7 @@ from lowtide.core.files import read_blocks
 Record = TypeVar("Record")
 Fields = TypeVar("Fields")
 MOST_VALUES = 2**25
-"""The most values allowed in a document: about two million ops."""
+"""In a document: about two million ops."""
 PIECE = 2**13
 """Records of a long list that are read or written at once."""
 
@@ -41,7 +41,7 @@ def read_document(path: Path, kind: type[Record], refusal: str) -> Record:
 
 
 def fields_of(kind: type[Fields], record: object, **others: object) -> Fields:
-    """Return a TypedDict: each key is in `others` or is the name of an attribute of a record.
+    """Return a TypedDict: each key is in `others` or names an attribute of a record.
 
     Optional keys are in `others` only.
     """
@@ -91,7 +91,7 @@ def in_pieces(
 
 
 def _with_document_path(message: str, name: str, first: int) -> str:
-    """Return an error message about a piece with the position in the document."""
+    """Return an error message about a piece with its position in the document."""
     if "$" not in message:
         return f"{message} - at `$.{name}`"
     return re.sub(r"\$\[(\d+)\]", lambda place: f"$.{name}[{first + int(place[1])}]", message, count=1)

@@ -12,12 +12,10 @@ from lowtide.core.errors import UsageError, unknown
 Effort = TypeVar("Effort")
 EffortName = Literal["fast", "balanced", "max"]
 EFFORT_NAMES: tuple[EffortName, ...] = get_args(EffortName)
-"""From least to most work."""
 DEFAULT_EFFORT: EffortName = "balanced"
 
 
 def check_effort(name: str) -> None:
-    """Raise UsageError for an unknown effort."""
     if name not in EFFORT_NAMES:
         raise UsageError(unknown("effort", name, EFFORT_NAMES))
 
@@ -57,15 +55,15 @@ class RecomputeEffort:
     run_work: int
     """Accesses and arcs visited for plans of runs: 3 * 10^8 per second.
 
-    Spent if plans of drops are far from their bound, and again if the solver leaves a gap."""
+    Spent if plans of drops are far from their bound, and again if the solver leaves a gap.
+    """
     demand_work: int
     """Accesses visited for the plan of lowest peak if no plan fits; 16 times as many if single ops fit."""
     solver_work: int
     """As in `recompute.solver.Solved`: 700,000 per second."""
     rounds: int
-    """Calls of the solver."""
     certify_share: float
-    """Work on branches to prove the solver's bounds, as a share of the work that it spent."""
+    """Work on branches to prove the solver's bounds, as a share of its work."""
     relative_gap: float
     """The search ends when the extra cost is this close to its bound."""
 

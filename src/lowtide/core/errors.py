@@ -31,7 +31,7 @@ class LowtideError(Exception):
     """Base of all errors of lowtide."""
 
     exit_code: int = 1
-    """Exit code of the command line."""
+    """Of the command line."""
 
     def __init__(self, message: str) -> None:
         """Store the message as one printable line of bounded length."""
@@ -90,7 +90,6 @@ class MissingExtraError(UnsupportedError, ImportError):
     """An optional dependency cannot be imported."""
 
     def __init__(self, extra: str, reason: str) -> None:
-        """Build the message from the extra and the reason."""
         super().__init__(
             f"this needs lowtide[{extra}], which cannot be imported ({reason}); "
             f"install it with: pip install 'lowtide[{extra}]'"

@@ -14,7 +14,7 @@ _WIDTH, _HEIGHT = 640, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 632, 28, 192
 _MOST_COLUMNS = 312
 _ROWS = 9
-"""Height of the bars in a terminal, in lines."""
+"""Of the bars in a terminal, in lines."""
 _MOST_BARS = 72
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
@@ -24,12 +24,12 @@ class MemoryPicture:
     """Memory of one space over runs."""
 
     name: str
-    """Name of the program."""
+    """Of the program."""
     space: str
     before: NDArray[np.int64]
     """Live bytes of the unmodified program; one value if only its peak is known."""
     after: NDArray[np.int64] | None
-    """Live bytes of the plan; None for a program without a plan."""
+    """Live bytes of the plan, or None."""
     budget_bytes: int | None = None
     largest: tuple[str, ...] = ()
     """The largest tensors at the peak, in the names of the user's modules."""
@@ -99,7 +99,6 @@ def _peak(live: NDArray[np.int64] | None) -> int:
 
 
 def _columns(live: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the largest value in each of `count` columns."""
     if not len(live):
         return np.zeros(count, np.int64)
     edges = np.arange(count + 1) * len(live) // count
@@ -119,7 +118,6 @@ def _height(level: int, top: int) -> float:
 
 
 def _area(live: NDArray[np.int64], top: int, color: str) -> str:
-    """Return the filled area under a curve."""
     columns = _columns(live, min(_MOST_COLUMNS, max(len(live), 1)))
     step = (_RIGHT - _LEFT) / len(columns)
     corners = "".join(f"V{_height(level, top):.1f}h{step:.2f}" for level in columns.tolist())

@@ -24,7 +24,7 @@ _MOST_NAMED = 5
 
 
 def without_function(path: str) -> str:
-    """Return the message for a Python file that is given without a function, with the functions it may be."""
+    """Return the message for a Python file given without a function, with the functions it may be."""
     found = _functions_of(Path(path))
     if found is None:
         return f"cannot read {path!r}: no such file; check the path"
@@ -77,7 +77,7 @@ def _instead(module: str, functions: list[str] | None) -> str:
 
 
 def run_foreign(action: str, code: Callable[[], Any]) -> Any:
-    """Run user code, and turn any exception into a UsageError of one line."""
+    """Run user code; turn any exception into a UsageError of one line."""
     try:
         return code()
     except LowtideError:

@@ -13,5 +13,5 @@ def html_table(caption: str, rows: Iterable[tuple[str, str]]) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text with line ends, escape sequences and other control characters escaped."""
+    """Return the text with line ends and other control characters escaped."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

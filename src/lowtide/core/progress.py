@@ -32,7 +32,6 @@ class Stage(StrEnum):
 
     @property
     def number(self) -> int:
-        """The number of stages before this one."""
         return list(Stage).index(self)
 
 
@@ -41,7 +40,7 @@ class Found(str):
 
     @classmethod
     def of(cls, over_bytes: int, extra_share: float) -> "Found":
-        """Describe a plan by the bytes that it exceeds its limits by, and by its extra cost as a share of the time."""
+        """Describe a plan by the bytes above its limits, and its extra cost as a share of the time."""
         if over_bytes > 0:
             return cls(f"{format_bytes(over_bytes)} over the budget")
         return cls(f"fits at +{extra_share:.1%} time")
@@ -55,7 +54,6 @@ _REPORT: ContextVar[Report] = ContextVar("report", default=silent)
 
 
 def current_report() -> Report:
-    """Return the callback of the innermost `showing`."""
     return _REPORT.get()
 
 
@@ -96,7 +94,7 @@ def _in_notebook() -> bool:
 class ProgressBar:
     """Shows a line once the work has lasted two seconds: the stage, a bar, the best plan found and the time.
 
-    On a stream that is no terminal, prints each stage that lasts longer than a second, if `prints` is set.
+    With `prints`, a stream that is no terminal gets each stage that lasts longer than a second.
     """
 
     def __init__(self, *, prints: bool = False) -> None:
@@ -187,7 +185,7 @@ class ProgressBar:
 class _NotebookLine:
     """A line below a notebook's cell that needs no widgets.
 
-    Only lines of the work replace it, as output from other threads may appear below another cell.
+    Only lines of the work replace it: output from other threads may appear below another cell.
     """
 
     def __init__(self) -> None:

@@ -9,15 +9,13 @@ Techniques = frozenset[str]
 ROUNDING = "rounding"
 """Chunks and updates on the host, which are equal up to rounding."""
 TECHNIQUES = ("reorder", "share", "recompute", "offload", ROUNDING)
-"""Another order, in-place pairs, recomputation, copies to another memory space and back, chunks and updates on the host
-that are equal up to rounding.
-"""
+"""Another order, in-place pairs, recomputation, copies to another memory space and back, and `ROUNDING`."""
 COST_NOTHING: Techniques = frozenset({"reorder", "share"})
 """Techniques that do not change the run time."""
 NEED_BUDGET: Techniques = frozenset({"recompute", "offload"})
 """Techniques that trade time for memory."""
 NOT_ON_A_CURVE: Techniques = frozenset({"offload", ROUNDING})
-"""Techniques not used for curves of memory and time."""
+"""Not used for curves of memory and time."""
 
 
 def checked_techniques(names: Iterable[str]) -> Techniques:
@@ -32,16 +30,14 @@ def checked_techniques(names: Iterable[str]) -> Techniques:
 
 
 def listed(techniques: Techniques) -> str:
-    """Return techniques as the command line takes them: "reorder,share"; "nothing" if there are none."""
+    """Return techniques as the command line takes them: "reorder,share", or "nothing"."""
     return ",".join(name for name in TECHNIQUES if name in techniques) or "nothing"
 
 
 def refuse_ignored(allowed: Iterable[str], ignored: Iterable[str], because: str, instead: str) -> None:
-    """Raise UsageError if an allowed technique would be ignored."""
     for technique in sorted(set(allowed).intersection(ignored)):
         raise UsageError(f"technique {technique!r} would be ignored: {because}; {instead}, or leave it out")
 
 
 def refuse_without_budget(allowed: Iterable[str]) -> None:
-    """Raise UsageError if an allowed technique needs a budget."""
     refuse_ignored(allowed, NEED_BUDGET, "it trades time for a budget, and there is none", "give a budget")

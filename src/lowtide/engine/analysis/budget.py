@@ -37,7 +37,7 @@ class Budget:
         return sum(max(0, peaks[space] - most) for space, most in self.allowed.items() if most is not None)
 
     def rank(self, peaks: Mapping[str, int]) -> tuple[int, int]:
-        """Return the key that ranks plans, lower is better."""
+        """Return the sort key of plans, lower is better."""
         return self.excess_bytes(peaks), sum(peaks.values())
 
 
@@ -71,7 +71,7 @@ class Shortfall:
 
     space: str
     limited_by: str = "the budget"
-    """The limit: "the budget" or "its capacity"."""
+    """"the budget" or "its capacity"."""
     allowed_bytes: int
     """The limit without persistent buffers; negative if these alone exceed it."""
     reached_bytes: int
@@ -82,13 +82,13 @@ class Shortfall:
     needed_bytes: int | None = None
     """Bytes that every plan of the claimed class needs; None if nothing is proven."""
     claim: Claim | None = None
-    """The class of plans that `needed_bytes` is proven for."""
+    """The class of plans for which `needed_bytes` is proven."""
     op: str | None = None
-    """The op of the cause, with its place in the user's program."""
+    """With its place in the user's program."""
     op_bytes: int | None = None
     """Bytes that the op itself reads, writes and uses as scratch."""
     holders: tuple[BoundHolder, ...] = ()
-    """Tensors that are live at the lower bound, largest first."""
+    """Live at the lower bound, largest first."""
     base_order: str | None = None
     source: str | None = None
     """The file of a plan that was read."""
@@ -99,6 +99,5 @@ class Shortfall:
         return self.reached_bytes - self.allowed_bytes
 
     def __str__(self) -> str:
-        """Return the headline."""
         proven = ", which is proven impossible to meet" if self.is_impossible else ""
         return f"misses {self.limited_by} by {format_bytes(self.missed_bytes)} in {self.space}{proven}"

@@ -13,7 +13,7 @@ from lowtide.engine.graph.execution import transient_bytes
 from lowtide.engine.plan import Plan, StepKind
 
 _KnownPeaks = dict[tuple[int, int], dict[str, int]]
-"""Peaks of callees by id of graph and plan."""
+"""By id of graph and plan."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,6 @@ class Footprint:
 
     @property
     def peak_bytes(self) -> dict[str, int]:
-        """Peak by space name."""
         return dict(zip(self.spaces, self.live.max(axis=0).tolist(), strict=True))
 
     @property

@@ -86,8 +86,6 @@ def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A run that uses a buffer."""
-
     step: StepIndex
     reads: bool
     until: StepIndex

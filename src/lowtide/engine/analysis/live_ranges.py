@@ -86,7 +86,6 @@ def _begins(graph: Graph, plan: Plan, homes: NDArray[np.int64]) -> tuple[NDArray
 def _slots(
     graph: Graph, plan: Plan, steps: NDArray[np.int64], homes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the slots and steps of frees or copies."""
     targets, spaces = plan.targets[steps], plan.spaces[steps]
     at_home = (spaces == HOME) | (plan.kinds[steps] == StepKind.COPY_IN)
     slots = np.where(at_home, homes[targets], targets.astype(np.int64) * len(graph.spaces) + spaces)

@@ -13,7 +13,7 @@ from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.graph.execution import usable_pairs
 
 MOST_WORK = 200_000_000
-"""Work limit of one bound in flow arcs, a few seconds."""
+"""Of one bound in flow arcs, a few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class LowerBound:
     op: OpId | None
     """None if inputs or outputs set the bound."""
     before: NDArray[np.bool_] | None = field(default=None, compare=False, repr=False)
-    """Ops that run before this op in the best case."""
+    """Ops that run before it in the best case."""
 
 
 class CalleeBounds:
@@ -107,7 +107,7 @@ class BoundHolder:
     lifetime: str = "scratch"
     kind: str | None = None
     made_at: str | None = None
-    """Place of its op in the user's program."""
+    """Of its op in the user's program."""
 
 
 def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundHolder]:

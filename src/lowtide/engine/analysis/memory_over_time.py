@@ -19,14 +19,13 @@ class Role(IntEnum):
     INPUT = 0
     OUTPUT = 1
     ACTIVATION = 2
-    """A temporary that is saved for backward."""
+    """A temporary saved for backward."""
     UPDATE = 3
     """A temporary read by updates: a gradient or a temporary of the optimizer."""
     TEMPORARY = 4
 
     @property
     def caption(self) -> str:
-        """Caption for charts."""
         return ("inputs", "outputs", "activations saved for backward", "gradients and updates", "temporaries")[self]
 
 
@@ -48,7 +47,6 @@ class MemoryOverTime:
 
     @property
     def live(self) -> NDArray[np.int64]:
-        """Live bytes of every column."""
         return self.parts[:-2].sum(axis=0)
 
 
@@ -97,7 +95,6 @@ def _end_of_forward(graph: Graph, updates: NDArray[np.bool_]) -> OpId | None:
 
 
 def runs_per_column(n_runs: int, most_columns: int) -> int:
-    """Return the number of runs per column."""
     return max(1, -(-n_runs // max(1, most_columns)))
 
 

@@ -47,6 +47,5 @@ def largest_names(holders: list[Holder]) -> tuple[str, ...]:
 
 
 def _named(each: Fold[Holder]) -> str:
-    """Return the module and the name of a tensor, as far as known."""
     module = (each.made_at or "").rpartition(" at ")[0]
     return f"{module} {each.label}" if module else each.label

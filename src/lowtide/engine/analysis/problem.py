@@ -34,10 +34,10 @@ class Problem:
 
     graph: Graph
     callees: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
-    """Plans that count with their claimed `peak_bytes`."""
+    """They count with their claimed `peak_bytes`."""
     in_place: bool = True
     callee_peaks: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
-    """Peaks that replace those of plans."""
+    """These replace the peaks of plans."""
 
     @cached_property
     def transient(self) -> NDArray[np.int64]:
@@ -48,12 +48,10 @@ class Problem:
 
     @cached_property
     def native(self) -> _native.GraphView:
-        """The graph for native kernels."""
         graph = self.graph
         return _native.GraphView(graph, graph.structure, np.ravel(self.transient), len(graph.spaces))
 
     def given_order(self) -> Order:
-        """Return the program order."""
         return np.arange(self.graph.n_ops, dtype=np.int32)
 
     def evaluate(self, order: Order) -> Evaluation:

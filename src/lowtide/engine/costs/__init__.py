@@ -1,7 +1,7 @@
 """Costs of ops: profiles that estimate or read the run time of every op in seconds.
 
-Prices are separate from the graph, since its costs are part of its fingerprint and a plan must fit the graph whichever
-profile priced it.
+Prices are separate from the graph: its costs are part of its fingerprint, and a plan must fit the graph for any
+profile.
 """
 
 from lowtide.engine.costs.devices import Device, device_key, device_named, devices, is_device

@@ -21,20 +21,20 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """An accelerator: published peak speeds, and the limits that a compiler of kernels asks for."""
 
     name: str
-    """Name that the driver reports."""
+    """As the driver reports it."""
     memory_bytes: _Count
-    """Memory that programs can use."""
+    """That programs can use."""
     memory_bytes_per_second: _Speed
     flops_per_second: Annotated[dict[str, _Speed], msgspec.Meta(min_length=1)]
     """FLOP/s of dense matrix products by dtype: bfloat16, float16, tfloat32, float32, float64, float8, int8."""
     launch_seconds: _Speed
     """Time to start a kernel."""
     host_bytes_per_second: _Speed
-    """Bandwidth to the host, in each direction."""
+    """To the host, in each direction."""
     link_bytes_per_second: _Speed
-    """Bandwidth to other devices of the node."""
+    """To other devices of the node."""
     network_bytes_per_second: _Speed
-    """Bandwidth to other nodes."""
+    """To other nodes."""
     devices_per_node: _Count = 1
     compute_capability: tuple[int, int]
     """Major and minor number of the CUDA architecture."""
@@ -43,7 +43,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     registers_per_multiprocessor: _Count = 65536
     shared_bytes_per_block: _Count = 49152
     shared_bytes_per_block_optin: _Count
-    """Shared memory of a block that asks for more than the default."""
+    """For a block that asks for more than the default."""
     shared_bytes_per_multiprocessor: _Count
     l2_bytes: _Count
     clock_khz: _Count
@@ -57,7 +57,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def machine(self) -> Machine:
-        """The roofline model of the device."""
         return Machine(
             bytes_per_second=self.memory_bytes_per_second,
             flops_per_second=self.speed_of(""),
@@ -68,11 +67,11 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
 
     def seconds(self, traffic_bytes: float, flops: float, dtype: str = "") -> float:
-        """Return the time of a kernel whose products have operands of a dtype, by default of half precision."""
+        """Return the time of a kernel whose products have operands of a dtype, by default half precision."""
         return self.launch_seconds + max(traffic_bytes / self.memory_bytes_per_second, flops / self.speed_of(dtype))
 
     def speed_of(self, dtype: str) -> float:
-        """Return the FLOP/s of products of a dtype, by default of half precision."""
+        """Return the FLOP/s of products of a dtype, by default half precision."""
         speeds = self.flops_per_second
         names = (dtype, *_HALF_TYPES)
         return next((speeds[each] for each in names if each in speeds), max(speeds.values()))
@@ -80,7 +79,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @cache
 def devices() -> Mapping[str, Device]:
-    """Return the known devices by name."""
     return msgspec.json.decode(_TABLE.read_bytes(), type=dict[str, Device])
 
 
@@ -88,7 +86,7 @@ _ALSO_KNOWN_AS = {"a100": "a100-80"}
 
 
 def device_key(name: str) -> str:
-    """Return the name of a known device in the table: "a100-80" for "A100", "rtx4090" for "RTX 4090"."""
+    """Return a known device's name in the table: "a100-80" for "A100", "rtx4090" for "RTX 4090"."""
     key = "".join(name.split()).lower()
     return _ALSO_KNOWN_AS.get(key, key)
 
@@ -101,8 +99,8 @@ def is_device(name: str) -> bool:
 def device_named(name: str) -> Device:
     """Return a known device, or the one that a JSON file describes with the fields of `Device`.
 
-    Raises UsageError for an unknown name, MalformedInputError for a file with other fields, InputError for a file that
-    cannot be read.
+    Raises UsageError for an unknown name, MalformedInputError for a file with other fields, InputError for an
+    unreadable file.
     """
     if device_key(name) in devices():
         return devices()[device_key(name)]

@@ -39,13 +39,12 @@ MATRIX_PRODUCT = frozenset(
     {"addmm", "baddbmm", "bmm", "linear", "matmul", "mm", "mv"}
     | {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "FusedMatMul", "Gemm", "MatMul"}
 )
-"""Products of matrices or of batches."""
 
 CONVOLUTION = frozenset({"conv1d", "conv2d", "conv3d", "convolution", "Conv", "Conv2D", "Conv3D"})
-"""Convolutions that read (input, weight, optional bias)."""
+"""They read (input, weight, optional bias)."""
 
 CONVOLUTION_BACKWARD = frozenset({"convolution_backward"})
-"""Gradients of convolutions that read (output gradient, input, weight)."""
+"""They read (output gradient, input, weight)."""
 
 NEVER_FUSED = MATRIX_PRODUCT | CONVOLUTION | CONVOLUTION_BACKWARD
 """Ops that read their operands from memory."""
@@ -58,14 +57,14 @@ def plain_kind(kind: str) -> str:
 
 
 ELEMENT_BYTES = 4
-"""Elements are assumed to be single precision."""
+"""Single precision is assumed."""
 _KERNEL_AREA = 9
 
 
 def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
     """Return the seconds of every op with one kernel per op. O(n + e).
 
-    Counted work is priced for the machine; other ops keep their cost. In a graph without costs, work is estimated.
+    Counted work is priced for the machine; other ops keep their cost. Without costs in the graph, work is estimated.
     """
     priced = carries_costs(graph)
     if priced and machine is PLAIN_MACHINE:
@@ -84,8 +83,8 @@ def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
     """Return the seconds of every op if pointwise ops are fused. O(n + e).
 
-    A pointwise op keeps the share of its arithmetic, or of writing results for matrix products and convolutions, if
-    larger.
+    A pointwise op keeps the share of its arithmetic or, if larger, of writing results for matrix products and
+    convolutions.
     """
     seconds = eager_seconds(graph, machine).copy()
     kinds = [plain_kind(kind) for kind in graph.op_kinds]

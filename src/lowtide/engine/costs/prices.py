@@ -17,14 +17,13 @@ class Prices:
     seconds: NDArray[np.float64]
     """One entry per op, with one run of its callees."""
     callees: Mapping[str, "Prices"] = field(default_factory=dict[str, "Prices"])
-    """Prices of subgraphs by name, also nested ones. Others keep their own costs."""
+    """Of subgraphs by name, nested ones included. Others keep their own costs."""
     device: str = ""
     estimated: tuple[str, ...] = ()
     precision: float = 0.0
     """Plans that differ by less than this share of all seconds count as equally fast."""
 
     def of_callee(self, name: str, subgraph: Graph) -> "Prices":
-        """Return the prices of a subgraph."""
         return replace(self.callees.get(name) or given_prices(subgraph), callees=self.callees)
 
 

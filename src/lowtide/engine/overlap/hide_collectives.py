@@ -23,7 +23,7 @@ class Communication:
     """Seconds of a plan's collectives, 0 without any."""
 
     seconds: float = 0.0
-    """Time of all collectives, recomputed ones included."""
+    """Of all collectives, recomputed ones included."""
     exposed_seconds: float = 0.0
     """Time that computation waits for them."""
 

@@ -32,7 +32,7 @@ class Steps:
     transient: NDArray[np.int64]
     """Bytes that each op needs while it runs, by memory space."""
     streams: list[str | None]
-    """By op, the stream of a collective or of an op off the device; None for ops on the compute stream."""
+    """By op, the stream of a collective or of an op off the device; None for the compute stream."""
     reads: list[list[BufferId]]
     changes: list[list[BufferId]]
     """By op, the buffers it writes or mutates."""
@@ -40,7 +40,7 @@ class Steps:
     """By op, the buffers it reads or writes."""
     predecessors: list[list[OpId]]
     allowed: list[int]
-    """Allowed bytes, by memory space."""
+    """By memory space."""
 
     @classmethod
     def of(cls, graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> "Steps":
@@ -82,7 +82,6 @@ class Steps:
         return [*changed, *(read for read, _ in step.pairs)] if step.pairs else changed
 
     def moved(self, places: Mapping[StepIndex, tuple[StepIndex, int]]) -> Plan:
-        """Return the plan with steps moved before or after others."""
         where = np.arange(len(self.steps))
         side = np.full(len(self.steps), ITSELF)
         for step, (place, step_side) in places.items():

@@ -26,7 +26,7 @@ def wait_late(steps: Steps) -> Plan:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """Postponed steps in their order, and the buffers they touch."""
+    """Postponed steps in order, and the buffers they touch."""
 
     steps: deque[tuple[StepIndex, float]] = field(default_factory=deque[tuple[StepIndex, float]])
     touched: Counter[BufferId] = field(default_factory=Counter[BufferId])
@@ -66,7 +66,7 @@ class _LateWalk:
             yield self._pop_waiting()
 
     def _ready_time(self, step: StepIndex) -> float:
-        """Return the time when all collectives that a step waits for are done."""
+        """Return when all collectives that a step waits for are done."""
         this = self._plan.steps[step]
         if not isinstance(this, Run):
             return self._in_use.get(this.buffer, 0.0)
@@ -74,7 +74,6 @@ class _LateWalk:
         return max((*ready, *(self._in_use.get(buffer, 0.0) for buffer in self._plan.changes[this.op])), default=0.0)
 
     def _must_follow_waiting(self, step: StepIndex) -> bool:
-        """Return whether a step must follow a postponed one."""
         waiting, this = self._waiting, self._plan.steps[step]
         if not waiting.steps:
             return False
@@ -95,7 +94,7 @@ class _LateWalk:
         return self._held + self._needed[step] <= self._allowed and after + self._peak_of_waiting(()) <= self._allowed
 
     def _peak_of_waiting(self, more: tuple[StepIndex, ...]) -> int:
-        """Return the most bytes that the postponed steps, and more after them, add to the held bytes."""
+        """Return the most bytes that the postponed steps, then `more`, add to the held bytes."""
         held = most = 0
         for step in (*(step for step, _ in self._waiting.steps), *more):
             most = max(most, held + self._needed[step])

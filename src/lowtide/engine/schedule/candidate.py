@@ -28,8 +28,8 @@ _MOST_OPS = 20_000
 def settle_callees(graph: Graph, scheduler: Scheduler, *, in_place: bool = True) -> Problem:
     """Return the graph as a problem with a plan for every callee, made by this scheduler.
 
-    Callees are planned once, before their callers. `in_place` allows optional in-place pairs, in callees too.
-    Complexity: that of the scheduler, once per callee, plus O(n + e).
+    Callees are planned once, before their callers. `in_place` allows optional in-place pairs. Complexity: that of the
+    scheduler, once per callee, plus O(n + e).
     """
     plans: dict[str, Plan] = {}
     for name in callee_order({name: inner.called for name, inner in graph.subgraphs.items()}):
@@ -62,10 +62,10 @@ class Candidate:
     scheduler: str
     plan: Plan
     key: tuple[int, int]
-    """Sort key of candidates; see `compare_key`."""
+    """Sort key, see `compare_key`."""
     seconds: float
     bounds: tuple[LowerBound, ...] = ()
-    """Lower bounds per memory space; empty if the scheduler proves none."""
+    """Per memory space; empty if the scheduler proves none."""
     solved: Searched | None = None
     """The search that proves the bounds, if any."""
     packing: Packing | None = None
@@ -74,7 +74,6 @@ class Candidate:
 
     @property
     def proof(self) -> Proof | None:
-        """The proof of the bounds, without logs."""
         return None if self.solved is None else self.solved.proof
 
 
@@ -90,8 +89,8 @@ def make_candidate(
 ) -> Candidate:
     """Plan a graph and its callees with the named scheduler.
 
-    `effort` and `budget` apply to searches only. `keep` receives the best plan found before a long step.
-    Raises UsageError for an unknown name.
+    `effort` and `budget` apply to searches only. `keep` receives the best plan found before a long step. Raises
+    UsageError for an unknown name.
     """
     chosen = scheduler(name)
     started = time.perf_counter()

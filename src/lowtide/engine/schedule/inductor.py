@@ -81,8 +81,8 @@ def view_by_elements(problem: Problem) -> _native.GraphView:
 
     An op returns a buffer if it reads the buffer, writes nothing, and control edges lead to it from the buffer's
     producer, only through nested results, and from it to all other readers. In Inductor, this op is a MultiOutput node:
-    readers wait for this node instead of the producer, and the node reads no bytes.
-    Complexity: O(n + e), and the degrees of producer and reader for every use of an element.
+    readers wait for it instead of the producer, and it reads no bytes. Complexity: O(n + e), and the degrees of
+    producer and reader for every use of an element.
     """
     handed = _handed_on(problem.graph)
     if not handed:
@@ -114,7 +114,6 @@ def view_by_elements(problem: Problem) -> _native.GraphView:
 
 
 def _handed_on(graph: Graph) -> dict[BufferId, OpId]:
-    """Return the elements of results with the ops that return them."""
     writes_nothing = (np.diff(graph.writes.offsets) == 0) & (np.diff(graph.mutates.offsets) == 0) & ~graph.ordered
     producers, users = graph.structure.producers, graph.structure.users
     found: dict[BufferId, OpId] = {}

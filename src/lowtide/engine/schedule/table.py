@@ -10,12 +10,12 @@ from lowtide.core.errors import UsageError, unknown
 from lowtide.engine.schedule.scheduler import Scheduler
 
 ENTRY_POINT_GROUP = "lowtide.schedulers"
-"""Entry points of third-party schedulers: name = "module:Class"."""
+"""Of third-party schedulers: name = "module:Class"."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerRow:
-    """A scheduler of lowtide. Its docstring describes it on the pages of the documentation."""
+    """A scheduler of lowtide. Its docstring describes it in the documentation."""
 
     target: str
     """The class, as "module:Class"."""
@@ -39,7 +39,7 @@ SCHEDULERS: Mapping[str, SchedulerRow] = {
     "longest-path-merged": SchedulerRow("lowtide.engine.schedule.longest_path:LongestPathMerged"),
     "search": SchedulerRow("lowtide.engine.schedule.search:Search", "skipped"),
 }
-"""All schedulers of lowtide, in the order of results."""
+"""In the order of results."""
 
 
 def scheduler_names() -> tuple[str, ...]:

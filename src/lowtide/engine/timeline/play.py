@@ -15,7 +15,7 @@ from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Ti
 
 _Copy = tuple[BufferId, SpaceId]
 _Extra = dict[tuple[int, int], float]
-"""Extra seconds of plans of callees, by id of graph and plan."""
+"""Of plans of callees, by id of graph and plan."""
 
 
 def play_timeline(
@@ -122,7 +122,6 @@ class _Player:
         self._now = until
 
     def final_stall(self) -> float:
-        """Return the time from the last step to the end of all work."""
         return max(self._now, *self._free_at) - self._now
 
     def copy(self, step: StepIndex, buffer: BufferId, source: SpaceId, target: SpaceId) -> None:
@@ -137,7 +136,6 @@ class _Player:
             self._in_use[buffer, space] = max(end, self._in_use.get((buffer, space), 0.0))
 
     def _occupy(self, step: StepIndex, stream: int, start: float, seconds: float) -> float:
-        """Record a step on a stream; return its end."""
         self.step_streams[step] = stream
         self.starts[step] = start
         self.durations[step] = seconds
@@ -177,8 +175,8 @@ class Transfers:
     bytes_out: int = 0
     """Bytes copied to other memory spaces."""
     state_bytes_out: int = 0
-    """Bytes that copying ops of the program copy out of the first memory space: state that is on the host, and what
-    updates there read."""
+    """Bytes that copying ops of the program copy out of the first memory space: state on the host, and inputs of
+    updates there."""
     stall_seconds: float = 0.0
     """Time that compute waits for copies."""
     hidden_seconds: float = 0.0

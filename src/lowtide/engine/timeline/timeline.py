@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 COMPUTE = 0
-"""The stream that runs ops."""
 COLLECTIVES = "collectives"
-"""Name of the stream for collectives."""
 NO_STREAM = -1
-"""The stream of frees, which take no time."""
+"""Of frees, which take no time."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,12 +33,10 @@ class Timeline:
 
     @property
     def ends(self) -> NDArray[np.float64]:
-        """End of every step."""
         return self.starts + self.durations
 
     @cached_property
     def compute_seconds(self) -> float:
-        """Time of all runs."""
         return self._busy(COMPUTE)
 
     @cached_property
@@ -65,7 +61,6 @@ class Timeline:
 
     @cached_property
     def collective_seconds(self) -> float:
-        """Time of the stream for collectives."""
         return self._busy(self._of_collectives)
 
     @cached_property
