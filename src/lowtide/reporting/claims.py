@@ -23,11 +23,10 @@ class ClaimFields(TypedDict):
 
 
 def claims_to_json(claims: Iterable[Claim]) -> list[ClaimFields]:
-    """Return claims as JSON objects."""
     return [fields_of(ClaimFields, claim) for claim in claims]
 
 
 def caption(claims: Iterable[Claim]) -> str:
-    """Return the caption of a bound of the peak: the class of plans that it holds for."""
+    """Return the class of plans that a bound of the peak holds for."""
     sentences = dict.fromkeys(claim.sentence for claim in claims if claim.figure == "peak")
     return "; ".join(sentences) or "nothing is proven"

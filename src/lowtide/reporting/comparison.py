@@ -24,17 +24,16 @@ class Comparison:
     graph: Graph
     rows: list[Candidate]
     claims: list[Claim]
-    """Lower bounds over all orders, per memory space."""
+    """Over all orders, per memory space."""
     reserved: Reserved | None = None
     """Memory that the framework reserved for the program, if known."""
 
     @property
     def lower_bound_bytes(self) -> dict[str, int]:
-        """The lower bound per memory space, 0 if nothing is proven."""
+        """Per memory space, 0 if nothing is proven."""
         return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     def to_json(self) -> ComparedFields:
-        """Return the fields of the JSON object for one program."""
         return fields_of(
             ComparedFields,
             self,
@@ -45,7 +44,7 @@ class Comparison:
         )
 
     def with_compiled(self, compiled: "Comparison | None") -> CompareFields:
-        """Return the fields, with those of the compiled program if there is one."""
+        """Return the fields, with those of the compiled program if given."""
         alone = self.to_json()
         return {**alone} if compiled is None else {**alone, "compiled": compiled.to_json()}
 
@@ -59,7 +58,6 @@ class Comparison:
         return memory_picture(self.graph, best.plan).html([*rows, bound])
 
     def to_text(self) -> str:
-        """Return the table as text."""
         best = min(self.rows, key=lambda row: row.key).plan.peak_bytes
         rows = [
             [
@@ -86,7 +84,7 @@ def claims_of_search(searched: Candidate, *, in_place: bool) -> list[Claim]:
 
 
 def _reserved_to_text(reserved: Reserved) -> list[str]:
-    """Return one line with the reserved bytes, and one line per reason why they differ from the peak."""
+    """Return one line with the reserved bytes, and one per reason why they differ from the peak."""
     return [
         f"{reserved.by}: {format_bytes(reserved.reserved_bytes)} reserved, temporaries "
         f"{format_bytes(reserved.temporary_bytes)}; lowtide, program order: {format_bytes(reserved.peak_bytes)}",

@@ -31,7 +31,7 @@ class HeldChange:
 
     @property
     def growth_bytes(self) -> int:
-        """Growth in bytes, negative if it shrank."""
+        """Negative if it shrank."""
         return self.after_bytes - self.before_bytes
 
     def written(self) -> str:
@@ -44,8 +44,6 @@ class HeldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resized:
-    """A buffer whose size changed."""
-
     buffer: str
     before_bytes: int
     after_bytes: int
@@ -64,19 +62,18 @@ class ProgramDifference:
     peak_op: dict[str, tuple[str | None, str | None]]
     """Ops at the peak before and after, per memory space; None before the first op."""
     held: tuple[HeldChange, ...]
-    """Changes at the peak, the largest first."""
+    """At the peak, the largest first."""
     new_ops: tuple[str, ...]
     gone_ops: tuple[str, ...]
     resized: tuple[Resized, ...]
     """The largest change first."""
     moved_addresses: int
-    """Number of common buffers with a new first address; 0 if a plan has no addresses."""
+    """Common buffers with a new first address; 0 if a plan has no addresses."""
 
     def __repr__(self) -> str:
         return self.to_text()
 
     def to_text(self) -> str:
-        """Return the difference as text."""
         lines = [
             f"{printable(self.before)} -> {printable(self.after)}",
             f"  peak        {format_by_space(self.before_peak_bytes)} -> {format_by_space(self.after_peak_bytes)}",

@@ -24,7 +24,6 @@ from lowtide.reporting.recorded import RecordedFields
 from lowtide.reporting.size_fields import FitsSizesFields
 
 Bytes = Mapping[str, int]
-"""Bytes by memory space."""
 
 
 class OutlookFields(TypedDict):
@@ -53,7 +52,7 @@ class InspectFields(TypedDict):
     unmodeled: Sequence[str]
     by_runtime: NotRequired[OutlookFields]
     recorded: NotRequired[Sequence[RecordedFields]]
-    """Peaks of a memory snapshot; absent for programs."""
+    """Of a memory snapshot; absent for programs."""
 
 
 class OrderFields(TypedDict):

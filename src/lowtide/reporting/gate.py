@@ -25,14 +25,13 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits in bytes of the first memory space; None for no limit."""
+    """In bytes of the first memory space; None for no limit."""
 
     max_peak: int | None = None
-    """Limit of the peak, without persistent buffers."""
+    """Of the peak, without persistent buffers."""
     max_total: int | None = None
-    """Limit of the peak with persistent buffers."""
+    """Of the peak with persistent buffers."""
     max_arena: int | None = None
-    """Limit of the arena."""
     max_growth: float | None = None
     """Allowed growth of the peak over the base program, as a fraction."""
 
@@ -51,12 +50,10 @@ class Finding:
 
     @property
     def ok(self) -> bool:
-        """Whether the figure is within the limit."""
         return self.bytes <= self.limit_bytes
 
     @property
     def sentence(self) -> str:
-        """The finding in one line."""
         name = self.rule.removeprefix("max-")
         figure = f"{name if name != 'growth' else 'peak'} of {printable(self.space)} {format_bytes(self.bytes)}"
         if self.ok:
@@ -75,11 +72,9 @@ class Gate:
 
     @property
     def ok(self) -> bool:
-        """Whether all figures are within their limits."""
         return all(finding.ok for finding in self.findings)
 
     def to_json(self) -> GateFields:
-        """Return the fields of the JSON object."""
         return fields_of(GateFields, self, findings=[fields_of(FindingFields, finding) for finding in self.findings])
 
 
@@ -121,7 +116,6 @@ def _plan(graph: Graph, planned: bool, effort: EffortName, unplanned: Plan, *, p
 
 
 def _largest(graph: Graph, plan: Plan, space: str) -> tuple[str, ...]:
-    """Describe the largest tensors at the peak."""
     here = [each for each in fold(holders_at_peak(graph, plan)) if each.first.space == space]
     return tuple(f"{printable(each.label)} holds {format_bytes(each.size_bytes)}" for each in here[:_MOST_NAMED])
 

@@ -10,7 +10,6 @@ from lowtide.reporting.table import printable
 
 
 def as_text(gates: Sequence[Gate]) -> str:
-    """Return one line per limit."""
     return "\n".join(
         f"{'ok  ' if finding.ok else 'FAIL'} {printable(gate.name)}: {finding.sentence}"
         for gate in gates
@@ -65,7 +64,6 @@ FORMATS: Mapping[str, Callable[[Sequence[Gate]], str]] = {
     "junit": as_junit,
     "sarif": as_sarif,
 }
-"""Formats by name."""
 
 _RULES = {
     "max-peak": "Peak memory without persistent buffers stays within a limit.",

@@ -30,8 +30,6 @@ _MOST_BOUND_HOLDERS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Inspection:
-    """Memory of the unmodified program."""
-
     graph: Graph
     peak_bytes: dict[str, int]
     arena_bytes: dict[str, int]
@@ -43,12 +41,12 @@ class Inspection:
     bound_holders: list[BoundHolder]
     """Tensors alive where the cuts are attained; their sizes add up to the cuts."""
     best: Plan
-    """Plan of the best order found by the search for the bound."""
+    """In the best order found by the search for the bound."""
     holders: list[Holder]
 
     @property
     def lower_bound_bytes(self) -> dict[str, int]:
-        """The lower bound per memory space, 0 if nothing is proven."""
+        """Per memory space, 0 if nothing is proven."""
         return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     @classmethod
@@ -82,7 +80,7 @@ class Inspection:
         )
 
     def to_json(self, outlook: RuntimeOutlook | None = None, recorded: Sequence[Recorded] = ()) -> InspectFields:
-        """Return the fields of the JSON object, with the peaks of other runtimes and of a recording if given."""
+        """Return the fields, with the peaks of other runtimes and of a recording if given."""
         return fields_of(
             InspectFields,
             self,

@@ -15,22 +15,19 @@ class OnDevice:
     """Figures of a program without a plan. Peaks exclude persistent memory."""
 
     program: str
-    """Name of the program."""
     device: str
-    """Name of the device."""
     title: str
-    """Name that the driver of the device reports."""
+    """As the driver of the device reports it."""
     memory_bytes: int
     persistent_bytes: int
     """Parameters, buffers and optimizer state."""
     eager_peak_bytes: int
     eager_seconds: float
     compiled_peak_bytes: int
-    """Peak of Inductor's kernels in its own order."""
+    """Of Inductor's kernels in its own order."""
     compiled_seconds: float
 
     def to_json(self) -> OnDeviceFields:
-        """Return the fields of the JSON object."""
         return fields_of(OnDeviceFields, self)
 
     def to_text(self, result: Result) -> str:

@@ -32,9 +32,9 @@ class PlanDifference:
     before_copies: int
     after_copies: int
     moved_ops: int | None
-    """Number of ops whose first run moved; None for plans of different programs."""
+    """Ops whose first run moved; None for different programs."""
     changed_recomputation: tuple[int, ...]
-    """Ops that run more or less often, by index; empty for plans of different programs."""
+    """Ops that run more or less often, by index; empty for different programs."""
 
     @classmethod
     def of(cls, names: tuple[str, str], before: PlanSummary, after: PlanSummary) -> "PlanDifference":
@@ -66,7 +66,6 @@ class PlanDifference:
         return self.to_text()
 
     def to_text(self) -> str:
-        """Return the difference as text."""
         rows = [
             ("status", self.before_status, self.after_status),
             ("peak", format_by_space(self.before_peak_bytes), format_by_space(self.after_peak_bytes)),

@@ -15,7 +15,6 @@ _NAMES_SHOWN = 5
 
 
 def result_to_json(result: Result, offer: NextTechnique | None = None, on_device: OnDevice | None = None) -> PlanFields:
-    """Return the fields of the JSON object."""
     some = {} if on_device is None else {"on_device": on_device.to_json()}
     return fields_of(
         PlanFields,
@@ -112,7 +111,6 @@ def _why_no_gain(result: Result) -> str:
 
 
 def _arena(result: Result) -> list[str]:
-    """Return the line of the arena if buffers have addresses."""
     if not result.arena_bytes:
         return []
     lost = format_by_space(fragmentation(result.arena_bytes, result.peak_bytes))
@@ -177,12 +175,11 @@ def _communication(result: Result) -> str:
 
 
 def level_to_json(level: str, rewritten: Rewritten) -> LevelFields:
-    """Return the fields of the JSON object for a program rewritten by its framework's optimizer."""
+    """Return the fields for a program rewritten by its framework's optimizer."""
     return fields_of(LevelFields, rewritten, level=level)
 
 
 def level_to_text(level: str, rewritten: Rewritten) -> str:
-    """Return the result of a level as text."""
     lines = [f"level {level}, peaks estimated by the framework:"]
     for device, before in rewritten.before_bytes.items():
         lines.append(f"  {device}: {format_bytes(before)} before, {format_bytes(rewritten.after_bytes[device])} after")

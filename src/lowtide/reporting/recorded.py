@@ -58,14 +58,14 @@ class Recorded:
     peak_event: int
     """Position of the peak among the events; 0 is before the first event."""
     peak_bytes: int
-    """Most allocated bytes, with the request that failed if there is one at the peak."""
+    """Most allocated bytes, with the request that failed at the peak, if any."""
     failed_bytes: int | None
     """Size of the request at the peak that failed for lack of memory."""
     failed_at: str | None
     device_free_bytes: int | None
     """Memory that the driver had left for this request."""
     reserved_bytes: int | None
-    """Memory that PyTorch had reserved at the peak; None if the snapshot has no complete segments."""
+    """Reserved by PyTorch at the peak; None if the snapshot has no complete segments."""
     kept_bytes: int
     """Tensors from before the recording that are never freed, like weights."""
     largest_bytes: int

@@ -12,7 +12,7 @@ _TOLERATED = 0.02
 _PROCESS_BYTES = 2**19
 """Additional tolerance of resident memory, for the heap and the page size."""
 _COUNTER_BYTES = 2**12
-"""Predicted gains up to this size need not be measured, since the runtime has counters of its own."""
+"""Predicted gains up to this size need not be measured: the runtime has counters of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,18 +20,16 @@ class RuntimeOutlook:
     """Peak of an unplanned program in file order, in the stock runtime and in lowtide's session."""
 
     file_bytes: int
-    """Peak in program order."""
+    """In program order."""
     peaks: RuntimePeaks
-    """Peaks of the program and of the best plan found, in the runtime's order."""
+    """Of the program and of the best plan found, in the runtime's order."""
     planned_bytes: int
     """Peak of the best plan found, if its order is followed."""
 
     def to_json(self) -> OutlookFields:
-        """Return the fields of the JSON object."""
         return fields_of(OutlookFields, self, runtime_peaks=self.peaks)
 
     def to_text(self) -> str:
-        """Return the figures as text."""
         return "\n".join(
             [
                 "Peak memory by runtime:",
@@ -98,7 +96,6 @@ class RuntimeReport:
         return self.session_bytes < (1 - _TOLERATED) * self.peaks.after_resident_bytes
 
     def to_json(self) -> RuntimeFields:
-        """Return the fields of the JSON object."""
         return {
             "level": self.level,
             "runtime_peaks": self.peaks,
@@ -108,7 +105,6 @@ class RuntimeReport:
         }
 
     def to_text(self) -> str:
-        """Return the figures as text."""
         lines = [
             f"  level            {self.level or 'unmodified file'}",
             f"  stock order      {format_bytes(self.peaks.before_bytes)} before, "

@@ -33,7 +33,7 @@ _NONE_FITS: Mapping[PlanClass, str] = {
 
 
 def describe(shortfall: Shortfall) -> str:
-    """Return the reason why a plan misses its budget or capacity, in one sentence."""
+    """Return in one sentence why a plan misses its budget or capacity."""
     allowed, reached = shortfall.allowed_bytes, shortfall.reached_bytes
     limit = f"the {format_bytes(max(allowed, 0))} that {shortfall.limited_by} leaves"
     missed = format_bytes(shortfall.missed_bytes)
@@ -77,7 +77,7 @@ def describe_missed(result: Result) -> str | None:
 
 
 def outcome(result: Result) -> str:
-    """Return the outcome of planning in words, such as "fits the budget" or "misses the budget by 4.0 MiB"."""
+    """Return the outcome of planning in words: "fits the budget", "misses the budget by 4.0 MiB"."""
     shortfall = result.shortfall
     if shortfall is not None:
         text = f"misses {shortfall.limited_by} by {format_bytes(shortfall.missed_bytes)}{_proven(shortfall)}"
@@ -106,12 +106,11 @@ def _proven(shortfall: Shortfall) -> str:
 
 
 def short_verdict(plan: Plan, *, is_missed: bool) -> str:
-    """Return the status of a plan in words."""
     return "misses the budget" if is_missed else _STATUSES[plan.status]
 
 
 def verdict(plan: Plan, *, is_missed: bool) -> str:
-    """Return the status of a plan in words; for an optimal plan, with the class of plans that it beats."""
+    """Return the status of a plan in words; if optimal, with the class of plans that it beats."""
     if plan.status != "optimal":
         return short_verdict(plan, is_missed=is_missed)
     over_cost = any(claim.figure == "extra cost" for claim in plan.claims)
@@ -125,7 +124,6 @@ def offer_verdict(offer: NextTechnique, after: str) -> str:
 
 
 def point_verdict(point: RecomputeResult) -> str:
-    """Return the verdict on one budget of a curve."""
     if point.fits:
         return point.status
     is_proven = point.status == "infeasible" and point.holds_for_any_order

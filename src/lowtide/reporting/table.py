@@ -22,28 +22,28 @@ _MOST_WIDTH = 160
 """Longer lines are hard to read."""
 _LEAST_WIDTH = 8
 _CAPTION = re.compile(r" *\S+(?: \S+)* {2,}")
-"""The caption of a line. A continuation is indented to the value if the caption is short enough ..."""
+"""The caption of a line. A continuation is indented to the value if the caption is short enough,"""
 _MOST_CAPTION = 24
 _INDENT = 6
-"""... and by this much otherwise."""
+"""else by this much."""
 _LEAST_TABLE = 60
 _UNLIMITED = 100_000
 
 
 def page_width() -> int:
-    """Return the number of columns of text output: those of the terminal or `COLUMNS`, without limit in a pipe."""
+    """Return the columns of text output: those of the terminal or `COLUMNS`, without limit in a pipe."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
         return min(shutil.get_terminal_size((_WIDTH, 24)).columns, _MOST_WIDTH)
     return _UNLIMITED
 
 
 def table_width() -> int:
-    """Return the number of columns of tables, which are unreadable in a narrow terminal."""
+    """Return the columns of tables, which are unreadable in a narrow terminal."""
     return max(page_width(), _LEAST_TABLE)
 
 
 class _Name:
-    """A cell that is cut in the middle if its column is too narrow, since names of layers differ at their ends."""
+    """A cell that is cut in the middle if its column is too narrow: names of layers differ at their ends."""
 
     def __init__(self, text: str) -> None:
         self._text = text

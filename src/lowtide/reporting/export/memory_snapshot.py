@@ -37,7 +37,7 @@ def memory_snapshot(graph: Graph, plan: Plan, prices: Prices) -> bytes:
 
 
 def _trace(placed: Placed, base: int, times: list[int], n_steps: int) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the events of one device, and the rows that are still allocated at the end."""
+    """Return the events of one device, and the rows still allocated at the end."""
     if not placed.reserved_bytes:
         return [], []
     trace = [_event("segment_alloc", base, placed.reserved_bytes, [], 0)]
@@ -63,7 +63,7 @@ def _frames(placed: Placed, row: int) -> list[dict[str, Any]]:
 
 
 def _segment(placed: Placed, base: int, device: int, left: list[int]) -> dict[str, Any]:
-    """Return the segment of a device at the end: allocated blocks and the free blocks between them."""
+    """Return the segment of a device at the end: allocated blocks and the free blocks between."""
     blocks: list[dict[str, Any]] = []
     end = 0
 

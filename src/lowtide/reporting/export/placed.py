@@ -31,7 +31,7 @@ class Placed:
     last: NDArray[np.int64]
     sizes: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    """Addresses; scratch has none in a plan and is placed above the arena."""
+    """Scratch has no addresses in a plan and is placed above the arena."""
     arena_bytes: int
     """End of the highest buffer."""
     reserved_bytes: int
@@ -51,7 +51,7 @@ class Placed:
         at = [graph.op_names[op] for op in plan.targets[busy].tolist()]
         names = [*(graph.buffer_names[buffer] for buffer in table[:, 0].tolist()), *(f"scratch of {op}" for op in at)]
         ops = [*("" if op < 0 else graph.op_names[op] for op in producers), *at]
-        # buffers from before the first step begin together, even if that step frees some of them
+        # buffers from before the first step begin together, even if that step frees some
         there = graph.counted_at_start[table[:, 0]] & (graph.buffer_spaces[table[:, 0]] == space) & (table[:, 1] <= 0)
         first = np.concatenate([np.where(there, -1, table[:, 1]), busy])
         order = np.argsort(first, kind="stable")

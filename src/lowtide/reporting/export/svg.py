@@ -19,7 +19,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 1180.0, 44.0, 592.0
 """The area of the rectangles; y grows downward."""
 _COLORS = ("#8ecae6", "#ffb703", "#a3b18a", "#e5989b", "#b8a1d9", "#f4a261", "#90be6d", "#c9ada7")
 _MOST_NAMED = 4000
-"""Most rectangles drawn singly, with a name; the smaller ones are merged."""
+"""Rectangles drawn singly, with a name; smaller ones are merged."""
 _GRAIN = 0.5
 """Grid to which merged rectangles are rounded outward."""
 _LEAST_OUTLINED = 2.0

@@ -17,14 +17,12 @@ _MOST_BARS = 4000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
-    """A recomputed op."""
-
     op: str
     times: int
-    """Number of recomputed runs."""
+    """Recomputed runs."""
     writes_bytes: int
     cost: float
-    """Total cost of the recomputed runs, in the unit of the ops' costs."""
+    """Of all recomputed runs, in the unit of the ops' costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +37,6 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """A buffer that is copied to another memory space."""
-
     buffer: str
     to: str
     size_bytes: int
@@ -62,7 +58,7 @@ class Actions:
     """Changes by kind, most bytes first."""
 
     moved: tuple[str, ...]
-    """Moved ops, in program order."""
+    """In program order."""
     shared: tuple[Shared, ...]
     reruns: tuple[Rerun, ...]
     copied: tuple[Copied, ...]
@@ -125,7 +121,7 @@ def _copied(graph: Graph, plan: Plan) -> tuple[Copied, ...]:
 
 
 def stream_bars(graph: Graph, plan: Plan, prices: Prices) -> tuple[list[Bar], int]:
-    """Return the longest bars of all streams and the number of bars left out; no bars if there is only one stream."""
+    """Return the longest bars of all streams and the number left out; no bars for only one stream."""
     is_copy = (plan.kinds == StepKind.COPY_OUT) | (plan.kinds == StepKind.COPY_IN)
     if not is_copy.any() and not (graph.ranks > 1).any():
         return [], 0

@@ -23,7 +23,7 @@ from lowtide.reporting.page.actions import Actions, Bar, actions_of, stream_bars
 from lowtide.reporting.shortfall import describe_missed
 
 MOST_COLUMNS = 4096
-"""Most columns of the chart of memory over runs."""
+"""Columns of the chart of memory over runs."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,11 +34,11 @@ class Facts:
     plan: Plan
     prices: Prices
     result: Result | None = None
-    """The result of planning; None for a plan from a file."""
+    """None for a plan from a file."""
     measured: Measurement | None = None
     frontier: Frontier | None = None
     unmodified: Graph
-    """The unmodified program; another graph than `graph` if the plan is for another form."""
+    """Another graph than `graph` if the plan is for another form."""
 
     @classmethod
     def of(
@@ -65,7 +65,7 @@ class Facts:
 
     @property
     def allowed_bytes(self) -> Mapping[str, int | None]:
-        """Limit per memory space, None if there is none."""
+        """Per memory space, None without a limit."""
         if self.result is None:
             return {space.name: space.capacity_bytes for space in self.graph.spaces}
         return self.result.budget.allowed
@@ -77,7 +77,6 @@ class Facts:
 
     @cached_property
     def baseline(self) -> Plan:
-        """The plan of the unmodified program."""
         return Plan.baseline(self.unmodified)
 
     @property
@@ -97,7 +96,6 @@ class Facts:
         return list(zip(first, second, strict=True))
 
     def picture(self, space: SpaceId = 0) -> MemoryPicture:
-        """Return the picture of a memory space."""
         before, after = self.over_time[space]
         held = [holder for each in self.holders for holder in each.holders if holder.space == after.space]
         return MemoryPicture(
@@ -111,12 +109,12 @@ class Facts:
 
     @cached_property
     def baseline_peak_bytes(self) -> dict[str, int]:
-        """Peak of the unmodified program, per space."""
+        """Of the unmodified program, per space."""
         return {before.space: int(before.live.max(initial=0)) for before, _ in self.over_time}
 
     @cached_property
     def peak_bytes(self) -> dict[str, int]:
-        """Simulated peak of the plan, per space."""
+        """Simulated, of the plan, per space."""
         return {after.space: int(after.live.max(initial=0)) for _, after in self.over_time}
 
     @cached_property
@@ -126,19 +124,18 @@ class Facts:
 
     @cached_property
     def actions(self) -> Actions:
-        """Changes that the plan makes."""
         return actions_of(self.graph, self.plan, self.prices)
 
     @property
     def extra_time(self) -> float:
-        """Time that the plan adds to the unmodified program as a share; without a result, chunks are not known."""
+        """Share of time that the plan adds to the unmodified program; without a result, chunks are not known."""
         if self.result is not None:
             return self.result.extra_time
         return self.actions.extra_cost / self.actions.base_cost if self.actions.base_cost else 0.0
 
     @cached_property
     def streams(self) -> tuple[list[Bar], int]:
-        """Bars of all streams, and the number of bars left out."""
+        """Bars of all streams, and the number left out."""
         return stream_bars(self.graph, self.plan, self.prices)
 
     @cached_property
@@ -150,7 +147,6 @@ class Facts:
         return may_run_twice(self.graph)
 
     def ways_to_lower(self, holder: Holder) -> str:
-        """Return how to remove a tensor from the peak."""
         match holder.lifetime:
             case "scratch":
                 return "split the op into smaller ones"

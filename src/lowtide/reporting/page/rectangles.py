@@ -1,4 +1,4 @@
-"""Residencies as rectangles of runs and addresses: the largest ones drawn singly, the rest as a shade."""
+"""Residencies as rectangles of runs and addresses: the largest drawn singly, the rest as a shade."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,8 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Addresses, Plan, StepKind
 
 MOST_DRAWN = 12_000
-"""Most rectangles that are drawn singly, with a name."""
+"""Rectangles drawn singly, with a name."""
 _COLUMNS, _ROWS = 512, 256
-"""The grid of the shade."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,11 +26,11 @@ class Rectangles:
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
     drawn: NDArray[np.intp]
-    """Rows that are drawn singly: those with the most bytes times runs, in order of their first run."""
+    """Rows drawn singly: those with the most bytes times runs, in order of their first run."""
 
     @property
     def n_shaded(self) -> int:
-        """Number of rectangles in the shade."""
+        """Rectangles in the shade."""
         return len(self.buffers) - len(self.drawn)
 
     @classmethod
