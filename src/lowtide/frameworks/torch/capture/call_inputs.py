@@ -31,14 +31,13 @@ class CallInputs:
         return cls(spec, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves), tensors, names)
 
     def rebuild(self, tensors: list[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments with other tensors."""
         remaining = iter(tensors)
         leaves = [next(remaining) if leaf is _TENSOR else leaf for leaf in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         return args, kwargs
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-        """Return the tensors of another call. Raises CaptureMismatchError unless its form is equal."""
+        """Return the tensors of another call. Raises CaptureMismatchError if other arguments or tensor forms differ."""
         other = CallInputs.of(args, kwargs)
         if other.spec != self.spec:
             raise CaptureMismatchError("the arguments have another structure than the captured ones; capture again")

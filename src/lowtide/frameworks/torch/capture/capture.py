@@ -39,11 +39,11 @@ from lowtide.frameworks.torch.rewrites.table import GIVEN
 def capture(program: Any) -> Captured:
     """Capture a PyTorch program as one aten graph. Nothing is allocated, and the user's objects stay unchanged.
 
-    Other threads that capture or compile wait.
+    Other threads wait.
 
-    A program is an ExportedProgram; a GraphModule with tensor metadata; (function or module, example
-    inputs), with inputs as a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or an
-    earlier result of `capture`.
+    A program is an ExportedProgram; a GraphModule with tensor metadata; (function or module, example inputs), with
+    inputs as a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or an earlier result of
+    `capture`.
 
     Warns if attention on the device "meta" became plain products. Raises UnsupportedError if the program itself fails,
     and UnsupportedError or UsageError if it cannot be captured.
@@ -90,7 +90,7 @@ def _is_call(program: object) -> bool:
 
 
 def _call_of(function: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments and keyword arguments; a batch whose keys name arguments of a module is the latter."""
+    """Return arguments and keyword arguments. A batch whose keys name a module's arguments gives keyword arguments."""
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
     args: tuple[Any, ...] = (cast("object", inputs),) if isinstance(inputs, Mapping) else tuple(inputs)
@@ -106,9 +106,9 @@ def _accepts(module: nn.Module, names: Mapping[Any, Any]) -> bool:
 
 
 def sample_inputs(program: ExportedProgram) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments and keyword arguments to capture an exported program with.
+    """Return arguments to capture an exported program with.
 
-    Without example inputs, these are fake tensors in the shapes of its graph: enough to plan, but not to run. Raises
+    Without example inputs, these are fake tensors in its graph's shapes: enough to plan, not to run. Raises
     UnsupportedError for an input that is neither a tensor nor a plain value.
     """
     if program.example_inputs is not None:

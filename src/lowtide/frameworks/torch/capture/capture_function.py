@@ -20,11 +20,11 @@ from lowtide.frameworks.torch.reading.captured import Binding, Captured
 def capture_function(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, backward: bool | None = None
 ) -> Captured:
-    """Capture a function of tensors, together with the modules it is or closes over.
+    """Capture a function of tensors, with the modules it is or closes over.
 
-    If its first output is a floating-point scalar that requires grad, the graph holds forward and backward, and also
-    returns the gradient of every parameter and leaf input that requires grad. Otherwise, or with `backward=False`, the
-    graph holds the forward pass only.
+    If its first output is a floating-point scalar that requires grad, the graph holds forward and backward, and returns
+    the gradients of all parameters and leaf inputs that require grad. Otherwise, or with `backward=False`, it holds the
+    forward pass only.
     """
     modules = ModuleTensors.of(modules_of(function))
     call = CallInputs.of(args, kwargs)
@@ -76,7 +76,6 @@ class _Result:
 
 
 def _check_results(outputs: Sequence[object]) -> None:
-    """Raise UnsupportedError for a result with unknown contents."""
     for output in outputs:
         if not pytree.is_plain(output):
             kind = type(output).__name__
@@ -98,13 +97,13 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class FunctionBinding(Binding):
-    """Feeds a captured function from its modules and arguments. Adds gradients to `.grad`, like `backward`."""
+    """Feeds a captured function. Adds gradients to `.grad`, like `backward`."""
 
     function: Callable[..., Any]
     modules: ModuleTensors
     call: CallInputs
     gradient_places: tuple[int, ...]
-    """Placeholders of the gradients that follow the function's own outputs."""
+    """Inputs whose gradients follow the function's own outputs."""
     spec: pytree.TreeSpec
     modes: tuple[bool, ...]
 
@@ -113,7 +112,6 @@ class FunctionBinding(Binding):
         return [*self.modules.local(), *self.call.bind(args, kwargs)]
 
     def finish(self, outputs: list[Any], sources: list[torch.Tensor]) -> Any:
-        """Return the outputs and add the gradients to `.grad` of their sources."""
         own = len(outputs) - len(self.gradient_places)
         owners = [*self.modules.live(), *sources[len(self.modules.names) :]]
         for position, part in zip(self.gradient_places, outputs[own:], strict=True):

@@ -1,8 +1,7 @@
 """Load exported programs from .pt2 files without running code from the file.
 
-PyTorch trusts the JSON in an archive: it evaluates size expressions, imports modules, and copies names into the source
-of functions. So an untrusted file may contain only tensor bytes and JSON with arithmetic, registered operators and
-harmless names. Pickled sample inputs are not read.
+PyTorch evaluates size expressions, imports modules, and copies names into source, as the archive's JSON demands. So an
+untrusted file may contain only tensor bytes and JSON with arithmetic, registered operators and harmless names.
 """
 
 import ast
@@ -23,7 +22,7 @@ from lowtide.frameworks.torch.internals.exported_archive import is_operator, loa
 
 
 def load_exported(path: Path, *, trust: bool = False) -> ExportedProgram:
-    """Load an exported program. Without `trust`, no code from the file runs and nothing is unpickled.
+    """Load an exported program. Without `trust`, no code from the file runs.
 
     Only a trusted file is loaded with its pickled sample inputs. Raises InputError for an unreadable file,
     MalformedInputError for a file without an exported program, UnsupportedError if loading needs trust.
@@ -51,7 +50,6 @@ _DATA = re.compile(
     r"models/[\w.-]+\.json|data/(weights|constants|sample_inputs)/[\w.-]+|extra/.*|\.data/\w+"
     r"|archive_format|archive_version|byteorder|\.format_version|\.storage_alignment|version"
 )
-"""Archive members that are data."""
 _OBJECTS = ("custom_obj", "opaque_obj")
 """Name prefixes of pickled constants."""
 _PICKLED = re.compile(r"data/(weights|constants)/[\w.-]+\.pt")
@@ -63,15 +61,14 @@ _FUNCTION = re.compile(
     r"_operator\.(getitem|eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_|lshift|rshift)"
     r"|math\.trunc|torch\.sym_(not|int|float|ite|max|min|sqrt)"
 )
-"""Arithmetic on sizes, and selection of one of several results."""
+"""Arithmetic on sizes, and selection of a result."""
 _STRINGS = frozenset({"as_string", "as_strings"})
 """Text that PyTorch passes to operators unchanged."""
 _REMARKS = frozenset({"stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "custom", "from_node"})
 """Text about nodes, under "metadata"."""
 _TREES = frozenset({"in_spec", "out_spec"})
-"""JSON strings that nest inputs and results."""
+"""JSON strings with nested inputs and results."""
 _IMPORTS = frozenset({"__enum__", "default_factory_module"})
-"""Keys in these trees that import a module."""
 _ARITHMETIC = (
     *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Load, ast.Constant, ast.Call),
     *(ast.keyword, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
@@ -85,7 +82,7 @@ _SIZE_FUNCTION = re.compile(
 
 
 def _code_in(archive: PT2ArchiveReader) -> str | None:
-    """Describe the first thing in an archive that would run as code, if any. O(bytes of its JSON).
+    """Describe the first part of an archive that could run code, if any. O(bytes of its JSON).
 
     Raises ValueError or RecursionError for invalid JSON.
     """
@@ -122,7 +119,6 @@ def _in_value(key: str, value: Any) -> Iterator[str]:
 
 
 def _is_free_text(key: str, value: Any) -> bool:
-    """Return whether a value is only text that PyTorch shows or passes to operators."""
     if key == "metadata" and isinstance(value, dict):
         remarks = cast("dict[str, Any]", value)
         return remarks.keys() <= _REMARKS and all(isinstance(text, str) for text in remarks.values())
@@ -148,7 +144,6 @@ def _in_text(key: str, text: str) -> Iterator[str]:
 
 
 def _in_tree(value: Any) -> Iterator[str]:
-    """Yield code in the JSON of a tree, which may nest JSON in strings."""
     if isinstance(value, dict):
         for key, inner in cast("dict[str, Any]", value).items():
             if not _NAME.fullmatch(key) or key in _IMPORTS:

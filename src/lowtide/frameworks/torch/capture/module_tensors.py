@@ -16,7 +16,7 @@ from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
 
 def modules_of(*roots: object) -> list[nn.Module]:
-    """Return the outermost modules that `roots` are, contain or close over, in order of discovery.
+    """Return the outermost modules that `roots` are, contain or close over, in discovery order.
 
     Looks into containers, partial functions, bound methods, closures, defaults and the globals that a function names.
     """
@@ -95,12 +95,12 @@ class ModuleTensors:
         return [tables[index][name] for index, name in self.names]
 
     def local(self) -> list[torch.Tensor]:
-        """Return the current tensors; of each DTensor, the part on this rank."""
+        """Return the current tensors, or this rank's parts of DTensors."""
         return list(map(local_part, self.live()))
 
     @contextmanager
     def replaced_by(self, tensors: list[torch.Tensor]) -> Generator[None]:
-        """Let the modules use other tensors, tied ones included. Parts become DTensors again."""
+        """Let the modules use other tensors. Local parts become DTensors again."""
         live = self.live()
         by_identity = {id(own): distributed_as(other, own) for own, other in zip(live, tensors, strict=True)}
         tables = [{name: by_identity[id(own)] for name, own in _named_tensors(module)} for module in self.modules]
@@ -111,7 +111,6 @@ class ModuleTensors:
 
 
 def modes_of(modules: tuple[nn.Module, ...]) -> tuple[bool, ...]:
-    """Return whether each module, inner ones included, is in training mode."""
     return tuple(inner.training for module in modules for inner in module.modules())
 
 

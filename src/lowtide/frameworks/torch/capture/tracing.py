@@ -1,4 +1,4 @@
-"""Trace a flat function of tensors into one aten graph on fake tensors."""
+"""Trace a flat function of tensors into an aten graph."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -34,13 +34,13 @@ _PYTORCH, _LOWTIDE = (str(Path(str(package.__file__)).parent) for package in (to
 
 
 def place_of(error: BaseException) -> str:
-    """Return the module and line that raised an error, " in blocks.3.mlp.act at model.py:41", as far as known."""
+    """Return the module and line of an error, " in blocks.3.mlp.act at model.py:41", as far as known."""
     path, line = _module_of(error), _line_of(error)
     return f"{path and f' in {path}'}{line and f' at {line}'}"
 
 
 def _module_of(error: BaseException) -> str:
-    """Return the path of the innermost running module in its outermost parent."""
+    """Return the innermost running module's path from its outermost parent."""
     running = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
     modules: list[Any] = [each for each in running if isinstance(each, nn.Module)]
     names = (name for outer in modules for name, inner in outer.named_modules() if inner is modules[-1])
@@ -80,7 +80,7 @@ FlatFunction = Callable[[list[Any]], list[Any]]
 
 
 class FakeInputs:
-    """Fake copies for tensors, in one fake mode, and symbols for scalars."""
+    """Fake copies of tensors in one fake mode, and symbols for scalars."""
 
     def __init__(self, tensors: Sequence[torch.Tensor], scalars: Sequence[torch.SymFloat] = ()) -> None:
         self.scalars = list(scalars)
@@ -90,13 +90,13 @@ class FakeInputs:
     def extended_by(
         self, forms: Sequence[torch.Tensor], *, before: int, scalars: Sequence[torch.SymFloat] = ()
     ) -> "FakeInputs":
-        """Return these inputs, with fake tensors like `forms` inserted at `before`, and with scalars."""
+        """Return these inputs with scalars, and fake tensors like `forms` inserted at `before`."""
         more = [self.empty(form) for form in forms]
         return FakeInputs([*self.tensors[:before], *more, *self.tensors[before:]], scalars)
 
     @contextmanager
     def rehearsal(self) -> Generator[None]:
-        """Run without recording, and forget scalars that are read."""
+        """Run without recording. Forget scalars that are read."""
         with quiet_tracing(), forgetting_scalars(self.mode):
             yield
 
@@ -111,11 +111,11 @@ def dry_run(function: FlatFunction, inputs: FakeInputs) -> list[Any]:
 
 
 def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph], None] | None = None) -> GraphModule:
-    """Trace a flat function into an aten graph with one placeholder per input, in program order.
+    """Trace a flat function into an aten graph with one placeholder per input, in order.
 
-    In-place operations stay in place. Python scalars read from tensors become ops. `rewrite` runs before all other
-    rewrites. Raises UnsupportedError for control flow that depends on values, for captured tensors that require grad,
-    and for writes into a one-element tensor of the program.
+    In-place ops stay in place. Reading Python scalars becomes an op. `rewrite` runs before all other rewrites. Raises
+    UnsupportedError for control flow on values, captured tensors that require grad, and writes into the program's
+    one-element tensors.
     """
     with quiet_tracing():
         traced = trace_on_fakes(function, [*inputs.tensors, *inputs.scalars])
@@ -134,7 +134,7 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
 
 
 def _refuse_written_scalars(module: GraphModule) -> None:
-    """Refuse writes into one-element constants, which PyTorch already applied while tracing."""
+    """Refuse writes into one-element constants: PyTorch applied them while tracing."""
     held = [node for node in module.graph.find_nodes(op="get_attr") if isinstance(value_of(node), torch.Tensor)]
     scalars = storages_of(*(node for node in held if value_of(node).numel() == 1))
     for node in module.graph.nodes if scalars else ():
@@ -147,9 +147,9 @@ def _refuse_written_scalars(module: GraphModule) -> None:
 
 @contextmanager
 def quiet_tracing() -> Generator[None]:
-    """Preserve the random state, and record accesses as ops. Refuse control flow that depends on values.
+    """Preserve the random state, and record accesses as ops, so that checkpointing can replay draws.
 
-    Checkpointing accesses it to replay random draws. Other threads that trace wait.
+    Refuses control flow on values. Other threads that trace wait.
     """
     with TRACING, kept_random_state(), random_state_functions(GET_STATE, SET_STATE):
         try:

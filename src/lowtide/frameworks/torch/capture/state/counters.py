@@ -17,7 +17,7 @@ _MOVES = {"SWAP", "ROT_TWO", "COPY"}
 
 @functools.lru_cache(maxsize=16)
 def counter_names(codes: tuple[types.CodeType, ...]) -> frozenset[str]:
-    """Return the attributes, globals and outer variables that all this code only increments by integers."""
+    """Return the attributes, globals and outer variables that all code only increments by integers."""
     parts = [part for code in codes for part in with_inner(code)]
     found = {name for part in parts for name in _incremented(part)}
     return frozenset(name for name in found if all(_only_increments(part, name) for part in parts))
@@ -38,7 +38,7 @@ def _only_increments(code: types.CodeType, name: str) -> bool:
 
 
 def _uses_by_name(code: types.CodeType) -> dict[str, list[bool]]:
-    """Return by name whether each of its uses is part of an increment."""
+    """Return by name whether each use is part of an increment."""
     instructions = [each for each in dis.get_instructions(code) if each.opname not in ("CACHE", "COPY_FREE_VARS")]
     uses: dict[str, list[bool]] = {}
     part_of_increment: set[int] = set()
@@ -55,7 +55,6 @@ def _uses_by_name(code: types.CodeType) -> dict[str, list[bool]]:
 
 
 def _is_increment(load: dis.Instruction, rest: list[dis.Instruction]) -> bool:
-    """Return whether three instructions add an integer to a loaded value and store the sum under the same name."""
     if len(rest) < 3:
         return False
     constant, add, store = rest

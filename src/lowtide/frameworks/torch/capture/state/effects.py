@@ -21,8 +21,6 @@ from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The position of a tensor among the tensors that a step stores."""
-
     position: int
 
 
@@ -36,21 +34,21 @@ class _Nested:
 
 @dataclass(slots=True)
 class CodeEffects:
-    """New contents of places, with the tensors that the step computes for them, and printed lines."""
+    """Changes of Python state, with the tensors that the step computes for them, and printed lines."""
 
     changes: list[Change] = field(default_factory=list[Change])
     writes: list[tuple[Place, list[Any]]] = field(default_factory=list[tuple[Place, list[Any]]])
     stored: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
     counts: list[tuple[Place, list[tuple[int, int]]]] = field(default_factory=list[tuple[Place, list[tuple[int, int]]]])
-    """Increments of counters, by place and position."""
+    """Increments, by place and position."""
     printed: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(
         default_factory=list[tuple[tuple[Any, ...], dict[str, Any]]]
     )
 
     def add(self, change: Change, given: Mapping[int, torch.Tensor], counters: Set[str]) -> None:
-        """Add a change. `given` has the live tensors of the run's inputs, by `id`.
+        """Add a change. `given` has the live input tensors by `id`.
 
-        Raises UnsupportedError for a change that cannot be made again.
+        Raises UnsupportedError for a change that cannot be repeated.
         """
         self.changes.append(change)
         counts = change.counts(counters)
@@ -63,11 +61,10 @@ class CodeEffects:
 
     @property
     def is_counting(self) -> bool:
-        """Whether the only effects are increments of counters."""
         return len(self.counts) == len(self.writes) and not self.printed
 
     def are_like(self, others: "CodeEffects") -> bool:
-        """Return whether another run has the same effects, apart from tensors."""
+        """Return whether another run has the same effects, ignoring tensors."""
         if len(self.changes) != len(others.changes) or len(self.printed) != len(others.printed):
             return False
         return all(one.is_like(other) for one, other in zip(self.changes, others.changes, strict=True))
@@ -91,7 +88,6 @@ class CodeEffects:
         return leaf
 
     def count(self) -> None:
-        """Increment the counters."""
         for place, counts in self.counts:
             values = place.read()
             for position, difference in counts:
@@ -99,7 +95,7 @@ class CodeEffects:
             place.write(values)
 
     def make(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Write the new contents, with the tensors that were computed, and print."""
+        """Write the new contents with their computed tensors, and print."""
 
         def real(value: Any) -> Any:
             if isinstance(value, _Nested):
@@ -117,7 +113,7 @@ class CannotReplayError(Exception):
 
 
 def reason_against(change: Change) -> str | None:
-    """Return why a change cannot be made again in each call, or None."""
+    """Return why a change cannot be repeated in each call, or None."""
     if isinstance(change.place, Flags | ModuleStructure):
         return "changes the parameters or modules of the model"
     return None if change.place.is_restorable else "cannot be put back"
@@ -125,7 +121,7 @@ def reason_against(change: Change) -> str | None:
 
 @contextmanager
 def recorded_prints(record: list[tuple[tuple[Any, ...], dict[str, Any]]] | None) -> Generator[None]:
-    """Record the calls of `print` in this context, or drop them. Raises UnsupportedError for printed tensors."""
+    """Record or drop the calls of `print`. Raises UnsupportedError for printed tensors."""
     plain = builtins.print
 
     def note(*args: Any, **kwargs: Any) -> None:
@@ -145,7 +141,7 @@ def recorded_prints(record: list[tuple[tuple[Any, ...], dict[str, Any]]] | None)
 
 
 def line_that_changes(place: Place, run: Callable[[], object]) -> str:
-    """Run again, and return the file and line that first changes a place, such as " (model.py:41)"."""
+    """Run again. Return the file and line that first changes a place, such as " (model.py:41)"."""
     before, line, found = place.read(), "", ""
 
     def local(frame: Any, event: str, argument: Any) -> Any:

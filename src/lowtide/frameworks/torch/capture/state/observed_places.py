@@ -16,7 +16,7 @@ from lowtide.frameworks.torch.internals.tensors import version_of
 
 
 class Flags(Place):
-    """The flag of a tensor that asks for its gradient, and whether it has hooks."""
+    """Whether a tensor requires grad and has hooks."""
 
     __slots__ = ()
     is_restorable = False
@@ -29,7 +29,7 @@ class Flags(Place):
 
 
 class TensorContents(Place):
-    """The version of a small tensor that is neither parameter nor buffer: traced code reads its number."""
+    """The version of a small tensor that is neither parameter nor buffer: tracing reads its value."""
 
     __slots__ = ()
     is_restorable = False
@@ -39,7 +39,7 @@ class TensorContents(Place):
 
 
 class Environment(Table):
-    """The variables of the environment, which are never cleared as a whole."""
+    """Environment variables, never cleared at once."""
 
     __slots__ = ()
 
@@ -52,8 +52,6 @@ class Environment(Table):
 
 
 class ArrayContents(Place):
-    """The bytes of a small NumPy array."""
-
     __slots__ = ()
 
     def read(self) -> list[Any]:
@@ -66,8 +64,6 @@ class ArrayContents(Place):
 
 
 class PythonRandom(Place):
-    """The position of a generator of Python's `random`."""
-
     __slots__ = ()
     is_guarded = False
 
@@ -79,8 +75,6 @@ class PythonRandom(Place):
 
 
 class NumpyRandom(Place):
-    """The position of a generator of NumPy."""
-
     __slots__ = ()
     is_guarded = False
 
@@ -92,7 +86,7 @@ class NumpyRandom(Place):
 
 
 class Position(Place):
-    """The position of an iterator, generator or open file, which cannot be put back."""
+    """The position of an iterator, generator or file, which cannot be restored."""
 
     __slots__ = ()
     is_guarded = False
@@ -109,8 +103,6 @@ class Position(Place):
 
 
 class DefaultState(Place):
-    """PyTorch's default dtype and automatic casts."""
-
     __slots__ = ()
     is_restorable = False
 
@@ -124,7 +116,6 @@ class DefaultState(Place):
 
 
 def random_places() -> Iterator[Place]:
-    """Yield the global generators of Python and NumPy."""
     python, numpy = global_generators()
     yield PythonRandom("numbers drawn by random", python)
     yield NumpyRandom("numbers drawn by numpy.random", numpy)

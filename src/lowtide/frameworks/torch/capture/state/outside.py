@@ -1,4 +1,4 @@
-"""Code that reads the clock, files or the environment, whose values no guard can compare with those at capture."""
+"""Code that reads the clock, files or the environment, whose values guards cannot compare with those at capture."""
 
 import builtins
 import datetime
@@ -27,21 +27,20 @@ _KNOWN: dict[int, str] = {
     **dict.fromkeys(map(id, (builtins.open, io.open, torch.load, np.load, np.loadtxt, np.fromfile)), FILES),
     **dict.fromkeys(map(id, (os.environ, os.getenv)), ENVIRONMENT),
 }
-"""Functions and objects by `id`."""
 _DATES = (datetime.datetime, datetime.date)
 _DATE_METHODS = {"now", "today", "utcnow"}
 _FILE_METHODS = {"read_text", "read_bytes"}
 _MODULES: dict[str, types.ModuleType] = {each.__name__: each for each in (datetime, os, time)}
-"""Modules that a function may import itself."""
+"""Modules that a function may import."""
 
 
 def source_of(value: Any) -> str | None:
-    """Return the source that a function or object reads, if it is known to read one."""
+    """Return the source that a function or object is known to read."""
     return _KNOWN.get(id(value))
 
 
 def sources_of(function: types.FunctionType) -> set[str]:
-    """Return the sources that a function's code may read, by the names that it uses; O(names squared)."""
+    """Return the sources that a function's code may read, judging by its names; O(names squared)."""
     names = {name for part in with_inner(function.__code__) for name in part.co_names}
     found = {FILES} if names & _FILE_METHODS else set[str]()
     for name in names:

@@ -17,13 +17,13 @@ ABSENT: Any = _Absent()
 
 @dataclass(slots=True, eq=False)
 class Place(ABC):
-    """Some values that Python code can replace."""
+    """Values that Python code can replace."""
 
     label: str
     owner: Any
 
     is_guarded = True
-    """Whether a change from outside may change the program. Positions of random states may not."""
+    """Whether a change from outside may change the program, unlike random states."""
     is_restorable = True
 
     @abstractmethod
@@ -31,20 +31,18 @@ class Place(ABC):
         """Return keys and values."""
 
     def write(self, values: list[Any]) -> None:
-        """Put back values that `read` returned."""
         raise NotImplementedError
 
     def name(self, values: list[Any], position: int) -> str:
-        """Return the label of one of these values."""
         return self.label
 
     def variables(self, values: list[Any]) -> list[Any]:
-        """Return the names of variables that hold these values, None for other values."""
+        """Return the variables that hold these values, None for others."""
         return [None] * len(values)
 
 
 class Table(Place):
-    """All entries of a dictionary, or those of some names."""
+    """All or some entries of a dictionary."""
 
     __slots__ = ("is_attributes", "names")
 
@@ -81,13 +79,11 @@ class Table(Place):
 
 
 class ModuleStructure(Table):
-    """The parameters or inner modules of a module."""
-
     __slots__ = ()
 
 
 class Named(Place):
-    """Some attributes of an object: a class, or an object with slots."""
+    """Attributes of a class or of an object with slots."""
 
     __slots__ = ("keys",)
 
@@ -118,8 +114,6 @@ class Named(Place):
 
 
 class Globals(Place):
-    """The globals that some functions name."""
-
     __slots__ = ("keys",)
 
     def __init__(self, label: str, owner: Any, keys: list[str]):
@@ -145,8 +139,6 @@ class Globals(Place):
 
 
 class ListItems(Place):
-    """The items of a list or deque."""
-
     __slots__ = ()
 
     def read(self) -> list[Any]:
@@ -165,8 +157,6 @@ class ListItems(Place):
 
 
 class Members(Place):
-    """The members of a set."""
-
     __slots__ = ()
 
     def read(self) -> list[Any]:
@@ -179,8 +169,6 @@ class Members(Place):
 
 
 class Cell(Place):
-    """A variable of an outer function."""
-
     __slots__ = ("variable",)
 
     def __init__(self, label: str, owner: Any, variable: str):
@@ -204,7 +192,7 @@ class Cell(Place):
 
 
 class WithoutCounters(Place):
-    """A place in which the values of counters do not matter."""
+    """A place without the values of its counters."""
 
     __slots__ = ("counters",)
 

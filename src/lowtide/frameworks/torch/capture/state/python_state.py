@@ -1,4 +1,4 @@
-"""The Python state of a step at one time: compared, restored, and searched for changes."""
+"""The Python state of a step at one time: compare, restore, find changes."""
 
 import inspect
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
@@ -18,21 +18,19 @@ _SHOWN_LETTERS = 40
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """New values of one place."""
-
     place: Place
     before: list[Any]
     now: list[Any]
 
     @property
     def positions(self) -> list[int]:
-        """Positions of the values that differ; those of all values if their number differs."""
+        """Positions of the values that differ; all if the number of values differs."""
         if len(self.before) != len(self.now):
             return list(range(max(len(self.before), len(self.now))))
         return [place for place, pair in enumerate(zip(self.before, self.now, strict=True)) if not _same(*pair)]
 
     def counts(self, counters: Set[str]) -> list[tuple[int, int]]:
-        """Return position and difference of each value, if all that differ are counters; else nothing."""
+        """Return position and difference of each changed value if all are counters, else nothing."""
         names = self.place.variables(self.before)
         if len(self.before) != len(self.now) or not all(names[place] in counters for place in self.positions):
             return []
@@ -41,14 +39,13 @@ class Change:
         return [(place, now - before) for place, before, now in pairs] if is_counted else []
 
     def is_like(self, other: "Change") -> bool:
-        """Return whether another run made the same change, apart from tensors."""
+        """Return whether another run made the same change, ignoring tensors."""
         if self.place.label != other.place.label or len(self.now) != len(other.now):
             return False
         return all(_same(*pair) or all(map(is_fake, pair)) for pair in zip(self.now, other.now, strict=True))
 
     @property
     def name(self) -> str:
-        """The name of the first value that changed."""
         if len(self.before) == len(self.now):
             return self.place.name(self.before, self.positions[0])
         fewer, more = sorted((self.before, self.now), key=len)
@@ -56,7 +53,7 @@ class Change:
         return self.place.label if added is None else self.place.name(more, added)
 
     def describe(self) -> str:
-        """Return the name of the first value that changed, with both values if they can be shown."""
+        """Return the name of the first changed value, with both values if they are short."""
         if len(self.before) != len(self.now):
             return self.name
         shown = [_shown(values[self.positions[0]]) for values in (self.before, self.now)]
@@ -64,7 +61,7 @@ class Change:
 
 
 class PythonState:
-    """The values that a step's code may read or write, as they are now."""
+    """The present values that a step's code may read or write."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
@@ -78,12 +75,10 @@ class PythonState:
 
     @property
     def counters(self) -> Set[str]:
-        """Names of variables that the code only increments."""
         return self._reach.counters
 
     @property
     def sources(self) -> Set[str]:
-        """The clock or files, if the code may read them: guards cannot compare their values."""
         return self._reach.sources
 
     def _guard(self, place: Place, values: list[Any]) -> Place:
@@ -94,36 +89,35 @@ class PythonState:
     def of(cls, roots: Mapping[str, object], executed: Container[CodeType] | None = None) -> "PythonState":
         """Return the present state of a step with these functions and modules, by label.
 
-        It includes values that any of their code may use, or only those that `executed` code may use.
+        It has the values that any of their code may use, or only `executed` code.
         """
         return cls(find_places(roots, executed))
 
     def renewed(self) -> "PythonState":
-        """Return the present state, with the same guards, if the state holds."""
+        """Return the present state with the same guards, if the state holds."""
         present = PythonState(self._reach)
         present.guards = self.guards
         return present
 
     def holds(self) -> bool:
-        """Return whether all values that decide what the step does are as they were."""
+        """Return whether all guarded values are unchanged."""
         return all(
             list(map(id, now := guard.read())) == identities or _all_same(now, values)
             for guard, values, identities in self.guards
         )
 
     def guarded_values(self) -> list[list[Any]]:
-        """Return the present values of all guards."""
         return [guard.read() for guard, _, _ in self.guards]
 
     def changes_since(self, guarded_values: Sequence[list[Any]] | None) -> list[Change]:
-        """Return the guards that differ from earlier values, by default from those of this state."""
+        """Return the guards that differ from earlier values (default: those of this state)."""
         before = guarded_values or [values for _, values, _ in self.guards]
         pairs = zip(self.guards, before, strict=True)
         changes = [Change(guard, values, guard.read()) for (guard, _, _), values in pairs]
         return [change for change in changes if change.positions]
 
     def changes(self) -> list[Change]:
-        """Return the places with other values now, random states included."""
+        """Return the changed places, random states included."""
         return list(self._changes())
 
     def _changes(self) -> Iterator[Change]:
@@ -133,14 +127,14 @@ class PythonState:
                 yield Change(place, before, now)
 
     def restore(self) -> None:
-        """Put all values back that can be."""
+        """Put back all values that allow it."""
         for change in self.changes():
             if change.place.is_restorable:
                 change.place.write(change.before)
 
 
 class Guards(list[tuple[Place, list[Any], list[int]]]):
-    """Places with their values and the identities of these."""
+    """Places with their values and the `id` of each."""
 
 
 def _all_same(some: list[Any], others: list[Any]) -> bool:
@@ -148,7 +142,7 @@ def _all_same(some: list[Any], others: list[Any]) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two values are one object or equal numbers or text; tuples of these as well."""
+    """Return whether two values are one object or equal numbers, text or tuples."""
     if one is other:
         return True
     if type(one) is not type(other):

@@ -1,7 +1,7 @@
 """Find the places whose values a step's functions may read or write.
 
-A worklist goes from the roots to attributes, items, closures and globals. It follows an attribute only if code that was
-found names it. Each class, function and object adds names, so the search repeats until there are no new ones.
+A worklist goes from the roots to attributes, items, closures and globals. It follows an attribute only if known code
+names it. New names start another round.
 """
 
 import argparse
@@ -72,10 +72,9 @@ _UNREAD = frozenset(
         "_non_persistent_buffers_set",
     }
 )
-"""Attributes of modules that no step reads."""
 _MODULE_TABLES = {"_parameters", "_buffers", "_modules"}
 _MOST_ITEMS = 100_000
-"""Containers with more items are data, and are not followed."""
+"""Larger containers are data, and are not followed."""
 _MOST_ARRAY_BYTES = 1 << 16
 _CALLED = {"__call__", "__getattr__", "__setattr__"}
 _ANY_INSTANCE = {"__init__", "__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__annotations__"}
@@ -83,20 +82,16 @@ _ANY_INSTANCE = {"__init__", "__dict__", "__weakref__", "__module__", "__doc__",
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The values that a step's code may read or write."""
-
     places: Sequence[Place]
     counters: Set[str]
-    """Names of variables that the code only increments."""
     sources: Set[str]
-    """The clock or files, if the code may read them."""
 
 
 def find_places(roots: Mapping[str, object], executed: Container[types.CodeType] | None = None) -> Reach:
     """Return the places that code reachable from labelled roots may use.
 
-    The global random states are among the places, and the environment if code reads it. If `executed` is given, other
-    code is not followed.
+    They include global random states, and the environment if code reads it. If `executed` is given, other code is not
+    followed.
     """
     closure = _PlaceSearch(frozenset(), False, executed)
     closure.run(roots)
@@ -122,16 +117,15 @@ class _PlaceSearch:
         self._waiting: deque[tuple[str, Any]] = deque()
         self._globals: dict[int, Globals] = {}
         self._by_name: list[tuple[str, Any]] = []
-        """What was found whose attributes are followed if code names them."""
+        """Objects whose attributes are followed if code names them."""
 
     def run(self, roots: Mapping[str, object]) -> None:
-        """Follow what the roots reach by known names."""
         for label, root in roots.items():
             self.add(label, root)
         self._run()
 
     def follow_new_names(self) -> None:
-        """Follow attributes by the names that were found, until there are no new names."""
+        """Follow attributes by new names until no name is new."""
         while new := frozenset(self.names) - self._known:
             known, self._known = self._known | new, new
             found, self._by_name = self._by_name, []
@@ -313,7 +307,6 @@ class _PlaceSearch:
 
 
 def _functions_of(value: Any) -> Iterator[Any]:
-    """Yield the functions of a class attribute, or the attribute itself."""
     if isinstance(value, property):
         yield from (each for each in (value.fget, value.fset) if each is not None)
     elif isinstance(value, staticmethod | classmethod):

@@ -1,7 +1,7 @@
 """Rehearsals: runs of a step's Python code on fake tensors, before each call if the code has effects.
 
-A rehearsal finds the program of a call, since programs with equal signatures are one, and the effects of the call on
-Python state. The state is put back at once. The effects are made once the planned step has run.
+A rehearsal finds the program of a call and its effects on Python state. Programs with equal signatures are one program.
+The state is put back at once; the planned step makes the effects after it has run.
 """
 
 import sys
@@ -30,29 +30,27 @@ from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
 
 class NewCodeError(BaseException):
-    """Raised before code runs that no rehearsal has executed. No `except Exception` of the user catches it."""
+    """Raised before unrehearsed code runs. No `except Exception` of the user catches it."""
 
 
 class ExecutedCode:
-    """Code objects outside of libraries that ran in rehearsals."""
+    """Code objects that ran in rehearsals."""
 
     def __init__(self) -> None:
         self._seen: dict[int, CodeType] = {}
-        """All code by `id`, also that of libraries; references keep each `id` unique."""
+        """All code by `id`; references keep each `id` unique."""
 
     def __bool__(self) -> bool:
-        """Return whether a rehearsal was recorded."""
         return bool(self._seen)
 
     def __contains__(self, code: CodeType) -> bool:
-        """Return whether code ran."""
         return id(code) in self._seen
 
     @contextmanager
     def recorded(self, *, refuses_new: bool) -> Generator[None]:
-        """Record the code that runs in this context, or raise NewCodeError before new code runs.
+        """Record code that runs in this context, or raise NewCodeError before new code runs.
 
-        The garbage collector is off, since it runs code that the step does not call.
+        The garbage collector is off: it runs code that the step does not call.
         """
         seen, earlier, new = self._seen, sys.gettrace(), list[CodeType]()
 
@@ -77,14 +75,10 @@ class ExecutedCode:
 
 
 _MOST_NAMES = 3
-"""Number of changed values that a message names."""
 
 
 class PythonChangedError(CaptureMismatchError):
-    """Python values changed, and the step became another program."""
-
     def __init__(self, described: Mapping[str, str]) -> None:
-        """Take the description of each changed value by its name."""
         self.names = frozenset(described)
         self.changes = ", ".join(described.values())
         super().__init__(f"{self.changes} changed since the step was captured; capture again")
@@ -92,29 +86,24 @@ class PythonChangedError(CaptureMismatchError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rehearsal:
-    """The program of a call, and the effects of its Python code."""
-
     signature: tuple[Any, ...]
     effects: CodeEffects
     state: PythonState
-    """The state before the run."""
     guards: Guards
-    """The values that decide what the step does."""
 
     @property
     def is_pure(self) -> bool:
-        """Whether the code changes nothing and prints nothing."""
         return not self.effects.writes and not self.effects.printed
 
 
 RunOnFakes = Callable[[SignatureRecorder], tuple[Mapping[int, torch.Tensor], tuple[Any, ...]]]
-"""Runs a step on fake tensors. Returns the live tensors of its inputs by `id`, and facts for the signature."""
+"""Runs a step on fake tensors. Returns its live inputs by `id`, and facts for the signature."""
 
 
 def rehearse(state: PythonState, run: RunOnFakes) -> Rehearsal:
-    """Run the code of a step on fake tensors and return its program and effects; the state is put back.
+    """Run a step's code on fake tensors; return its program and effects. The state is put back.
 
-    Raises UnsupportedError for effects that a planned step cannot make, with their source line.
+    Raises UnsupportedError, with the source line, for effects that a planned step cannot make.
     """
     effects, recorder = CodeEffects(), SignatureRecorder()
     try:
@@ -137,7 +126,7 @@ def _add(
     state: PythonState,
     run: RunOnFakes,
 ) -> None:
-    """Add a change to the effects of a run. Raises UnsupportedError if there is a reason against it."""
+    """Add a change. Raises UnsupportedError if there is a reason against it."""
     try:
         if reason is None:
             effects.add(change, given, state.counters)
@@ -151,7 +140,7 @@ def _add(
 
 
 def stored_tensors(state: PythonState, given: Mapping[int, torch.Tensor]) -> list[torch.Tensor]:
-    """Return the traced tensors that a run stored in Python state, and put the state back."""
+    """Return traced tensors stored in Python state, and put the state back."""
     effects = CodeEffects()
     for change in state.changes():
         if reason_against(change) is None:
@@ -162,27 +151,24 @@ def stored_tensors(state: PythonState, given: Mapping[int, torch.Tensor]) -> lis
 
 @dataclass(slots=True, eq=False)
 class StepPython:
-    """The Python state of a training step, shared by its captured programs."""
+    """The Python state of a training step, shared by its programs."""
 
     state: PythonState | None = None
-    """The state of the last rehearsal."""
     pending: Rehearsal | None = None
-    """The rehearsal of the present call."""
     is_repeated: bool = False
-    """Whether calls run from one state, without effects, to be measured."""
+    """Whether calls are measured: each starts from the same state, without effects."""
     _is_called: bool = False
     _changes: dict[str, str] = field(default_factory=dict[str, str])
-    """Descriptions of the values that changed before the present call, by name; at most some of these."""
+    """Descriptions of some values that changed before the present call, by name."""
     _after: list[list[Any]] | None = None
-    """Values of the guards after the last rehearsed call."""
+    """Guarded values after the last rehearsed call."""
     _drawn: list[Change] = field(default_factory=list[Change])
-    """Changes that the last rehearsed call made."""
     _executed: ExecutedCode = field(default_factory=ExecutedCode)
     _labels: set[str] = field(default_factory=set[str])
 
     @contextmanager
     def one_call(self) -> Generator[None]:
-        """Let all programs that are tried in this context share one rehearsal."""
+        """Share one rehearsal between all programs tried in this context."""
         self._is_called, self.pending = True, None
         try:
             yield
@@ -190,7 +176,6 @@ class StepPython:
             self._is_called, self.pending = False, None
 
     def rehearse(self, roots: Mapping[str, object], run: RunOnFakes) -> Rehearsal:
-        """Return a new rehearsal of the present call."""
         self._note_changes()
         is_same = self.state is not None and set(roots) == self._labels and self.state.holds()
         self._labels, self._after, self._drawn = set(roots), None, []
@@ -223,7 +208,7 @@ class StepPython:
     def check(self, rehearsed: "Rehearsed", rehearse_now: Callable[[], Rehearsal]) -> None:
         """Check that a captured program is that of the present call.
 
-        Raises PythonChangedError if named values changed, and CaptureMismatchError for other reasons.
+        Raises PythonChangedError if named values changed, else CaptureMismatchError.
         """
         if self.is_repeated:
             return
@@ -241,7 +226,7 @@ class StepPython:
         rehearsed.note(rehearsal)
 
     def finish(self, rehearsed: "Rehearsed", tensors: list[torch.Tensor]) -> None:
-        """Make the effects of the present call of a program, with the tensors that it stored."""
+        """Make the effects of a program's present call, with the tensors that it stored."""
         pending, self.pending = self.pending, None
         if self.is_repeated:
             return
@@ -253,23 +238,21 @@ class StepPython:
 
 
 class Rehearsed:
-    """The rehearsal that a program was captured by, and the state in which it needs no other one."""
+    """The rehearsal at a program's capture, and the state in which it needs no other."""
 
     def __init__(self, rehearsal: Rehearsal) -> None:
         self.signature = rehearsal.signature
         self.effects = rehearsal.effects
         self.start = rehearsal.state if not rehearsal.is_pure else None
-        """The state at capture, if the code changes it."""
         self._guards = weakref.ref(rehearsal.guards)
 
     def note(self, rehearsal: Rehearsal) -> None:
-        """Note another rehearsal with the same signature."""
         self._guards, self.effects = weakref.ref(rehearsal.guards), rehearsal.effects
 
     def still_holds(self, present: PythonState | None) -> bool:
         """Return whether the present call needs no rehearsal.
 
-        The code has no effects but increments of counters, reads neither clock nor files, and its state is unchanged.
+        The code only increments counters, reads neither clock nor files, and its state is unchanged.
         """
         if present is None or present.sources or not self.effects.is_counting:
             return False

@@ -1,4 +1,4 @@
-"""Signatures of runs on fake tensors: two runs with equal signatures are one program."""
+"""Signatures of runs on fake tensors; equal signatures mean one program."""
 
 import hashlib
 from typing import Any, cast
@@ -12,33 +12,32 @@ from lowtide.frameworks.torch.internals.operators import is_mutable, written_arg
 from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
 
 _MOST_BYTES = 1 << 16
-"""Larger constants are compared by identity."""
+"""Limit in bytes; larger constants are compared by identity."""
 
 
 class SignatureRecorder(DispatchMode):
-    """Records the ops of a run: operators, constants, and where their tensors come from."""
+    """Records the ops of a run: operators, constants, and origins of tensors."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[tuple[Any, ...]] = []
         self.is_paused = False
         self.invents_numbers = False
-        """Whether the run read a number from a tensor."""
         self._real: dict[int, torch.Tensor] = {}
-        """Real values of followed tensors with one element, by `id`."""
+        """Real values of one-element tensors, by `id`."""
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []
-        """References, so that each `id` stays unique."""
+        """References that keep each `id` unique."""
 
     def number(self, tensor: torch.Tensor) -> int:
-        """Return the number of a tensor, which is new for a tensor that no op has made."""
+        """Return the number of a tensor. A tensor that no op has made gets a new one."""
         if id(tensor) not in self._numbers:
             self._numbers[id(tensor)] = len(self._kept)
             self._kept.append(tensor)
         return self._numbers[id(tensor)]
 
     def finish(self, *facts: Any) -> tuple[Any, ...]:
-        """Return the calls so far and other facts as a value to compare; constants stay alive with it."""
+        """Return the calls and other facts as a comparable value that keeps constants alive."""
         constants = [each for each in self._kept if isinstance(each, torch.Tensor) and not _is_traced(each)]
         self._numbers.clear()
         self._kept.clear()
@@ -62,7 +61,7 @@ class SignatureRecorder(DispatchMode):
         return result
 
     def follow(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
-        """Compute with a real value wherever a tensor with one element is used alone."""
+        """Compute with a real value where only one-element tensors are used."""
         self.number(tensor)
         with without_modes():
             self._real[id(tensor)] = value.detach().clone()
@@ -87,7 +86,7 @@ class SignatureRecorder(DispatchMode):
         return self._real.get(id(tensor), tensor)
 
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Run an op. Numbers read from tensors that are not followed are invented."""
+        """Run an op. Numbers read from unfollowed tensors are invented."""
         if func is torch.ops.aten._local_scalar_dense.default:
             known = self._real.get(id(args[0]))
             if known is not None:
@@ -120,12 +119,11 @@ class SignatureRecorder(DispatchMode):
 
 
 def _is_traced(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is fake, or a subclass that may consist of fake ones."""
     return type(tensor) not in (torch.Tensor, torch.nn.Parameter)
 
 
 class _Alive:
-    """Objects that stay alive with a signature, and do not count when it is compared."""
+    """Objects that stay alive with a signature, ignored in comparisons."""
 
     def __init__(self, objects: list[Any]) -> None:
         self._objects = objects

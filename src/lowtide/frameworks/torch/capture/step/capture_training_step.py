@@ -46,7 +46,7 @@ from lowtide.frameworks.torch.rewrites.out_of_place import write_out_of_place
 def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:
     """Capture a training step on a batch.
 
-    Raises UnsupportedError for an optimizer without a fixed update, UsageError for a loss that is not a scalar.
+    Raises UnsupportedError if the update is not fixed, UsageError for a loss that is not a scalar.
     """
     scaler, part = step.grad_scaler, step.part
     if scaler is not None and not step.spells_out_fused:
@@ -142,11 +142,11 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
 
 
 class _Removed(nn.ParameterList):
-    """Parameters of the optimizer whose module was removed from the model. They get no gradients."""
+    """Parameters of the optimizer that were removed from the model. They get no gradients."""
 
 
 def _modules_of(step: TrainingStep) -> ModuleTensors:
-    """Return the tensors of all modules of a step, and those of removed modules."""
+    """Return the tensors of a step's modules, removed ones included."""
     roots = modules_of(*step.traced_functions().values())
     inner = [each for root in roots for each in root.modules()]
     updated = {id(each): each for each in step.parameters()}
@@ -160,7 +160,6 @@ def _modules_of(step: TrainingStep) -> ModuleTensors:
 class _Discovered(NamedTuple):
     state: OptimizerState
     receiving: list[int]
-    """Positions of the parameters with a gradient."""
 
 
 def rehearse_step(
@@ -169,9 +168,9 @@ def rehearse_step(
     kwargs: Mapping[str, Any],
     discovered: list[_Discovered] | None = None,
 ) -> Rehearsal:
-    """Return the rehearsal of a step's present call; fill `discovered` if it includes the update.
+    """Return the rehearsal of a step's present call. Fill `discovered` if it includes the update.
 
-    An `after_update` with effects on Python state, or one that cannot run on fake tensors, is left out.
+    Leaves out an `after_update` that has effects on Python state or cannot run on fake tensors.
     """
     python = step.python
     if python.pending is not None:
@@ -210,7 +209,6 @@ def rehearse_step(
 
 @contextmanager
 def _undone(state: PythonState) -> Generator[None]:
-    """Put the Python state back afterwards."""
     try:
         yield
     finally:
@@ -218,10 +216,7 @@ def _undone(state: PythonState) -> Generator[None]:
 
 
 class _StepProgram:
-    """A training step as a function of module tensors and call tensors."""
-
     def __init__(self, step: TrainingStep, modules: ModuleTensors, call: CallInputs) -> None:
-        """Raise UnsupportedError if the optimizer updates a tensor that the modules do not have."""
         self.step, self.modules, self.call = step, modules, call
         position = {id(tensor): index for index, tensor in enumerate(modules.live())}
         if any(id(parameter) not in position for parameter in step.parameters()):
@@ -230,17 +225,15 @@ class _StepProgram:
                 "replaced, create the optimizer again"
             )
         self.updated = [position[id(parameter)] for parameter in step.parameters()]
-        """Positions of the optimizer's parameters."""
         self.receiving: list[int] = []
-        """Positions that got a gradient in the last run."""
+        """Positions with a gradient in the last run."""
         self.sources: list[torch.Tensor] = []
-        """The inputs of the last run."""
         self._clipping_order = step.model_order()
 
     def run_on_fakes(
         self, fakes: FakeInputs, recorder: SignatureRecorder, discovered: list[_Discovered] | None
     ) -> None:
-        """Run the step without its update, and find the state of the optimizer if `discovered` is given."""
+        """Run the step without its update. Find the optimizer's state if `discovered` is given."""
         step = self.step
 
         def update(parameters: list[torch.Tensor]) -> None:
@@ -259,7 +252,7 @@ class _StepProgram:
             self.run(tensors, [], update if step.part.last or discovered is not None else None, None)
 
     def given(self) -> dict[int, torch.Tensor]:
-        """Return the live tensors of the inputs of the last run, by the `id` of the latter."""
+        """Return the live inputs of the last run, by the `id` of its sources."""
         live = [*self.modules.live(), *self.call.tensors]
         return {id(source): own for source, own in zip(self.sources, live, strict=True)}
 
@@ -270,10 +263,10 @@ class _StepProgram:
         update: Callable[[list[torch.Tensor]], None] | None,
         scaler: GradScaler | None,
     ) -> list[torch.Tensor]:
-        """Run forward and backward, then `update` on the parameters that hold their gradients.
+        """Run forward, backward, then `update` on the parameters with gradients.
 
-        Return the loss, then the scaler's flag for infinite gradients. Without `update`, return the loss and the
-        gradients not added to `accumulated`.
+        Return the loss, then the scaler's flag for infinite gradients. Without `update`, return the loss and gradients
+        not added to `accumulated`.
         """
         trainable = {index for index in self.updated if self.modules.trainable[index]}
         sources = [t.detach().requires_grad_() if index in trainable else t for index, t in enumerate(tensors)]
@@ -305,7 +298,7 @@ class _StepProgram:
         return [loss.detach(), *flags]
 
     def _keep_assigned(self, sources: Sequence[torch.Tensor]) -> None:
-        """Copy new tensors that the program assigned to buffers into the old ones.
+        """Copy tensors that the program assigned to buffers into the old ones.
 
         Raises UnsupportedError for a buffer of another form.
         """
@@ -334,14 +327,13 @@ class _StepProgram:
 
 
 def _loss_of(module: GraphModule) -> Node:
-    """Return the node of the loss. The graph returns its alias, made after the update."""
+    """Return the loss. The graph returns its alias, made after the update."""
     (output,) = module.graph.find_nodes(op="output")
     detached = output.all_input_nodes[0]
     return detached.all_input_nodes[0]
 
 
 def _own_gradients(gradients: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return gradients as autograd leaves them: in own storages, with their parameters' strides."""
     seen = {storage_key(parameter) for parameter in parameters}
     kept: list[torch.Tensor] = []
     for gradient, parameter in zip(gradients, parameters, strict=True):
@@ -355,7 +347,7 @@ def _own_gradients(gradients: Sequence[torch.Tensor], parameters: Sequence[torch
 
 
 def _present_values(state: OptimizerState) -> list[torch.Tensor | None]:
-    """Return present tensors, initial values for missing small ones, and None for the rest."""
+    """Return present tensors, initial values for missing small ones, else None."""
     missing = [(entry.parameter, entry.key) for entry in state.missing()]
     firsts = dict(zip(missing, initial_values(state.optimizer, missing), strict=True))
     parameters = state.parameters()

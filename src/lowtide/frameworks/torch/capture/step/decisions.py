@@ -1,4 +1,4 @@
-"""Check whether a captured step would take the same branches on small tensors again."""
+"""Check that a captured step would take the same branches on small tensors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +24,6 @@ from lowtide.frameworks.torch.internals.symbolic_scalars import (
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A followed tensor among an op's arguments."""
-
     number: int
 
 
@@ -34,20 +32,17 @@ class ScalarOp(NamedTuple):
     args: Any
     kwargs: Any
     results: list[Any]
-    """Per result, a slot, the name of a symbol, or None."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """The conditions of a captured graph, and the ops that compute them."""
+    """The conditions of a captured graph, with the ops that compute them."""
 
     conditions: tuple[Any, ...]
     initial: tuple[Any, ...]
-    """Per slot, an input position, a constant, or None."""
     ops: tuple[ScalarOp, ...]
 
     def hold(self, sources: Sequence[Any], settings: Mapping[str, Any]) -> bool:
-        """Return whether inputs and settings satisfy the conditions."""
         if not self.conditions:
             return True
         numbers = dict(settings)
@@ -75,13 +70,12 @@ class Decisions:
 
 class _Followed(NamedTuple):
     traced: torch.Tensor
-    """A reference, so that its `id` stays unique."""
     value: torch.Tensor
     slot: Slot
 
 
 class ScalarValues(DispatchMode):
-    """Runs ops on followed tensors for real while they are traced. A branch on another value ends the capture."""
+    """Runs ops on followed tensors for real while tracing. A branch on another value ends the capture."""
 
     def __init__(self, shape_env: ShapeEnv) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The note that an exception in a call of a training step gets."""
+"""The note added to an exception in a training step's call."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ _MOST_NAMES = 4
 
 
 def describe_failed_call(begun: Sequence[str] | None, n_parameters: int, *, drops_gradients: bool) -> str:
-    """Return one line about the parameters whose update had begun, None if they are not known."""
+    """Return a line about the parameters whose update had begun, None if unknown."""
     if begun is None:
         parts = ["lowtide: some updates of this call may be complete and others not; load a checkpoint"]
     elif begun:

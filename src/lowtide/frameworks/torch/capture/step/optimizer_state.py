@@ -15,16 +15,13 @@ from lowtide.frameworks.torch.internals.distributed import distributed_as, local
 from lowtide.frameworks.torch.internals.host_memory import empty_on_host, move
 
 _SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
-"""Settings that schedules change. Others are constants of the graph."""
+"""Settings that schedules change. Others are graph constants."""
 
 
 class ScalarSetting(NamedTuple):
-    """One float setting of an optimizer."""
-
     group: int
     key: str
     part: int | None
-    """Index in a tuple."""
 
     @property
     def label(self) -> str:
@@ -33,8 +30,6 @@ class ScalarSetting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScalarSettings:
-    """The float settings that are inputs of a graph."""
-
     entries: tuple[ScalarSetting, ...]
 
     @classmethod
@@ -66,7 +61,7 @@ def _floats(group: int, settings: dict[str, Any]) -> Iterator[ScalarSetting]:
 
 
 class StateEntry(NamedTuple):
-    """One state tensor: the position of its parameter, its key, and a fake tensor of its form."""
+    """A state tensor: position of its parameter, key, and a fake tensor of its form."""
 
     parameter: int
     key: str
@@ -92,7 +87,6 @@ class OptimizerState:
         return state + [f"optimizer.group{group}.{key}" for group, key in self.settings]
 
     def live(self) -> list[torch.Tensor]:
-        """Return state tensors, then tensor settings."""
         parameters = self.parameters()
         state = [self.optimizer.state[parameters[entry.parameter]][entry.key] for entry in self.entries]
         return state + [self.optimizer.param_groups[group][key] for group, key in self.settings]
@@ -103,9 +97,9 @@ class OptimizerState:
         return [entry for entry in self.entries if state.get(parameters[entry.parameter], {}).get(entry.key) is None]
 
     def materialize(self, on_host: Collection[int] = ()) -> None:
-        """Create missing entries, and move all to the host if they are in `on_host`, else to the device.
+        """Create missing entries. Move those in `on_host` to the host, others to the device.
 
-        Raises UsageError if an initial value is not known.
+        Raises UsageError if an initial value is unknown.
         """
         missing = self.missing()
         kept_on_host = {self.entries[place][:2] for place in on_host} if missing else set[tuple[int, str]]()
@@ -124,7 +118,6 @@ class OptimizerState:
         self._move(on_host)
 
     def bring_to_device(self) -> None:
-        """Move all state to the device, for programs that do not copy it there."""
         self._move(())
 
     def _move(self, on_host: Collection[int]) -> None:
@@ -135,7 +128,6 @@ class OptimizerState:
                 move(value, form.device, to_host=place in on_host)
 
     def fixed_settings(self) -> list[dict[str, Any]]:
-        """Return the settings that are constants of the graph."""
         groups: Groups = [settings_of(group) for group in self.optimizer.param_groups]
         self.scalars.put(groups, [None] * len(self.scalars.entries))
         return groups
@@ -144,7 +136,7 @@ class OptimizerState:
     def replaced_by(
         self, parameters: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], scalars: Sequence[Any]
     ) -> Generator[None]:
-        """Let the optimizer update other tensors. State that it replaces is copied back into `tensors`."""
+        """Let the optimizer update other tensors. State that it replaces is copied into `tensors`."""
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for position, live in enumerate(self.parameters()):
             kept = {key: value for key, value in self.optimizer.state.get(live, {}).items() if not _is_tensor(value)}
@@ -171,7 +163,7 @@ class OptimizerState:
 def discover_state(
     optimizer: Optimizer, parameters: Sequence[torch.Tensor], spells_out_fused: bool = False
 ) -> OptimizerState:
-    """Find the state of an optimizer by two updates on fake parameters with fake gradients.
+    """Find the state by two updates on fake parameters.
 
     Raises UnsupportedError for Python state that changes in every step.
     """
@@ -219,18 +211,18 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _form_of(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """Return an empty tensor of the same form, on the device of its parameter if it is on the host now."""
+    """Return an empty tensor of the same form. Large ones go to their parameter's device."""
     device = parameter.device if value.numel() > 1 else value.device
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
 
 
 _FILLS = (0.5, 0.25)
-"""Values of trial parameters; their gradients are larger by 1. State that differs between them is not constant."""
+"""Values of trial parameters; gradients are larger by 1. State that differs between them is not constant."""
 _NEGATIVE_ZERO = -0.0
 
 
 class _Recording(dict[str, Any]):
-    """State that records first values before in-place changes."""
+    """State that records first values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -247,10 +239,10 @@ class _Recording(dict[str, Any]):
 
 
 def initial_values(optimizer: Optimizer, wanted: Sequence[tuple[int, str]]) -> list[float | None]:
-    """Return the initial number in each wanted entry (parameter position and key), from updates of small parameters.
+    """Return the initial number of each wanted entry, by updates of small parameters.
 
-    None is for an entry that starts as its parameter, such as master weights. Raises UsageError for an entry that
-    starts neither as one number nor as its parameter.
+    Entries are parameter position and key. None marks a copy of the parameter, such as master weights. Raises
+    UsageError for other entries without one initial number.
     """
     if not wanted:
         return []

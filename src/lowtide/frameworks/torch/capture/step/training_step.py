@@ -1,4 +1,4 @@
-"""A training step that runs plainly or is captured."""
+"""A training step to run or capture."""
 
 import threading
 from collections.abc import Callable, Generator, Mapping
@@ -17,17 +17,16 @@ from lowtide.frameworks.torch.capture.step.optimizer_update import parameters_of
 
 
 class OneThread:
-    """Admits one thread at a time; the same thread may enter again. Copies are independent."""
+    """Admits one thread at a time, reentrantly. Copies are independent."""
 
     def __init__(self, what: str, remedy: str) -> None:
-        """Take the words of the message: the object in use, and the remedy."""
         self._what, self._remedy = what, remedy
         self._lock = threading.RLock()
         self._thread = ""
 
     @contextmanager
     def enter(self) -> Generator[None]:
-        """Hold the object in this context; raises UsageError if another thread holds it."""
+        """Enter, or raise UsageError if another thread is inside."""
         if not self._lock.acquire(blocking=False):
             raise UsageError(f"{self._what} is in use by thread {self._thread!r}; {self._remedy}")
         try:
@@ -37,26 +36,22 @@ class OneThread:
             self._lock.release()
 
     def __reduce__(self) -> tuple[type["OneThread"], tuple[str, str]]:
-        """Copy and pickle without the lock."""
         return OneThread, (self._what, self._remedy)
 
 
 class Part(NamedTuple):
-    """The position of a call among the calls of one step."""
+    """The position of a call in its step."""
 
     first: bool
-    """Whether the call starts without gradients."""
     last: bool
-    """Whether the call updates the parameters."""
     calls: int
-    """Number of calls in a step."""
 
     @classmethod
     def of(cls, done: int, calls: int) -> "Part":
         return cls(done == 0, done == calls - 1, calls)
 
     def share_of(self, loss: torch.Tensor) -> torch.Tensor:
-        """Return this call's share of the mean loss of the step."""
+        """Return this call's share of the step's mean loss."""
         return loss if self.calls == 1 else loss / self.calls
 
 
@@ -68,11 +63,11 @@ ModelHook = Callable[[nn.Module], object]
 class TrainingStep:
     """One step of training: clear gradients, compute and differentiate the loss, update the parameters.
 
-    A call runs plain PyTorch and returns the detached loss.
+    A call runs it in PyTorch and returns the detached loss.
 
     `loss_function(model, *batch)` returns the scalar loss. By default, it is `.loss`, `["loss"]` or the first element
     of `model(*batch)`, or the output itself. `before_update` gets the parameters with gradients, in the model's order,
-    for instance to clip them. `after_update` gets the model, for instance to average parameters.
+    such as for clipping. `after_update` gets the model, such as to average parameters.
 
     With `accumulate`, that many calls make a step: gradients of the mean loss add up in `.grad`, and the last call
     updates. A `grad_scaler` scales the loss, skips updates and updates its scale; `before_update` gets unscaled
@@ -103,22 +98,21 @@ class TrainingStep:
         self.spells_out_fused = False
         """Whether a captured update is plain instead of fused, for compilers that fuse."""
         self.done = 0
-        """Finished calls of the present step."""
         self.python = StepPython()
         self._thread = OneThread(
             "the training step", "call it from one thread at a time, or make a step with its own model for each thread"
         )
         self.owners = dict[int, ref[nn.Module]]()
-        """The modules of the optimizer's parameters, by `id` of the parameter."""
+        """Modules of the optimizer's parameters, by `id`."""
         self.keeps_after_update = False
-        """Whether `after_update` changes Python state, so that it runs as it is after the planned step."""
+        """Whether `after_update` runs as Python after the planned step, because it changes Python state."""
 
     def one_thread(self) -> AbstractContextManager[None]:
-        """Return a context that raises UsageError if another thread is running the step."""
+        """Return a context that raises UsageError while another thread runs the step."""
         return self._thread.enter()
 
     def traced_functions(self) -> dict[str, object]:
-        """Return the modules and functions that a captured step contains, by label."""
+        """Return the functions and modules of a captured step, by label."""
         found: dict[str, object] = {
             "model": self.model,
             "loss_function": self.loss_function,
@@ -127,7 +121,6 @@ class TrainingStep:
         return found if self.keeps_after_update else {**found, "after_update": self.after_update}
 
     def loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Return the loss with its autograd graph."""
         if self.loss_function is not None:
             return self.loss_function(self.model, *args, **kwargs)
         output: Any = self.model(*args, **kwargs)
@@ -137,11 +130,10 @@ class TrainingStep:
         return loss
 
     def parameters(self) -> list[torch.Tensor]:
-        """Return the optimizer's parameters in the order of its groups."""
         return parameters_of(self.optimizer)
 
     def model_order(self) -> list[int]:
-        """Return indices into `parameters` in the model's order, for clipping."""
+        """Return indices into `parameters` in model order, for clipping."""
         model = cast("object", self.model)
         own = model.parameters() if isinstance(model, nn.Module) else ()
         places = {id(each): place for place, each in enumerate(own)}
@@ -150,15 +142,12 @@ class TrainingStep:
 
     @property
     def part(self) -> Part:
-        """The part that the next call runs."""
         return Part.of(self.done, self.accumulate)
 
     def advance(self) -> None:
-        """Count a finished call."""
         self.done = (self.done + 1) % self.accumulate
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Run the step, or its next part, and return the detached loss."""
         part = self.part
         if part.first:
             self.optimizer.zero_grad(set_to_none=True)
@@ -185,7 +174,6 @@ class TrainingStep:
         self.run_after_update()
 
     def run_after_update(self) -> None:
-        """Call `after_update` on the model, if there is one."""
         if self.after_update is not None and not (self.keeps_after_update and self.python.is_repeated):
             with torch.no_grad():
                 self.after_update(self.model)
@@ -214,14 +202,12 @@ def _check_calls(accumulate: object) -> None:
 
 
 def _active(scaler: object) -> GradScaler | None:
-    """Return a scaler that is switched on. Raises UsageError for another kind of object."""
     if not isinstance(scaler, GradScaler | None):
         raise UsageError(f"grad_scaler is a {type(scaler).__name__}; give a torch.amp.GradScaler, or leave it out")
     return scaler if scaler is not None and scaler.is_enabled() else None
 
 
 def check_callable(**given: object) -> None:
-    """Raise UsageError for a value that is neither None nor callable."""
     for name, value in given.items():
         if value is not None and not callable(value):
             raise UsageError(f"{name} is a {type(value).__name__}; give a function, or leave it out")
