@@ -3,7 +3,6 @@
 Every change of a program is a rewrite: it splits an op, replaces one, or reads through a copy. Applying a plan (order,
 recomputation, copies) and splitting a joint graph into passes are not rewrites.
 
-A rewrite declares what it preserves (`Preserves`). Only `run_rewrites` calls it: it derives the values of new nodes,
-and raises RewriteError if a rewrite breaks its declaration. `table` lists all rewrites, and those of each kind of
-program.
+A rewrite declares its guarantees (`Preserves`). Only `run_rewrites` calls it, derives the values of new nodes, and
+raises RewriteError if the declaration is broken. `table` lists all rewrites, and those of each kind of program.
 """

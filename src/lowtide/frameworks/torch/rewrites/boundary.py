@@ -16,13 +16,14 @@ from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
 TURN_BACK = define_operator("turn_back(Tensor[] outputs, Tensor(a!)[] overwritten) -> Tensor[]")
 """Never runs: the program is split here. It keeps its place among random draws and collectives.
 
-Between the passes, AOTAutograd overwrites the inputs that the program overwrites, unless the graph does it."""
+Between the passes, AOTAutograd overwrites inputs, unless the graph does it.
+"""
 
 _OF_BACKWARD = ("is_backward", "must_be_in_backward")
 
 
 def is_tangent(node: Node) -> bool:
-    """Return whether a node is a tangent, from which the backward pass of a joint graph starts."""
+    """Return whether a node is a tangent, where the backward pass of a joint graph starts."""
     return node.op == "placeholder" and "tangents" in str(node.target)
 
 
@@ -30,15 +31,14 @@ def is_tangent(node: Node) -> bool:
 class InsertBoundary(Rewrite[Node]):
     """Insert an op between the passes of a joint graph, which returns the tangents.
 
-    Nodes traced in the forward pass that need no tangent come before it. The op reads the outputs of the forward pass
-    and the inputs it overwrites, and overwrites those that the runtime overwrites.
+    Nodes traced in the forward pass that need no tangent come first. The op reads the forward outputs and the inputs
+    that the forward pass overwrites, and overwrites those that the runtime overwrites.
     """
 
     name = "insert-boundary"
     source = "The actions of AOTAutograd's runtime between the two passes, as an op."
     preserves = Preserves("the tangents, which an op returns instead of the caller", inputs=False)
     n_outputs: int
-    """Outputs of the forward pass."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         ends = module.graph.find_nodes(op="output")
@@ -64,8 +64,8 @@ def turn_back(
 ) -> dict[Node, Node]:
     """Append the op to a copy of a forward pass, and return a node for each tangent.
 
-    `made` maps the nodes of `source` to their copies. The first `n_forward_outputs` of its outputs are those of the
-    forward pass. Autograd owns the tangents: hooks and the caller of `backward` may read them too.
+    `made` maps nodes of `source` to copies. The first `n_forward_outputs` outputs are those of the forward pass.
+    Autograd owns the tangents: hooks and the caller of `backward` may read them.
     """
     outputs = outputs_of(source)[:n_forward_outputs]
     ends = dict.fromkeys(made[leaf] for leaf in outputs if isinstance(leaf, Node))
@@ -84,7 +84,7 @@ def turn_back(
 
 
 def needed_by(ends: Sequence[Node]) -> set[Node]:
-    """Return nodes with all nodes that they are computed from."""
+    """Return nodes with all nodes that they depend on."""
     needed, waiting = set[Node](), list(ends)
     while waiting:
         node = waiting.pop()
@@ -95,7 +95,7 @@ def needed_by(ends: Sequence[Node]) -> set[Node]:
 
 
 def _forward_nodes(graph: Graph, outputs: list[Node]) -> dict[Node, None]:
-    """Return the nodes of the forward pass in order: those its outputs need, those traced in it, and sizes."""
+    """Return the forward nodes in order: those its outputs need, those traced in it, and sizes."""
     needed = needed_by(outputs)
     forward: dict[Node, None] = {}
     for node in graph.nodes:

@@ -58,7 +58,6 @@ def _is_plain(value: object) -> bool:
 
 
 def _is_cast(copy: Node) -> bool:
-    """Return whether `_to_copy` gives the result of `copy`, with its strides."""
     form, source = (value_of(node) for node in copy.all_input_nodes) if len(copy.all_input_nodes) == 2 else (None, None)
     if not isinstance(form, torch.Tensor) or not isinstance(source, torch.Tensor) or is_symbolic(source):
         return False

@@ -12,14 +12,14 @@ from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
 
 REPEATED = "lowtide_repeated"
-"""Meta key of the nodes of the backward pass that recompute a node of the forward pass."""
+"""Meta key of nodes of the backward pass that recompute forward nodes."""
 
 
 @dataclass(frozen=True)
 class RepeatCheckpointed(Rewrite[Node]):
     """Recompute checkpointed nodes in the backward pass of a joint graph with a boundary.
 
-    Inputs of a checkpoint are saved, results that the caller or a later checkpoint reads, and results of ops that may
+    Saved are a checkpoint's inputs, results that the caller or a later checkpoint reads, and results of ops that may
     not run twice. Other nodes are copied to their first use in the backward pass. O(nodes and edges).
     """
 
@@ -58,7 +58,7 @@ def _boundary_place(nodes: Sequence[Node]) -> int:
 
 
 def _missing(node: Node, repeatable: set[Node], copied: Container[Node]) -> set[Node]:
-    """Return the repeatable nodes that a node depends on, and that are not copied yet."""
+    """Return repeatable nodes that a node depends on, not copied yet."""
     missing: set[Node] = set()
     waiting = list(node.all_input_nodes)
     while waiting:

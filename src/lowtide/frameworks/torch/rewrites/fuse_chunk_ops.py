@@ -1,4 +1,4 @@
-"""Fuse the ops of chunks between two products (`FuseChunkOps`), so that a compiler makes few kernels of them."""
+"""Fuse the ops of chunks between two products (`FuseChunkOps`), for fewer compiled kernels."""
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -20,14 +20,12 @@ _FUSIBLE = (
     *("sum", "mean", "amax", "amin", "gather", "clone", "_to_copy", "convert_element_type", "where", "_unsafe_view"),
     *("full", "scalar_tensor", "iota"),
 )
-"""Ops without the tag "pointwise" that a compiler fuses."""
+"""Ops without the tag "pointwise" that compilers fuse."""
 _FACTORIES = ("empty",)
 
 
 @dataclass(frozen=True, eq=False)
 class FusedOps:
-    """Ops that run as one, and the results that others read."""
-
     nodes: Sequence[Node]
     results: Sequence[Node]
 
@@ -42,7 +40,6 @@ class FuseChunkOps(Rewrite[FusedOps]):
     name = "fuse-chunk-ops"
     source = "Ops without effects give the same results whenever they run on the same operands."
     hold: Callable[[GraphModule], str]
-    """Registers a group as a program, and returns its key."""
 
     def sites(self, module: GraphModule) -> Sequence[FusedOps]:
         order = _Order(list(module.graph.nodes))
@@ -54,7 +51,7 @@ class FuseChunkOps(Rewrite[FusedOps]):
 
 @dataclass(frozen=True)
 class _Order:
-    """The order of a program in which fusible ops whose results are larger than their operands run late.
+    """The order in which fusible ops with results larger than their operands run late.
 
     Slot k is the time before the k-th op that is not fused. Copies into other tensors wait for the end of their slot.
     """
@@ -63,7 +60,7 @@ class _Order:
 
     @cached_property
     def slots(self) -> dict[Node, int]:
-        """The slot of each node: that of its place, or the latest possible one for results larger than all operands."""
+        """Each node's slot: that of its place, or the latest possible if its result is larger than all operands."""
         found, slot = dict[Node, int](), 0
         for node in self.nodes:
             before = max((found[source] for source in node.all_input_nodes if not _is_fixed(source)), default=0)
@@ -77,7 +74,7 @@ class _Order:
         found = dict[Node, int]()
         slot = sum(map(_is_fixed, self.nodes))
         written: list[tuple[int, set[int]]] = []
-        """Slots and storages of later ops that overwrite tensors."""
+        """Slots and overwritten storages of later ops."""
         for node in reversed(self.nodes):
             slot -= _is_fixed(node)
             if _is_fixed(node) or _is_copy(node):
@@ -92,7 +89,6 @@ class _Order:
 
     @cached_property
     def has_conflict(self) -> bool:
-        """Whether a fused op would read a tensor before a copy into it."""
         copied: list[tuple[int, set[int]]] = []
         for node in self.nodes:
             if _is_copy(node):
@@ -104,7 +100,7 @@ class _Order:
         return False
 
     def groups(self) -> Iterator[FusedOps]:
-        """Yield the fusible ops of each slot, if they would write more bytes for each other than they read."""
+        """Yield the fusible ops of each slot that would write more bytes for each other than they read."""
         members: dict[int, list[Node]] = {}
         for node in self.nodes:
             if is_fusible(node):
@@ -119,7 +115,7 @@ class _Order:
 
 
 def is_fusible(node: Node) -> bool:
-    """Return whether a compiler can fuse an op with others: it computes elements or sums, without effects."""
+    """Return whether a compiler can fuse an op: it computes elements or sums, without effects."""
     target = overload_of(node.target)
     if target is None or is_view(target) or is_random(node) or mutated_arguments(node):
         return False
@@ -128,7 +124,6 @@ def is_fusible(node: Node) -> bool:
 
 
 def _grows(node: Node) -> bool:
-    """Return whether a fusible op has a result that is larger than all tensors that it reads from memory."""
     return is_fusible(node) and all(bytes_of(_read_by(source)) < bytes_of(node) for source in node.all_input_nodes)
 
 
@@ -143,7 +138,6 @@ def _is_copy(node: Node) -> bool:
 
 
 def _is_fixed(node: Node) -> bool:
-    """Return whether an op keeps its place."""
     if node.op != "call_function":
         return node.op == "output"
     is_light = is_view(node.target) or node.target is operator.getitem or op_name(node.target) in _FACTORIES
@@ -151,7 +145,7 @@ def _is_fixed(node: Node) -> bool:
 
 
 def _readers(node: Node) -> Iterator[Node]:
-    """Yield the ops that read a node or views of it; a view that the program returns is one of them."""
+    """Yield the readers of a node or its views; returned views are readers."""
     for user in node.users:
         if is_view(user.target):
             yield from _readers(user)
@@ -161,8 +155,6 @@ def _readers(node: Node) -> Iterator[Node]:
 
 @dataclass
 class _Fused:
-    """A program under construction, with one call per group."""
-
     given: GraphModule
     group_of: dict[Node, FusedOps]
     hold: Callable[[GraphModule], str]
@@ -191,7 +183,6 @@ class _Fused:
         return self.made[node]
 
     def _operand(self, node: Node) -> Node:
-        """Return the copy of a node, which is computed when it is first needed."""
         self._compute(node)
         return self.made[node]
 
@@ -210,7 +201,7 @@ class _Fused:
 
 
 def _body(module: GraphModule, group: FusedOps) -> tuple[GraphModule, list[Node]]:
-    """Return a group as a program whose names do not depend on its place, and its operands."""
+    """Return a group as a program with names independent of its place, and its operands."""
     nodes, operands = _computed_within(group)
     graph, made = Graph(), dict[Node, Node]()
     for place, node in enumerate(operands):
@@ -224,7 +215,7 @@ def _body(module: GraphModule, group: FusedOps) -> tuple[GraphModule, list[Node]
 
 
 def _computed_within(group: FusedOps) -> tuple[list[Node], list[Node]]:
-    """Return the ops of a group with views of their results and expanded operands, and the other operands."""
+    """Return a group's ops with views of results and expanded operands, and the other operands."""
     inside, operands = dict[Node, None](), dict[Node, None]()
     members = set(group.nodes)
 

@@ -31,13 +31,12 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
     name = "write-out-of-place"
     source = "ATen's operators with a trailing underscore compute the same as those without."
     last: str
-    """Name of the node at which to stop."""
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, Any]]:
         found: list[tuple[Node, Any]] = []
         holders: dict[int, list[Node]] = {}
         overwritten_by: dict[Node, Node] = {}
-        """The last op that overwrote the storage of a node, by node."""
+        """The last op that overwrote a node's storage, by node."""
         for node in module.graph.nodes:
             for key in storages_of(node):
                 holders.setdefault(key, []).append(node)
@@ -75,7 +74,7 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
 
 
 def write_out_of_place(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], last: Node) -> GraphModule:
-    """Return the program without in-place ops up to a node, or unchanged if that raises the baseline peak."""
+    """Return the program without in-place ops up to a node, or unchanged if the baseline peak would rise."""
     changed = run_rewrites(module, [WriteOutOfPlace(last.name)])
     if changed is module:
         return module
@@ -89,7 +88,7 @@ def _peaks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Mappi
 
 
 def _plain_form(node: Node) -> Any:
-    """Return the out-of-place form of an op, or None if it has none with the same dtype, shape and strides."""
+    """Return an op's out-of-place form, or None without one of the same dtype, shape and strides."""
     target, value = overload_of(node.target), value_of(node)
     if target is None or not isinstance(value, torch.Tensor) or not is_dense(value) or is_random(node):
         return None

@@ -1,6 +1,6 @@
-"""Chunks as calls of one op, so that Inductor cannot fuse all chunks again (`OutlineChunks`).
+"""Chunks as calls of one op that Inductor cannot fuse (`OutlineChunks`).
 
-Inductor would join the kernels of different chunks. The op runs its nodes by PyTorch's kernels instead.
+Inductor would join kernels of different chunks. The op runs PyTorch's kernels instead.
 """
 
 import operator
@@ -26,7 +26,7 @@ from lowtide.frameworks.torch.rewrites.rewrite import MADE_BY, Rewrite, call_lik
 
 _CHUNKS = (ChunkProducts.name, ChunkUpdates.name)
 Run = Sequence[Node]
-"""Nodes of chunks, replaced by one call in place of the last."""
+"""Nodes of chunks; one call replaces the last."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,6 @@ class OutlineChunks(Rewrite[Run]):
     name = "outline-chunks"
     source = "Inductor calls unknown ops, without reordering or fusing their nodes."
     hold: Callable[[GraphModule], str]
-    """Registers an outlined program, and returns its key."""
 
     def sites(self, module: GraphModule) -> Sequence[Run]:
         return [run for run in _runs(module.graph) if any(_computes(node) for node in run)]
@@ -77,8 +76,6 @@ class OutlineChunks(Rewrite[Run]):
 
 @dataclass(frozen=True)
 class _Outlined:
-    """A run of chunks as a program."""
-
     run: Run
 
     @cached_property
@@ -96,7 +93,7 @@ class _Outlined:
         return given, overwritten, [base for base in bases if base not in tensors]
 
     def body(self, operands: Sequence[Node]) -> tuple[Graph, list[Node]]:
-        """Return the run as a graph, and its results, which share no storage with operands."""
+        """Return the run as a graph, and its results, without storages of operands."""
         graph = Graph()
         made: dict[Node, Node] = {}
         for node in operands:
@@ -118,7 +115,7 @@ class _Outlined:
                 yield node
 
     def append_outside(self, node: Node, graph: Graph, made: dict[Node, Node]) -> Node:
-        """Return a node of the run for users outside: a result, an overwritten operand, or a new view."""
+        """Return a run's node for outside users: a result, an overwritten operand, or a new view."""
         if node not in made:
             source = self.append_outside(_viewed(node), graph, made)
             if is_view(node.target):
@@ -136,13 +133,13 @@ class _Outlined:
 
 
 def _viewed(node: Node) -> Node:
-    """Return the operand of a view, or the operand that an op overwrites and returns."""
+    """Return the operand that an op views, or overwrites and returns."""
     overwritten = overwritten_nodes(node)
     return overwritten[0] if overwritten else node.all_input_nodes[0]
 
 
 def _views(node: Node) -> list[Node]:
-    """Return a node, the operand it is a view of, and so on."""
+    """Return a node, the operand it views, and so on."""
     views = [node]
     while is_view(views[-1].target):
         views.append(_viewed(views[-1]))
@@ -150,7 +147,6 @@ def _views(node: Node) -> list[Node]:
 
 
 def _runs(graph: Graph) -> Iterator[Run]:
-    """Yield the runs of chunks. A run ends at an op that depends on it."""
     run = _OpenRun()
     for node in graph.nodes:
         if node.meta.get(MADE_BY) in _CHUNKS:
@@ -166,11 +162,8 @@ def _runs(graph: Graph) -> Iterator[Run]:
 
 @dataclass
 class _OpenRun:
-    """A run to which later nodes can be added."""
-
     nodes: list[Node] = field(default_factory=list[Node])
     with_views: dict[Node, None] = field(default_factory=dict[Node, None])
-    """With views of their results, in program order."""
     touched: set[int] = field(default_factory=set[int])
     written: set[int] = field(default_factory=set[int])
 
@@ -185,7 +178,6 @@ class _OpenRun:
             self.with_views[node] = None
 
     def conflicts_with(self, node: Node) -> bool:
-        """Return whether a node reads results of the run, or overwrites its operands."""
         return (
             any(source in self.with_views for source in node.all_input_nodes)
             or not self.written.isdisjoint(touched_storages(node))
@@ -193,7 +185,7 @@ class _OpenRun:
         )
 
     def needed_by(self, node: Node) -> Run:
-        """Return the nodes that must run before a node: all, or all except windows that it does not depend on."""
+        """Return the nodes that must run before a node: all, or all but windows that it does not need."""
         windows = {each: None for each in self.with_views if each.meta.get(BY_WINDOWS)}
         depends = any(source in windows for source in node.all_input_nodes) or any(
             overwritten_storages(node) & touched_storages(each) or overwritten_storages(each) & touched_storages(node)

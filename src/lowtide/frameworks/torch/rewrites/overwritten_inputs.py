@@ -27,10 +27,9 @@ class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
     name = "snapshot-overwritten-inputs"
     source = "Copy on write, for inputs smaller than the ops that read them."
     largest_bytes: int = 1 << 20
-    """Larger inputs stay unchanged."""
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, list[Node]]]:
-        """Return the small overwritten inputs, each with the ops that read it before."""
+        """Return the small overwritten inputs with the ops that read them before."""
         place = {node: index for index, node in enumerate(module.graph.nodes)}
         first_write: dict[Node, int] = {}
         for node in place:
@@ -67,7 +66,6 @@ class SaveOldContents(Rewrite[int]):
     source = "Copy on write, for tensors that the backward pass reads."
     preserves = Preserves("saved values that the program overwrites after it read them", outputs=False)
     n_outputs: int
-    """Outputs of the forward pass itself; the others are saved values."""
 
     def sites(self, module: GraphModule) -> Sequence[int]:
         written = [node for call in module.graph.nodes for node in overwritten_nodes(call)]

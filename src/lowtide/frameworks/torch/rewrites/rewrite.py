@@ -1,4 +1,4 @@
-"""The interface of rewrites (`Rewrite`), and helpers for writing one."""
+"""The interface of rewrites (`Rewrite`), and helpers to write one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -11,46 +11,44 @@ from lowtide.frameworks.torch.internals.nodes import graph_module, outputs_of
 
 SiteT = TypeVar("SiteT")
 MADE_BY = "lowtide_made_by"
-"""Meta key with the name of the rewrite that made a node."""
+"""Meta key with the rewrite that made a node."""
 HAD_NO_VALUE = "lowtide_had_no_value"
-"""Meta key of nodes without a value before a rewrite. A new node may have the name of an old one."""
+"""Meta key of nodes without a value before a rewrite: new nodes may reuse names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preserves:
-    """Properties that a rewrite preserves; by default all bits of outputs and overwritten inputs."""
+    """Guarantees of a rewrite; by default all bits of outputs and overwritten inputs."""
 
     up_to: str = ""
-    """How results may differ; empty if they are bit-equal."""
+    """How results may differ; empty if bit-equal."""
     inputs: bool = True
-    """Whether inputs keep their names, dtypes and shapes."""
     outputs: bool = True
-    """Whether each output keeps its dtype and shape, and the inputs it is a view of."""
+    """Whether outputs keep their dtypes, shapes, and the inputs they are views of."""
 
 
 class Rewrite(ABC, Generic[SiteT]):
-    """A frozen dataclass with the settings of a rewrite. Only `run_rewrites` calls `sites` and `apply`."""
+    """A frozen dataclass of settings. Only `run_rewrites` calls `sites` and `apply`."""
 
     name: ClassVar[str]
-    """The name in `REWRITES`."""
     source: ClassVar[str]
     """Why the rewrite is correct, in one sentence."""
     preserves: ClassVar[Preserves] = Preserves()
 
     @abstractmethod
     def sites(self, module: GraphModule) -> Sequence[SiteT]:
-        """Return the places to rewrite, in program order, without changing the program."""
+        """Return the places to rewrite, in program order. The program stays unchanged."""
 
     @abstractmethod
     def apply(self, module: GraphModule, sites: Sequence[SiteT]) -> GraphModule:
-        """Rewrite all sites. Returns the given module, changed, or a new one.
+        """Rewrite all sites. Returns the changed module or a new one.
 
-        New nodes have no value, unless they are the tensor of another node. Other nodes keep their names.
+        New nodes have no value, unless they are the tensor of another node. Others keep their names.
         """
 
 
 def origin_of(node: Node) -> dict[str, Any]:
-    """Return the meta data for a replacement of a node: all except its value."""
+    """Return the meta data for a node's replacement: all but its value."""
     return {key: known for key, known in node.meta.items() if key not in ("val", HAD_NO_VALUE)}
 
 
@@ -62,11 +60,11 @@ def call_like(node: Node, graph: Graph, target: Any, /, *args: Any, **kwargs: An
 
 
 Append = Callable[[Graph, Node, dict[Node, Node]], object]
-"""Appends a replacement of a node to a new graph, and adds it to the map of nodes to copies."""
+"""Appends a node's replacement to a new graph, and adds it to the map of copies."""
 
 
 def copy_module(module: GraphModule, nodes: Container[Node], append: Append) -> GraphModule:
-    """Return a copy of a program, in which `append` replaces some nodes."""
+    """Return a copy in which `append` replaces some nodes."""
     graph, made = Graph(), dict[Node, Node]()
     for node in module.graph.nodes:
         if node in nodes:
@@ -77,7 +75,6 @@ def copy_module(module: GraphModule, nodes: Container[Node], append: Append) -> 
 
 
 def replace_uses(node: Node, before: Node, make: Callable[[Node], Node]) -> None:
-    """Insert `make(node)` before another node, for the users of `node`."""
     users = list(node.users)
     with node.graph.inserting_before(before):
         made = make(node)
@@ -86,7 +83,7 @@ def replace_uses(node: Node, before: Node, make: Callable[[Node], Node]) -> None
 
 
 def save_instead(module: GraphModule, n_outputs: int, made: Mapping[Node, Node]) -> None:
-    """Replace saved values of a forward pass, which follow its own `n_outputs` outputs, by those in `made`."""
+    """Replace saved values, which follow a forward pass's `n_outputs` outputs, by those in `made`."""
     (end,) = module.graph.find_nodes(op="output")
     results = outputs_of(module)
     saved = [made.get(value, value) for value in results[n_outputs:]]

@@ -1,4 +1,4 @@
-"""The runner of rewrites (`run_rewrites`): derives values of new nodes, and refuses a broken program."""
+"""The runner of rewrites (`run_rewrites`): derives values, and refuses broken programs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ from lowtide.frameworks.torch.rewrites.rewrite import HAD_NO_VALUE, MADE_BY, Pre
 def run_rewrites(module: GraphModule, rewrites: Sequence[Rewrite[Any]]) -> GraphModule:
     """Return the program after all rewrites, in order; may change the given module.
 
-    Derives the fake values of new nodes, and of views of a replaced storage. Raises RewriteError if nodes are out of
-    order, or a rewrite does not preserve its declaration. O(nodes and edges) per rewrite.
+    Derives fake values of new nodes, and of views of replaced storages. Raises RewriteError if nodes are out of order,
+    or a rewrite breaks its declaration. O(nodes and edges) per rewrite.
     """
     for rewrite in rewrites:
         sites = rewrite.sites(module)
@@ -48,7 +48,7 @@ def _error(rewrite: Rewrite[Any], broken: str) -> RewriteError:
 
 
 class _Values:
-    """The values of a program before a rewrite, by the names of its nodes."""
+    """A program's values before a rewrite, by node name."""
 
     def __init__(self, module: GraphModule) -> None:
         nodes = list(module.graph.nodes)
@@ -61,7 +61,7 @@ class _Values:
         self._memo = FakeMemo()
 
     def derive(self, module: GraphModule, made_by: str) -> None:
-        """Set the values of new nodes, and of nodes that share a replaced storage. Marks new nodes."""
+        """Set values of new nodes and of nodes that share a replaced storage. Marks new nodes."""
 
         def operand(source: Node) -> Any:
             value = value_of(source)
@@ -87,12 +87,10 @@ Form = tuple[tuple[str, str, tuple[int | None, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Interface:
-    """The inputs and outputs of a program."""
-
     inputs: dict[str, Form]
     overwritten: frozenset[str]
     outputs: list[tuple[Form, frozenset[str]]]
-    """Each output, and the inputs that share its storage."""
+    """Each output, with the inputs that share its storage."""
 
     @classmethod
     def of(cls, module: GraphModule) -> "_Interface":
@@ -114,7 +112,6 @@ class _Interface:
         )
 
     def difference_from(self, before: "_Interface", preserves: Preserves) -> str | None:
-        """Describe a change that `preserves` does not allow, or return None."""
         if preserves.inputs and self.inputs != before.inputs:
             return f"its inputs were {before.inputs} and are {self.inputs}"
         gone = before.inputs.keys() - self.inputs.keys()

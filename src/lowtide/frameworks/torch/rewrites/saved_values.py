@@ -1,8 +1,8 @@
-"""Rewrites of values saved for the backward pass under Inductor: inputs as flat views, masks as bytes on the CPU.
+"""Rewrites of values saved for backward under Inductor: inputs as flat views, masks as bytes on the CPU.
 
-Inductor converts four-dimensional tensors to the memory format of convolutions, and returns the converted copy of an
-input, which no plan knows. It does not convert flat views. Its CPU code stores bytes by vector instructions, in a
-twentieth of the time of bools (measured with PyTorch 2.13).
+Inductor returns a copy of four-dimensional inputs in the memory format of convolutions, which no plan knows. It does
+not convert flat views. Its CPU code stores bytes by vector instructions, in a twentieth of the time of bools (measured
+with PyTorch 2.13).
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,6 @@ class SaveInputsFlat(Rewrite[Node]):
     source = "Inductor only converts four-dimensional tensors."
     preserves = Preserves("the shape of saved inputs, which are flat", outputs=False)
     n_outputs: int
-    """Outputs of the forward pass itself; the others are saved values."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         return [value for value in outputs_of(module)[self.n_outputs :] if isinstance(value, Node) and _is_image(value)]
@@ -75,14 +74,14 @@ def _shaped(node: Node) -> Node:
 
 
 def is_mask_for_kernels(node: Node) -> bool:
-    """Return whether a value is a bool tensor on the CPU that only element-wise ops read."""
+    """Return whether a value is a CPU bool tensor that only element-wise ops read."""
     value = value_of(node)
     is_mask = isinstance(value, Tensor) and value.dtype == torch.bool and value.device.type == "cpu"
     return is_mask and all(user.op == "output" or is_element_wise(user.target) for user in node.users)
 
 
 def as_bytes(mask: Node) -> Node:
-    """Return the bytes of a mask: those it was computed from, or a new node."""
+    """Return the bytes that a mask was computed from, or a new node."""
     if mask.target is _NOT_EQUAL and (read := mask.all_input_nodes[0]).target is _CONVERT:
         (stored,) = read.all_input_nodes
         if stored.op == "call_function" and value_of(stored).dtype == torch.uint8:
@@ -104,11 +103,10 @@ class SaveMasksAsBytes(Rewrite[Node]):
     source = "Inductor's CPU code stores bools one by one."
     preserves = Preserves("the type of saved masks, which are bytes", outputs=False)
     n_outputs: int
-    """Outputs of the forward pass itself; the others are saved values."""
     names: tuple[str, ...]
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the saved masks with these names, except the program's own outputs."""
+        """Return the saved masks with these names, except own outputs."""
         results = outputs_of(module)
         own, saved = results[: self.n_outputs], results[self.n_outputs :]
         masks = [value for value in saved if isinstance(value, Node) and value.name in self.names and value not in own]

@@ -18,10 +18,10 @@ from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
 FUSED_OPTIMIZERS = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
-"""Fused optimizers; their arguments are lists of tensors and floats."""
+"""Fused optimizers, over lists of tensors and floats."""
 _STATISTICS = ("running_mean", "running_var")
 _FIRST_NEW = 3
-"""The functional batch normalization returns three results, then the new statistics."""
+"""The functional batch normalization returns three results, then new statistics."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,6 @@ def _split_list(graph: Graph, node: Node, length: int) -> None:
 
 
 def _one_of(argument: Any, index: int, length: int) -> Any:
-    """Return an argument for one tensor: one entry of a list of `length`; others are the same for all."""
     return [argument[index]] if _has_length(argument, length) else argument
 
 

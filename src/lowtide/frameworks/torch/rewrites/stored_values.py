@@ -24,33 +24,31 @@ from lowtide.frameworks.torch.rewrites.saved_values import as_bytes, from_bytes,
 aten = torch.ops.aten
 _PRODUCTS = (aten.mm.default, aten.bmm.default)
 _MIN_SAVING = 1 / 8
-"""The share of a value's bytes that storing it must save, to be worth a pass over memory."""
+"""Share of a value's bytes that storing it must save to be worth a pass over memory."""
 
 
 def lay_out(value: Tensor, strides: Sequence[int]) -> Tensor:
-    """Return a copy with certain strides."""
+    """Return a copy with these strides."""
     return value.new_empty_strided(value.shape, strides).copy_(value)
 
 
 STORED = define_operator("stored(Tensor value) -> Tensor", torch.clone)
-"""Stores its argument in memory without a copy. Inductor's patterns do not see through it, fusion does."""
+"""Stores its argument without a copy. Inductor's patterns do not see through it; fusion does."""
 COPIED = define_operator("copied(Tensor value) -> Tensor", torch.clone)
-"""A copy that Inductor computes within the kernel that uses it."""
+"""A copy within the kernel that uses it."""
 LAID_OUT = define_operator("laid_out(Tensor value, int[] strides) -> Tensor", lay_out)
-"""Gives a value the strides that Inductor chose for it in another graph, for the nodes that read it."""
+"""Gives a value the strides that Inductor chose for it in another graph."""
 AS_STORED = (STORED, COPIED, LAID_OUT)
-"""Operators that compute nothing."""
 
 
 @dataclass(frozen=True)
 class StoreEarlyValues(Rewrite[Node]):
     """Mark the values of a planned graph that Inductor must store, so that memory follows the plan.
 
-    Inductor computes an element-wise value within the kernels that use it, so its operands are alive until then. The
-    value is stored if they are larger by an eighth and another kernel runs before. An operand that is element-wise
-    itself does not exist: the values that it is computed from must be larger, too. So a bfloat16 value that is computed
-    from another one in float32 is not stored. A matrix product that is added to a later value is stored, since Inductor
-    would delay it. Masks are stored as bytes. Views of inputs are stored already.
+    Inductor computes element-wise values within the kernels that use them, so operands stay alive until then. A value
+    is stored if its operands are larger by an eighth and another kernel runs before. For element-wise operands, which
+    do not exist in memory, their own sources must be larger, too. Matrix products that are added to later values are
+    stored, since Inductor would delay them. Masks are stored as bytes. Views of inputs are stored already.
     """
 
     name = "store-early-values"
@@ -63,7 +61,6 @@ class StoreEarlyValues(Rewrite[Node]):
         places = _kernels_before(graph, element_wise=True)
         sources = _stored_sources(graph)
         ends = dict[Node, int]()
-        """The last kernel that reads the element-wise value or view."""
         last_use = dict[int, int]()  # by storage
         for node in reversed(list(graph.nodes)):
             if node.users and node.op == "call_function":
@@ -97,31 +94,29 @@ class StoreEarlyValues(Rewrite[Node]):
 
 
 def stored(node: Node) -> Node:
-    """Return a new node that stores a value."""
     marked = node.graph.call_function(STORED, (node,))
     marked.meta = dict(node.meta)
     return marked
 
 
 def stored_as_bytes(mask: Node) -> Node:
-    """Return a new node that stores a mask as bytes."""
     return from_bytes(call_like(mask, mask.graph, STORED, as_bytes(mask)))
 
 
 def laid_out(node: Node, strides: Sequence[int]) -> Node:
-    """Return a new node with the value of another one and certain strides."""
+    """Return a new node with a value in certain strides."""
     pass_in_inductor(LAID_OUT)
     return call_like(node, node.graph, LAID_OUT, node, list(strides))
 
 
 def _inputs(node: Node) -> dict[int, int]:
-    """Return the bytes of every storage that a node reads, except the caller's."""
+    """Return the bytes of each storage that a node reads, except the caller's."""
     values = [value for source in node.all_input_nodes if not _is_callers(source) for value in _tensors(source)]
     return {storage_key(value): storage_bytes(value) for value in values}
 
 
 def _stored_sources(graph: Graph) -> dict[Node, dict[int, int]]:
-    """Return, per element-wise node, the storages that Inductor reads to compute it, with their bytes."""
+    """Return the storages with bytes that Inductor reads to compute each element-wise node."""
     found: dict[Node, dict[int, int]] = {}
     for node in graph.nodes:
         maker = node.all_input_nodes[0] if node.target is getitem else node
@@ -148,7 +143,7 @@ def _is_callers(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class CopyIntoConcatenations(Rewrite[tuple[Node, Node]]):
-    """Copy operands of concatenations in a planned graph that the plan computes before, or reads after.
+    """Copy operands of concatenations that the plan computes before, or reads after.
 
     Inductor computes operands as views of the concatenation. Then the concatenation is alive from the first operand to
     the last use of any, as where a U-Net concatenates its two sides.
@@ -158,7 +153,7 @@ class CopyIntoConcatenations(Rewrite[tuple[Node, Node]]):
     source = "Inductor's ConcatKernel, which makes its operands views of its result on the CPU."
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, Node]]:
-        """Return pairs of a concatenation and an operand with another kernel between their computation or uses."""
+        """Return pairs of a concatenation and an operand with another kernel between their computations or uses."""
         places = _kernels_before(module.graph, element_wise=False)
         ends = _last_uses(module.graph, places)
         joined = module.graph.find_nodes(op="call_function", target=aten.cat.default)
@@ -182,7 +177,6 @@ def _may_be_view(operand: Node) -> bool:
 
 
 def _last_uses(graph: Graph, places: dict[Node, int]) -> dict[Node, int]:
-    """Return the last use of each value or of its views."""
     ends = dict[Node, int]()
     for node in reversed(list(graph.nodes)):
         uses = (ends[user] if is_view(user.target) else places[user] for user in node.users)
@@ -191,9 +185,9 @@ def _last_uses(graph: Graph, places: dict[Node, int]) -> dict[Node, int]:
 
 
 def _kernels_before(graph: Graph, *, element_wise: bool) -> dict[Node, int]:
-    """Return an upper bound on the kernels that run before each node.
+    """Return an upper bound on the kernels before each node.
 
-    Kernels that Inductor may fuse into others count only if `element_wise` is true.
+    Kernels that Inductor may fuse count only if `element_wise` is true.
     """
     places, kernels = dict[Node, int](), 0
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""All rewrites by name, and the rewrites of each kind of program, in order."""
+"""All rewrites by name, and those of each kind of program, in order."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -49,16 +49,16 @@ GIVEN: Rewrites = (FollowViews(), SplitForeach(), Canonicalize())
 """For a graph from the user."""
 
 TRACED: Rewrites = (*GIVEN, SplitBatchNorm())
-"""For a program traced by lowtide. A training step is then passed to `write_out_of_place`."""
+"""For a program traced by lowtide. `write_out_of_place` follows for a training step."""
 
 INFERENCE: Rewrites = (FollowViews(), Canonicalize(), DropDeadCode())
 """For a forward pass without gradients, from `torch.compile`."""
 
 JOINT: Rewrites = (*INFERENCE, MergeCommonSubexpressions(), FollowViews())
-"""For a joint graph, from `torch.compile`, before its boundary is inserted."""
+"""For a joint graph from `torch.compile`, before its boundary."""
 
 RUNS_AGAIN: Rewrites = (SnapshotOverwrittenInputs(), FollowViews())
-"""For a joint graph with its boundary, with a plan that recomputes."""
+"""For a joint graph with its boundary, under a plan that recomputes."""
 
 CHECKPOINTED: Rewrites = (RepeatCheckpointed(),)
 """For a joint graph with its boundary, recomputed as the user chose."""

@@ -32,22 +32,20 @@ from lowtide.frameworks.torch.rewrites.chunks.windows import Windows, sums_by_wi
 _UPDATE_CHUNKS = (2, 4, 8, 16)
 _PRODUCT_CHUNKS = (*_UPDATE_CHUNKS, 32, 64)
 _CHUNK_SHARE, _WINDOW_SHARE = 8, 4
-"""Chunks may need 1/8, windows 1/4 of the bytes alive across the region."""
 _VECTOR_ELEMENTS = 64
-"""Chunks of updates fill whole vector registers of every kernel."""
+"""Update chunks fill whole vector registers of every kernel."""
 _BLOCKS = (64, 192, 256, 384)
 _ROWS_AT_ONCE = (None, 384, 256, 192)
-"""Rows that windows sum at once: all, or the block of a BLAS library."""
+"""Rows that windows sum at once: all, or a BLAS block."""
 _MIN_ROWS = (8, 16, 64)
-"""A BLAS library may multiply fewer rows with another kernel."""
+"""A BLAS may multiply fewer rows with another kernel."""
 _WINDOW_TENSORS, _UPDATE_TENSORS = 2, 3
-"""Tensors as large as a window, and as its part of a gradient, alive at once."""
+"""Tensors alive at once that are as large as a window, and as its part of a gradient."""
 _REPORTED_SHARE = 4
-"""Products are reported from 1/4 of the largest need of other ops."""
+"""Products are reported from 1/4 of the largest need of other ops on."""
 _ADDED_OPS_SHARE, _ADDED_OPS = 0.5, 500
-"""Ops that updates may add, per op of the program and in any case, to limit the time of planning."""
+"""Limits of ops that updates add, per op of the program and in total, to limit planning time."""
 _PRODUCT_OPS = 4_000
-"""Ops of all chunks of one product region."""
 _ALLOW = "allow 'rounding' to use chunks"
 _OTHER_BITS = f"no chunk size gives equal bits; {_ALLOW}"
 _OTHER_RESULTS = "no chunk size gives equal results"
@@ -57,11 +55,10 @@ _UNKNOWN_DEVICE = f"no chunk size is known to give equal bits on device {{!r}}; 
 def choose_update_chunks(
     module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], devices: ChunkDevices, *, fused: bool = False
 ) -> dict[UpdateRegion, int]:
-    """Return the update regions to compute in chunks, each with the rows of a chunk.
+    """Return the update regions to compute in chunks, with the rows of a chunk.
 
     If an op of a region needs more than every op outside of regions, the region gets the fewest of 2, 4, 8 or 16 chunks
-    with which it needs no more, largest need first. If kernels are `fused`, only regions that read windows of a sum are
-    chosen.
+    that avoid this, largest need first. If kernels are `fused`, only regions that read windows of a sum are chosen.
     """
     regions = [region for region in find_update_regions(module.graph) if devices.has(region.nodes[0])]
     if not regions:
@@ -88,11 +85,11 @@ def choose_update_chunks(
 def choose_product_chunks(
     module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], trials: Trials, budget_bytes: int = 0
 ) -> tuple[dict[ProductRegion, ChunkSizes], list[Refusal]]:
-    """Return the product regions to compute in chunks, each with its sizes, and refusals of other large products.
+    """Return the product regions to compute in chunks, with sizes, and refusals of other large products.
 
-    Regions are chosen as in `choose_update_chunks`, with up to 64 chunks, and sizes with equal results in a trial.
-    Windows compute sums that updates read by rows, and sums whose chunks would need more than other ops and the bytes
-    alive across the region. Windows can be delayed, so they may need more. With `budget_bytes`, chunks are larger.
+    Chosen as in `choose_update_chunks`, with up to 64 chunks, and sizes with equal results in a trial. Windows compute
+    sums that updates read by rows, and sums whose chunks would need more than other ops and the bytes alive across the
+    region. Windows can be delayed, so they may need more. With `budget_bytes`, chunks are larger.
     """
     regions, refused = find_product_regions(module.graph, any_order=trials.any_order)
     if not regions and not refused:
@@ -135,13 +132,13 @@ def choose_product_chunks(
 
 
 def _bytes_in(refusal: Refusal) -> int:
-    """Return the size of a refused product, or of the largest result that a second pass would recompute."""
+    """Return the size of a refused product, or the largest result that a second pass would recompute."""
     recomputed = () if refusal.two_passes is None else refusal.two_passes.recomputed
     return max(map(bytes_of, (refusal.product, *recomputed)))
 
 
 def _may_be_network(refusal: Refusal, trials: Trials) -> bool:
-    """Return whether a region may be a network, which saves more bytes than an op needs."""
+    """Return whether a region may be a network, which saves more bytes than one op needs."""
     return trials.any_order and refusal.two_passes is not None and has_image_rows(refusal.product)
 
 
@@ -155,14 +152,14 @@ def _unknown_device(product: Node) -> Refusal:
 
 
 def _is_read_by_rows(region: ProductRegion, updates: Sequence[UpdateRegion]) -> bool:
-    """Return whether update regions read all matrix products over the rows of a region."""
+    """Return whether updates read all of a region's matrix products over rows."""
     sources = dict.fromkeys(source for update in updates for node in update.nodes for source in node.all_input_nodes)
     read = {view_chain(source)[-1] for source in sources}
     return all(node in read for node in region.with_role(RowRole.SUM))
 
 
 def _sizes_without_windows(region: ProductRegion, chunks: int) -> Iterator[ChunkSizes]:
-    """Yield sizes of chunks, smallest first. Some libraries sum a short row in two halves."""
+    """Yield chunk sizes, smallest first. Some libraries sum a short row in two halves."""
     shortest = -(-region.rows.count // chunks)
     share = value_of(region.product).shape[0] // region.rows.count
     steps = (unit // math.gcd(unit, share) for unit in _BLOCKS)
@@ -184,7 +181,6 @@ def _sizes_with_windows(region: ProductRegion, chunks: int, room: int, separate:
 
 
 def _classes_of_window(region: ProductRegion, room: int) -> int:
-    """Return the columns of the largest window within `room` bytes."""
     value = value_of(region.product)
     width = sum(value_of(node).shape[1] for node in region.with_role(RowRole.SUM))
     column_bytes = value.element_size() * (_WINDOW_TENSORS * value.shape[0] + _UPDATE_TENSORS * width)
@@ -199,7 +195,7 @@ def _rows_of_chunk(region: UpdateRegion, chunks: int) -> int:
 
 
 def _concatenated_rows(region: UpdateRegion) -> int | None:
-    """Return the rows of the first operand of a concatenation that a region reads, or None."""
+    """Return the rows of the first operand of a concatenation that a region reads, if any."""
     sources = dict.fromkeys(source for node in region.nodes for source in node.all_input_nodes)
     found = [concatenated_chunks(source)[0] for source in sources if concatenated_chunks(source)]
     rows = [value_of(chunk).shape[0] for chunk in found if value_of(chunk).shape[1:] == region.shape[1:]]

@@ -29,46 +29,38 @@ from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 Fuse = Callable[[GraphModule], str]
-"""Compiles element-wise ops and sums of chunks to few kernels, registers them as a program, and returns its key."""
+"""Compiles element-wise ops and sums of chunks to few kernels, registers the program, and returns its key."""
 Inputs = Sequence[tuple[str, Lifetime]]
-"""Names and lifetimes of inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """Settings of a program in chunks."""
-
     trials: Trials = field(default_factory=Trials)
     fused: bool = False
-    """Whether kernels are fused, so that element-wise ops need no chunks."""
+    """Whether kernels are fused: element-wise ops then need no chunks."""
     fuse: Fuse | None = None
     budget_bytes: int = 0
-    """Bytes that the program may need; 0 for as few as possible."""
+    """Memory budget of the program; 0 for as little as possible."""
 
     def to_rounding(self) -> "Chunking":
-        """Return the settings for results equal up to rounding."""
         return replace(self, trials=Trials(exact=False, devices=ChunkDevices.ALL, any_order=True))
 
     @classmethod
     def for_fusion(cls, fuse: Fuse | None = None) -> "Chunking":
-        """Return the settings for a compiled program, which is equal up to rounding in any case."""
+        """Return the settings for a compiled program, equal up to rounding in any case."""
         return cls(Trials(exact=False, devices=ChunkDevices.ALL, only_on_cpu=True), fused=True, fuse=fuse)
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkedModule:
-    """A program in chunks."""
-
     module: GraphModule | None
-    """None if chunks are of no use."""
+    """None if chunks are useless."""
     done: tuple[str, ...]
     left_whole: tuple[str, ...]
-    """A sentence for each large product not in chunks."""
     untried: tuple[str, ...]
-    """A sentence for each device without a trial."""
 
     def captured(self, program: Captured) -> Captured | None:
-        """Return a captured program in chunks, with descriptions of the chunks in its name."""
+        """Return a captured program in chunks, named with their descriptions."""
         if self.module is None:
             return None
         name, unmodeled = ", ".join([program.name, *self.done]), (*program.unmodeled, *self.left_whole, *self.untried)
@@ -77,8 +69,6 @@ class ChunkedModule:
 
 @dataclass(frozen=True, slots=True)
 class _ChosenProducts:
-    """A program before its product regions are computed in chunks."""
-
     module: GraphModule
     sizes: Mapping[ProductRegion, ChunkSizes]
     refused: Sequence[Refusal]
@@ -87,14 +77,14 @@ class _ChosenProducts:
 def chunk_module(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule:
     """Return a program with its largest products, loss gradient and updates in chunks.
 
-    Unless results must be exact, gradients of losses are computed in the forward pass, so that one pass is enough.
+    Unless results must be exact, loss gradients are computed in the forward pass: one pass is then enough.
     """
     early = [] if chunking.trials.exact else [EarlyGradients(chunking.trials.any_order)]
     return _chunked(module, inputs, _in_one_pass(module, inputs, chunking, early), chunking, [])
 
 
 def chunk_module_in_two_passes(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule | None:
-    """Return the same with rows of some products computed twice, or None if that is of no use.
+    """Return the same with rows of some products computed twice, or None if useless.
 
     Rows are recomputed only for a second pass in chunks.
     """
@@ -113,10 +103,10 @@ def chunk_module_in_two_passes(module: GraphModule, inputs: Inputs, chunking: Ch
 def _in_one_pass(
     module: GraphModule, inputs: Inputs, chunking: Chunking, more: Sequence[Rewrite[Any]] = ()
 ) -> _ChosenProducts:
-    """Choose product regions of a program that computes each row once, with as little memory as possible.
+    """Choose product regions of a program that computes each row once, for least memory.
 
-    First drops ops without readers, which need not treat rows independently. Then replaces in-place ops up to the last
-    product, and losses that need all rows; `more` rewrites follow.
+    First drops ops without readers, which may mix rows. Then replaces in-place ops up to the last product, and losses
+    that need all rows; `more` rewrites follow.
     """
     products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
     losses = LossesOfRows(chunking.trials.devices)
@@ -132,7 +122,7 @@ def _in_one_pass(
 
 
 def _copy_of(module: GraphModule) -> GraphModule:
-    """Return a program with nodes of its own, since some rewrites change the given one."""
+    """Return a program with own nodes: some rewrites change the given one."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     return graph_module(module, graph)

@@ -21,16 +21,13 @@ from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, copy_m
 
 aten = torch.ops.aten
 BY_WINDOWS = "lowtide_by_windows"
-"""Meta key of nodes of windows, which can be delayed until their sums are read."""
+"""Meta key of window nodes, which can be delayed until their sums are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSizes:
-    """Sizes of the chunks of a product region."""
-
     rows: int
     windows: Windows | None = None
-    """Windows for the sums over rows; None if each chunk adds to them."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class ChunkProducts(Rewrite[tuple[ProductRegion, ChunkSizes]]):
 
 
 def append_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: dict[Node, Node]) -> None:
-    """Append a region in chunks. `made` has its sources, and gets its results."""
+    """Append a region in chunks. `made` has its sources; its results are added."""
     sums = None if sizes.windows is None else sums_by_windows(region)
     results = dict(_allocate_rows(graph, region.results, region))
     made |= results
@@ -94,9 +91,9 @@ def append_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: 
 def _concatenate(
     graph: Graph, region: ProductRegion, windows: Iterable[tuple[Node, int, int, Node]], separate: bool
 ) -> dict[Node, Node]:
-    """Append and return the concatenation of the windows of each sum.
+    """Append and return the concatenated windows of each sum.
 
-    Each window is copied once it is computed. Separate windows and column sums wait for the last window.
+    Windows are copied when computed. Separate windows and column sums wait for the last window.
     """
     whole: dict[Node, Node] = {}
     waiting: dict[Node, list[Node]] = {}
@@ -174,7 +171,6 @@ class _SecondPass:
     copies: dict[Node, Node] = field(default_factory=dict[Node, Node])
 
     def operand(self, node: Node) -> Node:
-        """Return a node as the second pass reads it."""
         if node not in self.site.recomputed:
             return self.made[node]
         if node not in self.copies:

@@ -1,4 +1,4 @@
-"""Gradients of a loss computed with the loss, so that one pass over the rows of a product is enough."""
+"""Gradients of a loss computed with the loss, so that one pass over a product's rows is enough."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -20,28 +20,25 @@ from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
 aten = torch.ops.aten
 _VIEWS = ("view", "reshape", "_unsafe_view", "expand", "permute", "t", "transpose", "slice", "select", "squeeze")
 _OF_ONE = (*_VIEWS, "unsqueeze", "alias", "detach", "clone", "neg", "sum", "_to_copy", "convert_element_type")
-"""Ops that are linear in their first operand."""
+"""Ops linear in their first operand."""
 _FILLED = {"full": 1, "scalar_tensor": 0, "full_like": 1}
-"""Ops that fill tensors with a number, and the position of the number."""
+"""Ops that fill tensors with a number, and its position."""
 
 
 @dataclass(frozen=True)
 class EarlyGradients(Rewrite[Node]):
     """Compute gradients of large products in the forward pass, for an incoming gradient of one.
 
-    Applies to the nodes of the backward pass that would read rows of a product a second time, if they are linear in the
-    gradient of one loss. The backward pass multiplies their results by that gradient. Gradients in float16 stay where
-    they are, because they may need the scale of the loss.
+    Applies to backward nodes that would read rows of a product a second time, if linear in the gradient of one loss.
+    The backward pass multiplies their results by it. Gradients in float16 do not move: they may need the loss scale.
     """
 
     name = "early-gradients"
     source = "A linear function of a number is its value at one, times that number."
     preserves = Preserves(up_to="the rounding of one product per element of a gradient")
     any_order: bool = False
-    """Whether chunks may add sums over rows in any order."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the nodes to compute early, if they can be."""
         turns = module.graph.find_nodes(op="call_function", target=TURN_BACK)
         if len(turns) != 1:
             return []
@@ -52,7 +49,6 @@ class EarlyGradients(Rewrite[Node]):
         return [node for node in late if node in early]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Move the nodes before the end of the forward pass."""
         early, made = set(sites), dict[Node, Node]()
         graph, results = Graph(), dict[Node, Node]()
         for node in module.graph.nodes:
@@ -71,7 +67,7 @@ class EarlyGradients(Rewrite[Node]):
 def _append_early(
     graph: Graph, early: Sequence[Node], tangents: Sequence[Node], made: dict[Node, Node]
 ) -> dict[Node, Node]:
-    """Append nodes for an incoming gradient of one; return those to be multiplied, with the gradient."""
+    """Append nodes for an incoming gradient of one. Return the nodes to multiply, with the gradient."""
     inside, ones = set(early), dict[Node, Node]()
     for tangent in tangents:
         if any(user in inside for user in tangent.users):
@@ -88,14 +84,14 @@ def _append_early(
 
 
 def _nodes_after(turn: Node) -> dict[Node, None]:
-    """Return the nodes after the end of the forward pass in order, without the tangents."""
+    """Return the nodes after the forward pass in order, without tangents."""
     nodes = list(turn.graph.nodes)
     late = nodes[nodes.index(turn) + 1 :]
     return dict.fromkeys(node for node in late if node not in turn.users and node.op == "call_function")
 
 
 def _early_of(passes: TwoPasses, late: Collection[Node], turn: Node) -> list[Node]:
-    """Return the late nodes up to a second pass, if they can be early and need no other product."""
+    """Return the late nodes up to a second pass, if they can be early without another product."""
     needed = needed_by([node for node in passes.second if node in late])
     early = [node for node in late if node in needed]
     others = [node for node in early if node.target in PRODUCTS and node not in passes.second]
@@ -111,7 +107,7 @@ def _dependent_on(sources: Collection[Node], nodes: Sequence[Node]) -> set[Node]
 
 
 def _can_be_early(early: Sequence[Node], turn: Node) -> bool:
-    """Return whether nodes have no effects and are linear in one number, if they depend on tangents at all."""
+    """Return whether nodes have no effects, and are linear in one number if they depend on tangents."""
     read = [tangent for tangent in turn.users if any(user in early for user in tangent.users)]
     if any(is_random(node) or keeps_order(node) or overwritten_storages(node) for node in early):
         return False
@@ -132,7 +128,6 @@ def _is_half(node: Node) -> bool:
 
 
 def _is_linear(node: Node, linear: Collection[Node]) -> bool:
-    """Return whether a node is linear in its operands in `linear`."""
     name, args = op_name(node.target), node.args
     read = [source in linear for source in args if isinstance(source, Node)]
     if any(source in linear for source in node.kwargs.values() if isinstance(source, Node)):
@@ -151,7 +146,6 @@ def _is_linear(node: Node, linear: Collection[Node]) -> bool:
 
 
 def _is_zero(operand: Any) -> bool:
-    """Return whether an operand is the number zero, or filled with it."""
     if not isinstance(operand, Node):
         return isinstance(operand, int | float) and operand == 0
     name = op_name(operand.target) if operand.op == "call_function" else ""

@@ -1,4 +1,4 @@
-"""Rules of ops on batches of images or signals, which treat each image independently."""
+"""Rules of ops that treat each image or signal of a batch independently."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,11 +9,11 @@ from lowtide.frameworks.torch.rewrites.chunks.losses import NONE
 from lowtide.frameworks.torch.rewrites.chunks.rule import ChunkedOp, Rule, RuleCall, along, only_if
 
 OF_WEIGHTS = frozenset((1, 2))
-"""Gradients of weight and bias among the results of a backward op."""
+"""Results of a backward op that are gradients of weight and bias."""
 
 
 def _each(*images: str, sizes: str | None = None, sums: frozenset[int] = frozenset()) -> Rule:
-    """Return the rule of an op on images in some operands; results at `sums` are sums over images."""
+    """Return the rule of an op on images in some operands; results at `sums` sum over images."""
 
     def rule(call: RuleCall) -> ChunkedOp | None:
         operands = [call.given[name] for name in images if isinstance(call.given.get(name), Node)]
@@ -33,9 +33,9 @@ def _reads_statistics(call: RuleCall) -> bool:
 
 
 def _indexes_within_images(call: RuleCall) -> bool:
-    """Return whether the same positions of each image are indexed, in adjacent dimensions.
+    """Return whether each image is indexed at the same positions, in adjacent dimensions.
 
-    Otherwise the indices would become the first dimension of the result.
+    Otherwise the indices become the first dimension of the result.
     """
     taken = [dim for dim, index in enumerate(call.given["indices"]) if index is not None]
     return bool(taken) and taken == list(range(max(1, taken[0]), taken[-1] + 1))
@@ -66,7 +66,6 @@ IMAGE_RULES: Mapping[str, Rule] = {
     **{f"upsample_{kind}": _each("self", "input") for kind in _UPSAMPLED},
     **{f"upsample_{kind}_backward": _each("grad_output", sizes="input_size") for kind in _UPSAMPLED},
 }
-"""By the name of the op."""
 
 NETWORK_RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("split", "split_with_sizes"), along("self")),

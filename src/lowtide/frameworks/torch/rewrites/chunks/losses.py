@@ -1,4 +1,4 @@
-"""Rewrites of losses: as sums over rows or pixels, and the gradient of a cross entropy by chunks."""
+"""Rewrites of losses: sums over rows or pixels, and the gradient of cross entropy by chunks."""
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,17 +18,15 @@ from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, call_l
 
 aten = torch.ops.aten
 NONE, MEAN, SUM = 0, 1, 2
-"""PyTorch's numbers of the kinds of reduction."""
+"""PyTorch's numbers of reductions."""
 _LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
 LOSS_GRADIENTS = tuple(f"{loss}_backward" for loss in _LOSSES)
-"""Gradients of losses with one number per element."""
 _IGNORED = -100
 _MIN_BYTES = 1 << 20
 _MAX_CHUNKS = 16
 _LOSS = aten.nll_loss_forward.default
 _LOSS_BACKWARD = aten.nll_loss_backward.default
 _ALIASES = (aten.detach.default, aten.alias.default)
-"""`detach` is traced as `alias` since 2.14."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,6 @@ def _append_rows(graph: Graph, node: Node, made: dict[Node, Node]) -> None:
 
 
 def _summed_rows(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[Node, Node]:
-    """Append the losses of rows and their sum. Return the loss and the total weight."""
-
     call = partial(call_like, node, graph)
 
     def reduce(picked: Node, reduction: int, item: int) -> Node:

@@ -1,4 +1,4 @@
-"""Bytes that the ops of regions need, with and without chunks (`RegionNeeds`)."""
+"""Memory that ops of regions need, with and without chunks (`RegionNeeds`)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,8 +16,6 @@ Region = UpdateRegion | ProductRegion
 
 
 class RegionNeeds:
-    """Bytes of transient operands, results and scratch of ops."""
-
     def __init__(
         self,
         lowered: Lowered,
@@ -28,7 +26,7 @@ class RegionNeeds:
     ) -> None:
         """Initialize from the ops of a program and its regions.
 
-        Sums of `separate` regions are freed window by window; `networks` are whole networks.
+        Windows free the sums of `separate` regions one by one; `networks` are whole networks.
         """
         nodes_of: dict[Region, list[Node]] = {region: region.nodes for region in updates}
         nodes_of |= {region: list(region.ops) for region in products}
@@ -38,7 +36,6 @@ class RegionNeeds:
         self._lowered = lowered
         self.n_ops = len(lowered.ops)
         self.max_outside = 0
-        """The most that an op outside of the regions needs."""
         self._operands: dict[Region, set[BufferId]] = {region: set() for region in updates}
         self._operands |= {region: _large_operands(lowered, region) for region in products}
         self._ops: dict[Region, list[tuple[int, int]]] = {region: [] for region in nodes_of}
@@ -58,15 +55,15 @@ class RegionNeeds:
             self._ops[region].append((others, made + scratch_bytes(op.node)))
 
     def operand_bytes(self, region: ProductRegion) -> int:
-        """Return the bytes of operands about as large as the product, which are alive throughout."""
+        """Return the bytes of operands about as large as the product, alive throughout."""
         return sum(self._lowered.buffers[buffer].size_bytes for buffer in self._operands[region])
 
     def op_bytes(self, region: Region, chunks: int) -> int:
-        """Return the most that an op of a region needs in so many chunks, without those operands."""
+        """Return the largest need of a region's op in so many chunks, without those operands."""
         return max(others + made // chunks for others, made in self._ops[region])
 
     def alive_across(self, region: ProductRegion) -> int:
-        """Return the bytes alive before and after a region in program order, or in those operands."""
+        """Return the bytes alive before and after a region, or in those operands."""
         inside = region.ops.keys()
         ops = self._lowered.ops
         places = [place for place, op in enumerate(ops) if op.node in inside]
@@ -76,7 +73,6 @@ class RegionNeeds:
 
 
 def _alive_bytes(lowered: Lowered, inside: set[BufferId]) -> Mapping[Node, int]:
-    """Return the bytes of some buffers alive at each op."""
     found: dict[Node, int] = {}
     last = {buffer: op.node for op in lowered.ops for buffer in (*op.reads, *op.writes, *op.mutates)}
     alive = set[BufferId]()

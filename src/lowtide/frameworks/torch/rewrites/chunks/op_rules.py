@@ -33,16 +33,12 @@ from lowtide.frameworks.torch.rewrites.chunks.rule import (
 aten = torch.ops.aten
 
 VIEWS = ("view", "_unsafe_view")
-"""Ops that change the shape of a tensor."""
 ALIASES = ("alias", "detach")
-"""Ops that return their operand."""
 _OF_PIXELS = 4
-"""Dimensions of the gradient of a loss of pixels."""
 _ALONG_DIMS = (
     *("mean", "amax", "amin", "logsumexp", "argmax", "argmin", "any", "all", "max", "min"),
     *("_softmax", "_log_softmax", "squeeze", "topk"),
 )
-"""Ops that work along the dimensions in `dim`."""
 _POINTWISE = ("clone", "_to_copy", "convert_element_type")
 
 
@@ -51,8 +47,8 @@ def chunked_op(
 ) -> ChunkedOp | None:
     """Return how to compute an op for one chunk, or None if it mixes rows or has no rule.
 
-    `ops` are the earlier ops of the region; other operands have the rows `rows`. All results must be on `device`.
-    `images` adds the rules for regions of images.
+    `ops` are earlier ops of the region; other operands have `rows`. All results must be on `device`. `images` adds
+    rules for images.
     """
     if node.target is operator.getitem:
         return _item(node, ops)
@@ -83,7 +79,7 @@ def _is_plain(leaf: Any, device: torch.device) -> bool:
 
 
 def _item(node: Node, ops: ChunkedOps) -> ChunkedOp | None:
-    """Return how to get one of several results, which must have the rows if its value is read."""
+    """Return how to get one of several results. It must have the rows if its value is read."""
     source, index = node.args
     if not isinstance(source, Node) or source not in ops:
         return None
@@ -167,7 +163,7 @@ def _product_and_bias(call: RuleCall) -> ChunkedOp | None:
 
 
 def _along_last(*operands: str, count: Callable[[Mapping[str, Any]], int]) -> Rule:
-    """Return the rule of an op along the last dimensions of its operands, which must not index rows."""
+    """Return the rule of an op along the last dimensions, which must not index rows."""
 
     def rule(call: RuleCall) -> ChunkedOp | None:
         dims = [*range(-count(call.given), 0)]
@@ -178,7 +174,7 @@ def _along_last(*operands: str, count: Callable[[Mapping[str, Any]], int]) -> Ru
 
 
 def _sum(call: RuleCall) -> ChunkedOp | None:
-    """Sums over all dimensions but the last are column sums. Other sums over all rows are partial sums."""
+    """Sums over all dimensions but the last are column sums; others over all rows are partial sums."""
     source = call.given["self"]
     shape = call.shape(source)
     dims = set(call.dims("dim", len(shape)) or ())
@@ -204,7 +200,6 @@ def _loss_gradient(call: RuleCall) -> ChunkedOp | None:
 
 
 def _slice(call: RuleCall) -> ChunkedOp | None:
-    """A slice is within rows, or takes the same positions of each sequence."""
     source = call.given["self"]
     if call.keeps_rows("self", "dim"):
         return call.row_wise("self")
@@ -222,7 +217,7 @@ def _slice_gradient(call: RuleCall) -> ChunkedOp | None:
 
 
 def _sliced_rows(call: RuleCall, shape: torch.Size, rows: ProductRows) -> SlicedRows | None:
-    """Return the rows of a slice, or None if it does not take adjacent rows of each sequence."""
+    """Return the rows of a slice, or None unless it takes adjacent rows of each sequence."""
     dims, leading = call.dims("dim", len(shape)), rows.leading_dims(shape)
     if dims is None or leading is None or dims[0] >= leading or rows.entries_per_row(shape) > 1:
         return None
@@ -288,4 +283,3 @@ RULES: Mapping[str, Rule] = {
     "constant_pad_nd": _along_last("self", count=lambda given: len(given["pad"]) // 2),
     **IMAGE_RULES,
 }
-"""By the name of the op."""

@@ -16,28 +16,27 @@ from lowtide.frameworks.torch.rewrites.rewrite import call_like
 
 aten = torch.ops.aten
 _ROWS, _BLOCK = 16, 256
-"""PyTorch's kernel sums 16 rows, then the sums of 256 rows, then all."""
+"""PyTorch's kernel sums 16 rows, then sums of 256 rows, then all."""
 _COLUMNS = 64
-"""Columns after the last multiple are summed in another order, since they fill no vector registers."""
+"""Columns after the last multiple fill no vector register, and are summed in another order."""
 
 
 @dataclass(slots=True)
 class ColumnSum:
     """The sum of each column over chunks, in the order of PyTorch's kernel.
 
-    Each block of rows is summed once it is complete. The last columns are copied, and summed at the end.
+    Complete blocks of rows are summed at once. The last columns are copied, and summed at the end.
     """
 
     graph: Graph
     node: Node
     _recent: list[Node] = field(default_factory=list[Node])
-    """Sums within the current block."""
     _blocks: list[Node] = field(default_factory=list[Node])
     _last_columns: list[Node] = field(default_factory=list[Node])
     _count: int = 0
 
     def add(self, rows: Node, count: int) -> None:
-        """Append the addition of `count` rows, with as many columns as the sum has elements."""
+        """Append the addition of `count` rows of as many columns as the sum has elements."""
         matrix = self._call(aten.view.default, rows, [count, self._width])
         if self._aligned < self._width:
             last = self._call(aten.slice.Tensor, matrix, 1, self._first_of_last, self._width)
@@ -50,7 +49,6 @@ class ColumnSum:
                 first = end
 
     def total(self) -> Node:
-        """Append the last additions, and return the sum."""
         self._close_block()
         columns = [self._sum(self._blocks)] if self._aligned else []
         if self._last_columns:
@@ -68,7 +66,7 @@ class ColumnSum:
 
     @property
     def _first_of_last(self) -> int:
-        """The first copied column; a matrix of few columns is summed in yet another order."""
+        """The first copied column; matrices of few columns are summed in yet another order."""
         return max(0, self._aligned - _COLUMNS)
 
     def _ends(self, count: int) -> Iterator[int]:
@@ -104,22 +102,18 @@ class ColumnSum:
 
 @dataclass(frozen=True, slots=True)
 class ProductChunk:
-    """The nodes of a region for one chunk."""
-
     graph: Graph
     region: ProductRegion
     made: dict[Node, Node]
     first: int
     count: int
     copies: dict[Node, Node]
-    """Contiguous copies of operands for all chunks."""
     computed: dict[Node, Node] = field(default_factory=dict[Node, Node])
     slices: dict[tuple[Node, ProductRows | None], Node] = field(
         default_factory=dict[tuple[Node, ProductRows | None], Node]
     )
 
     def add(self, node: Node, op: ChunkedOp) -> None:
-        """Append a node of the region."""
         if op.rows != op.operand_rows:
             self.computed[node] = self._sliced(node, op)
             return
@@ -146,7 +140,7 @@ class ProductChunk:
         self._call(node, aten.copy_.default, rows, self.computed[node])
 
     def copy_statistics(self, node: Node, maxima: Node, logarithms: Node) -> None:
-        """Append copies of the maximum of each row of a `log_softmax`, and of the logarithm of its sum minus that."""
+        """Append each row's maximum of a `log_softmax` operand, and the logarithm of its sum minus that."""
         given, done = self.computed[_source_of(node)], self.computed[node]
         shape = torch.Size((value_of(node).shape[0], 1))
         largest = self._call(node, aten.amax.default, given, [1], True)
@@ -229,7 +223,6 @@ class ProductChunk:
     def _resized(
         self, node: Node, op: ChunkedOp, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Return arguments with the size of the chunk in the argument `name`."""
         if name in kwargs:
             return args, {**kwargs, name: self._size(node, op, kwargs[name])}
         place = [argument.name for argument in schema_arguments(node.target)].index(name)

@@ -1,4 +1,4 @@
-"""Regions around large products (`ProductRegion`), and reasons why a product has none (`Refusal`)."""
+"""Regions around large products (`ProductRegion`), and reasons for having none (`Refusal`)."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -16,14 +16,12 @@ aten = torch.ops.aten
 PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default)
 _MIN_BYTES = 1 << 20
 LARGE_SHARE = 2
-"""Tensors with at least `1 / LARGE_SHARE` of a product's elements count as large."""
+"""Tensors with at least `1 / LARGE_SHARE` of a product's elements are large."""
 SECOND_PASS = "second_pass_of"
-"""Meta key of nodes of a second pass, with the name of the product."""
+"""Meta key of second-pass nodes, with the product's name."""
 
 
 class ChunkDevices(Enum):
-    """Devices on which chunks are allowed."""
-
     CPU = "the CPU, whose kernels were tested for equal bits"
     ALL = "all devices, for results equal up to rounding"
 
@@ -36,7 +34,6 @@ class ChunkDevices(Enum):
 
 
 def can_run(device: torch.device) -> bool:
-    """Return whether this machine has a device."""
     if device.type == "cuda" and is_cuda_absent():
         return False
     here = torch.accelerator.current_accelerator(check_available=True)
@@ -45,21 +42,19 @@ def can_run(device: torch.device) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductRegion:
-    """A product and the ops that consume it, up to small tensors and sums over rows."""
+    """A product and its consumers, up to small tensors and sums over rows."""
 
     product: Node
-    """Not in the region if the program returns it or a tensor computed from it."""
+    """Outside of the region if the program returns it or a tensor computed from it."""
     rows: ProductRows
     ops: dict[Node, ChunkedOp]
-    """In program order. The chunks replace the last one."""
+    """In program order; chunks replace the last."""
     results: list[Node] = field(default_factory=list[Node])
-    """Nodes that others read."""
     delayed: list[Node] = field(default_factory=list[Node])
-    """Other nodes before the last, which need its results."""
+    """Other nodes before the last that need its results."""
 
     @property
     def sources(self) -> list[Node]:
-        """The nodes outside that the region reads."""
         read = dict.fromkeys(source for node in self.ops for source in node.all_input_nodes)
         return [source for source in read if source not in self.ops]
 
@@ -69,28 +64,25 @@ class ProductRegion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TwoPasses:
-    """Two passes over the rows of a product. The second has the nodes that need results of all rows."""
+    """Two passes over a product's rows. The second has the nodes that need results of all rows."""
 
     product: Node
     second: tuple[Node, ...]
     recomputed: tuple[Node, ...]
-    """Nodes of the first pass that the second recomputes, in program order."""
+    """First-pass nodes that the second recomputes, in program order."""
 
     @property
     def reader_names(self) -> list[str]:
-        """The names of nodes that read recomputed nodes."""
         recomputed = set(self.recomputed)
         return [node.name for node in self.second if not recomputed.isdisjoint(node.all_input_nodes)]
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A large product that is not in chunks."""
-
     product: Node
     reason: str
     has_own_order: bool = False
-    """Whether a sum over rows in another order, which rounding would allow, is the reason."""
+    """Whether the reason is a sum over rows in another order, which rounding would allow."""
     two_passes: TwoPasses | None = None
 
 
@@ -99,14 +91,14 @@ def has_image_rows(product: Node) -> bool:
 
 
 def is_large_product(node: Node) -> bool:
-    """Return whether a node is a large product, larger than its row operand or than the operand's own source."""
+    """Return whether a product is large, and larger than its row operand or that operand's source."""
     if node.target not in PRODUCTS or value_of(node).shape[0] == 1 or bytes_of(node) < _MIN_BYTES:
         return False
     return elements_of(node) > elements_of(row_operand(node)) or (has_image_rows(node) and _is_of_enlarged(node))
 
 
 def _is_of_enlarged(product: Node) -> bool:
-    """Return whether other ops than products, such as an upsampling, enlarge the images that a product reads."""
+    """Return whether ops other than products, such as upsampling, enlarge a product's images."""
     node = row_operand(product)
     while node.op == "call_function" and node.target not in PRODUCTS:
         source = max(node.all_input_nodes, key=elements_of, default=None)
@@ -124,7 +116,7 @@ def row_operand(product: Node) -> Node:
 
 
 def row_layout(value: torch.Tensor) -> torch.memory_format | None:
-    """Return the memory format of a tensor with one row after the other, else None."""
+    """Return the memory format in which rows follow each other, or None."""
     formats = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)
     return next((each for each in formats if value.is_contiguous(memory_format=each)), None)
 

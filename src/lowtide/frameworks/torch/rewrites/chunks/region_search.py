@@ -1,4 +1,4 @@
-"""The search for product regions (`find_product_regions`), largest products first; errors leave the program whole."""
+"""The search for product regions (`find_product_regions`), largest products first. Errors leave the program whole."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,16 +30,15 @@ from lowtide.frameworks.torch.rewrites.chunks.rule import SUMS, ChunkedOp, Chunk
 
 aten = torch.ops.aten
 _MAX_REFUSALS = 8
-"""Products tried in vain; the largest may be sums over the rows of another."""
+"""Products tried in vain: the largest may be sums over another's rows."""
 
 
 def find_product_regions(graph: Graph, *, any_order: bool = False) -> tuple[list[ProductRegion], list[Refusal]]:
-    """Return the regions around the largest products of a program, and refusals of the other products.
+    """Return the regions around the largest products of a program, and refusals of the others.
 
-    A region has the tensors computed from its product that are about as large, all nodes between them, and their users:
-    by rows, or by a sum over rows. Large results of the program or its forward pass are outside. With `any_order`,
-    regions of images include the gradients of weights, to which chunks add in any order. O(nodes and edges) per
-    product.
+    A region has its product's large dependents, all nodes between, and their users: by rows, or by a sum over rows.
+    Large results of the program or its forward pass are outside. With `any_order`, image regions include weight
+    gradients, to which chunks add in any order. O(nodes and edges) per product.
     """
     found: list[ProductRegion] = []
     refused: list[Refusal] = []
@@ -63,7 +62,6 @@ def find_product_regions(graph: Graph, *, any_order: bool = False) -> tuple[list
 
 
 def has_chunkable_product(graph: Graph) -> bool:
-    """Return whether a large product can be computed in chunks, in one pass or two."""
     found, refused = found_or_none(partial(find_product_regions, graph)) or ([], [])
     return bool(found) or any(each.two_passes is not None for each in refused)
 
@@ -71,7 +69,7 @@ def has_chunkable_product(graph: Graph) -> bool:
 def _largest_first(graph: Graph, *, any_order: bool) -> Sequence[Node]:
     """Return the large products, largest first.
 
-    With `any_order`, the large convolutions come first in program order, since a region may be a whole network.
+    With `any_order`, large convolutions come first in program order: a region may be a whole network.
     """
     products = sorted(filter(is_large_product, graph.nodes), key=lambda node: -elements_of(node))
     largest = elements_of(products[0]) if products else 0
@@ -84,7 +82,6 @@ def _largest_first(graph: Graph, *, any_order: bool) -> Sequence[Node]:
 
 
 def _second_pass(graph: Graph, first: ProductRegion) -> Iterator[ProductRegion]:
-    """Yield the region of a second pass over the same product."""
     is_marked = any(node.meta.get(SECOND_PASS) == first.product.name for node in graph.nodes)
     if is_marked and first.product not in first.ops:
         second = RegionSearch(graph, first.product, first.rows, second=True).region()
@@ -93,7 +90,7 @@ def _second_pass(graph: Graph, first: ProductRegion) -> Iterator[ProductRegion]:
 
 
 def _kinds_of_rows(product: Node) -> Iterator[ProductRows]:
-    """Yield the kinds of rows of a product: its first dimension, or that of a view."""
+    """Yield the possible rows of a product: its first dimension, or that of a view."""
     value = value_of(product)
     yield ProductRows(value.shape[0])
     for user in product.users:
@@ -103,8 +100,6 @@ def _kinds_of_rows(product: Node) -> Iterator[ProductRows]:
 
 
 class RegionSearch:
-    """The search for the region of one product, or of its second pass."""
-
     def __init__(
         self, graph: Graph, product: Node, rows: ProductRows, *, second: bool = False, any_order: bool = False
     ) -> None:
@@ -117,10 +112,8 @@ class RegionSearch:
         self._large = elements_of(product) // LARGE_SHARE
         self._ops: dict[Node, ChunkedOp] = {}
         self._in_own_order = set[Node]()
-        """Nodes refused for their partial sums."""
 
     def region(self) -> ProductRegion | Refusal:
-        """Return the region, or the reason why there is none."""
         op = self._op_of_product()
         if op is None:
             return self._refuse(self._product, "is not a plain product of rows")
@@ -148,12 +141,12 @@ class RegionSearch:
         return self._chunked_op(self._product, {left: ChunkedOp(RowRole.ROWS, rows=self._rows)})
 
     def _has_adjacent_rows(self, node: Node) -> bool:
-        """Return whether rows are adjacent in memory, in order; images may be channels last."""
+        """Return whether rows are adjacent in memory, in order. Images may be channels last."""
         value = value_of(node)
         return value.is_contiguous() or (self._has_images and row_layout(value) is not None)
 
     def _inside(self, op: ChunkedOp) -> set[Node] | Refusal:
-        """Return the tensors about as large as the product, and all nodes between them."""
+        """Return the large tensors and all nodes between them."""
         ops = self._ops
         ops[self._product] = op
         reached = self._reached({self._product: op}, second=False)
@@ -204,7 +197,7 @@ class RegionSearch:
         return self._refuse(node, "does not treat rows independently")
 
     def _begins_attention(self, node: Node) -> bool:
-        """Return whether a node computes the scores of another attention, which gets its own region."""
+        """Return whether a node computes the scores of another attention, which is its own region."""
         return (
             node.target is aten.bmm.default
             and not self._any_order
@@ -213,7 +206,6 @@ class RegionSearch:
         )
 
     def _add_sources(self, inside: set[Node]) -> None:
-        """Add large operands that only the region reads."""
         waiting = sorted(inside, key=self._order.__getitem__)
         while waiting:
             node = waiting.pop()
@@ -253,7 +245,7 @@ class RegionSearch:
     def _placed(self, region: ProductRegion) -> ProductRegion | Refusal:
         """Find the nodes to delay until after the chunks.
 
-        A node that keeps its place, such as the end of a forward pass, is not delayed: nodes after it are a second
+        Nodes that keep their place, such as the end of a forward pass, are not delayed. Nodes after them are a second
         pass.
         """
         inside = region.ops
@@ -284,7 +276,7 @@ class RegionSearch:
         return region
 
     def _in_two_passes(self, region: ProductRegion, second: Mapping[Node, None]) -> Refusal:
-        """Refuse a region with the nodes to recompute. A network recomputes all: it has many small results."""
+        """Refuse a region with the nodes to recompute: large ones, or all of a network, whose results are small."""
         least = 0 if self._any_order else self._large
         recomputed = tuple(node for node in region.ops if node not in second and elements_of(node) >= least)
         refusal = self._refuse(next(iter(second)), "needs results of all rows first")
@@ -295,7 +287,7 @@ class RegionSearch:
 
 
 def _needed_for_results(reached: dict[Node, ChunkedOp], large: int) -> set[Node]:
-    """Return the large results of the program or its forward pass, and all nodes they depend on."""
+    """Return large results of the program or its forward pass, and all nodes they need."""
     found = set[Node]()
     for node in reversed(reached):
         is_result = any(user.op == "output" or user.target == TURN_BACK for user in node.users)
@@ -308,7 +300,7 @@ Found = TypeVar("Found")
 
 
 def found_or_none(search: Callable[[], Found]) -> Found | None:
-    """Return the result of a search for chunks; None, with a warning to report the error, if it raises one."""
+    """Return the result of a search for chunks. If it raises, warn to report the error and return None."""
     try:
         return search()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Differences between results of two computations (`LargestDifference`)."""
+"""Differences between two computations' results (`LargestDifference`)."""
 
 import math
 from collections.abc import Iterable
@@ -8,20 +8,16 @@ from typing import Any
 import torch
 
 _NOISE_FACTOR = 64
-"""Sums of thousands of numbers differ by tens of last digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class LargestDifference:
-    """The largest difference of two results."""
-
     share: float
-    """Relative to the largest number of the tensor; 1 for values that are not real numbers."""
+    """Relative to the tensor's largest number; 1 for values that are not real numbers."""
     is_rounding: bool
-    """Whether the share is at most `sqrt(eps)` of the dtype, in every tensor."""
 
     def is_within_noise(self, noise: "LargestDifference") -> bool:
-        """Return whether this is rounding, or at most 64 times a change caused by the last digits of all inputs."""
+        """Return whether this is rounding, or at most 64 times the change by the last digits of all inputs."""
         return self.is_rounding or self.share <= noise.share * _NOISE_FACTOR
 
 
@@ -30,7 +26,7 @@ _OTHER_VALUE = LargestDifference(1.0, is_rounding=False)
 
 
 def in_other_last_digits(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor with each real number times `1 + eps` or `1 - eps`, at random with a fixed seed."""
+    """Multiply each real number by `1 + eps` or `1 - eps`, at random with a fixed seed."""
     if not tensor.is_floating_point():
         return tensor
     up = torch.randint(0, 2, tensor.shape, generator=torch.Generator().manual_seed(0)).to(tensor)

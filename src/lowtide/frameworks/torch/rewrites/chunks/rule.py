@@ -1,4 +1,4 @@
-"""The interface of rules (`RuleCall`, `ChunkedOp`), and the rows of a region (`ProductRows`)."""
+"""The interface of rules (`RuleCall`, `ChunkedOp`), and a region's rows (`ProductRows`)."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,16 +16,16 @@ from lowtide.frameworks.torch.reading.effects import arguments_by_name
 
 @dataclass(frozen=True, slots=True)
 class ProductRows:
-    """The number of rows of a region. Tensors with rows have each in one stretch of memory, in order."""
+    """The number of rows of a region. Each row of a tensor is one stretch of memory, in order."""
 
     count: int
 
     def range_for(self, first: int, last: int) -> tuple[int, int]:
-        """Return the range of these rows in rows `first` to `last` of the product."""
+        """Return the range of these rows within rows `first` to `last` of the product."""
         return first, last
 
     def leading_dims(self, shape: Sequence[int]) -> int | None:
-        """Return how many leading dimensions index the rows, or None if a tensor has no rows."""
+        """Return how many leading dimensions index rows, or None without rows."""
         product = 1
         for place, size in enumerate(shape):
             product *= size
@@ -34,27 +34,25 @@ class ProductRows:
         return None
 
     def flat_shape(self, shape: Sequence[int]) -> list[int]:
-        """Return a shape with the dimensions that index rows merged."""
+        """Return a shape whose row dimensions are merged."""
         leading = self._known_dims(shape)
         return [math.prod(shape[:leading]), *shape[leading:]]
 
     def chunk_shape(self, shape: Sequence[int], rows: int) -> list[int]:
-        """Return the shape of some rows, with the same number of dimensions."""
+        """Return the shape of some rows, of the same rank."""
         leading = self._known_dims(shape)
         first, *rest = self.flat_shape(shape)
         return [*[1] * (leading - 1), first // self.count * rows, *rest]
 
     def entries_per_row(self, shape: Sequence[int]) -> int:
-        """Return the entries of the first dimension of the flat shape in one row."""
+        """Return the entries per row in the first dimension of the flat shape."""
         return self.flat_shape(shape)[0] // self.count
 
     def match(self, operand: Sequence[int], result: Sequence[int]) -> bool:
-        """Return whether an operand broadcast to a result has its rows."""
         leading = self.leading_dims(result)
         return leading is not None and len(operand) == len(result) and operand[:leading] == result[:leading]
 
     def are_broadcast(self, operand: Sequence[int], result: Sequence[int]) -> bool:
-        """Return whether an operand broadcast to a result is the same for every row."""
         inner = len(result) - self._known_dims(result)
         return all(size == 1 for size in operand[: max(0, len(operand) - inner)])
 
@@ -70,14 +68,12 @@ _UNSET = ProductRows(0)
 
 @dataclass(frozen=True, slots=True)
 class SlicedRows(ProductRows):
-    """The rows of a slice: those between two positions of each sequence."""
+    """Rows of a slice: those between two positions of each sequence."""
 
     of: ProductRows
-    """The rows before the slice."""
     length: int
     """Rows of a sequence before the slice."""
     start: int
-    """The first position in the slice."""
     stop: int
 
     def range_for(self, first: int, last: int) -> tuple[int, int]:
@@ -85,7 +81,7 @@ class SlicedRows(ProductRows):
         return self._rows_before(first), self._rows_before(last)
 
     def stretches(self, first: int, last: int) -> Iterator[tuple[int, bool]]:
-        """Yield stretches of rows before the slice: their length, and whether the slice has them."""
+        """Yield stretches of rows before the slice: length, and whether the slice has them."""
         while first < last:
             place = first % self.length
             is_kept = self.start <= place < self.stop
@@ -101,8 +97,6 @@ class SlicedRows(ProductRows):
 
 
 class RowRole(Enum):
-    """How the result of an op depends on the rows of a region."""
-
     ROWS = "has the rows, one after the other"
     COLUMNS = "has the rows as columns of a matrix"
     SUM = "a matrix product that sums over rows"
@@ -111,33 +105,28 @@ class RowRole(Enum):
 
 
 SUMS = (RowRole.SUM, RowRole.COLUMN_SUM, RowRole.PARTIAL_SUM)
-"""Roles of sums over rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkedOp:
-    """How to compute an op for one chunk."""
-
     role: RowRole
     by_rows: frozenset[Node] = field(default_factory=frozenset[Node])
     by_columns: frozenset[Node] = field(default_factory=frozenset[Node])
-    """Operands that have the rows as columns; those in `by_rows` have them one after the other."""
+    """Operands with rows as columns; those in `by_rows` have rows one after the other."""
     sizes: str | None = None
-    """The argument with the shape of the result, or its number of rows."""
+    """The argument with the result's shape, or its number of rows."""
     partial_sums: frozenset[int] = field(default_factory=frozenset[int])
-    """Positions of results that are sums over rows."""
+    """Positions of results that sum over rows."""
     operand_rows: ProductRows = _UNSET
-    """The rows of the operands."""
     rows: ProductRows = _UNSET
-    """The rows of the result, which differ for a slice and its gradient."""
+    """The result's rows, which differ for a slice and its gradient."""
 
     @property
     def has_partial_sum(self) -> bool:
-        """Whether chunks give partial sums, and so equal the result up to rounding only."""
+        """Whether chunks give partial sums, equal to the result up to rounding only."""
         return self.role is RowRole.PARTIAL_SUM or bool(self.partial_sums)
 
     def with_rows(self, rows: ProductRows) -> "ChunkedOp":
-        """Return the same with these rows, unless the rule has set others."""
         return self if self.rows != _UNSET else replace(self, operand_rows=rows, rows=rows)
 
 
@@ -157,7 +146,7 @@ def normalize_dims(dims: Any, rank: int) -> tuple[int, ...] | None:
 
 
 def argument_of(node: Node, name: str) -> Any:
-    """Return an argument of a call, or its default, or None without such an argument."""
+    """Return an argument of a call, its default, or None if it does not exist."""
     given = arguments_by_name(node)
     if name in given:
         return given[name]
@@ -166,16 +155,12 @@ def argument_of(node: Node, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RuleCall:
-    """A call of an op, passed to the rule of the op."""
-
     node: Node
     given: Mapping[str, Any]
     ops: ChunkedOps
     rows: ProductRows
-    """The rows of the operands."""
 
     def role(self, operand: Any) -> RowRole | None:
-        """Return the role of an operand, or None if it is outside of the region."""
         return self.ops[operand].role if isinstance(operand, Node) and operand in self.ops else None
 
     def shape(self, operand: Any) -> torch.Size:
@@ -186,11 +171,11 @@ class RuleCall:
         return value_of(self.node).shape
 
     def dims(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """Return the dimensions in an argument or its default; see `normalize_dims`."""
+        """Return the dimensions in an argument or its default."""
         return normalize_dims(argument_of(self.node, name), rank)
 
     def are_inner(self, dims: Any, shape: Sequence[int]) -> bool:
-        """Return whether a tensor has rows that `dims` do not index."""
+        """Return whether a tensor has rows not indexed by `dims`."""
         leading, known = self.rows.leading_dims(shape), normalize_dims(dims, len(shape))
         return leading is not None and known is not None and min(known) >= leading
 
@@ -202,7 +187,7 @@ class RuleCall:
     def row_wise(self, *operands: str, sizes: str | None = None, unread: str = "") -> ChunkedOp | None:
         """Return the op with the named operands by rows, or None if they have no rows.
 
-        No other operand may be computed in chunks, except `unread`.
+        No other operand may be in chunks, except `unread`.
         """
         by_rows = [self.given[name] for name in operands if isinstance(self.given.get(name), Node)]
         others = [node for node in self.node.all_input_nodes if node not in by_rows]
@@ -223,5 +208,5 @@ def only_if(condition: Callable[[RuleCall], bool], rule: Rule) -> Rule:
 
 
 def along(*operands: str, dims: tuple[str, ...] = ("dim",)) -> Rule:
-    """Return the rule of an op along some dimensions of its operands, which must not index rows."""
+    """Return the rule of an op along some dimensions, which must not index rows."""
     return lambda call: call.row_wise(*operands) if call.keeps_rows(operands[0], *dims) else None

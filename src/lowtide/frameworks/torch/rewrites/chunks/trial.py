@@ -1,4 +1,4 @@
-"""Trials of product regions: run each with and without chunks, and compare the results (`Trials`)."""
+"""Trials that compare product regions with and without chunks (`Trials`)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class Equal(NamedTuple):
-    """Which results of chunks equal those without."""
-
     rows: bool
     sums: bool
 
@@ -30,27 +28,27 @@ _NOTHING_EQUAL = Equal(rows=False, sums=False)
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Trials of the regions of a program. Equal regions, as of repeated layers, are tried once."""
+    """Trials of a program's regions. Equal regions, such as repeated layers, are tried once."""
 
     exact: bool = True
-    """Whether bits must be equal, or else equal up to rounding."""
     devices: ChunkDevices = ChunkDevices.CPU
     any_order: bool = False
-    """Whether chunks may add to sums in any order, so that regions may be whole networks of images.
+    """Whether chunks may add to sums in any order, so that regions may be whole image networks.
 
-    Not for fused kernels, since chunks run PyTorch's own."""
+    Not for fused kernels: chunks run PyTorch's own.
+    """
     only_on_cpu: bool = False
-    """Whether other devices get the first sizes without a trial, which would need the memory of the whole product."""
+    """Whether other devices get the first sizes untried. A trial would need the memory of the whole product."""
     _known: dict[tuple[str, ChunkSizes | None], Equal] = field(
         default_factory=dict[tuple[str, ChunkSizes | None], Equal]
     )
 
     def first_equal(self, region: ProductRegion, tried: Iterable[ChunkSizes]) -> ChunkSizes | None:
-        """Return the first chunk sizes with equal results, or None if there are none.
+        """Return the first chunk sizes with equal results, if any.
 
         Each trial runs once on random numbers of the real shapes, on the real device, with the current threads: only a
-        run shows the order of sums of a BLAS. Allocates the memory of the unchunked region and a copy of its results;
-        returns None if that fails. Without a trial, returns the first sizes if rounding is allowed, else None.
+        run shows the order of a BLAS's sums. Allocates the unchunked region and a copy of its results; returns None if
+        that fails. Without a trial, returns the first sizes if rounding is allowed, else None.
         """
         sources = region.sources
         if not all(isinstance(value_of(source), torch.Tensor) for source in sources):
@@ -78,7 +76,7 @@ class Trials:
 
 
 class Trial:
-    """A region with random inputs, made by the first run."""
+    """A region with random inputs, made in the first run."""
 
     def __init__(self, region: ProductRegion, sources: list[Node]) -> None:
         self._region, self._sources = region, sources
@@ -101,9 +99,9 @@ class Trial:
 
     @cached_property
     def _noise(self) -> list[LargestDifference]:
-        """The change of each result if the last digits of all inputs change.
+        """The change of each result if all inputs change in their last digits.
 
-        Some results are rounding errors only, such as the gradient of a bias that a norm cancels.
+        Some results are rounding errors only, such as a bias gradient that a norm cancels.
         """
         if self._unchunked is None:
             return []
@@ -132,7 +130,6 @@ class Trial:
 
 
 def _key_of(region: ProductRegion, sources: list[Node]) -> str:
-    """Return all properties that equality depends on."""
     names = {node: f"%{place}" for place, node in enumerate([*sources, *region.ops])}
     given = [(value_of(node).shape, value_of(node).stride(), value_of(node).dtype) for node in sources]
     done = [(node.target, *map_arguments(node, names.__getitem__)) for node in region.ops]
@@ -156,7 +153,7 @@ def _as_module(region: ProductRegion, sources: list[Node], sizes: ChunkSizes | N
 
 
 def _random(like: Any, generator: torch.Generator, *, positive: bool) -> torch.Tensor:
-    """Return random numbers with the strides of `like`, whose elements may share memory."""
+    """Return random numbers in the strides of `like`, whose elements may share memory."""
     extent = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
     made = torch.empty(max(extent, 0), dtype=like.dtype, device=generator.device)
     if not made.is_floating_point():

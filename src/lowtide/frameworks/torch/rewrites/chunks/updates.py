@@ -1,4 +1,4 @@
-"""Regions that turn a gradient into the update of a tensor (`UpdateRegion`), and their chunks (`ChunkUpdates`)."""
+"""Regions from a gradient to the update of a tensor (`UpdateRegion`), and their chunks (`ChunkUpdates`)."""
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,12 +31,13 @@ ARITHMETIC = frozenset(
 )
 """Element-wise ops that are bit-equal in float32 and float64 for any number of elements.
 
-CPU kernels compute the last elements, which fill no vector register, with other code. Powers, sigmoids and narrower
-types round differently there."""
+CPU kernels compute the last elements, which fill no vector register, with other code. There, powers, sigmoids and
+narrower types round differently.
+"""
 EXACT = frozenset(
     ("abs", "neg", "sign", "maximum", "minimum", "clamp", "where", "copy", "clone", "_to_copy", "fill", "zero")
 ) | frozenset(("eq", "ne", "lt", "le", "gt", "ge", "logical_not", "logical_and", "logical_or"))
-"""Element-wise ops that are bit-equal in every type."""
+"""Element-wise ops bit-equal in every type."""
 _ARITHMETIC_TYPES = (torch.float32, torch.float64)
 
 
@@ -46,14 +47,14 @@ class UpdateRegion:
 
     shape: torch.Size
     nodes: list[Node] = field(default_factory=list[Node])
-    """In program order. The chunks replace the last one."""
+    """In program order; chunks replace the last."""
 
 
 def find_update_regions(graph: Graph) -> list[UpdateRegion]:
     """Return the update regions of a program, in the order of their last nodes.
 
-    A region overwrites an older tensor row by row, with all nodes computed only for that. All nodes can move to the
-    last one. O(nodes and edges).
+    A region overwrites an older tensor row by row, with all nodes computed only for that. All can move to the last one.
+    O(nodes and edges).
     """
     order = {node: place for place, node in enumerate(graph.nodes)}
     holders: dict[int, list[Node]] = {}
@@ -68,7 +69,6 @@ def find_update_regions(graph: Graph) -> list[UpdateRegion]:
 def _row_wise_nodes(
     graph: Graph, order: Mapping[Node, int], holders: Mapping[int, list[Node]]
 ) -> dict[Node, torch.Size]:
-    """Return the nodes of all regions with their shapes, last first."""
     found: dict[Node, torch.Size] = {}
     for node in reversed(list(graph.nodes)):
         shape = row_wise_shape(node) if node.op == "call_function" else None
@@ -87,7 +87,7 @@ def _row_wise_nodes(
 
 
 def _components(found: Mapping[Node, torch.Size]) -> list[UpdateRegion]:
-    """Return a region for each set of nodes that read one another or overwrite the same tensor."""
+    """Return a region for each set of nodes that read each other or overwrite the same tensor."""
     leader: dict[Node, Node] = {node: node for node in found}
 
     def lead(node: Node) -> Node:
@@ -124,9 +124,9 @@ def _can_move(region: UpdateRegion, nodes: Sequence[Node], order: Mapping[Node, 
 
 
 def row_wise_shape(node: Node) -> torch.Size | None:
-    """Return the shape of a row-wise node, or None if it is not known to be bit-equal by chunks.
+    """Return the shape of a row-wise node, or None unless chunks are known to be bit-equal.
 
-    Its results and overwritten tensors have this shape and are contiguous.
+    Its results and overwritten tensors are contiguous and have this shape.
     """
     if node.target is operator.getitem:
         value, source = value_of(node), node.args[0]
@@ -156,7 +156,7 @@ def row_wise_shape(node: Node) -> torch.Size | None:
 
 
 def has_rows(value: Any, shape: torch.Size) -> bool:
-    """Return whether an operand has the rows of a shape; others are the same for all rows."""
+    """Return whether an operand has rows of a shape, instead of being the same for all."""
     return isinstance(value, torch.Tensor) and value.dim() == len(shape) and value.shape[0] == shape[0]
 
 
@@ -165,7 +165,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _embedding_shape(node: Node) -> torch.Size | None:
-    """Each row of the gradient sums the rows of its tokens, in their order."""
+    """Rows of the gradient sum the rows of their tokens, in order."""
     value: torch.Tensor = value_of(node)
     scaled = arguments_by_name(node).get("scale_grad_by_freq", False)
     return value.shape if _is_plain(value) and not scaled else None
@@ -178,7 +178,6 @@ class ChunkUpdates(Rewrite[tuple[UpdateRegion, int]]):
     name = "in-chunks"
     source = "Tests found which ops give the same bits for some rows as for all."
     chosen: tuple[tuple[UpdateRegion, int], ...]
-    """Regions and the rows of their chunks."""
 
     def sites(self, module: GraphModule) -> Sequence[tuple[UpdateRegion, int]]:
         return self.chosen
@@ -211,7 +210,7 @@ def _append_chunks(graph: Graph, region: UpdateRegion, count: int, made: dict[No
 
 
 def _erase_unread(graph: Graph, made: Mapping[Node, Node], regions: Iterable[UpdateRegion]) -> None:
-    """Erase concatenations if the chunks read their operands instead."""
+    """Erase concatenations whose operands the chunks read instead."""
     sources = dict.fromkeys(source for region in regions for node in region.nodes for source in node.all_input_nodes)
     for source in sources:
         for node in view_chain(made[source]) if source in made and concatenated_chunks(made[source]) else ():
@@ -257,7 +256,7 @@ class _UpdateChunk:
         return done
 
     def _embedding(self, node: Node) -> Node:
-        """Sum the gradients of the tokens of this chunk; tokens of others go to an extra first or last row."""
+        """Sum the gradients of this chunk's tokens; others go to an extra first or last row."""
         given = arguments_by_name(node)
         gradient, indices = self.made[given["grad_output"]], self.made[given["indices"]]
         padding: int = given["padding_idx"]
@@ -270,7 +269,7 @@ class _UpdateChunk:
 
 
 def view_chain(node: Node) -> list[Node]:
-    """Return a node, the node it is an alias of, and so on."""
+    """Return a node, its alias source, and so on."""
     found = [node]
     while True:
         target, source = found[-1].target, found[-1].args[0] if found[-1].args else None
@@ -283,7 +282,6 @@ def view_chain(node: Node) -> list[Node]:
 
 
 def concatenated_chunks(node: Node) -> list[Node]:
-    """Return the operands of a concatenation of rows, or an empty list."""
     base = view_chain(node)[-1]
     if base.target is not aten.cat.default:
         return []

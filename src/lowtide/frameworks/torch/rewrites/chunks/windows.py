@@ -1,4 +1,4 @@
-"""Sums over rows by windows: columns of a product are recomputed from a few values of each row."""
+"""Sums over rows by windows: a few values of each row suffice to recompute columns of a product."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,48 +17,44 @@ from lowtide.frameworks.torch.rewrites.rewrite import call_like
 
 aten = torch.ops.aten
 _MARGIN = 16
-"""Extra columns on each side. The nearest ones get all targets outside of the window."""
+"""Extra columns on each side; the nearest get all targets outside of the window."""
 _IGNORED = -100
 _SLICES = ("slice", "slice_backward")
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Sizes of the windows of a product region."""
-
     classes: int
     separate: bool = False
-    """Whether windows stay separate tensors until the last, so that an update can read them one by one."""
+    """Whether windows stay separate tensors until the last, for updates that read them one by one."""
     rows_at_once: int | None = None
-    """Rows summed at once; None for all rows.
+    """Rows summed at once; None for all.
 
-    A BLAS sums rows of a large matrix block by block, and with several threads, of a small one in other blocks."""
+    A BLAS sums rows of large matrices block by block, and of small ones in other blocks if it has several threads.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSums:
-    """The sums that windows can compute."""
-
     nodes: dict[Node, ChunkedOp]
-    """With all nodes that only they read."""
     rows: tuple[Node, ...]
-    """Small results with rows that windows read."""
+    """Small results with rows, read by windows."""
     logarithms: tuple[Node, ...]
-    """The `log_softmax`, by the maximum of each row and the logarithm of its sum."""
+    """The `log_softmax`, given by each row's maximum and logarithm of its sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowValues:
-    """Values of each row that windows read, in the new graph."""
+    """Row values read by windows, in the new graph."""
 
     rows: Mapping[Node, Node]
     maxima: Mapping[Node, Node]
     logarithms: Mapping[Node, Node]
-    """Logarithms of the sums of exponentials, less the maxima."""
+    """Logarithms of sums of exponentials, less the maxima."""
 
 
 def sums_by_windows(region: ProductRegion) -> WindowSums | None:
-    """Return the sums that windows can compute, or None unless they can compute all.
+    """Return the sums that windows can compute, or None unless all.
 
     Summands must depend on the product element by element, except for one `log_softmax` and a loss of one class per
     row.
@@ -82,7 +78,6 @@ class _ColumnSearch:
     seen: dict[Node, bool] = field(default_factory=dict[Node, bool])
 
     def has_columns(self, node: Node) -> bool:
-        """Return whether columns of a result can be computed independently."""
         if node not in self.seen:
             self.seen[node] = self._has_columns(node)
         return self.seen[node]
@@ -138,7 +133,7 @@ def _source(node: Any) -> Node:
 def append_windows(
     graph: Graph, region: ProductRegion, windows: Windows, made: Mapping[Node, Node], values: RowValues
 ) -> Iterator[tuple[Node, int, int, Node]]:
-    """Append the sums of a region by windows. Yield each with the columns of its next window, and the window."""
+    """Append a region's sums by windows. Yield each with the columns of its next window, and the window."""
     classes = value_of(region.product).shape[1]
     losses = [node for node in region.ops if node.target is aten.nll_loss_backward.default]
     ignored = {node: _ignored_targets(graph, node, made) for node in losses}
@@ -161,7 +156,6 @@ class _Window:
     made: Mapping[Node, Node]
     values: RowValues
     ignored: Mapping[Node, Node]
-    """Masks of ignored targets, by loss gradient."""
     first: int
     last: int
     rows_at_once: int | None
@@ -185,7 +179,6 @@ class _Window:
         return self._call(node, aten.slice.Tensor, summed, 0, *place)
 
     def _product(self, node: Node, left: Node, right: Node) -> Node:
-        """Append a product, as the sum of products of `rows_at_once` rows."""
         total = value_of(_node(node.args[1])).shape[0]
         if self.rows_at_once is None or self.rows_at_once >= total:
             return self._call(node, aten.mm.default, left, right)
@@ -225,7 +218,7 @@ class _Window:
         return self._call(node, node.target, *args, **kwargs)
 
     def _gradient_of_loss(self, node: Node) -> Node:
-        """Move other targets to the columns next to the window, so that the gradients of a row keep their sum."""
+        """Move other targets to the columns next to the window, so that gradients of a row keep their sum."""
         given = arguments_by_name(node)
         moved = self._call(node, aten.sub.Tensor, self.made[given["target"]], self.start)
         before = self.first - self.start - (1 if self.start else 0)
