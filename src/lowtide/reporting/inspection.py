@@ -30,6 +30,8 @@ _MOST_BOUND_HOLDERS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Inspection:
+    """Memory of the unmodified program."""
+
     graph: Graph
     peak_bytes: dict[str, int]
     arena_bytes: dict[str, int]

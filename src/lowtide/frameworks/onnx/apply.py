@@ -41,7 +41,7 @@ def _order(graph: GraphProto, translation: Translation, plan: Plan) -> NodeOrder
             called = dict(subgraphs_of(graph.node[body.node]))[body.label]
             bodies[body.node, body.label] = _order(called, body.translation, inner)
     ops: list[OpId] = plan.order().tolist()
-    if ops == list(range(translation.graph.n_ops)):  # program order: views stay, too
+    if ops == list(range(translation.graph.n_ops)):  # program order: views stay
         return NodeOrder(range(len(graph.node)), {}, bodies)
     placing = _Placing(graph, translation.nodes_of_ops)
     last = {op: place for place, op in enumerate(ops)}
@@ -71,7 +71,7 @@ class _Placing:
         self._checked_at: dict[int, int] = {}
         """By view, recomputed runs before its last check."""
         self._now: dict[str, str] = {}
-        """New name by original name."""
+        """By original name."""
         self._order: list[int] = []
         self._names: dict[int, dict[str, str]] = {}
 

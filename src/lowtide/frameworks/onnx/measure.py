@@ -21,12 +21,10 @@ from lowtide.frameworks.onnx.running.session import open_session
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """The result of one run."""
-
     peak_bytes: int
     """Inputs, and the most allocated at once: values, outputs, workspaces."""
     outputs: Sequence[Any]
-    """The model's outputs, in order."""
+    """In the model's order."""
 
 
 def measure_peak(

@@ -67,10 +67,10 @@ class OnnxModel(Model):
     def __init__(self, source: ModelSource, dims: Mapping[str, int] | None = None) -> None:
         """Read a model from a path or an object, without its weights.
 
-        `dims` are sizes of dynamic dimensions by name. A dimension without a name is called after its input and its
+        `dims` are sizes of dynamic dimensions by name. A dimension without a name is called after its input and
         position: "x.0". Raises MalformedInputError for a broken model, UnsupportedError for dynamic dimensions without
-        a size (it lists all of them), UsageError for sizes that do not fit the model, GraphError for sizes that are
-        too large for any machine.
+        a size (it lists all), UsageError for sizes that do not fit the model, GraphError for sizes too large for any
+        machine.
         """
         self._source = self._given = source
         self._model = load_model(source)
@@ -87,12 +87,10 @@ class OnnxModel(Model):
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """The ending of ONNX files."""
         return (".onnx",)
 
     @property
     def graph(self) -> Graph:
-        """The model as a graph."""
         return self._translation.graph
 
     @property
@@ -101,7 +99,6 @@ class OnnxModel(Model):
         return True
 
     def make_unmodified(self) -> "OnnxForm":
-        """Return the model as it was read."""
         return OnnxForm("unmodified", self.graph, model=self)
 
     def make_form(self, name: FormName, *, exact: bool) -> "OnnxForm | None":
@@ -146,15 +143,15 @@ class OnnxModel(Model):
     def apply(self, plan: Plan) -> ModelProto:
         """Return a copy of the model with its nodes in the order of the plan.
 
-        Recomputed nodes appear again, with new names for their outputs. Raises FingerprintError
-        for a plan of another graph, UnsupportedError for one that copies, VerificationError for a wrong one.
+        Recomputed nodes appear again, with new names for their outputs. Raises FingerprintError for a plan of another
+        graph, UnsupportedError for one that copies, VerificationError for a wrong one.
         """
         planned = self._planned_by(plan)
         order = planned_order(planned._model, planned._translation, plan)
         return ModelProto.FromString(b"".join(reordered_model(planned._content(), order, {})))
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Write the reordered model completely or not at all; weights in other files stay where they are.
+        """Write the reordered model completely or not at all; weights in other files stay there.
 
         Its metadata records the plan. Raises UnsupportedError if the weights cannot be reached from the new folder,
         UsageError if the file cannot be written.
@@ -180,7 +177,6 @@ class OnnxModel(Model):
         write_pieces(path, drained(reordered_model(self._content(), order, metadata)))
 
     def _planned(self, plan: Plan, notes: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
-        """Return the reordered model; its metadata records the plan."""
         order, by = self._file_order(plan)
         metadata = {PLANNED: (self._level or "file") + by, **sharing_of(self._model)}
         if self._level is not None:
@@ -333,7 +329,7 @@ class OnnxModel(Model):
         return Measurement.of(agreement, before_bytes=before.peak_bytes, after_bytes=after.peak_bytes)
 
     def measure_costs(self) -> Prices:
-        """Raise UnsupportedError, because ONNX Runtime runs models and not single ops."""
+        """Raise UnsupportedError: ONNX Runtime runs models, not single ops."""
         raise UnsupportedError("ops of ONNX models cannot be timed one by one; price them by --costs eager or fused")
 
 

@@ -34,9 +34,9 @@ class Session(PlannedSession):
 
     A file by lowtide runs in its order. Any other model is planned when it is opened, or at its first run if sizes are
     missing: ONNX Runtime optimizes it for this machine at the level of the options, by default its last, and lowtide
-    orders the nodes. The first run per input
-    shapes is recorded and packed, unless the file has addresses. A run that allocates differently (data-dependent
-    sizes, another thread) uses ordinary allocation and counts in `use`. Results are outside the arena.
+    orders the nodes. The first run per input shapes is recorded and packed, unless the file has addresses. A run that
+    allocates differently (data-dependent sizes, another thread) uses ordinary allocation and counts in `use`. Results
+    are outside the arena.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Session(PlannedSession):
         `dims` are sizes of dynamic dimensions to plan for, by default those of the first run; runs may have others.
         Without `plan`, or if planning fails, nodes run in the runtime's own order (`unplanned` has the reason). The
         options lose the runtime's arena, pattern and reuse. Raises UsageError for parallel execution and wrong `dims`,
-        UnsupportedError for a file that is for another kind of processor.
+        UnsupportedError for a file for another kind of processor.
         """
         onnxruntime: Any = import_module("onnxruntime")
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
@@ -106,7 +106,7 @@ class Session(PlannedSession):
         return super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
 
     def io_binding(self) -> Any:
-        """Return a binding; it belongs to the nodes as they are, so they are no longer planned."""
+        """Return a binding, after which the nodes are no longer planned."""
         stock: Any = super()
         with self._planning:  # a run in another thread may be replacing the nodes
             if self._waiting is not None:
@@ -114,7 +114,7 @@ class Session(PlannedSession):
             return stock.io_binding()
 
     def _plan_for(self, values: Mapping[str, Any]) -> None:
-        """Plan a waiting model for the sizes of these inputs; a run in another thread goes on as it is."""
+        """Plan a waiting model for the sizes of these inputs; a run in another thread goes on."""
         if self._waiting is not None and self._planning.acquire(blocking=False):
             try:
                 self._plan_waiting(values)
@@ -156,7 +156,6 @@ class _UntilFirstRun:
         return {**found, **self.dims}
 
     def open(self, dims: Mapping[str, int], arena: Arena) -> PlannedSession:
-        """Return a session of the model, planned for sizes."""
         with kept_options(self.options):
             self.options.graph_optimization_level = self.level
             with _planned_here(self.source, self.options, dims, self.more) as planned:
@@ -170,7 +169,7 @@ def _graph_of(source: ModelPath) -> GraphProto:
 
 
 def _missing_sizes(source: ModelPath, dims: Mapping[str, int]) -> Sequence[str]:
-    """Return the dynamic dimensions that have no size; none for a model that cannot be read."""
+    """Return the dynamic dimensions without a size; none for a model that cannot be read."""
     try:
         return [name for name in dynamic_dimensions(_graph_of(source)) if name not in dims]
     except InputError:

@@ -38,7 +38,6 @@ def _result(node: NodeProto, known: MainValues) -> Sequence[int]:
 
 
 def _first(axis: int, node: NodeProto) -> Axes:
-    """Return the axes if only the first input is cut."""
     return [axis, *[None] * (len(node.input) - 1)]
 
 

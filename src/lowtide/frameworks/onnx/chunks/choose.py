@@ -7,9 +7,8 @@ from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, Growing, order_
 from lowtide.frameworks.onnx.chunks.values import MainValues
 
 _MOST_TRIES = 50_000
-"""Limit on nodes tried, over all regions."""
+"""On nodes tried, over all regions."""
 _TRIED_CHUNKS = 4
-"""Limit per region."""
 _LEAST_SAVED = 2**20
 """Bytes that chunks must save."""
 _WORTH = 3 / 4
@@ -20,8 +19,6 @@ _SHARES = (2, 4, 8, 16, 64)
 
 @dataclass(frozen=True, slots=True)
 class Fineness:
-    """Limits on cutting."""
-
     most_chunks: int
     enough: int
     """Fraction of the largest need at which a region is small enough."""

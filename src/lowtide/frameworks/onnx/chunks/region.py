@@ -12,12 +12,10 @@ from lowtide.frameworks.onnx.chunks.values import MainValues
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedRegion:
-    """Nodes that run chunk by chunk."""
-
     nodes: Sequence[int]
-    """Positions in order, closed under paths between nodes."""
+    """In order, closed under paths between nodes."""
     axes: dict[str, int]
-    """Cut axis by value."""
+    """By value."""
     sliced: Sequence[str]
     """Values read from outside in chunks; earlier axes have size 1."""
     results: Sequence[str]
@@ -30,7 +28,6 @@ class ChunkedRegion:
     """Peak of other bytes with one chunk."""
 
     def needed(self, chunks: int) -> int:
-        """Return the region's peak bytes."""
         return self.fixed_bytes + -(-self.inner_bytes // chunks)
 
 
@@ -40,7 +37,7 @@ class Growing:
 
     values: MainValues
     taken: frozenset[int]
-    """Nodes of other regions."""
+    """By other regions."""
     nodes: set[int] = field(default_factory=set[int])
     axes: dict[str, int] = field(default_factory=dict[str, int])
     whole: set[str] = field(default_factory=set[str])
@@ -188,9 +185,9 @@ def _most_inside(values: MainValues, nodes: Sequence[int], edge: set[int]) -> in
 
 
 def order_in_one_go(values: MainValues, regions: Sequence[ChunkedRegion]) -> list[int | ChunkedRegion] | None:
-    """Return node positions and regions in a valid order.
+    """Return node positions and regions in a valid order, or None for cyclic dependences of regions.
 
-    None if regions depend on one another cyclically. Complexity: O((nodes + reads) log nodes).
+    Complexity: O((nodes + reads) log nodes).
     """
     nodes = range(len(values.nodes))
     region_of = {place: region for region in regions for place in region.nodes}

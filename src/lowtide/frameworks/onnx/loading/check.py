@@ -121,9 +121,8 @@ def _node_texts(graph: GraphProto | FunctionProto) -> Iterator[str | bytes]:
 
 
 MOST_NODES = 10_000_000
-"""Limit on expanded nodes."""
 MOST_DEPTH = 200
-"""Limit on nested calls, since expansion is recursive."""
+"""On nested calls, since expansion is recursive."""
 
 _Key = tuple[str, str]
 

@@ -27,7 +27,7 @@ def external_locations(model: ModelProto) -> list[str]:
 
 
 def check_weights_present(model: ModelProto, folder: Path | None) -> None:
-    """Raise InputError naming weight files that are missing."""
+    """Raise InputError naming missing weight files."""
     locations = external_locations(model)
     if locations and folder is None:
         raise UnsupportedError(f"the model has weights in {', '.join(locations)}, but no folder; give its path instead")
@@ -67,7 +67,6 @@ def folder_for_copies(model: ModelProto, source: Path | None) -> Path:
 
 @contextmanager
 def temporary_folder(model: ModelProto, source: Path | None) -> Generator[Path]:
-    """Yield the folder of `folder_for_copies`, and delete it."""
     folder = folder_for_copies(model, source)
     try:
         yield folder
@@ -81,7 +80,7 @@ def _link_weights(model: ModelProto, source: Path, target: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(source / location, place)
-        except OSError:  # another file system, or the file is missing, which the runtime reports
+        except OSError:  # another file system, or a missing file, which the runtime reports
             place.symlink_to((source / location).absolute())
 
 

@@ -60,7 +60,6 @@ def source_folder(source: ModelSource) -> Path | None:
 
 
 def describe_source(source: ModelSource) -> str:
-    """Name a model in messages."""
     return f"model {source.graph.name!r}" if isinstance(source, ModelProto) else plain(str(source))
 
 
@@ -94,7 +93,7 @@ def _parse(content: Content, path: Path) -> ModelProto:
 
 
 _SURELY_SHORT = 1024
-"""Bytes below which fields are copied unchanged."""
+"""Shorter fields are copied unchanged."""
 
 _LONG_FIELDS: Mapping[str, Mapping[int, str]] = {
     "model": {of.GRAPH: "graph"},

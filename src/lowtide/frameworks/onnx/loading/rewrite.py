@@ -17,7 +17,7 @@ class NodeOrder:
     """The order of a graph's nodes, by position, and of the graphs in them."""
 
     nodes: Sequence[int]
-    """Positions; a recomputed node appears once per run."""
+    """A recomputed node appears once per run."""
     names: Mapping[int, Mapping[str, str]]
     """New names of values by place in this order."""
     inner: Mapping[tuple[int, str], "NodeOrder"] = field(default_factory=dict[tuple[int, str], "NodeOrder"])
@@ -65,7 +65,6 @@ def edited_model(
 
 
 def encoded_metadata(number: int, entries: Mapping[str, str]) -> bytes:
-    """Return metadata entries as fields."""
     encoded = (
         encode_bytes(of.KEY, key.encode()) + encode_bytes(of.VALUE, value.encode()) for key, value in entries.items()
     )

@@ -21,33 +21,31 @@ from lowtide.frameworks.onnx.shapes.tensors import shape_in, type_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callee:
-    """A graph that a node calls."""
-
     label: str
     graph: GraphProto
     typed: GraphProto
-    """The graph after shape inference."""
+    """After shape inference."""
     input_lifetime: Lifetime = Lifetime.INPUT
     """INPUT if the call holds the value, PERSISTENT if the caller does."""
     outputs_in_caller: Sequence[str] = ()
-    """Outputs in storage that the caller counts."""
+    """In storage that the caller counts."""
     in_file: bool = True
     """Whether its nodes are in the file and can be reordered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """The effect of calling on the op that calls."""
+    """The effect of a call on the op that calls."""
 
     callees: list[Callee] = field(default_factory=list[Callee])
     kind: str
-    """The op's kind; "while" and "call" results are the body's, counted once."""
+    """The op's; "while" and "call" results are the body's, counted once."""
     collected: Sequence[str] = ()
     """Outputs held a second time, in pieces."""
     carried: Sequence[str] = ()
     """Outputs copied after the last run, from values of the last two runs."""
     scratch_bytes: int = 0
-    """Bytes held throughout."""
+    """Held throughout."""
 
 
 def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> Call | None:

@@ -32,7 +32,6 @@ _TRANSPOSING = named("Softmax LogSoftmax Hardmax")
 _ADDING_A_BIAS = named("BiasGelu FastGelu", "com.microsoft")
 """Kernels with the sum of two inputs as an intermediate."""
 _SUM_BYTES = 4
-"""Bytes of an integer sum."""
 
 
 def is_opaque(node: NodeProto) -> bool:
@@ -52,7 +51,7 @@ def draws_random(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
 
 
 def has_unknown_workspace(node: NodeProto, types: Types) -> bool:
-    """Return whether a workspace is not counted by `workspace_bytes`."""
+    """Return whether `workspace_bytes` does not count a workspace."""
     operator = operator_of(node)
     if operator == ("com.microsoft", "QLinearConv"):
         return _has_sums_by_processor(node, types)
@@ -88,7 +87,7 @@ def workspace_bytes(node: NodeProto, types: Types, opset: int) -> int:
 
 
 def _neighbors_bytes(node: NodeProto, types: Types) -> int:
-    """Return LRN's workspace: a scale per element, and squares of an image."""
+    """LRN needs a scale per element, and squares of an image."""
     shape = shape_in(types, node.input[0])
     if shape is None or len(shape) < 2:
         return 0
@@ -124,7 +123,6 @@ def _along_last_axis(node: NodeProto, types: Types) -> bool:
 
 
 _MASK, _PAST_KEY = 3, 4
-"""Input positions."""
 
 
 def _attention_bytes(node: NodeProto, types: Types) -> int:
@@ -154,7 +152,6 @@ def _input(node: NodeProto, place: int) -> str:
 _RECURRENT = named("LSTM GRU RNN")
 _LAST_STATES = {"LSTM": 2, "GRU": 1}
 _BYTES = 4
-"""Bytes of a float."""
 
 
 def _recurrent_bytes(node: NodeProto, types: Types) -> int:
@@ -233,7 +230,6 @@ def _of_integers(node: NodeProto, types: Types) -> int:
 
 
 def _has_sums_by_processor(node: NodeProto, types: Types) -> bool:
-    """Return whether sums depend on the processor."""
     filters = shape_in(types, node.input[3])
     if filters is None or len(filters) < 3 or _is_depthwise(node, filters) or not _is_symmetric(node, filters, types):
         return False

@@ -23,16 +23,16 @@ class Context:
     model: ModelProto
     functions: Mapping[tuple[str, str], FunctionProto]
     short_weights: Mapping[str, TensorProto]
-    """Weights that may decide shapes."""
+    """They may decide shapes."""
     opset: int
-    """Version of the default operator set."""
+    """Of the default operator set."""
     notes: list[str] = field(default_factory=list[str])
     has_unknown_sizes: bool = False
     """Whether some value counts as 0 bytes because its type does not determine its size."""
     weights: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """Weights inside subgraphs, by full name and bytes."""
+    """Inside subgraphs, by full name and bytes."""
     workspaces: Counter[str] = field(default_factory=Counter[str])
-    """Unmodeled workspaces, counted by operator."""
+    """Unmodeled, counted by operator."""
 
 
 class Scope:
@@ -51,7 +51,7 @@ class Scope:
         self._outer = outer
         self.values: dict[str, Value] = {}
         self.sizes: list[int] = []
-        """Bytes by buffer."""
+        """By buffer."""
         self.lifetimes: list[Lifetime] = []
 
     def add_weights(self, graph: GraphProto) -> None:
@@ -65,19 +65,16 @@ class Scope:
             self.define(value.name, self.add_buffer(value.name, self.bytes_of(value.name, origin), lifetime))
 
     def add_weight(self, name: str, size: int) -> None:
-        """Add a persistent value."""
         self.define(name, self.add_buffer(name, size, Lifetime.PERSISTENT))
         if self._outer is not None:
             self.context.weights.append((f"{self.name}/{name}", size))
 
     def add_buffer(self, name: str, size: int, lifetime: Lifetime) -> int:
-        """Add a buffer and return its id."""
         self.sizes.append(size)
         self.lifetimes.append(lifetime)
         return self.builder.add_buffer(name, size, lifetime)
 
     def define(self, name: str, buffer: int, keeps: tuple[int, ...] = ()) -> None:
-        """Record a value's buffer."""
         self.values[name] = Value(buffer, self.types.get(name, TypeProto()), keeps)
 
     def value(self, name: str) -> Value:

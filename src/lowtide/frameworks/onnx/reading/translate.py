@@ -196,7 +196,6 @@ class _OnnxTranslator:
                 buffer = self._scope.add_buffer(name, size, Lifetime.PERSISTENT)
                 draft.mutates.append(buffer)
             else:
-                # ONNX Runtime never frees a result without readers.
                 kept = name in self._outputs or name not in self._consumed
                 buffer = self._scope.add_buffer(name, size, Lifetime.OUTPUT if kept else Lifetime.INTERMEDIATE)
                 draft.writes.append(buffer)
@@ -220,7 +219,6 @@ class _OnnxTranslator:
 
 
 def _translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translation, bool]:
-    """Return a callee's translation and `_OnnxTranslator.fixed`."""
     known = outer.known if callee.in_file else forms_in(callee.typed)
     scope = Scope(outer.context, name, callee.typed, known, outer)
     scope.add_weights(callee.graph)

@@ -11,10 +11,8 @@ from lowtide.frameworks.onnx.shapes.known_forms import Form
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A named value."""
-
     buffer: int
-    """Its buffer; a view has its base's."""
+    """A view has its base's."""
     type: TypeProto
     keeps: tuple[int, ...] = ()
     """Buffers needed to make a view, such as its shape."""
@@ -22,8 +20,6 @@ class Value:
 
 @dataclass(slots=True, kw_only=True)
 class OpDraft:
-    """An op under construction."""
-
     name: str
     kind: str
     nodes: list[int]
@@ -42,8 +38,6 @@ class OpDraft:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A translated subgraph of a node."""
-
     node: int
     label: str
     translation: "Translation"
@@ -51,15 +45,12 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A graph and its nodes."""
-
     graph: Graph
     nodes_of_ops: tuple[tuple[int, ...], ...]
-    """Node positions by op, without views and constants."""
+    """Positions by op, without views and constants."""
     bodies: Mapping[str, Body]
     """Subgraphs of nodes by callee name, without functions."""
     values: Mapping[str, Value]
-    """Values of this graph by name."""
     forms: tuple[Form | None, ...]
     """By buffer, the form of its first value."""
     has_unknown_sizes: bool

@@ -53,7 +53,6 @@ def _outputs(model: Path, inputs: Mapping[str, Any], names: Sequence[str] | None
 
 
 def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a model in the stock runtime or a planned session; return figures."""
     onnxruntime: Any = import_module("onnxruntime")
     model = Path(request["model"])
     inputs = random_inputs(load_model(model), request["dims"])

@@ -30,17 +30,17 @@ class RuntimeFigures:
     seconds: float
     """Median of a run."""
     resident_bytes: int | None
-    """Resident memory of the process; None if unknown."""
+    """Of the process; None if unknown."""
     digest: str
     """Of results."""
     arena_bytes: int | None = None
-    """Arena of a planned session."""
+    """Of a planned session."""
     reserved_bytes: int | None = None
     """Arena and results outside it."""
     fallbacks: int = 0
     """Runs by ordinary allocation."""
     addresses: str | None = None
-    """Learned addresses, for the file's metadata."""
+    """Learned, for the file's metadata."""
 
     def as_run(self, by: str, **more: int | None) -> RuntimeRun:
         """Return figures for a report; `by` names the runner, `more` are fields of RuntimeRun."""
@@ -50,8 +50,6 @@ class RuntimeFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizedOffline:
-    """The level of a model that ONNX Runtime wrote."""
-
     level: str
     is_faster_here: bool
     """Whether a form for this machine alone, in a blocked layout, was left out."""

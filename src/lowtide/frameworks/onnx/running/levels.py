@@ -21,8 +21,7 @@ LEVELS: Mapping[str, str] = {
     "none": "ORT_DISABLE_ALL",
 }
 """Highest first. "all" is specific to the processor family; even "none" inserts casts, copies quantization nodes and
-expands functions.
-"""
+expands functions."""
 
 LAST_LEVEL = next(iter(LEVELS))
 
@@ -105,7 +104,6 @@ def _may_be_same(old: TensorProto, new: TensorProto) -> bool:
 
 
 def _content_of(tensor: TensorProto, folder: Path) -> memoryview:
-    """Return the bytes of an external tensor, mapped."""
     data = {entry.key: entry.value for entry in tensor.external_data}
     content, start = mapped_bytes(folder / data["location"]), int(data.get("offset", 0))
     return content[start : start + int(data["length"])] if "length" in data else content[start:]

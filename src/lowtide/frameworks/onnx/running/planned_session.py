@@ -36,7 +36,7 @@ class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ign
         """Open a model like InferenceSession, optionally in a shared `arena`.
 
         The options lose the runtime's arena, pattern and reuse. Raises UsageError for parallel execution,
-        UnsupportedError for a file that is for another kind of processor.
+        UnsupportedError for a file for another kind of processor.
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         check_sequential(options)
@@ -64,7 +64,6 @@ class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ign
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> Any:
-        """Compute with OrtValues."""
         key = ("values", self._threads, *(output_names or ()), *_shapes(input_dict_ort_values))
         stock: Any = super()
         return self._runs.within(

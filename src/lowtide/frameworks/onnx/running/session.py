@@ -20,8 +20,8 @@ def follow_file(
 ) -> None:
     """Set options so that values live from writer to last reader, allocated through `allocator`.
 
-    A `planned` file runs unoptimized, in its order or, if `by_default`, in the default order. If nodes of it `shares`
-    results of a DequantizeLinear, they go on doing so.
+    A `planned` file runs unoptimized, in its order or, if `by_default`, in the default order. With `shares`, its nodes
+    go on sharing results of a DequantizeLinear.
     """
     if planned:
         onnxruntime: Any = import_module("onnxruntime")

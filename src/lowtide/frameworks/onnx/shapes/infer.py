@@ -33,7 +33,6 @@ def infer_types(model: ModelProto, skeleton: ModelProto, dims: Mapping[str, int]
 
 
 def infer_bound_types(model: ModelProto, where: str) -> ModelProto:
-    """Infer types, with dynamic dimensions unknown."""
     return _complete(skeleton_of(model), model.graph, {}, where)
 
 
@@ -144,7 +143,6 @@ def _runs_of_loop(graph: GraphProto, node: NodeProto, body: GraphProto) -> int |
 
 
 def _goes_on(body: GraphProto) -> bool:
-    """Return whether a body keeps its condition."""
     condition, given = body.output[0].name, body.input[1].name
     makers = {name: inner for inner in body.node for name in inner.output}
     while condition in makers and operator_of(makers[condition]) == ("", "Identity"):
@@ -158,9 +156,7 @@ def _integer(constants: Mapping[str, TensorProto], name: str) -> int | None:
 
 
 def dynamic_dimensions(graph: GraphProto) -> list[str]:
-    """Return the names of the inputs' dynamic dimensions in order; one without a name is called "tokens.1", by input
-    and axis.
-    """
+    """Return the names of the inputs' dynamic dimensions in order; "tokens.1", by input and axis, without a name."""
     names = (name for value in fed_inputs(graph) for _, name, _ in _open_dimensions(value))
     return list(dict.fromkeys(names))
 

@@ -12,7 +12,6 @@ Form = tuple[Hashable, ...]
 """Bits per element, then shape."""
 
 Forms = Mapping[str, Form]
-"""Known forms by value."""
 
 
 def known_forms(model: ModelProto, skeleton: ModelProto) -> Forms:
@@ -29,7 +28,7 @@ def known_forms(model: ModelProto, skeleton: ModelProto) -> Forms:
     names = {dim.dim_param for value in values for dim in value.type.tensor_type.shape.dim}
     try:
         return forms_in(infer_shapes(light).graph, names)
-    except Exception:  # the file contradicts itself; the runtime then ignores it, too
+    except Exception:  # the file contradicts itself; the runtime then ignores it
         del light.graph.value_info[:]
         return forms_in(infer_shapes(light).graph, names)
 

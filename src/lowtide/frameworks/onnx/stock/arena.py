@@ -27,7 +27,6 @@ class _StockChunk:
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """By size, then address."""
         return self.size, self.place, self.offset
 
 
@@ -43,7 +42,6 @@ class StockArena:
     ascends: bool = False
     _next_region: int = _FIRST_REGION
     _regions: list[int] = field(default_factory=list[int])
-    """Bytes by region."""
     _touched: list[list[tuple[int, int]]] = field(default_factory=list[list[tuple[int, int]]])
     """Covered pages by region, as sorted disjoint ranges."""
     _free: list[_StockChunk] = field(default_factory=list[_StockChunk])
@@ -56,11 +54,9 @@ class StockArena:
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes of all regions."""
         return sum(self._regions)
 
     def allocate(self, size: int) -> _StockChunk:
-        """Return a chunk of at least `size` bytes."""
         rounded = max(1, -(-size // _ROUNDING)) * _ROUNDING
         chunk = self._find(rounded) or self._new_region(rounded)
         if chunk.size >= 2 * rounded or chunk.size - rounded >= _MOST_SPARE:
@@ -116,7 +112,6 @@ class StockArena:
 
 
 def _add_range(ranges: list[tuple[int, int]], first: int, end: int) -> None:
-    """Add a range to sorted disjoint ones."""
     start = bisect_left(ranges, first, key=lambda entry: entry[1])
     stop = bisect_right(ranges, end, key=lambda entry: entry[0])
     met = ranges[start:stop]

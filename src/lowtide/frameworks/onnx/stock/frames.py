@@ -15,9 +15,9 @@ from lowtide.frameworks.onnx.stock.default_order import default_order_of
 from lowtide.frameworks.onnx.stock.reuse import Allocations, CalledRuns, StockRole, StockStep, stock_allocations
 
 _SOME_RUNS = 3
-"""Runs assumed for loops of unknown length."""
+"""Assumed for loops of unknown length."""
 _MOST_EVENTS = 10**5
-"""Limit for repeated bodies."""
+"""For repeated bodies."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,6 @@ class StockFrame:
 
     @cached_property
     def problem(self) -> Problem:
-        """Its planning problem."""
         return Problem(self.translation.graph)
 
     @cached_property

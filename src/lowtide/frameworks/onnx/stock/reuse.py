@@ -14,8 +14,6 @@ _OF_A_SCALAR = 1
 
 
 class StockRole(Enum):
-    """The content of a block."""
-
     VALUE = "value"
     RESULT = "result"
     """Outlives the run."""
@@ -34,7 +32,6 @@ class Allocations:
     """Block by buffer."""
 
     def add(self, size: int, role: StockRole) -> int:
-        """Return a new block."""
         self.sizes.append(size)
         self.roles.append(role)
         return len(self.sizes) - 1
@@ -49,7 +46,6 @@ class Allocations:
 
     @property
     def peak_bytes(self) -> int:
-        """Peak of allocated bytes."""
         changes = [self.sizes[block] if made else -self.sizes[block] for block, made in self.events]
         return int(np.cumsum(changes).max(initial=0)) if changes else 0
 
@@ -67,8 +63,6 @@ class StockStep:
 
 @dataclass(frozen=True, slots=True)
 class CalledRuns:
-    """Runs of callees."""
-
     run: Allocations
     """Remaining blocks are freed when the op ends."""
     results_last: bool = False
@@ -131,9 +125,8 @@ class _Planner:
         self._made = made
         self._block_of: dict[int, int] = {}
         self._form_of: dict[int, Form | None] = {}
-        """Form by block."""
         self._left: dict[int, int] = {}
-        """Reads by block."""
+        """By block."""
         self._dead: list[int] = []
         """Last freed first."""
         self._uses = np.zeros(graph.n_buffers, np.int64)
@@ -141,7 +134,6 @@ class _Planner:
             self._uses[list(dict.fromkeys(step.reads))] += 1
 
     def plan(self, step: StockStep) -> list[int]:
-        """Return a step's new blocks."""
         new: list[int] = []
         for buffer in step.writes:
             block = self._in_place(step.op, buffer) if step.is_op else None
@@ -165,7 +157,6 @@ class _Planner:
         return new
 
     def blocks_of(self, step: StockStep) -> Iterator[int]:
-        """Yield a placed step's blocks."""
         yield from self._blocks_read(step)
         yield from (self._block_of[buffer] for buffer in step.writes)
 

@@ -17,7 +17,7 @@ from lowtide.frameworks.onnx.stock.frames import StockFrame, has_frames
 from lowtide.frameworks.onnx.stock.reuse import Allocations, StockRole
 
 _RUNS = 3
-"""Runs until memory stops growing: one without a pattern, two with."""
+"""Until memory stops growing: one without a pattern, two with."""
 _CALLS = "functions and unknown operators, which count at their peak"
 _ORDER = "the runtime's order at this level, which differs in every process"
 _UNKNOWN = "values with data-dependent sizes, which count as 0 bytes"
@@ -56,7 +56,6 @@ class StockGraph:
     )
 
     def in_own_order(self) -> StockBytes:
-        """Return the memory of the graph in the runtime's order."""
         return self.predict(self._running_order)
 
     def reordered(self, positions: Sequence[int]) -> StockBytes:
