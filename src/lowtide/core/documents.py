@@ -1,4 +1,4 @@
-"""Reading and writing JSON documents: graph, plan, costs and proof files."""
+"""JSON documents: graph, plan, costs and proof files."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -91,7 +91,7 @@ def in_pieces(
 
 
 def _with_document_path(message: str, name: str, first: int) -> str:
-    """Return an error message about a piece with its position in the document."""
+    """Add the position in the document."""
     if "$" not in message:
         return f"{message} - at `$.{name}`"
     return re.sub(r"\$\[(\d+)\]", lambda place: f"$.{name}[{first + int(place[1])}]", message, count=1)

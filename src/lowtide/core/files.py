@@ -1,4 +1,4 @@
-"""Reading files up to a size limit, and writing files atomically."""
+"""Limited reading, atomic writing."""
 
 import gzip
 import mmap

@@ -1,4 +1,4 @@
-"""The memory of a program before and after a plan: one sentence, an SVG picture, and bars for a terminal."""
+"""The memory of a program as a sentence, an SVG picture, and bars."""
 
 from dataclasses import dataclass
 from html import escape
@@ -106,7 +106,7 @@ def _columns(live: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _cell(after: float, before: float, row: int, empty: str) -> str:
-    """Return the character of a column in a row; heights are in rows."""
+    """Heights are in rows."""
     filled = min(max(after - row, 0.0), 1.0)
     if filled > 0:
         return _BLOCKS[max(1, round(filled * 8))]

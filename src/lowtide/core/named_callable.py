@@ -1,4 +1,4 @@
-"""Programs named on the command line: "package.module:callable", or "path/to/file.py:callable"."""
+"""Programs named on the command line: "package.module:callable"."""
 
 import ast
 import sys
@@ -34,7 +34,7 @@ def without_function(path: str) -> str:
 
 
 def _functions_of(path: Path) -> list[str] | None:
-    """Return the functions of a file that can be called without arguments; None if there is no file."""
+    """None if there is no file."""
     if not path.is_file():
         return None
     try:

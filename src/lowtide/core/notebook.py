@@ -1,4 +1,4 @@
-"""HTML tables for notebooks, and names without control characters."""
+"""HTML tables for notebooks."""
 
 from collections.abc import Iterable
 from html import escape

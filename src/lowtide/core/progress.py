@@ -1,4 +1,4 @@
-"""Progress of long computations: stages, the best plan found so far, and a bar that shows both."""
+"""Progress of long computations."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Stability of the public names, as defined in `docs/stability.md`."""
+"""Stability of the public names, see `docs/stability.md`."""
 
 from collections.abc import Iterator
 from typing import Literal

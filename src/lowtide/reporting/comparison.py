@@ -1,4 +1,4 @@
-"""The result of `compare`: the peak of every order, and the lower bound."""
+"""The result of `compare`."""
 
 from dataclasses import dataclass
 
@@ -84,7 +84,7 @@ def claims_of_search(searched: Candidate, *, in_place: bool) -> list[Claim]:
 
 
 def _reserved_to_text(reserved: Reserved) -> list[str]:
-    """Return one line with the reserved bytes, and one per reason why they differ from the peak."""
+    """One line with the reserved bytes, and one per reason for a difference from the peak."""
     return [
         f"{reserved.by}: {format_bytes(reserved.reserved_bytes)} reserved, temporaries "
         f"{format_bytes(reserved.temporary_bytes)}; lowtide, program order: {format_bytes(reserved.peak_bytes)}",

@@ -1,4 +1,4 @@
-"""The result of `costs`: the time of all ops, the slowest kinds, and the ops that could not be timed."""
+"""The result of `costs`."""
 
 from collections import defaultdict
 
@@ -37,7 +37,7 @@ def costs_to_text(graph: Graph, prices: Prices) -> str:
 
 
 def _kinds(graph: Graph, prices: Prices) -> list[tuple[str, int, float]]:
-    """Return (kind, number of ops, seconds), slowest first."""
+    """(kind, number of ops, seconds), slowest first."""
     counts: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
     for kind, duration in zip(graph.op_kinds, prices.seconds.tolist(), strict=True):

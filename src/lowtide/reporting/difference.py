@@ -1,4 +1,4 @@
-"""The result of `diff` for two programs: new, removed and resized tensors, and why the peak changed."""
+"""The result of `diff` for two programs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -146,7 +146,7 @@ def _held(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> t
 
 
 def _peak_ops(graph: Graph, plan: Plan, footprint: Footprint) -> dict[str, str | None]:
-    """Return the op at the peak of every space; None if a space peaks before the first op."""
+    """None if a space peaks before the first op."""
     runs = np.flatnonzero(plan.kinds == StepKind.RUN)
     last_runs = {space: runs[runs <= step] for space, step in footprint.peak_steps.items()}
     return {

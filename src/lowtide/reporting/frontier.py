@@ -1,4 +1,4 @@
-"""The result of `plan --curve`: one line per budget, with the knee marked."""
+"""The result of `plan --curve`."""
 
 from lowtide.core.documents import fields_of
 from lowtide.core.units import format_bytes, percent

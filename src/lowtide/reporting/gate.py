@@ -1,4 +1,4 @@
-"""The result of `check`: limits on the memory of a program, and the tensors that exceed them."""
+"""The result of `check`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Output formats of `check`: text, GitHub Actions, JUnit, SARIF."""
+"""Output formats of `check`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from xml.sax.saxutils import quoteattr

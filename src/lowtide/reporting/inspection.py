@@ -1,4 +1,4 @@
-"""The result of `inspect`: peak, lower bound, tensors alive at the peak, and what is not modeled."""
+"""The result of `inspect`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -158,7 +158,7 @@ class Inspection:
 
 
 def _row(layers: Fold[Holder]) -> list[str]:
-    """Return a row of the table; repeated layers show their common properties."""
+    """Repeated layers show their common properties."""
     first = layers.first
     size, made = format_bytes(layers.size_bytes), first.op or f"({first.lifetime})"
     if len(layers.holders) > 1:

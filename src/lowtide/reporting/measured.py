@@ -1,4 +1,4 @@
-"""Measured figures of a program with and without its plan, as fields of a JSON object."""
+"""Measured figures as fields of a JSON object."""
 
 from typing import TypedDict
 

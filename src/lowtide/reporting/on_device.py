@@ -1,4 +1,4 @@
-"""A training step on a device that is not there: its eager, compiled and planned peak, and whether they fit."""
+"""Peaks of a training step on a device that is not there."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The result of `pack`: arena, lower bound, gap, and the buffers that do not fit."""
+"""The result of `pack`."""
 
 from lowtide.core.documents import fields_of
 from lowtide.core.units import format_bytes, percent
@@ -27,7 +27,7 @@ def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, secon
 
 
 def _exactly(count: int) -> str:
-    """Return a figure in bytes, and in MiB if large; capacities are exact to the byte."""
+    """Capacities are exact to the byte."""
     return f"{count} bytes" if count < 2**20 else f"{count} bytes, {format_bytes(count)}"
 
 

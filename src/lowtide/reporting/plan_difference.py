@@ -1,4 +1,4 @@
-"""The result of `diff` for two plan files: peaks, bounds, order, recomputation and copies."""
+"""The result of `diff` for two plan files."""
 
 from collections import Counter
 from dataclasses import dataclass

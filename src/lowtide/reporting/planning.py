@@ -1,4 +1,4 @@
-"""The result of `plan` and `optimize`: peaks before and after, lower bound, costs and measured peaks."""
+"""The result of `plan` and `optimize`."""
 
 from lowtide.core.documents import fields_of
 from lowtide.core.units import format_by_space, format_bytes, percent
@@ -102,7 +102,7 @@ def compiled_to_text(compiled: CompiledMemory) -> str:
 
 
 def _why_no_gain(result: Result) -> str:
-    """Return why the plan does not lower the peak, and what may help."""
+    """Return why the peak is not lower, and what may help."""
     if result.graph.n_ops > MOST_OPS:
         return "--curve shows the gain and the cost of recomputation"
     if result.status == "optimal":
@@ -118,7 +118,7 @@ def _arena(result: Result) -> list[str]:
 
 
 def _extra(result: Result) -> str:
-    """Return the time that the plan adds with its parts, the lower bound, and the number of recomputed runs."""
+    """The time that the plan adds with its parts, the lower bound, and the number of recomputed runs."""
     base = result.unmodified_cost or 1.0
     parts: list[str] = []
     if result.moved_cost > 0:
@@ -142,7 +142,7 @@ def _extra(result: Result) -> str:
 
 
 def _transfers(result: Result) -> str:
-    """Return the bytes copied, and the time of copies that compute hides or waits for."""
+    """The bytes copied, and the time of copies that compute hides or waits for."""
     base, transfers = result.base_cost or 1.0, result.transfers
     return (
         f"{format_bytes(transfers.bytes_out)} to the host and back; copies overlap with "
@@ -152,7 +152,6 @@ def _transfers(result: Result) -> str:
 
 
 def _state(result: Result) -> str:
-    """Return the bytes of state on the host, and the time of its copies."""
     base, transfers = result.base_cost or 1.0, result.transfers
     return (
         f"{format_bytes(result.state_on_host_bytes)}, {_where_updated(result)}; compute waits "
@@ -168,7 +167,7 @@ def _where_updated(result: Result) -> str:
 
 
 def _communication(result: Result) -> str:
-    """Return the share of collectives in the run time, and the part that computation hides."""
+    """The share of the run time, and the part that computation hides."""
     base, collectives = result.base_cost or 1.0, result.communication
     hidden = 1 - collectives.exposed_seconds / collectives.seconds
     return f"{percent(collectives.seconds / base)} of the run time, {percent(hidden)} hidden by computation"

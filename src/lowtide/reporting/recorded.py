@@ -1,4 +1,4 @@
-"""The peak of recorded allocations: its tensors by source line, fragmentation, and a bound on savings."""
+"""The peak of recorded allocations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Figures of programs that a runtime reorders: predicted and measured peaks, and warnings if they differ."""
+"""Figures of programs that a runtime reorders."""
 
 from dataclasses import dataclass
 
@@ -83,7 +83,7 @@ class RuntimeReport:
         return tuple(found)
 
     def _is_doubtful(self, predicted: int, real: int, tolerated: int = 0) -> bool:
-        """Return whether two figures disagree; unmodeled memory may add to the measured one."""
+        """Unmodeled memory may add to the measured figure."""
         if self.peaks.unmodeled and real > predicted:
             return False
         return abs(predicted - real) > _TOLERATED * max(predicted, real) + tolerated
@@ -128,7 +128,7 @@ def _without(peaks: RuntimePeaks) -> str:
 
 
 def _nearest_predicted(run: RuntimeRun, real: int) -> int:
-    """Return the value nearest to a measured figure within the range of predictions."""
+    """Within the range of predictions."""
     predictions = [each for each in (run.predicted_bytes, run.otherwise_predicted_bytes) if each is not None]
     return min(max(real, min(predictions)), max(predictions))
 

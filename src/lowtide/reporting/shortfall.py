@@ -1,4 +1,4 @@
-"""Verdicts in words: whether a plan fits its budget, why not, and the lowest peak reached."""
+"""Verdicts in words."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -96,7 +96,7 @@ def outcome(result: Result) -> str:
 
 
 def _proven(shortfall: Shortfall) -> str:
-    """Return the class of plans that are proven to miss the limit, if any."""
+    """The class of plans proven to miss the limit, if any."""
     if not shortfall.is_impossible:
         return ""
     if shortfall.cause == "base order":

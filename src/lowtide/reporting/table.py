@@ -102,7 +102,7 @@ def wrapped(text: str) -> list[str]:
 
 
 def _hanging(line: str) -> str:
-    """Return the indentation of the continuation of a long line."""
+    """Of the continuation of a long line."""
     caption = _CAPTION.match(line)
     if caption is not None and caption.end() <= _MOST_CAPTION:
         return " " * caption.end()
@@ -110,7 +110,7 @@ def _hanging(line: str) -> str:
 
 
 def _broken(line: str, indent: str, width: int) -> list[str]:
-    """Break a line that is too long; the spacing within it is kept."""
+    """Keep the spacing within the line."""
     from rich.cells import cell_len
 
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""The budget: the bytes each memory space may use, without persistent buffers, and the shortfall of a plan."""
+"""Budgets per memory space, and the shortfall of a plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Folding of buffers that repeat in every layer: "gelu x 12"."""
+"""Folding of buffers that repeat in every layer."""
 
 import re
 from collections.abc import Iterable
@@ -92,7 +92,7 @@ def _fold(group: list[HeldT]) -> Fold[HeldT]:
 
 
 def _short(kind: str) -> str:
-    """Return an op kind without library and overload: "mul" for "aten.mul.Tensor"."""
+    """Return "mul" for "aten.mul.Tensor"."""
     parts = kind.split(".")
     return parts[1] if len(parts) > 2 else parts[-1]
 

@@ -1,4 +1,4 @@
-"""Tensors alive at the peak, and the ops that keep them alive."""
+"""Tensors alive at the peak."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Live ranges: the steps during which each copy of a buffer is resident."""
+"""The steps during which each copy of a buffer is resident."""
 
 from dataclasses import dataclass
 
@@ -43,7 +43,6 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
     ends, end_steps = np.concatenate([ends, read]), np.concatenate([end_steps, handed_at])
 
     def moments(slots: NDArray[np.int64], steps: NDArray[np.int64], *, begin: bool) -> NDArray[np.int64]:
-        """Return keys that sort events by slot, then step."""
         return slots * (2 * n_steps + 2) + 2 * steps + 1 + begin
 
     begin_moments = moments(begins, begin_steps, begin=True)
@@ -71,7 +70,7 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
 
 
 def _begins(graph: Graph, plan: Plan, homes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the slot and step of each begin: inputs, then runs and copies by step."""
+    """Return slots and steps: inputs, then runs and copies by step."""
     inputs = homes[graph.counted_at_start]
     runs = np.flatnonzero(plan.kinds == StepKind.RUN)
     made = graph.structure.allocates.take(plan.targets[runs])

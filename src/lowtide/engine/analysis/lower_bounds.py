@@ -1,4 +1,4 @@
-"""Lower bounds of the peak over all orders, with the op and the tensors that set them."""
+"""Lower bounds of the peak over all orders."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -153,7 +153,7 @@ def holder_of(graph: Graph, space: str, buffer: BufferId) -> BoundHolder:
 
 
 def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask of the buffers that are live while an op runs after the ops in `ran`."""
+    """Return a mask of the buffers live while `op` runs after the ops in `ran`."""
     graph, structure = problem.graph, problem.graph.structure
     exists = (structure.producers >= 0) & ran[structure.producers]
     exists |= (structure.producers < 0) & (graph.lifetimes == Lifetime.DONATED)
@@ -169,7 +169,7 @@ def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.boo
 
 
 def _is_taken_over(graph: Graph, op: OpId, written: BufferId, ran: NDArray[np.bool_]) -> bool:
-    """Return whether an output takes over the storage of an operand in the best case."""
+    """Return whether an output takes over an operand's storage in the best case."""
     candidates = [read for read, target in usable_pairs(graph, op) if target == written]
     if len(candidates) != 1:
         return bool(candidates)

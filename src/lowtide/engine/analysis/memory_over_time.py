@@ -1,4 +1,4 @@
-"""The memory of a plan over its runs, by role of the buffers."""
+"""Memory over the runs of a plan."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -147,7 +147,7 @@ def _begins(
 def _beyond(
     graph: Graph, plan: Plan, space: SpaceId, steps: NDArray[np.int64], live: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the padding and fragmentation at some steps. Scratch fills holes first."""
+    """Return padding and fragmentation. Scratch fills holes first."""
     nothing = np.zeros(len(steps), np.int64)
     if not len(plan.addresses):
         return nothing, nothing

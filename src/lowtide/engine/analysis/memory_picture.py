@@ -1,4 +1,4 @@
-"""The picture of a program's memory, with the largest tensors at its peak."""
+"""The picture of a program's memory."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Devices by name: memory, kernel limits and speeds, as data."""
+"""Devices by name."""
 
 from collections.abc import Mapping
 from functools import cache

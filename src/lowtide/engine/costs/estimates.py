@@ -1,4 +1,4 @@
-"""Estimated seconds of every op, with or without fusion, or for arithmetic only."""
+"""Estimated seconds of every op."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -137,7 +137,7 @@ def estimate_flops(kind: str, reads: Sequence[int], writes: Sequence[int]) -> fl
 
 
 def _convolution(source: float, weight: float, result: float, channels: float) -> float:
-    """Return 2 * elements of the result * elements of one filter."""
+    """2 * elements of the result * elements of one filter."""
     if not channels:
         channels = math.sqrt(weight * result / (_KERNEL_AREA * source)) if source else 1.0
     return 2.0 * result * weight / max(1.0, channels)

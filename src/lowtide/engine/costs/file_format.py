@@ -1,4 +1,4 @@
-"""The costs file: JSON with the measured seconds of every op."""
+"""The costs file: JSON with the seconds of every op."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal

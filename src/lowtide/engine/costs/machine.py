@@ -1,4 +1,4 @@
-"""A roofline model of a machine, for cost estimates."""
+"""A roofline model of a machine."""
 
 from dataclasses import dataclass, fields
 

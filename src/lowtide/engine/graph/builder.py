@@ -1,4 +1,4 @@
-"""Builds a graph step by step, in program order."""
+"""Builds a graph in program order."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -162,7 +162,6 @@ def _check_in_place(graph: Graph) -> None:
 
 
 def _are_among(owners: NDArray[np.int32], ids: NDArray[np.int32], rows: Rows) -> NDArray[np.bool_]:
-    """Return whether each id is in the row of its owner."""
     return np.isin(owners * np.int64(MOST_IDS) + ids, rows.owners() * np.int64(MOST_IDS) + rows.values)
 
 

@@ -1,4 +1,4 @@
-"""Rules for running ops: valid orders, recomputation, versions of buffers, transient bytes."""
+"""Rules for running ops."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -105,7 +105,6 @@ def graph_schema() -> dict[str, Any]:
 
 
 def _graph_from_record(record: GraphRecord, buffers: Iterable[list[BufferRecord]], ops: Iterable[list[Op]]) -> Graph:
-    """Build the graph of a record, callees first. Raises GraphError."""
     if any(inner.graphs for inner in record.graphs.values()):
         raise GraphError("a graph under 'graphs' has its own 'graphs'; list all graphs at the top level")
     calls = {

@@ -1,4 +1,4 @@
-"""The graph: an immutable program over buffers, stored in flat arrays."""
+"""The graph: an immutable program over buffers."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""An op as a record, and all ops of a program as columns."""
+"""Ops as records and as columns."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -177,6 +177,6 @@ def joined_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _deduplicated(texts: Iterable[T]) -> tuple[T, ...]:
-    """Return the texts with one object per distinct text."""
+    """Return one object per distinct text."""
     known: dict[T, T] = {}
     return tuple([known.setdefault(text, text) for text in texts])

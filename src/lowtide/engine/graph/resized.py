@@ -1,4 +1,4 @@
-"""A program at another size, such as a larger batch, computed from its graphs at three sizes."""
+"""A program at another size, such as a larger batch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,7 +57,6 @@ def have_equal_structure(one: Graph, other: Graph) -> bool:
 
 
 def _weight(place: int, others: Sequence[int], size: int) -> Fraction:
-    """Return the weight of a sample in the polynomial through all samples."""
     weight = Fraction(1)
     for other in others:
         weight *= Fraction(size - other, place - other)
@@ -65,7 +64,7 @@ def _weight(place: int, others: Sequence[int], size: int) -> Fraction:
 
 
 def _combined(columns: Sequence[NDArray[np.int64]], weights: Sequence[Fraction]) -> NDArray[np.int64] | None:
-    """Return the weighted sum of columns, exactly; None if an entry is no natural number."""
+    """None if an entry is no natural number."""
     divisor = lcm(*(weight.denominator for weight in weights))
     total = np.zeros(len(columns[0]), object)
     for column, weight in zip(columns, weights, strict=True):

@@ -1,4 +1,4 @@
-"""Compressed rows of ids, and checked conversion of Python numbers to arrays."""
+"""Rows of ids, and checked conversion to arrays."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ class Rows:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Iterate over rows as lists, several times faster than slicing."""
+        """Several times faster than slicing."""
         return self.lists(0, len(self))
 
     def lists(self, first: int, last: int) -> Iterator[list[int]]:

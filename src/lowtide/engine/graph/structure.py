@@ -1,4 +1,4 @@
-"""Dependences between ops, producers and users of buffers."""
+"""Dependences of ops, producers and users of buffers."""
 
 from dataclasses import dataclass
 

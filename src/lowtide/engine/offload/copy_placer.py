@@ -1,4 +1,4 @@
-"""Place copies: free a buffer once it is on the host, and prefetch it in time, as far as memory allows."""
+"""Place frees and copies so that copies hide."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -102,7 +102,7 @@ class CopyPlacer:
         return self._merge(steps, before)
 
     def _merge(self, steps: Sequence[Step], before: Mapping[Place, Sequence[Step]]) -> list[Step]:
-        """Insert prefetches before their runs. Host copies are freed after the next use, unneeded copies removed."""
+        """Insert prefetches. Host copies are freed after the next use, unneeded copies removed."""
         prefetched = {step.buffer for step in steps if isinstance(step, CopyIn)}
         merged: list[Step] = []
         ordinal = 0

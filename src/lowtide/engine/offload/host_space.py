@@ -1,4 +1,4 @@
-"""The host memory space for offload, and the speed of copies to and from it."""
+"""The host memory space, and its speed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -87,7 +87,7 @@ def with_state_on_host(graph: Graph, state: Sequence[BufferId], memory_bytes_per
 
 
 def _with_memory_speed(spaces: Sequence[Space], host: SpaceId, speed: float) -> tuple[Space, ...]:
-    """Return the spaces with the speed of copies within the host, which prices updates there."""
+    """Copies within the host price updates there."""
     memory = {**spaces[host].bandwidth_bytes_per_s, HOST: speed}
     return (*spaces[:host], replace(spaces[host], bandwidth_bytes_per_s=memory), *spaces[host + 1 :])
 

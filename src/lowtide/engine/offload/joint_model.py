@@ -145,7 +145,7 @@ class JointModelBuilder(ModelBuilder):
     def _add_stream_row(
         self, name: Name, copies: Iterable[tuple[int, BufferId]], per_byte: float, start: Place, end: Place
     ) -> None:
-        """Add a row: copies fit between the end of the op before `start` and the start of the op at `end`."""
+        """Copies fit between the end of the op before `start` and the start of the op at `end`."""
         starts = self.joint.starts
         unit = max(starts[-1], self.max_seconds)
         terms = [(column, per_byte * self.model.sizes[buffer]) for column, buffer in copies]
@@ -157,7 +157,7 @@ class JointModelBuilder(ModelBuilder):
 
 
 def _windows(copies: Sequence[tuple[Place, int]], *, latest_first: bool) -> list[Place]:
-    """Return the places where windows of about equal bytes end."""
+    """Return where windows of about equal bytes end."""
     total = sum(size for _, size in copies)
     places: list[Place] = []
     passed = 0

@@ -1,4 +1,4 @@
-"""The buffers that may be offloaded, and greedy choices among them."""
+"""Buffers that may be offloaded, and greedy choices."""
 
 from collections.abc import Iterator
 

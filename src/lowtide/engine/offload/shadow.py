@@ -119,7 +119,7 @@ def shadow_of(
 def _producer(
     graph: Graph, record: Op, copy_of: Mapping[BufferId, BufferId], first: Sequence[OpId], *, may_rerun: bool
 ) -> Op:
-    """Return an op that writes its offloaded results to the host. `first` maps earlier ops to their new ids."""
+    """Return an op that writes offloaded results to the host. `first` maps earlier ops to new ids."""
     goes = [buffer for buffer in record.writes if buffer in copy_of]
     return structs.replace(
         record,

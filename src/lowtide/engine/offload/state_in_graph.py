@@ -1,4 +1,4 @@
-"""Optimizer state in a graph without its framework: found by its use, and moved to the host with its updates."""
+"""Optimizer state in a graph, moved to the host with its updates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -142,8 +142,6 @@ class _Moved:
 
 
 def _renamed(op: Op, on_device: dict[BufferId, BufferId], place: dict[OpId, OpId]) -> Op:
-    """Return an op that uses the copies on the device, at its new place."""
-
     def named(buffers: Sequence[BufferId]) -> tuple[BufferId, ...]:
         return tuple(on_device.get(buffer, buffer) for buffer in buffers)
 

@@ -1,4 +1,4 @@
-"""Find the element-wise update of each parameter in a graph, and choose which updates run on the host."""
+"""Find updates of parameters, and choose which run on the host."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -137,7 +137,7 @@ class _Groups:
 
 
 def _repeatable_ops(graph: Graph) -> set[OpId]:
-    """Return the ops that compute small numbers from small numbers that no op overwrites. O(accesses)."""
+    """Return ops that compute small numbers from small numbers that no op overwrites. O(accesses)."""
     is_fixed = graph.sizes < LEAST_BYTES
     is_fixed[graph.mutates.values] = False
     rows = zip(graph.structure.touches, graph.structure.allocates, strict=True)
@@ -175,7 +175,7 @@ class _Body:
                     self.again.add(op)
 
     def update(self) -> Update | None:
-        """Return the update, or None if its ops cannot move."""
+        """None if the ops cannot move."""
         graph = self.graph
         ops = sorted(self.inside)
         own = {buffer for op in ops for buffer in graph.structure.allocates[op].tolist()}

@@ -1,4 +1,4 @@
-"""Plan within a byte budget with offload and recomputation, at the lowest slow-down found."""
+"""Offload and recomputation within a budget."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -96,7 +96,7 @@ def plan_within_budget(
 
 
 def _limits_elsewhere(graph: Graph, needed: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits of all spaces but the first: capacities, or the bytes `needed` by the program itself."""
+    """Limits are capacities, or the bytes `needed` by the program itself."""
     persistent = graph.persistent_bytes()
     return {
         space.name: max(space.capacity_bytes - persistent[space.name], needed[space.name])
@@ -156,7 +156,6 @@ def _result(
 def _provable(
     program: OrderedProgram, recomputed: RecomputeResult, joint: JointResult, bound: float
 ) -> ProvableCost | None:
-    """Return the bound of the joint model with its source."""
     if not joint.places:
         return None
     return ProvableCost(

@@ -1,4 +1,4 @@
-"""Move collectives and ops off the device, and frees that wait for them, so that computation continues meanwhile."""
+"""Move collectives and ops off the device so that computation hides them."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping
@@ -65,7 +65,7 @@ def _moved(
     allowed_bytes: Mapping[str, int],
     stay: Collection[OpId] = (),
 ) -> Plan:
-    """Return the plan after the moves that make it faster. Ops that `stay` do not start early."""
+    """Ops that `stay` do not start early."""
     best, seconds = plan, _seconds(graph, plan, prices)
     for move in (partial(_start_early, stay=stay), _free_late, wait_late):
         moved = move(Steps.of(graph, best, prices, allowed_bytes))
@@ -114,7 +114,7 @@ def _start_early(plan: Steps, stay: Collection[OpId] = ()) -> Plan:
 
 
 def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
-    """Return, by step, the latest start of each collective and op off the device that makes no op wait."""
+    """By step, the latest start of collectives and ops off the device without a wait."""
     needed_at: dict[BufferId, float] = {}
     latest: dict[StepIndex, float] = {}
     before: dict[str, float] = {}
@@ -130,7 +130,7 @@ def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
 
 
 def _with_room(plan: Steps, run: Run, place: StepIndex, step: StepIndex) -> StepIndex:
-    """Return the first place from which the results of a run fit, and reserve that room."""
+    """Reserve room for the results of a run from the first place where they fit."""
     graph, room = plan.graph, plan.room
     made = np.zeros(room.shape[1], np.int64)
     np.add.at(made, graph.buffer_spaces[graph.writes[run.op]], graph.sizes[graph.writes[run.op]])
@@ -170,7 +170,7 @@ def _free_late(plan: Steps) -> Plan:
 
 
 def _next_touches(plan: Steps) -> list[StepIndex]:
-    """Return, by step, the next touch of the buffer it frees, or the number of steps."""
+    """By step, the next touch of the buffer it frees, or the number of steps."""
     coming: dict[BufferId, StepIndex] = {}
     found = [len(plan.steps)] * len(plan.steps)
     for step in range(len(plan.steps) - 1, -1, -1):

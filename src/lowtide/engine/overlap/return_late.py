@@ -1,4 +1,4 @@
-"""Postpone copies of updated parameters from the host, so that state for other updates does not queue behind them."""
+"""Postpone copies of updated parameters, so that state for other updates does not queue behind them."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""The steps of a plan, with the times and memory needed to move them."""
+"""The steps of a plan, with times and memory to move them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -66,7 +66,6 @@ class _LateWalk:
             yield self._pop_waiting()
 
     def _ready_time(self, step: StepIndex) -> float:
-        """Return when all collectives that a step waits for are done."""
         this = self._plan.steps[step]
         if not isinstance(this, Run):
             return self._in_use.get(this.buffer, 0.0)
@@ -94,7 +93,7 @@ class _LateWalk:
         return self._held + self._needed[step] <= self._allowed and after + self._peak_of_waiting(()) <= self._allowed
 
     def _peak_of_waiting(self, more: tuple[StepIndex, ...]) -> int:
-        """Return the most bytes that the postponed steps, then `more`, add to the held bytes."""
+        """Return the most bytes that postponed steps, then `more`, add."""
         held = most = 0
         for step in (*(step for step, _ in self._waiting.steps), *more):
             most = max(most, held + self._needed[step])
@@ -134,7 +133,7 @@ class _LateWalk:
 
 
 def _bytes_by_step(plan: Steps) -> tuple[list[int], list[int]]:
-    """Return, per step, the bytes of the first memory space it adds while it runs, and afterwards."""
+    """Return, per step, the bytes of the first space added while it runs, and afterwards."""
     graph = plan.graph
     sizes: list[int] = counted_sizes(graph, _HOME).tolist()
     scratch: list[int] = plan.transient[:, _HOME].tolist()

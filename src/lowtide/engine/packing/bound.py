@@ -59,7 +59,7 @@ def alive_in(pieces: Ints, section: Section) -> NDArray[np.bool_]:
 
 
 def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
-    """Return the bytes of every piece, 0 if a larger piece of its item, an alias, covers it."""
+    """Return the bytes of every piece, 0 if a larger alias covers it."""
     own = pieces[:, 3] - pieces[:, 2]
     shared = np.unique(owners[1:][(owners[1:] == owners[:-1]) & (pieces[1:, 4] != pieces[:-1, 4])])
     for item in shared.tolist():
@@ -75,7 +75,7 @@ def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
 
 
 def _discounts(items: Items, pieces: Ints) -> Ints:
-    """Return the bytes saved by allowed overlap: the smaller size of each pair, on the earlier buffer."""
+    """Allowed overlap saves the smaller size of each pair, on the earlier buffer."""
     if items.may_overlap is None:
         return np.zeros(len(pieces), np.int64)
     sizes, off = (np.zeros(len(items.may_overlap), np.int64) for _ in range(2))

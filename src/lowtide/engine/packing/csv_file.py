@@ -1,4 +1,4 @@
-"""Read and write buffers as CSV files in the format of google/minimalloc."""
+"""Buffers as CSV files in the format of google/minimalloc."""
 
 import csv
 import io
@@ -121,7 +121,7 @@ def packed_lines(file: BufferFile, offsets: Ints) -> bytes:
 
 
 def _records(content: bytes, where: str) -> Iterator[_Record]:
-    """Yield all records except blank lines, all as wide as the first."""
+    """Yield all records, as wide as the first, except blank lines."""
     lines: list[str] = []
     reader = csv.reader(_lines(content, where, lines), strict=True)
     width = 0
@@ -184,7 +184,7 @@ class _Columns:
         self._inclusive = self.names[self.places["last"]] == _INCLUSIVE
 
     def numbers(self, rows: Sequence[_Record]) -> Ints:
-        """Return first, last, size, alignment, fixed offset and hint per buffer, shape (6, rows)."""
+        """Return first, last, size, alignment, fixed offset and hint, shape (6, rows)."""
         first, last = self._integers(rows, "first"), self._integers(rows, "last")
         for end, steps in (("first", first), ("last", last)):
             wrong = (steps < -_MOST_STEPS) | (steps > _MOST_STEPS)
@@ -205,7 +205,6 @@ class _Columns:
         return np.stack([first, last + self._inclusive, sizes, alignment, np.where(given, fixed, FREE), hints])
 
     def add_names(self, rows: Sequence[_Record], line_of: dict[str, int]) -> None:
-        """Add the buffers' distinct names with their lines."""
         for row in rows:
             name = row.fields[self.places["id"]]
             if not name:

@@ -51,7 +51,7 @@ def _costs(items: Items, offsets: Ints, homes: Ints, pushed_out: Ints) -> NDArra
 
 
 def _place(items: Items, item: int, offsets: Ints, home: int, most: int, costs: NDArray[np.float64]) -> list[int]:
-    """Place an item if possible; return the items that it pushes out."""
+    """Return the items that it pushes out."""
     owners, below, above = _blocked_intervals(items, item, offsets)
     step = int(items.alignment[item])
     candidates = np.unique(np.concatenate([[0, max(home, 0)], -(-above // step) * step, below // step * step]))
@@ -75,7 +75,7 @@ def _place(items: Items, item: int, offsets: Ints, home: int, most: int, costs: 
 
 
 def _blocked_intervals(items: Items, item: int, offsets: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return the open intervals of offsets blocked for an item, and their items."""
+    """Return blocked open intervals of offsets, and their items."""
     if items.rectangles:
         near = (items.first < items.last[item]) & (items.first[item] < items.last) & (offsets != FREE)
         near[item] = False

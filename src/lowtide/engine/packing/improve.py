@@ -156,7 +156,7 @@ def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> 
 
 
 def _eject(state: Improvement, height: int, work: int, seed: int = 0) -> tuple[bool, int]:
-    """Repair the packing to fit `height`; return whether that succeeded, and the work."""
+    """Return whether the packing was repaired to fit `height`, and the work."""
     height -= height % common_divisor(state.items)  # other offsets would waste bytes
     fit, offsets, used = _native.pack_within_by_ejection(state.items.native(), state.offsets, height, work, seed)
     state.work += used
@@ -166,7 +166,7 @@ def _eject(state: Improvement, height: int, work: int, seed: int = 0) -> tuple[b
 
 
 def _lower_by_ejection(state: Improvement, goal: int, work: int, seed: int = 0) -> Iterator[None]:
-    """Lower the packing in small steps, each by repair of the packing before."""
+    """In small steps, each a repair of the packing before."""
     divisor = common_divisor(state.items)
     step = max(divisor, (state.height - goal) // _STEPS // divisor * divisor)
     while work > 0 and state.height > max(goal, state.bound):
@@ -237,7 +237,7 @@ class _HeightSearch:
         self.rounds = rounds
 
     def attempt(self, height: int, work: int) -> bool:
-        """Search for a packing of a height within the remaining work; return whether one was found."""
+        """Search within the remaining work; return whether a packing was found."""
         work = min(work, self.left)
         if work <= 0:
             return False

@@ -124,7 +124,7 @@ def items_of(buffers: Buffers) -> Layout:
 
 
 def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
-    """Return the steps from first birth to last death per item, saturated."""
+    """From first birth to last death, saturated."""
     starts = np.searchsorted(owners, np.arange(n))
     lives = np.maximum.reduceat(pieces[:, 1], starts) - np.minimum.reduceat(pieces[:, 0], starts)
     return np.where(lives > 0, lives, np.iinfo(np.int64).max)
@@ -133,7 +133,7 @@ def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
 def _items(
     owners: Ints, pieces: Ints, columns: tuple[Ints, Ints, Ints, Ints], overlap: Rows | None, apart: Rows | None
 ) -> Items:
-    """Return items from pieces sorted by owner and columns of sizes, alignments, fixed offsets and steps."""
+    """`pieces` are sorted by owner; `columns` are sizes, alignments, fixed offsets and steps."""
     sizes, alignment, fixed, steps = columns
     _, sections = np.unique(pieces[:, :2], return_inverse=True)
     pieces = pieces.copy()
@@ -161,7 +161,7 @@ def _items(
 
 
 def _groups(buffers: Buffers, placed: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Return the first buffer of each rigid group per buffer, and the distance above the group."""
+    """Return, per buffer, the first of its rigid group, and the distance above the group."""
     n = len(buffers)
     group, low = np.arange(n), np.zeros(n, np.int64)
     for members in buffers.aliases:

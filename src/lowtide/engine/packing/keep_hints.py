@@ -89,7 +89,7 @@ def _drop_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets) -
 
 
 def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: "_Tries") -> Ints:
-    """Keep more items, in blocks halved on failure; return the last packing found."""
+    """Keep more items, in blocks halved on failure."""
     offsets = packed
     kept = np.zeros(len(packed), np.bool_)
     kept[start] = True
@@ -132,7 +132,7 @@ class _Tries:
         return int(self._hinted.counts[kept].sum()), int(self._hinted.size_bytes[kept].sum())
 
     def pack_around(self, kept: Ids) -> Ints | None:
-        """Return a packing that keeps the given non-clashing items, or None."""
+        """None if that fails."""
         fixed = self._items.fixed.copy()
         fixed[kept] = self._hinted.offsets[kept]
         items = replace(self._items, fixed=fixed)

@@ -1,4 +1,4 @@
-"""Pack buffers with a named rule or with the search over all methods."""
+"""Pack buffers by a rule or by search."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -147,7 +147,7 @@ def pack(
 
 
 def _run_despite_interrupt(step: Callable[[], _T]) -> tuple[_T, bool]:
-    """Run a required step, again after Ctrl-C; return its result and whether Ctrl-C came."""
+    """Return the step's result and whether Ctrl-C came, which repeats it."""
     try:
         return step(), False
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Addresses for every residency of a plan, in one order of its ops or in any order."""
+"""Addresses for every residency of a plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -131,7 +131,6 @@ def pack_plan(
 
 
 def _chains(ranges: LiveRanges, blocks: StorageBlocks) -> list[list[int]]:
-    """Return the buffers of each block, in order."""
     chains: list[list[int]] = [[] for _ in range(len(blocks))]
     block_of: list[int] = blocks.of_residency.tolist()
     for buffer, block in zip(ranges.buffers.tolist(), block_of, strict=True):

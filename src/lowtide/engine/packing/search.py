@@ -1,4 +1,4 @@
-"""The default packer: cheap rules first, then search in parts."""
+"""The default packer."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -190,7 +190,7 @@ class PackSearch:
                 return
 
     def _join_parts(self, parts: Split, *, cheap: bool) -> Ints:
-        """Return the best offsets of all parts; with `cheap`, rules pack each part again."""
+        """With `cheap`, rules pack each part again."""
         ids = np.concatenate([part.ids for part in parts.parts]) if parts.parts else np.zeros(0, np.intp)
         starts = np.cumsum([0, *(len(part.ids) for part in parts.parts[:-1])])
         base = np.repeat([part.base for part in parts.parts], [len(part.ids) for part in parts.parts])

@@ -96,7 +96,7 @@ def _apart(buffers: Buffers, offsets: Ints, placed: NDArray[np.bool_]) -> Iterat
 
 
 def _overlaps(buffers: Buffers, offsets: Ints, pieces: Ints) -> Iterator[str]:
-    """Yield the first illegal overlap; there is none if all overlaps are allowed, by number."""
+    """Yield the first illegal overlap."""
     exempt = _exempt(buffers)
     if _surplus(buffers, offsets, pieces, exempt, len(buffers)) == 0:
         return
@@ -111,7 +111,7 @@ def _overlaps(buffers: Buffers, offsets: Ints, pieces: Ints) -> Iterator[str]:
 
 
 def _exempt(buffers: Buffers) -> Ints:
-    """Return rows (group, buffer): two buffers of one group may overlap."""
+    """Return rows (group, buffer): buffers of one group may overlap."""
     group_of = np.arange(len(buffers)) + len(buffers.aliases)
     rows: list[Ints] = [np.zeros((0, 2), np.int64)]
     for group, members in enumerate(buffers.aliases):
@@ -125,7 +125,7 @@ def _exempt(buffers: Buffers) -> Ints:
 
 
 def _surplus(buffers: Buffers, offsets: Ints, pieces: Ints, exempt: Ints, count: int) -> int:
-    """Return the number of illegal overlaps among the first `count` buffers."""
+    """Count illegal overlaps among the first `count` buffers."""
     pieces = pieces[: np.searchsorted(pieces[:, 0], count)]
     owners, first, last = pieces.T
     overlaps = count_overlaps(first, last, offsets[owners], offsets[owners] + buffers.sizes[owners])

@@ -1,4 +1,4 @@
-"""A table of the addresses of a plan, with rows as objects."""
+"""A table of addresses, with rows as objects."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

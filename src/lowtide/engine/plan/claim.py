@@ -1,4 +1,4 @@
-"""Claims about a plan: lower bounds with a class of plans and evidence."""
+"""Lower bounds with a class of plans and evidence."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The plan file: JSON with a published schema, optionally gzipped."""
+"""The plan file: JSON with a published schema."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -183,7 +183,7 @@ def plan_schema() -> dict[str, Any]:
 
 
 def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
-    """Raise FingerprintError before other errors, which a plan for another graph would have too."""
+    """Check first: a plan of another graph has other errors too."""
     if record.graph != graph.fingerprint:
         raise FingerprintError(f"the plan was made for another graph than {graph.name!r}; make a new plan for it")
 
@@ -279,7 +279,7 @@ def _address_pieces(plan: Plan, spaces: Sequence[str]) -> Iterator[list[list[Any
 
 
 def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]], added: set[tuple[str, int]]) -> None:
-    """Add the plans of all nested callees to a table, each once."""
+    """Each nested callee once."""
     for name, inner in plan.callees.items():
         if (name, id(inner)) in added:  # unique while the plan is alive
             continue

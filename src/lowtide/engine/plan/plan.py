@@ -236,7 +236,7 @@ def _as_pairs(flat: Sequence[BufferId]) -> tuple[tuple[BufferId, BufferId], ...]
 
 
 def _last_use(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the position in `order` of the last op that uses or allocates each buffer, or -1."""
+    """Return the position of the last op that uses or allocates each buffer, or -1."""
     position = np.empty(graph.n_ops, np.int64)
     position[order] = np.arange(len(order))
     last = np.full(graph.n_buffers, -1, np.int64)

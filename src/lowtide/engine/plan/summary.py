@@ -1,4 +1,4 @@
-"""Plan files read without their program, to compare two."""
+"""Plan files read without their program."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The verifier, which checks a plan independently of the algorithm that made it."""
+"""The verifier, independent of planning algorithms."""
 
 from collections.abc import Mapping
 
@@ -39,7 +39,7 @@ def verify(graph: Graph, plan: Plan, *, check_capacity: bool = True) -> None:
 
 
 def _verify(graph: Graph, plan: Plan, check_capacity: bool, verified: _Verified) -> dict[str, int]:
-    """Verify a plan and its callees; return its peak by memory space name."""
+    """Return the peak by memory space name."""
     if plan.graph_fingerprint != graph.fingerprint:
         raise FingerprintError(
             f"the plan was made for a graph with fingerprint {plan.graph_fingerprint[:12]!r}, but graph {graph.name!r} "

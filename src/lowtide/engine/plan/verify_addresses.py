@@ -1,4 +1,4 @@
-"""Checks that every residency has an address and that no two overlap in time and bytes."""
+"""Checks of addresses: complete, without overlaps."""
 
 from collections.abc import Callable
 from typing import NoReturn
@@ -154,7 +154,7 @@ def _check_offsets(graph: Graph, plan: Plan, given: _Table) -> None:
 
 
 def _check_overlaps(graph: Graph, given: _Table, rows: NDArray[np.int64]) -> None:
-    """Sweep over steps: among live residencies, only neighbors by offset can overlap."""
+    """Among live residencies, only neighbors by offset can overlap."""
     buffers, firsts, lasts, spaces, offsets = given[rows].T
     # All inputs exist before the first step, including those that step 0 frees.
     at_start = (firsts == 0) & (spaces == graph.buffer_spaces[buffers]) & (graph.lifetimes[buffers] <= Lifetime.DONATED)

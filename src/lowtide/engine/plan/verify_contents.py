@@ -119,7 +119,6 @@ def verify_contents(accesses: Accesses, runs: Rows, violations: Violations) -> t
 
 
 def _events(graph: Graph, plan: Plan, accesses: Accesses, runs: Rows, first: BufferId) -> _SlotEvents:
-    """Return the events of at most `_BUFFERS_PER_PART` buffers."""
     n_buffers = min(_BUFFERS_PER_PART, graph.n_buffers - first)
     at_start = np.where(graph.exists_at_start[first : first + n_buffers], 0, ABSENT)
     buffers, ops, kinds, versions, n_writes = _accesses_in_program_order(accesses, first, at_start)
@@ -275,7 +274,7 @@ def _describe_version(graph: Graph, buffer: BufferId, version: int) -> str:
 
 
 def _residencies(graph: Graph, plan: Plan, events: _SlotEvents, allocates: NDArray[np.bool_]) -> _Ints:
-    """Return residencies; replaced ones end one step after their replacement starts."""
+    """Replaced residencies end one step after their replacement starts."""
     begins = allocates | (events.kinds == _COPY_TARGET) | ((events.kinds == _START) & (events.versions != ABSENT))
     changes = np.flatnonzero(begins | (events.kinds == _FREE) | (events.kinds == _HAND_OVER))
     slot = events.buffers * (len(graph.spaces) + 1) + events.slots

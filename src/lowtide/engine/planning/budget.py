@@ -1,4 +1,4 @@
-"""Reading a budget as a user writes it."""
+"""Reading a budget."""
 
 import re
 from collections.abc import Mapping

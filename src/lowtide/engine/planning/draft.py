@@ -1,4 +1,4 @@
-"""The record that the stages of planning pass on: settings, the best plan found, and its bounds."""
+"""The record that the stages of planning pass on."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""From a graph to a verified plan that is never worse than the program itself, in seven stages over one record."""
+"""From a graph to a verified plan, in seven stages."""
 
 import time
 from dataclasses import replace
@@ -198,10 +198,7 @@ def place(draft: Draft, report: Report) -> Draft:
 
 
 def _packed(draft: Draft, report: Report) -> Draft:
-    """Return the draft with a packing of its buffers.
-
-    An earlier packing is kept if it is proven smallest or was made with the same effort.
-    """
+    """An earlier packing is kept if it is proven smallest or was made with the same effort."""
     report("placing buffers")
     effort = "fast" if draft.interrupted else draft.settings.effort
     packing = draft.packing

@@ -1,4 +1,4 @@
-"""The frontier of memory and time: the cost of each budget from the least peak of an order down to the floor."""
+"""The frontier of memory and time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

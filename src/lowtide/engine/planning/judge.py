@@ -1,4 +1,4 @@
-"""The fourth stage: whether the plan is optimal, or why it exceeds a limit."""
+"""The fourth stage: is the plan optimal, or why does it exceed a limit."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def judge(draft: Draft, report: Report) -> Draft:
 
 
 def _shortfall(draft: Draft) -> Shortfall | None:
-    """Return why the plan exceeds a limit, preferably one proven impossible to meet; None if it fits all."""
+    """A limit proven impossible to meet comes first."""
     found = [missed for place in range(len(draft.bounds)) if (missed := _shortfall_in(draft, place)) is not None]
     return next((missed for missed in found if missed.is_impossible), found[0] if found else None)
 

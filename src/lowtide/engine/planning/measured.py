@@ -1,4 +1,4 @@
-"""Records of figures that a framework, runtime or compiler measured or reported for a program."""
+"""Figures measured or reported by frameworks, runtimes and compilers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

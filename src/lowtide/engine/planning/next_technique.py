@@ -1,4 +1,4 @@
-"""An offer of recomputation after planning an order: a lower peak and its price."""
+"""An offer of recomputation after planning an order."""
 
 import math
 import shlex
@@ -66,7 +66,7 @@ def next_technique(
 
 
 def _within_budget(graph: Graph, result: Result, settings: PlanSettings, progress: Report) -> NextTechnique | None:
-    """Return the plan that meets the missed budget by recomputation, or comes closest to it."""
+    """Return the plan that meets the missed budget by recomputation, or comes closest."""
     progress("looking whether the budget is met where ops run again")
     prices = _prices(graph, settings)
     space = graph.spaces[0].name

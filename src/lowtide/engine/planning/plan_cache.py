@@ -152,7 +152,7 @@ def _beyond(most: int) -> Iterator[Path]:
 
 
 def _removed(path: Path) -> int:
-    """Delete a file that another process may delete too; return its size."""
+    """Return the bytes freed, 0 if another process has deleted the file."""
     size = size_of(path)
     with suppress(OSError):
         path.unlink()
@@ -181,7 +181,7 @@ def _kept() -> list[str]:
 
 @cache
 def _code() -> str:
-    """Return the version of lowtide and, because other code may make other plans, the state of its files."""
+    """Other code may make other plans, so the key has the version and the state of the files."""
     try:
         number = version("lowtide")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Plans from files: read for a program, verified, and priced by the current settings."""
+"""Plans from files."""
 
 from contextlib import suppress
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The interface between planning and a program: its graph, and the other forms it can be planned in."""
+"""The interface between planning and a program."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

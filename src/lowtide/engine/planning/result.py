@@ -1,4 +1,4 @@
-"""The result of planning: a verified plan, its cost and its bounds."""
+"""The result of planning."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The settings of planning: one record that all interfaces derive their options from."""
+"""The settings of planning, from which all interfaces derive their options."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields

@@ -1,4 +1,4 @@
-"""A smaller arena for a plan with recomputation, by moving its recomputed runs."""
+"""A smaller arena for a plan with recomputation."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -62,7 +62,7 @@ def tighten(draft: Draft, packing: Packing, effort: EffortName, report: Report) 
 
 
 def _moved_reruns(draft: Draft, runs: Ints) -> Iterator[Ints]:
-    """Yield the runs with one recomputed run moved to its latest, then to its earliest position."""
+    """Each recomputed run moves to its latest, then its earliest position."""
     graph, first = unroll(draft.problem, runs.tolist()).graph, first_runs(runs.tolist())
     seen: set[int] = set()
     for position, op in enumerate(runs.tolist()):

@@ -1,4 +1,4 @@
-"""Base orders that suit recomputation: buffers are freed early, or sections above the budget are lowered."""
+"""Base orders that suit recomputation."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -73,7 +73,7 @@ class _EarlyFrees:
             self.users_left[buffer] -= 1
 
     def _freeing_group(self, buffer: BufferId) -> set[OpId] | None:
-        """Return the ops that must run before a buffer can be freed, or None if there are too many or none."""
+        """Return the ops that must run before a buffer can be freed; None if too many or none."""
         if not self.goes[buffer] or not self.sizes[buffer] or not 0 < self.users_left[buffer] <= _MAX_OPS:
             return None
         stack = [user for user in self.users[buffer] if not self.ran[user]]
@@ -158,7 +158,7 @@ class _Sections:
         return np.asarray(self.order[start:end], np.int32)[solution.order]
 
     def graph_of(self, start: Place, end: Place) -> Graph:
-        """Return the graph of a section. Buffers from outside exist at its start, buffers used later at its end."""
+        """Buffers from outside exist at its start, buffers used later at its end."""
         graph, inside = self.problem.graph, self.order[start:end]
         builder = GraphBuilder(graph.name)
         for space in graph.spaces:

@@ -1,4 +1,4 @@
-"""Search for the lowest extra cost within a budget: fast plans, then bounds and better plans in turns."""
+"""Search for the lowest extra cost within a budget."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -238,7 +238,7 @@ class BudgetSearch:
         found.may_be_lower = on_demand_failed or not self._negligible
 
     def _plan_higher_targets(self, found: BestPlan) -> None:
-        """Offer plans for targets between the lower bound and the peak, each halfway to it."""
+        """Each target is halfway between the lower bound and the peak."""
         missed, target = self._least_bytes, self._least_bytes + self._least_bytes // _TARGET_MARGIN
         for _ in range(_TARGETS):
             if found.execution.peak_bytes <= target:
@@ -254,7 +254,7 @@ class BudgetSearch:
             target = (missed + found.execution.peak_bytes) // 2
 
     def _lower_on_demand(self, found: BestPlan, max_work: int) -> bool:
-        """Offer the plan of lowest peak on demand, improved. Return whether there is one."""
+        """Return whether there is a plan on demand."""
         before = self.program.native.work
         least = max(found.budget + 1, self._least_bytes)
         lowest = lowest_on_demand(self.program, least, found.execution.peak_bytes, max_work // 2)
@@ -278,7 +278,6 @@ class BudgetSearch:
             found.improved = found.execution
 
     def _trade_at_peak(self, found: BestPlan) -> None:
-        """Offer choices at the peak of the unmodified program, with rising costs."""
         place = int(self.baseline.live.argmax())
         found.raise_bound(self.program, trade_at(self.program, self._needs, place, found.budget).bound, place)
         self._trade_with_room(found, place)
@@ -332,7 +331,7 @@ class BudgetSearch:
             found.offer(self.program.execute(drops), drops)
 
     def _trade(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Offer plans from single places and raise the bound, first at the peak, then where the last plan peaks."""
+        """First at the peak, then where the last plan peaks."""
         place = int(self.baseline.live.argmax())
         places: list[int] = []
         tried: set[bytes] = set()
@@ -382,7 +381,7 @@ class BudgetSearch:
         )
 
     def _provable(self, found: BestPlan) -> ProvableCost | None:
-        """Return the published bound with its source if linear programs show it."""
+        """None if no linear programs show it."""
         bound = min(found.bound, found.execution.extra_cost) if found.fits else found.bound
         if not found.bound_places or self.program.space != 0:
             return None

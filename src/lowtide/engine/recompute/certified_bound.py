@@ -143,7 +143,6 @@ class _SafeArithmetic:
             node.closed, node.bound = BoundedCase(duals, is_infeasible=False), bound
 
     def bound(self, duals: NDArray[np.float64], lower: NDArray[np.float64], upper: NDArray[np.float64]) -> float:
-        """Return a lower bound on the cost of all solutions within column bounds."""
         return self._least(self._milp.cost, duals, lower, upper)
 
     def _least(

@@ -1,4 +1,4 @@
-"""Gradient checkpointing by fixed rules, as in Grappler, and Chen's sqrt(n) segments for comparison."""
+"""Gradient checkpointing by fixed rules."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def plan_of_runs(
 
 
 def _frees(graph: Graph, runs: Sequence[OpId]) -> list[list[BufferId]]:
-    """Return per place in `runs` the buffers that no later run reads."""
+    """Per run, the buffers that no later run reads."""
     allocates, touches = list(graph.structure.allocates), list(graph.structure.touches)
     freeable = graph.freeable.tolist()
     needed = [False] * graph.n_buffers
@@ -120,7 +120,7 @@ def _runs(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[OpId]
 
 
 def _dropped_by_segment(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[list[OpId]]:
-    """Return the ops to recompute per segment: those of results read only in the backward pass, and their producers."""
+    """Recompute ops with results read only in the backward pass, and their producers."""
     segments: list[int] = segment_of.tolist()
     last = max(segments[:turn], default=0)
     may_drop: list[bool] = (rerunnable_ops(graph) & (segment_of < last)).tolist()

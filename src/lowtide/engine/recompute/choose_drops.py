@@ -1,4 +1,4 @@
-"""Choose drops greedily, or by a minimum cut at one place."""
+"""Choose drops greedily, or by a minimum cut."""
 
 import math
 from dataclasses import dataclass
@@ -98,7 +98,7 @@ def _used_after(program: OrderedProgram, place: Place) -> NDArray[np.bool_]:
 
 
 def _needed_for_pairs(program: OrderedProgram, needs: Needs, op: OpId) -> NDArray[np.bool_]:
-    """Return a mask of the buffers read by in-place pairs of an op without a substitute."""
+    """Return a mask of the buffers read by pairs without a substitute."""
     taken = np.zeros(program.problem.graph.n_buffers, np.bool_)
     pairs = possible_pairs(program, op, needs.pinned_until)
     reads, written = [read for read, _ in pairs], [write for _, write in pairs]

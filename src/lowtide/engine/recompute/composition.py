@@ -1,4 +1,4 @@
-"""Choose the order and the recomputed ops together, because each depends on the other."""
+"""Choose the order and the recomputed ops together."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -96,7 +96,7 @@ class _Planning:
         return self.problem.graph.n_ops < _MANY_OPS or self.settings.proves or not self.orders
 
     def _with_few_layers(self) -> tuple[Route, float] | None:
-        """Return the useful route with a few layers, and the extra cost expected for all, or None."""
+        """Return the useful route, and the extra cost expected for all layers."""
         fewer = with_fewer_layers(self.problem, _FEW_LAYERS)
         if fewer is None or fewer.problem.graph.n_ops > _MAX_SHARE * self.problem.graph.n_ops:
             return None
@@ -123,7 +123,6 @@ def _exact_plan(
 
 
 def _with_exact_bounds(best: Composed, searched: ExactResult) -> Composed:
-    """Return a plan with the bounds of the exact search, unless its own are stronger."""
     result = best.result
     bound = searched.cost_bound
     if result.fits and (searched.is_exact or bound >= result.extra_cost):

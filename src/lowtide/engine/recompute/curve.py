@@ -1,4 +1,4 @@
-"""The curve of memory against time: plans for several budgets that share plans and bounds."""
+"""The curve of memory against time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -125,7 +125,7 @@ def _share_plans(composed: Sequence[Composed], cost: NDArray[np.float64]) -> lis
 
 
 def _word_above(bound: float, word: float | None, most: float = float("inf")) -> float | None:
-    """Return the solver's bound, at most the cost of a plan, if it exceeds the proven bound."""
+    """The solver's bound, at most the cost of a plan, if it exceeds the proven one."""
     return None if word is None or min(word, most) <= bound else min(word, most)
 
 

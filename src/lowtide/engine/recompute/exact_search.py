@@ -1,4 +1,4 @@
-"""Exact search over all orders and any number of recomputed runs, for graphs of some tens of ops."""
+"""Exact search over all orders and any number of recomputed runs."""
 
 from dataclasses import dataclass
 from enum import IntEnum

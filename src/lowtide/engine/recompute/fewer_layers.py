@@ -1,4 +1,4 @@
-"""A program of many equal layers, with most left out."""
+"""A program with most of its equal layers left out."""
 
 from dataclasses import dataclass
 from statistics import mode
@@ -68,7 +68,7 @@ def with_fewer_layers(problem: Problem, layers: int) -> FewerLayers | None:
 
 
 def _layer_stretches(graph: Graph) -> list[Stretch]:
-    """Return the stretches that repeat as often as the first, in program order."""
+    """In program order, those that repeat as often as the first."""
     classes = op_classes(graph, range(graph.n_ops))
     found = sorted(long_stretches(classes, max(1, int(_LEAST_SHARE * graph.n_ops))), key=lambda stretch: stretch.first)
     if not found:
@@ -108,7 +108,7 @@ class _Removal:
         return True
 
     def _layer(self, stretch: Stretch, period: int, number: int) -> int:
-        """Mark the ops of a period. Return its layer: the layer of most buffers that it uses."""
+        """Mark the ops of a period. Its layer is that of most buffers that it uses."""
         start = stretch.first + period * stretch.period
         ops = range(start, start + stretch.period)
         layer = period
@@ -163,7 +163,7 @@ class _Removal:
         return self._built(records), kept
 
     def _nearest(self, buffer: BufferId, user: OpId) -> BufferId | None:
-        """Return a buffer, that of the nearest remaining layer if it is left out, or None if there is none."""
+        """Return a buffer, that of the nearest remaining layer if left out, or None."""
         maker = self.made_by[buffer]
         if maker < 0 or not self.is_gone[maker]:
             return buffer

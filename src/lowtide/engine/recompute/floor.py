@@ -1,4 +1,4 @@
-"""The floor: the peak that no plan can go below, even with recomputation."""
+"""The floor: the least peak of any plan, even with recomputation."""
 
 from dataclasses import dataclass
 

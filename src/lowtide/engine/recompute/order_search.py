@@ -1,4 +1,4 @@
-"""The search over base orders for the order of first runs and the recomputed ops that cost least."""
+"""The search over base orders."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -111,7 +111,7 @@ class _Attempt:
 
     @property
     def rank(self) -> tuple[int, float, int]:
-        """Sort key: bytes over the budget, extra cost, peak."""
+        """Bytes over the budget, extra cost, peak."""
         return self.found.rank(self.found.execution)
 
     @property
@@ -121,12 +121,12 @@ class _Attempt:
 
     @property
     def first_cost(self) -> float:
-        """Extra cost of the fast plan, infinite if it misses the budget."""
+        """Of the fast plan, infinite if it misses the budget."""
         over, cost, _ = self.found.first_rank
         return float("inf") if over else cost
 
     def begins_like(self, other: "_Attempt") -> bool:
-        """Return whether bounds and fast plans are equal, so that both orders are likely to end equally."""
+        """Bounds and fast plans are equal, so both orders are likely to end equally."""
         return (self.found.bound, self.found.first_rank) == (other.found.bound, other.found.first_rank)
 
     def is_near(self, best: tuple[int, float, int], factor: float) -> bool:
@@ -183,7 +183,7 @@ class OrderSearch:
         return self._begun[name]
 
     def _best(self, orders: Sequence[tuple[str, Order]], route: Route) -> tuple[_Attempt, set[Search]]:
-        """Return the cheapest attempt, and the searches on the route that lowered its cost."""
+        """Return the cheapest attempt, and the searches that lowered its cost."""
         limits, useful = self.settings.limits, set[Search]()
         families: list[list[_Attempt]] = []
         cheapest = float("inf")
@@ -237,7 +237,7 @@ class OrderSearch:
         return best, useful
 
     def _families(self, orders: Sequence[tuple[str, Order]], route: Route) -> Iterator[Iterable[tuple[str, Order]]]:
-        """Yield the base orders in two families: with lower sections, and those that free early."""
+        """Yield base orders with lower sections, and those that free early."""
         given = self._variants(orders, route, "", np.asarray)
         if not self.settings.reorder:
             yield given
@@ -261,7 +261,7 @@ class OrderSearch:
         return OrderedProgram(self.problem, order, self.cost)
 
     def _settle(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
-        """Search run sequences for the orders whose plans may become the cheapest, the cheapest first."""
+        """Search run sequences for orders whose plans may become the cheapest, the cheapest first."""
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
             best = min(other.rank for other in attempts)
             may_win = attempt.is_near(best, _SETTLE_COST_RATIO) and attempt.found.may_fit
@@ -287,7 +287,7 @@ class OrderSearch:
         settles: bool = True,
         lowers: bool = False,
     ) -> _Attempt:
-        """Return the best attempt after reordering the best of each family that is near the best one."""
+        """Reorder the best of each family that is near the best attempt."""
         leaders = sorted((min(family, key=_rank) for family in families if family), key=_rank)
         best = leaders[0]
         for leader in leaders:
@@ -305,7 +305,7 @@ class OrderSearch:
             self.keep(attempt.search.program.plan(attempt.found.execution))
 
     def _reordered(self, best: _Attempt, limits: RecomputeEffort, *, settles: bool, lowers: bool) -> _Attempt:
-        """Return the best attempt after up to three reorderings of its runs."""
+        """Reorder the runs up to three times."""
         last, lowest, lowest_rank, settings = best, best.rank, best.rank, self.settings
         closes_all = settings.exact and settings.effort == "max"
         # Later reorderings gain less, so they get less work.
@@ -354,7 +354,6 @@ def _rank(attempt: _Attempt) -> tuple[int, float, int]:
 
 
 def _useful(search: Search, before: tuple[int, float, int], after: tuple[int, float, int]) -> set[Search]:
-    """Return the search if it lowered the cost or the bytes over the budget."""
     return {search} if after[0] < before[0] or after[1] < (1 - _LEAST_GAIN) * before[1] else set()
 
 

@@ -144,7 +144,7 @@ class ModelBuilder:
         return sorted(b for b in needed if model.first[b] <= place and not model.always[b])
 
     def _relevant_buffers(self) -> list[tuple[list[int], list[int]]]:
-        """Return, per place, the buffers needed after it, and all that help to make these or later ones."""
+        """Return, per place, the buffers needed after it, and those that help to make these or later ones."""
         wanted: list[tuple[list[int], list[int]]] = []
         helpful: set[int] = set()
         for number in reversed(range(len(self.places))):
@@ -193,8 +193,7 @@ class ModelBuilder:
         self.shared.append({pair: self.column(0.0) for pair in pairs})
 
     def _held(self, number: int, buffer: BufferId) -> tuple[int, list[int]]:
-        """Return the column of a buffer kept beyond a place (or _ALWAYS or _NEVER), and those of pairs that overwrite
-        it."""
+        """Return a kept buffer's column, _ALWAYS or _NEVER, and those of pairs that overwrite it."""
         model, op = self.model, self.model.order[self.places[number]]
         if buffer in self.kept[number]:
             return self.kept[number][buffer], []
@@ -206,7 +205,7 @@ class ModelBuilder:
         ), taken
 
     def _require(self, name: Name, number: int, buffer: BufferId, column: int | None) -> None:
-        """Add a row: a buffer is available after a place if `column` is 1 or None."""
+        """A buffer is available after a place if `column` is 1 or None."""
         model = self.model
         held, taken = self._held(number, buffer)
         if held == _ALWAYS and not taken:
@@ -251,7 +250,7 @@ class ModelBuilder:
 
 
 def _rerun_needs(program: OrderedProgram) -> list[int]:
-    """Return, per op, bytes resident when it is recomputed, minus possible in-place savings."""
+    """Bytes resident when an op is recomputed, minus possible in-place savings."""
     graph, sizes = program.problem.graph, program.counted_sizes
     stays = np.where(graph.lifetimes == Lifetime.INPUT, sizes, 0)
     needs = np.full(graph.n_ops, int(stays.sum()))

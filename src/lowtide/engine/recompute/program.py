@@ -1,4 +1,4 @@
-"""A base order with ops that may be recomputed, and its executions."""
+"""A base order with ops that may be recomputed."""
 
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Record the proof of a bound on the extra cost, for a checker without a solver."""
+"""Record the proof of a bound on the extra cost."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

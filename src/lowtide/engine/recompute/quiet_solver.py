@@ -1,4 +1,4 @@
-"""HiGHS without its banner, which release 1.16 prints once per process, before any option can be set."""
+"""HiGHS without its banner, which release 1.16 prints before any option can be set."""
 
 import os
 from collections.abc import Generator
@@ -28,7 +28,6 @@ def new_solver() -> "highspy.Highs":
 
 @cache
 def _print_banner() -> None:
-    """Make the first solver of this process with its output discarded."""
     import highspy
 
     with _discarded_output():
@@ -37,7 +36,6 @@ def _print_banner() -> None:
 
 @contextmanager
 def _discarded_output() -> Generator[None]:
-    """Discard all bytes that this process writes to file descriptor 1."""
     _flush_c()
     try:
         original = os.dup(1)

@@ -1,4 +1,4 @@
-"""Plans as sequences of runs: settled until they fit, improved by windows, or built on demand."""
+"""Plans as sequences of runs."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -158,7 +158,7 @@ def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, ma
 def _runs_outside_window(
     program: OrderedProgram, execution: Execution, random: RandomState
 ) -> NDArray[np.bool_] | None:
-    """Return a mask of the runs to keep, or None if no op is recomputed."""
+    """None if no op is recomputed."""
     places = program.places[execution.runs]
     is_again = places != execution.stages
     again = np.flatnonzero(is_again)

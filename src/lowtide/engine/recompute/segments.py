@@ -1,4 +1,4 @@
-"""Plans that keep the buffers crossing a few cuts of the forward pass and recompute the rest."""
+"""Keep the buffers crossing a few cuts of the forward pass, recompute the rest."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

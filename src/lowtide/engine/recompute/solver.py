@@ -203,7 +203,7 @@ class LinearRelaxation:
 
 
 def _loaded(milp: MixedIntegerProgram) -> tuple["highspy.Highs", float]:
-    """Return a quiet solver with the program, all columns continuous, and the unit of its costs."""
+    """Columns are continuous; also returns the unit of the costs."""
     import highspy
 
     n, units = len(milp.cost), milp.row_units

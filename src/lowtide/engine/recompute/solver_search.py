@@ -138,7 +138,7 @@ class SolverSearch:
     def _offer_solution(
         self, found: BestPlan, built: BuiltModel, solution: NDArray[np.float64], effort: RecomputeEffort
     ) -> Execution:
-        """Offer a solution's execution, repaired if it misses the budget. Return it without the repair."""
+        """Offer a solution's execution, repaired if it misses the budget; return it unrepaired."""
         drops = built.drops(self.program, solution)
         execution = self.program.execute(drops)
         found.offer(execution, drops)

@@ -1,4 +1,4 @@
-"""A plan with recomputation as a graph: one op per run, one buffer per residency."""
+"""A plan with recomputation as a graph."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

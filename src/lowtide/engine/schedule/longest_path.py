@@ -1,4 +1,4 @@
-"""The longest-path order of Caffe2 memonger, original and with merged paths."""
+"""The longest-path order of Caffe2 memonger."""
 
 from dataclasses import dataclass
 

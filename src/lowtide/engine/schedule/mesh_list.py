@@ -1,4 +1,4 @@
-"""Mesh-TensorFlow's list scheduler: mended, original, and the better of both."""
+"""Mesh-TensorFlow's list scheduler."""
 
 from dataclasses import dataclass
 

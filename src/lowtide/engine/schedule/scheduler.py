@@ -1,4 +1,4 @@
-"""The interface of schedulers, program order, and the comparison of orders."""
+"""The interface of schedulers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The scheduler `search`: the best order found from all other schedulers, with a proof."""
+"""The scheduler `search`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The table of schedulers, by name."""
+"""The table of schedulers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

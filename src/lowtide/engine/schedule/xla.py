@@ -1,4 +1,4 @@
-"""XLA's schedulers: list, depth-first, post-order, and the best of the three."""
+"""XLA's schedulers."""
 
 from dataclasses import dataclass
 

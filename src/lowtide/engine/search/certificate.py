@@ -81,7 +81,7 @@ def check_certificate(graph: Graph, plan: Plan, proof: Proof | None) -> Certific
 
 
 def _checked_cost(graph: Graph, plan: Plan, proof: Proof, cost: CostProof) -> float:
-    """Return the confirmed bound of the extra cost. Raises ProofError if the plan contradicts it."""
+    """Raises ProofError if the plan contradicts it."""
     confirmed = check_cost(graph, cost, in_place=proof.in_place)
     copies = bool((plan.kinds == StepKind.COPY_OUT).any())
     if _is_of_proof(plan, cost) and not copies and not cost.seconds:
@@ -95,7 +95,7 @@ def _checked_cost(graph: Graph, plan: Plan, proof: Proof, cost: CostProof) -> fl
 
 
 def _is_of_proof(plan: Plan, cost: CostProof) -> bool:
-    """Return whether a plan has a proof's order of first runs, and its peak within the budget."""
+    """Same order of first runs, peak within the budget."""
     first_runs = tuple(dict.fromkeys(plan.order().tolist()))
     return first_runs == cost.order and plan.peak_bytes.get(cost.space, 0) <= cost.budget_bytes
 
@@ -105,7 +105,7 @@ def _class_of(cost: CostProof) -> PlanClass:
 
 
 def _is_shown_cost(plan: Plan, claim: Claim, proof: Proof | None, confirmed: float | None) -> bool:
-    """Return whether a claim about the extra cost is shown for the same class, order of first runs and pairs."""
+    """The proof must be for the same class, order of first runs and pairs."""
     if claim.at_least == 0:
         return True
     if proof is None or proof.cost is None or confirmed is None or claim.over != _class_of(proof.cost):
@@ -136,14 +136,14 @@ def _refuse_contradictions(graph: Graph, plan: Plan, proof: Proof) -> None:
 
 
 def _claims_of_orders(graph: Graph, plan: Plan, proof: Proof) -> Iterator[Claim]:
-    """Yield the plan's claims about all orders, or its bounds of that class."""
+    """Yield the plan's claims about all orders; without claims, its bounds."""
     for claim in plan.claims or _plain_claims(graph, plan, in_place=proof.in_place):
         if claim.over == "orders" and (plan.claims or is_of_class(plan, claim, graph.n_ops)):
             yield claim
 
 
 def _plain_claims(graph: Graph, plan: Plan, *, in_place: bool) -> Iterator[Claim]:
-    """Yield the bounds of a plan as claims of its narrowest class."""
+    """Yield a plan's bounds as claims of its narrowest class."""
     copies = bool((plan.kinds == StepKind.COPY_OUT).any())
     reruns = int((plan.kinds == StepKind.RUN).sum()) > graph.n_ops
     for space, least in plan.lower_bound_bytes.items():
@@ -205,7 +205,7 @@ def check_cost(graph: Graph, proof: CostProof, *, in_place: bool) -> float:
 
 
 def _rounded_up(least: Fraction, proof: CostProof) -> Fraction:
-    """Return a bound, rounded up if all costs are multiples of the smallest one. Stalls are not."""
+    """Up if all costs are multiples of the smallest one. Stalls are not."""
     costs = [Fraction(cost) for cost in proof.costs if cost > 0]
     unit = min(costs, default=Fraction(0))
     if not unit or proof.seconds or any(cost % unit for cost in costs):

@@ -110,7 +110,7 @@ def _fixed_bytes(program: PlainProgram, op: OpId) -> int:
 
 
 def _single_operands(program: PlainProgram, op: OpId) -> dict[BufferId, BufferId]:
-    """Return results that can be written into one operand only, with this operand."""
+    """Return results with only one possible operand, with this operand."""
     operands: dict[BufferId, list[BufferId]] = {}
     for read, written in program.pairs_of(op):
         operands.setdefault(written, []).append(read)

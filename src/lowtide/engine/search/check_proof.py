@@ -108,7 +108,7 @@ def _check_space(
 
 
 def _check_cut(program: PlainProgram, proof: SpaceProof) -> int:
-    """Return the bytes of the cut, or of the edges if its flow takes too much work."""
+    """Bytes of the edges if the flow takes too much work."""
     if proof.op is None:
         if proof.before or proof.flow is not None or proof.cut_bytes != program.at_the_edges():
             raise _wrong(proof, f"inputs and outputs need exactly {program.at_the_edges()} bytes")

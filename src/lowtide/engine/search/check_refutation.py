@@ -1,4 +1,4 @@
-"""Replay a log that refutes a budget, in plain Python."""
+"""Replay a log that refutes a budget."""
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -46,7 +46,7 @@ class _Replay:
         self._others: list[_Case] = []  # open cases, the next one last
 
     def apply(self, line: Line) -> bool:
-        """Apply a line; return whether it is valid here."""
+        """Return whether the line is valid here."""
         case, n_ops = self._case, self.program.n_ops
         if any(op >= n_ops for op in _ops_of(line)):
             return False
@@ -77,7 +77,7 @@ class _Replay:
         return follows
 
     def _open_cases(self, cases: Sequence[_Case]) -> None:
-        """Continue with the first given case, or with the next open one."""
+        """Continue with the first given case, else the next open one."""
         self._others += reversed(cases)
         self.ended = not self._others
         if self._others:
@@ -115,7 +115,7 @@ class _Replay:
         return bool(middle) and all(live - net + more > self.budget_bytes for more, net in runs)
 
     def _run(self, op: OpId, before: AbstractSet[OpId]) -> tuple[int, int]:
-        """Return the bytes added while an op runs, and its net bytes."""
+        """Return the bytes added during the run, and net."""
         return self.program.run(op, sum(1 << earlier for earlier in before))
 
     def _settle_first(self, ops: Sequence[OpId]) -> bool:

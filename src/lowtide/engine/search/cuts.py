@@ -1,4 +1,4 @@
-"""Minimum closure cuts: the least memory at which an op can run."""
+"""The least memory at which an op can run."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""The distance between orders, moves toward an order, and other orders of equal peak."""
+"""The distance between orders, and moves of ops."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence

@@ -82,7 +82,7 @@ def _frees_are_fixed(problem: Problem, parts: Sequence[GraphPart]) -> bool:
 
 
 def _steps(problem: Problem) -> tuple[list[int], list[int]]:
-    """Return, per op, the bytes added while it runs, and its net bytes."""
+    """Return, per op, the bytes added during its run, and net."""
     graph, structure = problem.graph, problem.graph.structure
     last = _last_users(problem)
     net = np.zeros(graph.n_ops, np.int64)
@@ -141,7 +141,7 @@ class _Segments:
         return order
 
     def in_series(self, left: deque[_Segment], right: deque[_Segment]) -> deque[_Segment]:
-        """Return the segments of two parts in series, most urgent first. O(segments joined + the fewer)."""
+        """Most urgent first. O(segments joined + the fewer)."""
         joined: deque[_Segment] = deque()
         while right and (joined or left) and _no_more_urgent((joined or left)[-1], right[0]):
             joined = deque((self.join((joined or left).pop(), right.popleft()),))
@@ -214,7 +214,7 @@ def decompose(predecessors: Rows) -> list[GraphPart] | None:
 
 
 def _places(parts: Sequence[GraphPart], n_ops: int, *, mirrored: bool) -> list[Place]:
-    """Return the place of every op in an order, with parallel parts from left to right or mirrored."""
+    """Parallel parts run from left to right or mirrored."""
     places = [0] * n_ops
     reached = 0
     waiting: list[tuple[OpId, int]] = [(EMPTY, len(parts) - 1)]

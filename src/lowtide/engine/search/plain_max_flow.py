@@ -1,4 +1,4 @@
-"""Maximum flow in plain Python, independent of the native kernels."""
+"""Maximum flow in plain Python."""
 
 from collections import deque
 

@@ -63,7 +63,7 @@ def _counted_sizes(graph: Graph, position: int) -> NDArray[np.int64]:
 
 
 def _usable_pairs(graph: Graph, sizes: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return pairs of an operand and a result that its producer may write in place."""
+    """Return pairs that the producer may write in place."""
     pairs, owners = graph.in_place.values.reshape(-1, 2), graph.in_place.owners()[::2]
     read, written = pairs[:, 0], pairs[:, 1]
     usable = graph.freeable[read] & (graph.structure.producers[written] == owners)

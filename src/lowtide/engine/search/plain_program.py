@@ -1,4 +1,4 @@
-"""The effect of running an op on one memory space, in plain Python."""
+"""The effect of an op on one memory space, in plain Python."""
 
 from functools import cached_property
 
@@ -113,7 +113,7 @@ class PlainProgram:
         return self.lifetimes[buffer].freeable and all(executed >> user & 1 for user in self.users[buffer])
 
     def _saved(self, op: OpId, executed: int) -> int:
-        """Return the bytes saved by in-place pairs: a maximum-weight matching."""
+        """By in-place pairs: a maximum-weight matching."""
         takers: dict[int, list[int]] = {}
         for read, written in self.pairs[op]:
             if self._dies(read, executed):

@@ -54,7 +54,7 @@ class PlainReruns:
         return self.program.graph.sizes[buffer] == 0 or self.program.lifetimes[buffer] in free
 
     def _is_pinned(self, buffer: BufferId, place: Place) -> bool:
-        """Return whether a buffer cannot be recomputed and is used after a place."""
+        """A buffer that cannot be recomputed is used after the place."""
         return not self._is_remade[buffer] and max(self.uses[buffer], default=-1) > place
 
     def _own(self, place: Place) -> set[BufferId]:
@@ -90,7 +90,7 @@ class PlainReruns:
         return frozenset(b for b, lifetime in enumerate(self.program.lifetimes) if lifetime == Lifetime.INPUT)
 
     def _needs_to_rerun(self, op: OpId) -> int:
-        """Return the least bytes during a run of an op: inputs and its own buffers, less results written in place."""
+        """Inputs and own buffers, less results written in place."""
         program, sizes = self.program, self.program.sizes
         own = {*program.touches[op], *program.allocates[op]} - self._inputs
         spared = sum(sizes[buffer] for buffer in {written for _, written in program.pairs[op]})
@@ -174,7 +174,7 @@ class PlainReruns:
         return ExactRow(terms, least, None)
 
     def _other_sources(self, k: int, buffer: BufferId) -> Sequence[Name]:
-        """Return columns of other ways to make a buffer available after place k."""
+        """Columns of other ways to make a buffer available."""
         del k, buffer
         return ()
 

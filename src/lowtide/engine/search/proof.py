@@ -1,4 +1,4 @@
-"""Proofs of lower bounds, their logs, and their files."""
+"""Proofs of lower bounds."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

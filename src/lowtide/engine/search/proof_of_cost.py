@@ -1,4 +1,4 @@
-"""The proof of a lower bound on the extra cost of recomputation, as a document."""
+"""The proof of a bound on the extra cost, as a document."""
 
 from typing import Annotated
 

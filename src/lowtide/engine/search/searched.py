@@ -1,4 +1,4 @@
-"""A completed search, and its proof with logs and flows on demand."""
+"""A completed search, and its proof."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

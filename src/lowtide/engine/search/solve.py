@@ -1,4 +1,4 @@
-"""Improve the best order and raise the lower bound until they meet."""
+"""Improve the best order and raise the bound until they meet."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -144,7 +144,7 @@ class _Search:
                 self.evaluate(order)
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
-        """Return the sort key: bytes above the limits, then the sum of the peaks."""
+        """Bytes above the limits, then the sum of the peaks."""
         over = sum(max(0, peak - limit) for peak, limit in zip(peaks, self.limits, strict=True))
         return over, sum(peaks)
 
@@ -157,7 +157,7 @@ class _Search:
         return rank
 
     def keep(self, order: Order) -> bool:
-        """Keep an order if it is the best; return whether it is."""
+        """Return whether the order is the best."""
         present = self.rank(self.peaks)
         return self.evaluate(order) < present
 

@@ -1,4 +1,4 @@
-"""Moves that never raise the peak, and a bound from the first op of a group that runs."""
+"""Moves that never raise the peak, and a bound for groups of ops."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Ops of a program that take no device time: copies between memory spaces, and updates on the host."""
+"""Ops off the device: copies and updates on the host."""
 
 from dataclasses import dataclass
 
@@ -58,7 +58,7 @@ def _copy(graph: Graph, op: OpId) -> OffDeviceOp:
 
 
 def _update(graph: Graph, op: OpId, traffic_bytes: int) -> OffDeviceOp:
-    """Return an update at the speed of copies within the memory space of what it overwrites."""
+    """At the speed of copies within the space of its largest overwritten buffer."""
     host = int(graph.buffer_spaces[max(graph.mutates[op].tolist(), key=lambda buffer: graph.sizes[buffer])])
     seconds = traffic_bytes / speed_between(graph, host, host, f"op {graph.op_names[op]!r}")
     return OffDeviceOp(graph.spaces[host].name, seconds, 0)

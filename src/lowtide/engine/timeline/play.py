@@ -91,7 +91,7 @@ class _Player:
         self.stalls = [0.0] * n_steps
 
     def run(self, step: StepIndex, op: OpId, touches: Sequence[BufferId], overwrites: Sequence[BufferId]) -> None:
-        """Run an op once its operands are complete and the buffers it overwrites are not read."""
+        """An op waits for its operands and for reads of buffers it overwrites."""
         start = self._now
         if self._in_use:
             for buffer in touches:

@@ -73,7 +73,6 @@ class Timeline:
         return self.streams.index(COLLECTIVES) if COLLECTIVES in self.streams else len(self.streams)
 
     def _beside_compute(self, steps: NDArray[np.bool_]) -> float:
-        """Return the time of steps while compute is busy."""
         computes = self.step_streams == COMPUTE
         if not computes.any():
             return 0.0

@@ -1,4 +1,4 @@
-"""Export of a plan's buffers as CSV for packers, such as google/minimalloc and `lowtide pack`."""
+"""Export of buffers as CSV for packers."""
 
 import csv
 from io import StringIO

@@ -1,4 +1,4 @@
-"""Export of a plan as a trace for Perfetto and Chrome: streams, live bytes and the largest buffers."""
+"""Export as a trace for Perfetto and Chrome."""
 
 from typing import Any
 
@@ -46,7 +46,6 @@ def chrome_trace(graph: Graph, plan: Plan, prices: Prices) -> bytes:
 
 
 def _lives(placed: Placed, pid: int, times: list[float]) -> list[dict[str, Any]]:
-    """Return a pair of events for each of the largest residencies."""
     area = placed.sizes.astype(np.float64) * (placed.last - placed.first)
     events: list[dict[str, Any]] = []
     for row in np.sort(np.argsort(-area, kind="stable")[:_MOST_LIVES]).tolist():

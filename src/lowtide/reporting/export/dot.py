@@ -1,4 +1,4 @@
-"""Export of a graph to Graphviz: ops with their places in a plan, buffers as edges."""
+"""Export of a graph to Graphviz."""
 
 from lowtide.core.units import format_bytes
 from lowtide.engine.graph import Graph
@@ -38,6 +38,6 @@ def dot(graph: Graph, plan: Plan) -> bytes:
 
 
 def _quoted(text: str) -> str:
-    """Return the text as a quoted string; control characters other than line ends are escaped."""
+    """Control characters other than line ends are escaped."""
     lines = [printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
     return '"' + "\\n".join(lines) + '"'

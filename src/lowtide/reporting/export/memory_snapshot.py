@@ -1,4 +1,4 @@
-"""Export of a plan as a PyTorch memory snapshot, for its viewer and other tools."""
+"""Export as a PyTorch memory snapshot."""
 
 import pickle
 from typing import Any
@@ -63,7 +63,7 @@ def _frames(placed: Placed, row: int) -> list[dict[str, Any]]:
 
 
 def _segment(placed: Placed, base: int, device: int, left: list[int]) -> dict[str, Any]:
-    """Return the segment of a device at the end: allocated blocks and the free blocks between."""
+    """At the end: allocated blocks and the free blocks between."""
     blocks: list[dict[str, Any]] = []
     end = 0
 

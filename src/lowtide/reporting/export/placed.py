@@ -1,4 +1,4 @@
-"""The residencies of a plan with names and addresses, as exports need them."""
+"""The residencies of a plan with names and addresses."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""SVG pictures of packings and plans: each buffer is a rectangle of steps (x) and addresses (y)."""
+"""SVG pictures: each buffer is a rectangle of steps (x) and addresses (y)."""
 
 import math
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def packing_svg(name: str, buffers: Buffers, packed: Packed, capacity: int | Non
 
 
 def _boxes(buffers: Buffers, packed: Packed, pieces: NDArray[np.int64], ceiling: int) -> NDArray[np.float64]:
-    """Return x, y, width and height of every piece, rounded to tenths as printed."""
+    """Return x, y, width and height, rounded to tenths as printed."""
     owners = pieces[:, 0]
     first, last = (pieces[:, column].astype(np.float64) for column in (1, 2))
     start = first.min(initial=np.inf)
@@ -83,7 +83,7 @@ def _boxes(buffers: Buffers, packed: Packed, pieces: NDArray[np.int64], ceiling:
 
 
 def _crowd(pieces: NDArray[np.int64], boxes: NDArray[np.float64], chosen: NDArray[np.int64]) -> list[str]:
-    """Draw many pieces as one path per color, rounded to `_GRAIN`, without duplicates."""
+    """One path per color, rounded to `_GRAIN`, without duplicates."""
     paths: list[str] = []
     for color, fill in enumerate(_COLORS):
         mine = boxes[chosen[pieces[chosen, 0] % len(_COLORS) == color]]
@@ -120,7 +120,7 @@ def _caption(name: str, buffers: Buffers, packed: Packed, capacity: int | None) 
 
 
 def _xml(text: str) -> str:
-    """Escape a text for XML, including control characters."""
+    """Control characters included."""
     return escape(printable(text))
 
 
@@ -147,7 +147,6 @@ _MOST_TICKS = 8
 
 
 def _axes(first_step: int, last_step: int, most_bytes: int) -> list[str]:
-    """Return the axes: lines, ticks with figures, and labels."""
     factor, unit = (2**20, "MiB") if most_bytes >= 2**20 else (1, "B")
     lines = [f"M{_LEFT:g} {_TOP:g}V{_BOTTOM:g}H{_RIGHT:g}"]
     labels: list[str] = []
@@ -170,7 +169,7 @@ def _axes(first_step: int, last_step: int, most_bytes: int) -> list[str]:
 
 
 def _round_figures(low: float, high: float) -> Iterator[float]:
-    """Yield up to `_MOST_TICKS` multiples of 1, 2 or 5 times a power of ten between two figures."""
+    """Yield up to `_MOST_TICKS` multiples of 1, 2 or 5 times a power of ten."""
     distance = 1.0 if float(high).is_integer() and float(low).is_integer() and high - low >= 1 else 1e-6
     while (high - low) / distance > _MOST_TICKS:
         leading = round(distance / 10 ** math.floor(math.log10(distance)))

@@ -1,4 +1,4 @@
-"""Formats of plan exports, by the ending of the file name."""
+"""Formats of plan exports."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module

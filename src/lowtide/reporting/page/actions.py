@@ -1,4 +1,4 @@
-"""Changes that a plan makes to the unmodified program: moved ops, in-place pairs, recomputation and copies."""
+"""Changes that a plan makes to the unmodified program."""
 
 from collections import Counter
 from dataclasses import dataclass

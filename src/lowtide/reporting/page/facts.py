@@ -1,4 +1,4 @@
-"""The facts that a report of a plan shows, computed once for all formats."""
+"""The facts of a report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The figures of a report as JSON, without the charts."""
+"""The figures of a report as JSON."""
 
 from lowtide.core.documents import fields_of
 from lowtide.engine.analysis.folding import Fold

@@ -1,4 +1,4 @@
-"""Residencies as rectangles of runs and addresses: the largest drawn singly, the rest as a shade."""
+"""Residencies as rectangles of runs and addresses."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +67,7 @@ class Rectangles:
         }
 
     def _shade(self, n_runs: int, arena_bytes: int) -> dict[str, Any]:
-        """Return the grid cells that shaded rectangles touch, row by row as (start, length) pairs."""
+        """Return touched grid cells row by row as (start, length) pairs."""
         rest = np.ones(len(self.buffers), np.bool_)
         rest[self.drawn] = False
         across, up = max(n_runs, 1) / _COLUMNS, max(arena_bytes, 1) / _ROWS
