@@ -18,7 +18,7 @@ from lowtide.frameworks.torch.reading.read import Reading
 
 
 class Applied:
-    """A program that runs in the order of a plan and frees every tensor at its last use.
+    """A program that runs in plan order and frees each tensor at its last use.
 
     Call it like the original. Results are bit-equal. Autograd does not record calls; a captured backward pass is part
     of them.
@@ -32,17 +32,16 @@ class Applied:
         planned: tuple[Graph, Plan] | None = None,
         before_first_call: Callable[[], None] | None = None,
     ) -> None:
-        """Run a planned module, or instead `run`, a compiled program. `before_first_call` may raise an error."""
+        """Take a planned module, or a compiled program `run` instead. `before_first_call` may raise an error."""
         self.captured = captured
         self.module = module
         self.planned = planned
-        """Graph and plan, if they predict the memory."""
         self._run = module.forward if run is None else run
         self._before_first_call = before_first_call
         self._donated = [i for i, (_, lifetime) in enumerate(captured.inputs) if lifetime is Lifetime.DONATED]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program. Raises UsageError for arguments of another form, or a step that runs in another thread."""
+        """Run the program. Raises UsageError for other argument forms, or while another thread runs the step."""
         if self._before_first_call is not None:
             self._before_first_call()
             self._before_first_call = None

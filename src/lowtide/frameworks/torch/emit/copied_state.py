@@ -1,4 +1,4 @@
-"""Copies around the uses of a state on the host: of all of it, or of the rows that each chunk of its update uses."""
+"""Copies around uses of a state on the host: of all of it, or of rows for each chunk of its update."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ _SLICE = torch.ops.aten.slice.Tensor
 
 
 def uses_of_storages(graph: Graph) -> dict[int, tuple[Node, Node]]:
-    """Return the first and the last call that touches each storage."""
     found: dict[int, tuple[Node, Node]] = {}
     for node in graph.nodes:
         for key in storages_of(node, *node.all_input_nodes) if node.op == "call_function" else ():
@@ -26,9 +25,9 @@ def uses_of_storages(graph: Graph) -> dict[int, tuple[Node, Node]]:
 
 
 def copy_around_uses(graph: Graph, state: Node, uses: tuple[Node, Node] | None, label: str) -> None:
-    """Copy a state to the device before its first use, and back after its last one; by rows where chunks use rows.
+    """Copy a state to the device before its first use, and back after its last; by rows for chunks of rows.
 
-    The copy on the device takes over the value of the placeholder, with which views of it share a storage.
+    The device copy takes over the placeholder's value, which shares storage with its views.
     """
     value: Any = value_of(state)
     rows = _rows_of(state)
@@ -58,11 +57,9 @@ def _copy_back(graph: Graph, state: Node, copy: Node, after: Node, name: str) ->
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a state, with all calls that use them."""
-
     view: Node
     aliases: Sequence[Node]
-    """Results that are these rows, overwritten in place."""
+    """Results that overwrote these rows in place."""
     first: Node
     last: Node
     start: int
@@ -70,7 +67,7 @@ class _Rows:
 
 
 def _rows_of(state: Node) -> list[_Rows]:
-    """Return the disjoint rows that all uses of a state are of, first ones first; empty if there are other uses."""
+    """Return the disjoint rows that all uses of a state have, in order; empty with other uses."""
     found = [_rows_in(state, view) for view in state.users]
     rows = sorted((each for each in found if each is not None), key=lambda each: each.first)
     ends = sorted((each.start, each.end) for each in rows)
@@ -80,7 +77,7 @@ def _rows_of(state: Node) -> list[_Rows]:
 
 
 def _rows_in(state: Node, view: Node) -> _Rows | None:
-    """Return the rows that a view shows, or None if it is no view of whole rows, or not only overwritten."""
+    """Return a view's rows, or None unless it shows whole rows that are only overwritten."""
     if view.target is not _SLICE or view.kwargs or len(view.args) != 4 or view.args[1] != 0:
         return None
     value: torch.Tensor = value_of(view)
@@ -105,7 +102,7 @@ def _rows_in(state: Node, view: Node) -> _Rows | None:
 
 
 def _copy_rows(graph: Graph, rows: Sequence[_Rows], name: str) -> None:
-    """Copy rows while the ones before them are in use."""
+    """Copy rows while the previous ones are in use."""
     for place, each in enumerate(rows):
         before = rows[max(0, place - 1)].first
         value: torch.Tensor = value_of(each.view)

@@ -1,4 +1,4 @@
-"""Rebuild a captured program in the order of a plan."""
+"""Rebuild a program in the order of a plan."""
 
 import operator
 from collections.abc import Callable, Collection, Iterable
@@ -22,11 +22,11 @@ from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, Lowe
 
 
 def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> GraphModule:
-    """Return a module that runs the ops of a plan, with its in-place pairs, and drops every tensor at its last use.
+    """Return a module that runs a plan's ops and in-place pairs, and drops each tensor at its last use.
 
-    A step that reads, overwrites or frees a buffer waits for its copies and collectives. With `boxed`, the module takes
-    one list of tensors and empties it, so that inputs can be freed, and changes inputs as late as it can. Subgraphs
-    follow their own plans.
+    Steps that read, overwrite or free a buffer wait for its copies and collectives. With `boxed`, the module takes one
+    list of tensors and empties it, to free inputs, and changes inputs as late as possible. Subgraphs follow their own
+    plans.
     """
     emitter = _Emitter(module, lowered)
     for step in plan.steps():
@@ -58,7 +58,7 @@ class _Emitter:
         self._made: dict[Node, Node] = {}
         self._is_op = {op.node for op in lowered.ops}
         self._views_of: dict[BufferId, list[Node]] = {}
-        """Views of present contents. Another run of the op invalidates them."""
+        """Views of present contents, invalid after another run of the op."""
         self._copies = CopyEmission(self._target)
         self._states = StateEmission(self._target)
         self._spanning = _spanning(lowered)
@@ -83,7 +83,6 @@ class _Emitter:
         self._states.start(lowered_op, self._made[node])
 
     def copy_out(self, buffer: BufferId) -> None:
-        """Start a copy to the host. Raises UnsupportedError for inputs and overwritten buffers."""
         if buffer not in self._spanning:
             name = self._lowered.buffers[buffer].name
             raise UnsupportedError(f"the plan copies '{name}' to the host, which no op alone writes; do not offload it")
@@ -110,7 +109,7 @@ class _Emitter:
             self._copies.free_copy(buffer)
 
     def _await(self, op: LoweredOp, taken_over: list[BufferId]) -> None:
-        """Wait for copies and collectives on the buffers of an op, which takes over some for its results."""
+        """Wait for copies and collectives on an op's buffers. Its results take over some."""
         changed = [*op.writes, *op.mutates, *taken_over]
         for buffer in (*op.reads, *op.mutates):
             self._copies.await_arrival(buffer)
@@ -141,7 +140,7 @@ class _Emitter:
         return copied
 
     def _value(self, node: Node) -> Node:
-        """Return a node's newest copy. Views and attributes are created at their first use."""
+        """Return a node's newest copy. Views and attributes are created at first use."""
         waiting = [node]
         while waiting:
             last = waiting[-1]
@@ -187,11 +186,11 @@ def _is_element(user: Node, node: Node) -> bool:
 class PendingWaits:
     """Started collectives without a wait.
 
-    A running collective's inputs must not be freed or overwritten, and its result must not be dropped.
+    Their inputs must not be freed or overwritten, nor their results dropped.
     """
 
     def __init__(self, wait: Callable[[Node], object]) -> None:
-        """`wait` does nothing for a wait that is emitted already."""
+        """Take `wait`, which does nothing for an emitted wait."""
         self._wait = wait
         self._started: dict[Node, LoweredOp] = {}
 
@@ -202,7 +201,6 @@ class PendingWaits:
                 self.all()
 
     def before_change(self, buffers: Collection[BufferId]) -> None:
-        """Wait for collectives on buffers that change or are freed."""
         if self._started and buffers:
             self._end(op for op in self._started.values() if not {*op.reads, *op.writes}.isdisjoint(buffers))
 
@@ -217,13 +215,12 @@ class PendingWaits:
 
 
 _MASK = 10
-"""Argument that selects the gradients of image, weight and bias."""
 
 
 def compute_only_wanted(graph: Graph) -> None:
-    """Compute only the gradients of a convolution that are read, for instance by one of its runs. O(nodes).
+    """Compute only a convolution's gradients that are read, such as by one of its runs. O(nodes).
 
-    PyTorch computes each gradient by its own kernel, so the others stay bit-equal.
+    PyTorch's kernels are separate, so others stay bit-equal.
     """
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.convolution_backward.default):
         elements = list(node.users)

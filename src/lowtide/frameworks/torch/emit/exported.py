@@ -23,8 +23,8 @@ from lowtide.frameworks.torch.reading.captured import Captured
 def save_exported(captured: Captured, planned: GraphModule, path: Path) -> None:
     """Write the planned graph of a captured exported program to a .pt2 file, atomically.
 
-    It keeps the state, arguments and results, and any loaded example inputs. Raises UnsupportedError for a program that
-    PyTorch cannot export, WriteError if the file cannot be written.
+    It keeps state, arguments, results, and loaded example inputs. Raises UnsupportedError if PyTorch cannot export it,
+    WriteError if the file cannot be written.
     """
     content = io.BytesIO()
     try:
@@ -54,7 +54,7 @@ def _exported(captured: Captured, planned: GraphModule) -> ExportedProgram:
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:
-    """Replace a fake tensor by zeros, which PyTorch can trace."""
+    """Replace a fake tensor by zeros."""
     if not is_fake(tensor):
         return tensor
     real = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
@@ -62,11 +62,9 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class _Planned(nn.Module):
-    """A module with the planned graph as its forward pass."""
-
     def __init__(self, original: nn.Module, binding: FunctionBinding, planned: GraphModule) -> None:
         super().__init__()
-        # Keep all names. Drop the hooks that check inputs against the original graph.
+        # Keep all names, but not the hooks that check inputs against the original graph.
         self.__dict__ = {**original.__dict__, "_forward_pre_hooks": OrderedDict()}
 
         def forward(*args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The ops of an update that runs on the host: copies of what it reads, the update itself, and of what it changed.
+"""Ops of an update on the host: copy operands there, update, and copy results back.
 
-The update runs in a thread of its own, which Ctrl-C does not interrupt. The calling thread waits for it, while kernels
-go on that a GPU got before.
+The update runs in its own thread, which Ctrl-C does not interrupt. The caller waits, while a GPU continues earlier
+kernels.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from lowtide.frameworks.torch.internals.tensors import memory_of
 from lowtide.frameworks.torch.reading.outlined import Outlined, outlined_program
 
 _arriving: dict[int, torch.cuda.Event] = {}
-"""By address of a copy on the host: its completion."""
+"""Completion of copies on the host, by address."""
 _changed: dict[int, tuple[torch.Tensor, int]] = {}
-"""By address of an updated parameter on the host: this tensor, and the position of the parameter among the inputs."""
+"""By address of an updated parameter on the host: the tensor, and the parameter's input position."""
 
 
 @cache
@@ -63,7 +63,7 @@ def _update_on_host(
 
 
 def _run(program: Outlined, arguments: list[Any]) -> None:
-    """Run an update, and leave no reference to its tensors in the thread."""
+    """Run an update, leaving no tensor references in the thread."""
     try:
         with torch.no_grad():
             program.run(*arguments)
@@ -106,7 +106,7 @@ PARAMETER_TO_DEVICE = define_operator(
 
 
 def finish_updates(inputs: Sequence[Any]) -> None:
-    """Copy parameters to the device whose update an exception left on the host."""
+    """Copy to the device the parameters whose update an exception left on the host."""
     for tensor, place in list(_changed.values()):
         memory_of(inputs[place]).copy_(memory_of(tensor))
     _changed.clear()

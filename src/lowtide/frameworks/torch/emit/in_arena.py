@@ -1,4 +1,4 @@
-"""Functions that place CPU tensors in one arena, so that resident memory follows the plan."""
+"""Place CPU tensors in one arena, so that resident memory follows the plan."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +13,11 @@ from lowtide.frameworks.torch.internals.allocators import replace_cpu_allocator
 
 
 class InArena(RunsInArena):
-    """A function that places its CPU tensors at planned addresses in one arena.
+    """A function with its CPU tensors at planned addresses in one arena.
 
-    The first call for each input shape is recorded, and its blocks are packed, scratch memory included. A later call
-    that allocates differently continues with ordinary allocation, which `use` counts. Results and new state are never
-    in the arena. Values are bit-equal.
+    The first call per input shape is recorded, and its blocks, scratch included, are packed. Later calls that allocate
+    differently continue with ordinary allocation, counted in `use`. Results and new state are never in the arena.
+    Values are bit-equal.
     """
 
     def __init__(self, function: Callable[..., Any], arena: Arena | None = None) -> None:
@@ -35,11 +35,11 @@ class InArena(RunsInArena):
 
 
 def in_arena(function: Callable[..., Any], arena: Arena | None = None) -> InArena:
-    """Return a function that places its CPU tensors in one arena: a planned step, an applied plan, any callable.
+    """Return a function (planned step, applied plan, any callable) that places its CPU tensors in one arena.
 
     A heap has holes, so resident memory exceeds live bytes; in an arena both are equal. Functions that never run at the
     same time can share an `arena`. From the first use on, lowtide's allocator serves all CPU tensors of the process,
-    outside of such calls like PyTorch's.    Raises UnsupportedError if this PyTorch's CPU allocator cannot be replaced.
+    outside of such calls like PyTorch's. Raises UnsupportedError if this PyTorch's CPU allocator cannot be replaced.
 
     >>> import torch, lowtide.torch
     >>> layers = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))

@@ -1,9 +1,8 @@
 """Delay in-place changes of a program's inputs until something depends on them.
 
-A plan may count the steps of an optimizer, or decay weights, long before the gradients are known, because that changes
-no memory. An exception between would leave parameters half updated. So these ops, and the scalars computed from them,
-move behind all ops that do not depend on them. Memory stays the same: they only overwrite, and the overwritten tensors
-are used later.
+A plan may count optimizer steps or decay weights long before gradients are known. An exception between would leave
+parameters half updated. So these ops, and scalars computed from them, move behind all ops that do not depend on them.
+Memory stays the same: they only overwrite tensors that are used later.
 """
 
 from torch.fx import Graph, Node
@@ -14,11 +13,10 @@ from lowtide.frameworks.torch.reading.effects import overwritten_storages, touch
 
 
 def delay_changes(graph: Graph) -> None:
-    """Move ops that only overwrite inputs, and ops on scalars, directly before the next op that depends on them."""
+    """Move ops that only overwrite inputs, and scalar ops, directly before the next dependent op."""
     copies = graph.find_nodes(op="call_function", target=STATE_TO_DEVICE)
     inputs = storages_of(*graph.find_nodes(op="placeholder"), *copies)
     following: dict[int, Node] = {}
-    """By storage, the next node that touches it."""
     for node in reversed(list(graph.nodes)):
         if node.op != "call_function":
             continue

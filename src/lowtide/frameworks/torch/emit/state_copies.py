@@ -1,7 +1,7 @@
-"""Copies of state that lives on the host: to the device before its update, and over the state on the host after it.
+"""Copies of state on the host: to the device before its update, and back after it.
 
-From one copy to the other, the newest contents are on the device. `_on_device` holds both tensors meanwhile, so that an
-exception in the middle of a step loses no update: `finish_copies` then copies what is still on the device.
+In between, the newest contents are on the device. `_on_device` holds both tensors, so that an exception loses no
+update: `finish_copies` copies the rest.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ from lowtide.frameworks.torch.internals.tensors import memory_of, version_of
 from lowtide.frameworks.torch.reading.lowering import LoweredOp
 
 _on_device: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
-"""By address of a state on the host, or of its rows: these, the copy on the device, and its in-place changes so far."""
+"""By address of a state or rows on the host: these, the device copy, and its in-place changes so far."""
 
 
 def _state_to_device(state: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -45,7 +45,7 @@ STATE_TO_HOST = define_operator("state_to_host(Tensor(a!) state, Tensor source) 
 
 
 def finish_copies(states: Sequence[torch.Tensor]) -> None:
-    """Complete all copies of states on the host, and copy those that an exception left changed on the device."""
+    """Complete all copies of states on the host, and copy states that an exception left changed on the device."""
     if states and torch.cuda.is_available():
         torch.cuda.synchronize()
     for state in states if _on_device else ():
@@ -57,16 +57,16 @@ def finish_copies(states: Sequence[torch.Tensor]) -> None:
 
 
 class StateEmission:
-    """Appends waits for copies of states to a graph, where the plan needs them complete."""
+    """Appends waits for state copies where the plan needs them complete."""
 
     def __init__(self, target: fx.Graph) -> None:
         self._target = target
         self._arriving: dict[BufferId, tuple[Node, Node]] = {}
-        """Device tensors with a copy under way: the copy and its source."""
+        """Device tensors with a copy under way: copy and source."""
         self._leaving: dict[BufferId, tuple[Node, Node]] = {}
 
     def start(self, op: LoweredOp, emitted: Node) -> None:
-        """Note that an op has started a copy."""
+        """Note a copy that an op has started."""
         args: Any = emitted.args
         if op.node.target is STATE_TO_DEVICE:
             self._arriving[op.writes[0]] = emitted, args[0]
@@ -82,15 +82,14 @@ class StateEmission:
             self._leaving.update(dict.fromkeys({*op.reads, *op.mutates}, (args[0], args[1])))
 
     def before_use(self, buffers: Collection[BufferId]) -> None:
-        """Wait for copies to buffers that are read or overwritten on the device."""
+        """Wait for copies to buffers that the device reads or overwrites."""
         self._wait(self._arriving, buffers)
 
     def before_change(self, buffers: Collection[BufferId]) -> None:
-        """Wait for copies of buffers that are overwritten or freed on the device."""
+        """Wait for copies of buffers that the device overwrites or frees."""
         self._wait(self._leaving, buffers)
 
     def all(self) -> None:
-        """Wait for all copies."""
         self._wait(self._arriving, list(self._arriving))
         self._wait(self._leaving, list(self._leaving))
 

@@ -1,4 +1,4 @@
-"""A training step with optimizer state on the host: on the device only while its update uses it, or updated there."""
+"""A step with optimizer state on the host: on the device during its update only, or updated there."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,20 +21,20 @@ from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
 
 _LEAST_BYTES = 1024
-"""Smaller state stays on the device: a copy takes longer to start than to run."""
+"""Smaller state stays on the device: starting a copy takes longer than running it."""
 
 
 ChooseUpdates = Callable[[Engine, Sequence[BufferId]], list[Update]]
-"""Returns the updates that run on the host, for a graph and the state on the host."""
+"""Returns the updates to run on the host, for a graph and its state there."""
 
 
 def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None = None) -> Captured | None:
-    """Return a step with `share` eighths of its optimizer state on the host; None if none of it can be there.
+    """Return a step with `share` eighths of its optimizer state on the host; None if impossible.
 
-    Parameters with the most state come first. Each state is copied to the device before its update and back after it,
-    in rows if the update is in chunks of rows. Updates that `choose` returns run on the host instead, if all their
-    tensors have one form; None if there are none.
-    State of distributed parameters, of several devices and of other programs stays where it is.
+    Parameters with the most state come first. Each state is copied to the device before its update and back afterwards,
+    in rows if the update is in chunks of rows. Updates from `choose` run on the host instead, if all their tensors have
+    one form; None without such updates. State of distributed parameters, several devices or other programs does not
+    move.
     """
     captured = reading.captured
     binding = captured.binding
@@ -72,7 +72,7 @@ def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None
 def _move_updates(
     graph: Graph, copies: dict[Node, Node], reading: Reading, places: Sequence[int], choose: ChooseUpdates
 ) -> set[int]:
-    """Move updates to the host; return the places of the state that they update."""
+    """Move updates to the host. Return the positions of their state."""
     module, lowered = reading.captured.graph_module, reading.lowered
     placeholders = module.graph.find_nodes(op="placeholder")
     place_of = {lowered.buffers_of[placeholders[place]][0]: place for place in places}
@@ -81,7 +81,7 @@ def _move_updates(
 
 
 def _largest(state: OptimizerState, share: int) -> list[int]:
-    """Return the entries of the parameters with the most state, which have at least a share of all bytes together."""
+    """Return state entries of the parameters with the most state, with a share of all bytes."""
     parameters = state.parameters()
     if any(local_part(parameter) is not parameter for parameter in parameters):
         return []

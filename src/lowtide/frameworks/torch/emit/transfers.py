@@ -1,14 +1,13 @@
-"""A plan's copies to the host and back, on CPU and CUDA: their ops, their nodes, and the speed of the link.
+"""A plan's copies to the host and back, on CPU and CUDA: ops, nodes, and link speed.
 
 `wait_for_copy` "writes" the copy, so that compilers keep its readers behind it, and reads the source, which thus
-outlives the copy. The ops keep no state: a saved copy may come back any number of times. PyTorch's
-`torch.ops.ao.offload` and related ops do not fit: they lack CPU tensors, change strides, and free storage that a second
-backward pass reads.
+outlives the copy. The ops keep no state: a saved copy may come back repeatedly. PyTorch's `torch.ops.ao.offload` and
+related ops do not fit: they lack CPU tensors, change strides, and free storage that a second backward pass reads.
 
-On CUDA each direction has its own stream, because links are full-duplex. Pinned memory comes from PyTorch's caching
-host allocator, which reuses a block only after its copies. Its blocks are powers of two, so pinned memory may exceed
-the plan. Device memory belongs to the compute stream, which waits for a copy before its source is freed;
-`record_stream` would delay reuse.
+On CUDA each direction has its own stream, as links are full-duplex. Pinned memory comes from PyTorch's caching host
+allocator, which reuses blocks only after their copies. Its blocks are powers of two, so pinned memory may exceed the
+plan. Device memory belongs to the compute stream, which waits for a copy before its source is freed; `record_stream`
+would delay reuse.
 """
 
 from collections.abc import Iterable
@@ -32,7 +31,7 @@ from lowtide.frameworks.torch.internals.runtime import memory_clock
 from lowtide.frameworks.torch.internals.tensors import memory_of
 
 _under_way: dict[int, tuple[torch.cuda.Event, torch.Tensor | None]] = {}
-"""By address of a copy: its completion event, and a device tensor kept alive until then."""
+"""By address of a copy: its completion, and a device tensor kept alive until then."""
 
 
 def _start_copy(source: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
@@ -57,7 +56,7 @@ def _let_stream_wait(made: torch.Tensor, device: torch.device) -> None:
 
 
 def _forget_complete_copies() -> None:
-    """Forget complete copies. After an exception, their waits may never come."""
+    """Forget complete copies: after an exception, their waits may never come."""
     for address in [address for address, (event, _) in _under_way.items() if event.query()]:
         del _under_way[address]
 
@@ -71,7 +70,6 @@ HOST = torch.device("cpu")
 
 
 def copy_to_host(source: torch.Tensor) -> torch.Tensor:
-    """Start a copy of a tensor to its host."""
     made = empty_on_host(source, source.device)
     if source.device.type == "cuda":
         return _start_copy(source, made)
@@ -80,7 +78,6 @@ def copy_to_host(source: torch.Tensor) -> torch.Tensor:
 
 
 def copy_to_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Start a copy of a tensor on the host."""
     made = like(source, device)
     if device.type == "cuda":
         return _start_copy(source, made)
@@ -89,12 +86,10 @@ def copy_to_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def event_of(made: torch.Tensor) -> torch.cuda.Event | None:
-    """Return the completion of a copy that is under way."""
     return _under_way.get(made.data_ptr(), (None, None))[0]
 
 
 def copy_to_pinned(source: torch.Tensor, made: torch.Tensor) -> None:
-    """Start a copy from a GPU over a tensor in pinned memory."""
     _start_copy(source, made)
 
 
@@ -105,7 +100,7 @@ def _wait_for_copy(made: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def like(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a new tensor of the same form, fake if `tensor` is fake."""
+    """Return a new tensor of the same form; fake if `tensor` is."""
     return tensor.new_empty_strided(tensor.shape, tensor.stride(), device=device)
 
 
@@ -123,44 +118,38 @@ WAIT_FOR_COPY = define_operator("wait_for_copy(Tensor(a!) made, Tensor source) -
 
 
 ON_HOST = "lowtide_on_host"
-"""Marks host copies in node metadata."""
 
 
 class CopyEmission:
-    """Appends copies to a graph, and waits where the plan needs them complete."""
+    """Appends copies, and waits where the plan needs them complete."""
 
     def __init__(self, target: fx.Graph) -> None:
         self._target = target
         self._on_host: dict[BufferId, Node] = {}
         self._leaving: dict[BufferId, Node] = {}
-        """Device tensors with a copy out under way."""
         self._arriving: dict[BufferId, Node] = {}
-        """New device tensors with a copy back under way."""
 
     def is_on_host(self, buffer: BufferId) -> bool:
         return buffer in self._on_host
 
     def copy_out(self, buffer: BufferId, tensor: Node) -> None:
-        """Start to copy a buffer to the host, in the form of `tensor`, which spans it."""
+        """Start to copy a buffer to the host, like `tensor`, which spans it."""
         value: torch.Tensor = value_of(tensor)
         self._on_host[buffer] = self._append(COPY_TO_HOST, (tensor,), f"{tensor.name}_on_host", like(value, HOST))
         self._on_host[buffer].meta[ON_HOST] = True
         self._leaving[buffer] = tensor
 
     def copy_in(self, buffer: BufferId, device: torch.device) -> Node:
-        """Start to copy a buffer back. Read it after `await_arrival`."""
         copy = self._on_host[buffer]
         name = f"{copy.name.removesuffix('_on_host')}_back"
         self._arriving[buffer] = self._append(COPY_TO_DEVICE, (copy, device), name, like(value_of(copy), device))
         return self._arriving[buffer]
 
     def await_departure(self, buffer: BufferId) -> None:
-        """Wait until a buffer may be freed or overwritten on the device."""
         if buffer in self._leaving:
             self._wait(self._on_host[buffer], self._leaving.pop(buffer))
 
     def await_arrival(self, buffer: BufferId) -> None:
-        """Wait until a buffer may be read on the device."""
         if buffer in self._arriving:
             self._wait(self._arriving.pop(buffer), self._on_host[buffer])
 
@@ -187,7 +176,7 @@ _USUAL_SHARE = 1 / 64
 
 
 def check_host(allow: Iterable[str] | None, bandwidth: str | int | None, capacity: str | int | None) -> None:
-    """Raise UsageError for host settings that are invalid or lack "offload" in `allow`."""
+    """Raise UsageError for host settings that are invalid or without "offload" in `allow`."""
     if "offload" not in (allow or ()) and (bandwidth, capacity) != (None, None):
         raise UsageError("host_bandwidth and host_capacity need offload; add 'offload' to allow, or omit them")
     if capacity is not None:
@@ -200,7 +189,7 @@ def host_for(graph: Graph, bandwidth: str | int | None, capacity: str | int | No
     """Return the host for a graph. Its first memory space is named after its device.
 
     `bandwidth` is the link's speed each way, "25 GB/s" or bytes per second; by default 1/64 of the memory's. On a GPU
-    it is scaled to the slower machine that op costs assume. `capacity` limits the program's bytes on the host. Raises
+    it is scaled to the slower machine that op costs assume. `capacity` limits the program's host bytes. Raises
     UsageError for unreadable values.
     """
     most = None if capacity is None else parse_bytes(capacity)
@@ -214,7 +203,7 @@ def _speed(bandwidth: str | int) -> int:
 
 
 def _memory_speed(graph: Graph) -> float:
-    """Return bytes per second, of the plain machine if unknown."""
+    """Return bytes per second, the plain machine's if unknown."""
     device = graph.spaces[0].name
     clock, bus = memory_clock(device) if device.startswith("cuda") else (0, 0)
     return 2e3 * clock * bus / 8 or PLAIN_MACHINE.bytes_per_second  # two transfers a cycle

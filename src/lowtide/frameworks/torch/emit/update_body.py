@@ -1,4 +1,4 @@
-"""The program of one update that runs on the host, in pieces of its tensors that stay in the processor's cache."""
+"""The program of an update on the host, in pieces that stay in the processor's cache."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from lowtide.frameworks.torch.reading.effects import overwritten_nodes
 from lowtide.frameworks.torch.reading.lowering import Lowered
 
 _PIECE = 2**17
-"""Elements of a piece. Half a dozen float32 tensors of this size fit into the second-level caches of two cores."""
+"""Elements of a piece. Six float32 tensors of this size fit into two cores' second-level caches."""
 
 
 class NoPiecesError(Exception):
@@ -28,23 +28,22 @@ class NoPiecesError(Exception):
 
 @dataclass(eq=False)
 class UpdateBody:
-    """Builds the programs of an update: of its small ops, which run once, and of the others, which run by pieces."""
+    """Builds an update's programs: small ops run once, others by pieces."""
 
     lowered: Lowered
     update: Update
     module: GraphModule
     operands: dict[BufferId, Node] = field(default_factory=dict[BufferId, Node])
-    """By buffer, the first node outside of the update that the update uses it by."""
+    """The first outside node by which the update uses each buffer."""
     numbers: dict[Node, None] = field(default_factory=dict[Node, None])
     form: torch.Tensor = field(init=False)
-    """The form that all large tensors have, but for their dtype."""
+    """The form of all large tensors, except their dtypes."""
     nodes: list[Node] = field(init=False)
-    """Its ops."""
     inside: dict[Node, None] = field(init=False)
-    """Its ops, with elements and views of their results, in program order."""
+    """Its ops, with used elements and views of their results, in program order."""
 
     def __post_init__(self) -> None:
-        """Find the operands. Raises NoPiecesError if some tensor has another form than the state."""
+        """Find the operands. Raises NoPiecesError for a tensor with another form than the state."""
         lowered, update = self.lowered, self.update
         self.nodes = [lowered.ops[op].node for op in sorted({*update.ops, *update.again})]
         self.inside = inside = self._with_elements()
@@ -62,7 +61,6 @@ class UpdateBody:
         self._check_order()
 
     def _with_elements(self) -> dict[Node, None]:
-        """Return the nodes of the update, and the elements and views of their results that it uses."""
         inside = dict.fromkeys(self.nodes)
         first = min(inside)
         waiting = sorted({each for node in self.nodes for each in node.all_input_nodes if each > first})
@@ -84,7 +82,7 @@ class UpdateBody:
         self.operands.setdefault(buffer, source)
 
     def _check(self, node: Node) -> None:
-        """Raise NoPiecesError for a node whose result is no tensor of the form, or that makes one of no operand."""
+        """Raise NoPiecesError for results of another form, or large results without large operands."""
         results = pytree.tensors_in(value_of(node))
         for value in results:
             self._check_form(value)
@@ -99,7 +97,7 @@ class UpdateBody:
             raise NoPiecesError
 
     def _check_order(self) -> None:
-        """Raise NoPiecesError if a small op changes what an op before it reads, because small ops run first."""
+        """Raise NoPiecesError if a small op changes an earlier op's operand, because small ops run first."""
         read: set[BufferId] = set()
         for node in self.nodes:
             if not _is_small(node):
@@ -109,14 +107,13 @@ class UpdateBody:
 
     @property
     def traffic_bytes(self) -> int:
-        """Bytes that the update reads and writes."""
         update = self.update
         read = (*update.copied, *update.state, *update.small)
         written = (*update.returned, *update.state, *update.counts)
         return sum(self.lowered.buffers[buffer].size_bytes for buffer in (*read, *written))
 
     def program(self, order: Sequence[BufferId]) -> "UpdateProgram":
-        """Return the update as a function of its operands in this order, then of its numbers."""
+        """Return the update as a function of its operands in this order, then its numbers."""
         small = [node for node in self.inside if _is_small(node)]
         large = [node for node in self.inside if not _is_small(node)]
         is_large = [value_of(self.operands[buffer]).numel() > 1 for buffer in order]
@@ -128,7 +125,7 @@ class UpdateBody:
     def _graph(
         self, nodes: Sequence[Node], operands: Sequence[BufferId], given: Sequence[Node], results: Sequence[Node]
     ) -> Graph:
-        """Return a graph of nodes, whose inputs are operands, results of other nodes, and the numbers."""
+        """Return a graph of nodes; inputs are operands, other nodes' results, and the numbers."""
         graph = Graph()
         of_buffer = {buffer: graph.placeholder(f"operand{place}") for place, buffer in enumerate(operands)}
         made = {node: graph.placeholder(f"given{place}") for place, node in enumerate(given)}
@@ -151,10 +148,7 @@ class UpdateBody:
 
 @dataclass(eq=False)
 class UpdateProgram:
-    """Runs an update."""
-
     is_large: Sequence[bool]
-    """Of every operand."""
     first: GraphModule
     pieces: GraphModule
 
@@ -173,7 +167,6 @@ class UpdateProgram:
 
     @property
     def code(self) -> str:
-        """The code of its graphs."""
         return f"{self.first.code}\n{self.pieces.code}"
 
 

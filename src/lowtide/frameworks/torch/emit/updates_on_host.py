@@ -1,4 +1,4 @@
-"""Move updates of parameters to the host: copies of their operands, one call for the update, and copies of results."""
+"""Move parameter updates to the host: copies of operands, one call per update, copies of results."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ def move_updates(
 ) -> list[Update]:
     """Move updates in `graph`, a copy of the program, to the host. Return those that can run there.
 
-    `copies` has the node of `graph` for every node of the program.
+    `copies` maps the program's nodes to `graph`'s.
     """
     moved: list[Update] = []
     places = {
@@ -41,14 +41,12 @@ def move_updates(
 
 
 def buffers_of_updates(lowered: Lowered) -> list[BufferId]:
-    """Return the buffers on the host that updates there read and write, besides state."""
+    """Return buffers on the host, other than state, that updates there use."""
     of_host = (OPERAND_TO_HOST, UPDATE_ON_HOST)
     return [buffer for op in lowered.ops if op.node.target in of_host for buffer in op.writes]
 
 
 class _Move:
-    """Moves one update."""
-
     def __init__(
         self, graph: Graph, copies: Mapping[Node, Node], body: UpdateBody, places: Mapping[BufferId, int]
     ) -> None:
@@ -105,7 +103,6 @@ class _Move:
         return self._append(UPDATE_ON_HOST, (*arguments, numbers, key), [like(value, HOST) for value in made])
 
     def _append(self, target: Any, args: tuple[Any, ...], value: object) -> Node:
-        """Add a call after the update and the calls added before."""
         with self._graph.inserting_after(self._last):
             node = self._graph.call_function(target, args)
         node.meta["val"] = value
@@ -114,7 +111,7 @@ class _Move:
         return node
 
     def _erase(self) -> None:
-        """Remove the ops of the update, whose overwritten operands other ops use from now on."""
+        """Remove the update's ops. Other ops then use their overwritten operands."""
         inside = [self._copies[node] for node in self._body.inside]
         gone = set(inside)
         for original, node in reversed(list(zip(self._body.inside, inside, strict=True))):

@@ -1,8 +1,7 @@
 """Agreement of ranks that run collectives together: all must plan the same graph in the same way.
 
-Ranks compare fingerprints through the key-value store of the process group, not by a collective. A rank may compile a
-graph again that the others do not compile. A collective would then block forever; here the rank waits for a limited
-time, warns and continues.
+Ranks compare fingerprints through the process group's key-value store. A collective would block forever if a rank alone
+compiles a graph again; here it waits for a limited time, warns and continues.
 """
 
 import hashlib
@@ -20,13 +19,12 @@ from lowtide.frameworks.torch.internals.operators import overload_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
 
 PATIENCE = timedelta(minutes=2)
-"""How long a rank waits for others."""
 
 _asked: Counter[str] = Counter()
 
 
 def partners(module: GraphModule, same_on_all_ranks: bool | None) -> tuple[Rendezvous, list[int]] | None:
-    """Return the other ranks that must plan the same graph; None if there are none.
+    """Return the other ranks that must plan the same graph, if any.
 
     By default they are the ranks of the graph's collectives; `same_on_all_ranks` selects all ranks (True) or none
     (False).
@@ -42,7 +40,7 @@ def partners(module: GraphModule, same_on_all_ranks: bool | None) -> tuple[Rende
 def require_agreement(
     graph: Graph, settings: str, meeting: Rendezvous, others: list[int], patience: timedelta = PATIENCE
 ) -> None:
-    """Raise FingerprintError on every rank if ranks plan differently; warns of silent ranks."""
+    """Raise FingerprintError on every rank if ranks plan differently; warn of silent ranks."""
     differing, silent = _compared(
         f"{compilation()}/{graph.name}", f"{graph.fingerprint} {settings}", meeting, others, patience
     )
@@ -62,7 +60,7 @@ def require_agreement(
 def require_one_order(
     module: GraphModule, graph: Graph, plan: Plan, same_on_all_ranks: bool | None = None, patience: timedelta = PATIENCE
 ) -> None:
-    """Raise FingerprintError on every rank if recomputed collectives run in another order, or ranks are silent."""
+    """Raise FingerprintError on every rank if recomputed collectives are in another order, or ranks are silent."""
     runs = plan.order()
     order = runs[graph.ranks[runs] > 1].tolist()
     together = partners(module, same_on_all_ranks) if len(set(order)) < len(order) else None
@@ -81,7 +79,7 @@ def require_one_order(
 def _compared(
     name: str, mine: str, meeting: Rendezvous, others: list[int], patience: timedelta
 ) -> tuple[list[int], list[int]]:
-    """Publish a value; return the ranks with other values, and the silent ranks."""
+    """Publish a value; return the ranks with other values, and silent ranks."""
     _asked[name] += 1
     key = f"{name}/{_asked[name]}"
     meeting.publish(key, mine)

@@ -16,9 +16,9 @@ from lowtide.frameworks.torch.internals.tensors import bytes_held_by
 FIT = "fit"
 """The budget of a program that may use all free memory of its device."""
 _FOR_THE_ALLOCATOR = 0.05
-"""Share of the free memory that is left to the allocator, which rounds sizes and fragments."""
+"""Share of free memory left to the allocator, which rounds sizes and fragments."""
 _STEPS = 128
-"""Free memory is rounded down to this fraction of the device's memory, so that equal runs get equal plans."""
+"""Free memory is rounded down to this fraction of the device's, so that equal runs get equal plans."""
 _CONTROL_GROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -26,15 +26,14 @@ _CONTROL_GROUPS = (
 
 
 def is_fit(budget: GivenBudget) -> bool:
-    """Return whether a budget is "fit"."""
     return isinstance(budget, str) and budget.strip().lower() == FIT
 
 
 def fit_budget(tensors: Iterable[torch.Tensor]) -> int:
-    """Return the bytes that a program with these tensors may use: those it holds now, and the free ones.
+    """Return the bytes that a program with these tensors may use: its own and the free ones.
 
-    Free memory is that of the tensors' device now, less 5 % for the allocator. Raises UnsupportedError if the system
-    does not report it.
+    Free memory is the device's now, less 5 % for the allocator. Raises UnsupportedError if the system does not report
+    it.
     """
     given = list(tensors)
     device = next((each.device for each in given if each.device.type != "cpu"), torch.device("cpu"))
@@ -66,7 +65,7 @@ def _of_the_machine() -> Sequence[tuple[int, int]]:
 
 
 def _of_the_control_group() -> Sequence[tuple[int, int]]:
-    """Return the free and total bytes of the container, if it is limited."""
+    """Return the free and total bytes of a limited container."""
     for limit, usage in _CONTROL_GROUPS:
         with suppress(OSError, ValueError):
             most, used = (int(Path(file).read_text(encoding="ascii")) for file in (limit, usage))
@@ -75,7 +74,7 @@ def _of_the_control_group() -> Sequence[tuple[int, int]]:
 
 
 def _of_the_process() -> Sequence[tuple[int, int]]:
-    """Return the free and total bytes within the limit of the process on data (`ulimit -d`), if there is one."""
+    """Return the free and total bytes within a limit on the process's data (`ulimit -d`)."""
     used = status_bytes("VmData")
     if used is None:
         return []

@@ -1,4 +1,4 @@
-"""Calls of a program's graphs in one step, and the memory that they need together."""
+"""Calls of a program's graphs in one step, and the memory they need together."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,16 +10,15 @@ from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_ke
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 
 Storages = dict[int, int]
-"""Bytes by storage."""
 
 
 @dataclass(slots=True, eq=False)
 class GraphCall:
-    """Bytes around one call of a graph; the backward passes of a step's calls run in reverse order."""
+    """Bytes around a graph's call; backward passes of a step's calls run in reverse order."""
 
     planned: PlannedModule
     held: int
-    """Bytes that earlier calls and code outside of graphs hold while it runs."""
+    """Bytes that earlier calls and code outside of graphs hold meanwhile."""
     outside: int
     """The part held outside of graphs."""
     saved: Storages
@@ -30,25 +29,21 @@ class GraphCall:
     given: Storages
     returned: Storages
     tangents: int
-    """Gradients that its backward pass starts from."""
 
     @property
     def peak(self) -> int:
-        """Predicted peak bytes."""
         return self.planned.predicted_peak_bytes[self.planned.graph.spaces[0].name]
 
     @property
     def lower_bound(self) -> int:
-        """Lower bound before fusion; 0 if unknown."""
         return self.planned.result.lower_bound_bytes.get(self.planned.graph.spaces[0].name, 0)
 
     def held_at(self, part: float) -> int:
-        """Return the bytes held while it runs if graphs save `part` times as much."""
+        """Return the bytes held meanwhile if graphs save `part` times as much."""
         return self.outside + int(part * (self.held - self.outside))
 
 
 def peak_of_calls(calls: Sequence[GraphCall], *, own: bool) -> int:
-    """Return the peak of all calls together; with `own`, without lowtide."""
     peak = saved = 0
     for place, call in enumerate(calls):
         own_peak = call.planned.own_peak_bytes if own else None
@@ -60,9 +55,9 @@ def peak_of_calls(calls: Sequence[GraphCall], *, own: bool) -> int:
 
 
 def bytes_of_later_calls(calls: Sequence[GraphCall], place: int) -> int:
-    """Return the peak of the calls after one call, without its outputs, their gradients, and its saved tensors.
+    """Return the peak of later calls, without this call's outputs, their gradients, and its saved tensors.
 
-    The needs of the later calls include the outputs that they use and the gradients that they end with.
+    Later calls' needs include outputs that they use and gradients that they leave.
     """
     first, later = calls[place], calls[place + 1 :]
     peak, saved = 0, Storages()
@@ -75,7 +70,6 @@ def bytes_of_later_calls(calls: Sequence[GraphCall], place: int) -> int:
 
 
 def gradients_after(calls: Sequence[GraphCall], place: int) -> int:
-    """Return the gradients that exist before a call's backward pass."""
     return sum(call.gradients for call in calls[place + 1 :])
 
 

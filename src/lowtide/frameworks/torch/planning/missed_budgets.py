@@ -1,4 +1,4 @@
-"""Warnings for graphs that miss their budget, delayed until the needs of the program's other graphs are known."""
+"""Warnings of missed budgets, delayed until the needs of the program's other graphs are known."""
 
 import math
 import warnings
@@ -16,7 +16,6 @@ _held_back: list[list[str]] = []
 
 
 def warn_missed(message: str) -> None:
-    """Warn that a graph misses its budget, or add the message to the innermost collection."""
     if _held_back:
         _held_back[-1].append(message)
     else:
@@ -24,7 +23,7 @@ def warn_missed(message: str) -> None:
 
 
 def warn_if_missed(name: str, graph: Graph, result: Result, settings: PlanSettings, alone: int | None = None) -> None:
-    """Warn in one line if a plan misses its budget: why, the budgets it meets, and how to meet the given one.
+    """Warn in one line if a plan misses its budget: why, budgets it meets, and how to meet the given one.
 
     `alone` is the peak without lowtide, by default the baseline.
     """
@@ -44,7 +43,7 @@ def warn_if_missed(name: str, graph: Graph, result: Result, settings: PlanSettin
 
 
 def describe_lowest_peak(reached: int, alone: int, persistent: int) -> str:
-    """Return the lowest peak found, and the budgets it meets: bytes with parameters, and a percentage.
+    """Describe the lowest peak found, and the budgets it meets: bytes with parameters, and a percentage.
 
     `alone` is the program's peak without lowtide, the base of percentages.
     """
@@ -55,7 +54,6 @@ def describe_lowest_peak(reached: int, alone: int, persistent: int) -> str:
 
 @contextmanager
 def collect_missed_budgets() -> Generator[list[str]]:
-    """Collect warnings of missed budgets in the context."""
     _held_back.append(found := [])
     try:
         yield found

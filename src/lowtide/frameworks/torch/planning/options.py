@@ -21,13 +21,13 @@ from lowtide.frameworks.torch.emit.transfers import check_host
 from lowtide.frameworks.torch.planning.free_memory import is_fit
 
 BUDGET_VARIABLE = "LOWTIDE_BUDGET"
-"""The environment variable with a budget, such as "8 GiB" or "70%"."""
+"""The environment variable with a budget ("8 GiB" or "70%")."""
 
 _configured: dict[str, Any] = {}
 
 
 def default_options() -> dict[str, Any]:
-    """Return the configured options, and the budget of the environment if none is configured.
+    """Return the configured options, with the environment's budget if none is configured.
 
     Raises UsageError if the variable holds no budget.
     """
@@ -47,29 +47,27 @@ def _check_budget(budget: GivenBudget) -> None:
 
 
 def set_default_options(options: dict[str, Any]) -> None:
-    """Replace configured options."""
     _configured.clear()
     _configured.update(options)
 
 
 COMPILERS = ("inductor", "eager")
 DEFAULTS = replace(PlanSettings(), techniques=PlanSettings.techniques | {"recompute"}, addresses=False)
-"""Defaults for PyTorch: a budget allows recomputation, and PyTorch's allocator chooses addresses."""
 BACKEND_DEFAULTS = replace(DEFAULTS, effort="fast")
 """Defaults of the backend: planning stays short compared with compiling."""
 _PRECISION = 0.005
 LEFT_TO_INDUCTOR = frozenset({"share", ROUNDING})
-"""Techniques that Inductor decides about: it reuses storage, and its results equal eager's up to rounding."""
+"""Techniques left to Inductor: it reuses storage, and its results equal eager's up to rounding."""
 
 
 def prices_before_fusion(graph: Graph, profile: str = "fused") -> Prices:
-    """Return the prices of a profile, only as precise as they can be before Inductor fuses ops."""
+    """Return a profile's prices, only as precise as possible before Inductor fuses ops."""
     return replace(price(graph, profile), precision=_PRECISION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options for all graphs of a compiled program: settings of planning and of the backend."""
+    """Options for all graphs of a compiled program."""
 
     budget: GivenBudget = BACKEND_DEFAULTS.budget
     """Bytes or a percentage for the device while a graph runs, see `PlanSettings`. "fit": the free memory of the device
@@ -96,7 +94,7 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> "Options":
-        """Return the options of a `torch.compile` call; defaults of `configure` fill the gaps.
+        """Return the options of a `torch.compile` call; with defaults of `configure`.
 
         Raises UsageError for an unknown option or a wrong value.
         """
@@ -128,7 +126,7 @@ class Options:
 
     @property
     def techniques(self) -> Techniques:
-        """Allowed techniques, less the compiler's own."""
+        """Allowed techniques, except the compiler's own."""
         allowed = allowed_techniques(self.allow, self.budget)
         return allowed - LEFT_TO_INDUCTOR if self.compiler == "inductor" else allowed
 
@@ -136,7 +134,7 @@ class Options:
     def settings(self) -> PlanSettings:
         """Settings for planning a graph.
 
-        Without a budget, Inductor chooses the saved tensors, and only the order of its kernels is planned.
+        Without a budget, Inductor chooses the saved tensors, and only the kernels' order is planned.
         """
         before_fusion = self.compiler == "eager" or self.budget is not None
         return replace(
@@ -149,12 +147,12 @@ class Options:
 
     @property
     def profile(self) -> str:
-        """Prices of ops. Under Inductor, element-wise ops are almost free because they are fused."""
+        """Op prices. Under Inductor, fused element-wise ops are almost free."""
         return self.costs or ("fused" if self.compiler == "inductor" else "eager")
 
 
 def checked_options(budget: GivenBudget, options: dict[str, Any]) -> dict[str, Any]:
-    """Return options for the backend from a callback's arguments; a budget of None leaves the default.
+    """Return backend options from a callback's arguments; a budget of None leaves the default.
 
     Raises UsageError for an unknown option or a wrong value.
     """
@@ -165,13 +163,12 @@ def checked_options(budget: GivenBudget, options: dict[str, Any]) -> dict[str, A
 
 
 def identity(options: Options) -> str:
-    """Return a cache key: it differs whenever plans for the same graph may differ."""
+    """Return a cache key that differs whenever plans for the same graph may differ."""
     return f"{package_identity()} {options!r}"
 
 
 @cache
 def package_identity() -> str:
-    """Return the package's digest."""
     root = Path(lowtide.__file__).parent
     digest = sha256()
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):

@@ -1,4 +1,4 @@
-"""A graph that the compiler is about to compile, planned and rewritten in the order of its plan."""
+"""A graph to be compiled, planned and rewritten in plan order."""
 
 import logging
 from collections.abc import Collection, Iterable
@@ -22,38 +22,36 @@ from lowtide.frameworks.torch.planning.read_program import ReadProgram, read_pro
 
 _LOG = logging.getLogger("lowtide")
 MINOR_BYTES = 4096
-"""Peak below which a missed percentage is not reported."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedModule:
-    """A compiled program and its plan."""
-
     name: str
     source: GraphModule
-    """The program before planning; its nodes have the user's source lines."""
+    """The program before planning, with the user's source lines."""
     graph: Graph
     result: Result
     module: GraphModule
-    """The program in planned order."""
     own_peak_bytes: int | None = None
     """Peak on the first device without lowtide, by the same compiler; None if unknown."""
     fewer_saved_bytes: int = 0
-    """Bytes that the plan saves for backward fewer than PyTorch's own program."""
+    """Bytes saved for backward fewer than in PyTorch's own program."""
     saved_bytes: list[int] = field(default_factory=list[int])
-    """Bytes of each tensor that the forward pass saves, in order, at the planned sizes."""
+    """Bytes of each tensor saved for backward, in order, at the planned sizes."""
     kernel_peaks: list[int] = field(default_factory=list[int])
-    """Under Inductor, the predicted peak after fusion of each compiled pass: bytes on the first device, with the bytes
-    that the caller holds. Passes from a cache are missing."""
+    """Under Inductor, each compiled pass's predicted peak after fusion: bytes on the first device, with those of the
+    caller. Passes from a cache are missing.
+    """
     ops_because: str | None = None
-    """Under Inductor, why `graph` has the ops before fusion instead of kernels."""
     kernels: list[tuple[Graph, Result]] = field(default_factory=list[tuple[Graph, Result]])
-    """Under Inductor without a budget, the kernels of both passes in the order in which they run, once both are
-    compiled. Otherwise empty."""
+    """Under Inductor without a budget, the kernels of both passes in execution order, once both are compiled.
+
+    Otherwise empty.
+    """
 
     @property
     def predicted_peak_bytes(self) -> dict[str, int]:
-        """Peak of every memory space, after fusion if known."""
+        """Peaks by memory space, after fusion if known."""
         peaks = dict(self.result.peak_bytes)
         if self.kernel_peaks:
             peaks[self.graph.spaces[0].name] = max(self.kernel_peaks)
@@ -111,10 +109,10 @@ def _report(name: str, graph: Graph, result: Result, own_peak: int | None) -> No
 
 
 def limit_to_bucket(inputs: Iterable[Any]) -> None:
-    """Guard a graph so that its sizes stay between two powers of two, and plan it for the larger one.
+    """Guard a graph's sizes between two powers of two, and plan it for the larger one.
 
-    A plan that fits a budget at one size may miss it at another. A call outside the range compiles and plans the graph
-    again. `inputs` are the graph's inputs or stand-ins for them.
+    A plan that fits a budget at one size may miss it at another. A call outside the range compiles and plans again.
+    `inputs` are the graph's inputs or stand-ins.
     """
     for size in inputs:
         if isinstance(size, torch.SymInt):

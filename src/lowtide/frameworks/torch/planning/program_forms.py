@@ -39,8 +39,6 @@ from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 @dataclass(frozen=True, eq=False)
 class CompiledForm(Form):
-    """A form of a compiled program."""
-
     program: ReadProgram = field(kw_only=True)
 
 
@@ -48,33 +46,30 @@ class CompiledForm(Form):
 class ProgramForms(Program):
     """All forms of a compiled program, for `plan_best_form`.
 
-    The form in chunks saves the inputs of large products for backward; finer forms recompute them. Programs with
-    dynamic sizes have no forms in chunks, because chunks are tried with real inputs.
+    The form in chunks saves the inputs of large products for backward; finer forms recompute them. Dynamic sizes rule
+    out chunks, which are tried with real inputs.
     """
 
     written: ReadProgram
     held: Collection[int]
-    """Positions of the inputs that outlive the program."""
+    """Positions of inputs that outlive the program."""
     options: Options
     chunking: Chunking = field(default_factory=Chunking)
     """Settings of chunks; finer forms also use the bytes that a budget leaves to the program."""
 
     @property
     def graph(self) -> Graph:
-        """The unmodified graph."""
         return self.written.graph
 
     @property
     def has_rounded_forms(self) -> bool:
-        """Always true."""
         return True
 
     def make_unmodified(self) -> CompiledForm:
-        """Return the unmodified form."""
         return CompiledForm("unmodified", self.graph, program=self.written)
 
     def make_form(self, name: FormName, *, exact: bool) -> CompiledForm | None:
-        """Return the program with its largest products in chunks; finer forms compute rows of some products twice."""
+        """Return the program with its largest products in chunks; finer forms compute some rows twice."""
         chunking = self.chunking if exact else self.chunking.to_rounding()
         finer = None
         if name == "in finest chunks":
@@ -94,11 +89,10 @@ class ProgramForms(Program):
         return CompiledForm(name, program.graph, exact, program=program)
 
     def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
-        """Return one sentence for each large product that chunking skipped in the finest form made."""
+        """Return one sentence per large product that chunking skipped in the finest form made."""
         return self._skipped.get(exact, ())
 
     def within(self, settings: PlanSettings) -> "ProgramForms":
-        """Return the forms for the bytes that a budget leaves in the first memory space."""
         if settings.budget is None:
             return self
         peaks = simulate(self.graph, Plan.baseline(self.graph)).peak_bytes
@@ -108,7 +102,7 @@ class ProgramForms(Program):
         )
 
     def program_for(self, plan: Plan) -> ReadProgram:
-        """Return the program of the form that a plan belongs to; the unmodified one for other plans."""
+        """Return the program of a plan's form, by default the unmodified one."""
         form = self.form_of(plan)
         return form.program if isinstance(form, CompiledForm) else self.written
 
@@ -129,7 +123,7 @@ _SETTINGS = PlanSettings(effort="fast", addresses=False)
 
 
 def outline_chunks(module: GraphModule, fuse: Fuse | None = None) -> GraphModule:
-    """Return a program with its regions in chunks outlined as ops with plans of their own; `fuse` compiles loops."""
+    """Return a program whose regions in chunks are ops with plans of their own; `fuse` compiles loops."""
     return run_rewrites(module, [OutlineChunks(partial(_hold_planned, fuse))])
 
 

@@ -1,4 +1,4 @@
-"""The registry of programs planned while compiling, their names and runs."""
+"""The registry of programs planned while compiling; names and runs."""
 
 import re
 from collections import Counter, deque
@@ -20,46 +20,39 @@ _running: list[list[PlannedModule]] = []
 
 
 def register(planned: PlannedModule) -> None:
-    """Add a planned program."""
     _planned.append(planned)
     for listener in _planning:
         listener.append(planned)
 
 
 def planned_programs() -> list[PlannedModule]:
-    """Return programs, oldest first."""
     return list(_planned)
 
 
 def forget_programs() -> None:
-    """Clear the registry."""
     _planned.clear()
     forget_names()
 
 
 @contextmanager
 def programs_planned() -> Generator[list[PlannedModule]]:
-    """Collect the planned programs."""
     with _listening(_planning) as found:
         yield found
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryState:
-    """A snapshot."""
-
     planned: list[PlannedModule]
     heard: list[list[PlannedModule]]
     names: Counter[str]
 
 
 def registry_state() -> RegistryState:
-    """Return a snapshot."""
     return RegistryState(list(_planned), [list(listener) for listener in _planning], name_counts())
 
 
 def restore_registry(before: RegistryState) -> None:
-    """Restore a snapshot, also in collections in progress."""
+    """Restore a snapshot, and collections in progress."""
     _planned.clear()
     _planned.extend(before.planned)
     for listener, heard in zip(_planning, before.heard, strict=True):
@@ -75,14 +68,13 @@ def programs_run() -> Generator[list[PlannedModule]]:
 
 
 def unregister(programs: Iterable[PlannedModule]) -> None:
-    """Remove replaced programs."""
     for program in programs:
         if program in _planned:
             _planned.remove(program)
 
 
 def set_reported_budget(program: PlannedModule, allowed: int) -> None:
-    """Show the user's budget in the result of a program that was planned for another target."""
+    """Show the user's budget in the result of a program planned for another target."""
     space, budget = program.graph.spaces[0].name, program.result.budget
     limited_by = {**budget.limited_by, space: "the budget"}
     said = replace(budget, allowed={**budget.allowed, space: allowed}, limited_by=limited_by)
@@ -97,7 +89,7 @@ def recording_runs(
 ) -> Callable[..., Any]:
     """Return a function that reports its programs to `programs_run`.
 
-    It copies no attributes: TorchDynamo would look through them.
+    It has no copied attributes, which TorchDynamo would follow.
     """
 
     def run(*inputs: Any) -> Any:
@@ -125,8 +117,8 @@ _given: Counter[str] = Counter()
 def new_name(graph: Graph) -> str:
     """Return a new name, such as `forward (model.py:14)`, then `forward (model.py:14) #2`.
 
-    It names the user's outermost function at the first op with a source line, otherwise the class of the first module.
-    It depends only on the graph and on earlier names, so all ranks find the same.
+    It names the user's outermost function at the first op with a source line, else the first module's class. It depends
+    only on the graph and earlier names, so ranks agree.
     """
     name = next((found for node in graph.nodes if (found := _beginning(node))), None) or _first_module(graph) or "graph"
     _given[name] += 1
@@ -134,17 +126,14 @@ def new_name(graph: Graph) -> str:
 
 
 def forget_names() -> None:
-    """Reset the counts of names."""
     _given.clear()
 
 
 def name_counts() -> Counter[str]:
-    """Return how often each name was given."""
     return Counter(_given)
 
 
 def restore_names(names: Counter[str]) -> None:
-    """Restore earlier counts."""
     _given.clear()
     _given.update(names)
 

@@ -1,4 +1,4 @@
-"""A graph of the compiler as ops and buffers, with the boundary between its forward and backward pass."""
+"""A compiler's graph as ops and buffers, with the boundary between its passes."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -28,13 +28,10 @@ from lowtide.frameworks.torch.rewrites.checkpoints import REPEATED
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadProgram:
-    """A program and its graph."""
-
     module: GraphModule
     lowered: Lowered
     graph: Graph
     inputs: Sequence[tuple[str, Lifetime]]
-    """Names and lifetimes."""
 
     @property
     def boundary(self) -> OpId | None:
@@ -42,11 +39,10 @@ class ReadProgram:
         return next((place for place, op in enumerate(self.lowered.ops) if op.node.target is TURN_BACK), None)
 
     def peak_of(self, plan: Plan) -> int:
-        """Return a plan's peak."""
         return simulate(self.graph, plan).peak_bytes[self.graph.spaces[0].name]
 
     def bytes_between_passes(self, plan: Plan) -> int:
-        """Return the bytes that a plan holds in the first memory space between the passes; 0 in inference."""
+        """Return a plan's bytes in the first memory space between the passes; 0 in inference."""
         boundary = self.boundary
         if boundary is None:
             return 0
@@ -67,7 +63,7 @@ class ReadProgram:
 
 
 def read_program(name: str, module: GraphModule, held: Collection[int], options: Options) -> ReadProgram:
-    """Return the program of a functional graph; inputs at positions `held` outlive it. Raises UnsupportedError."""
+    """Read a functional graph; inputs at positions `held` outlive it. Raises UnsupportedError."""
     for node in module.graph.nodes:
         if has_data_dependent_size(node):
             raise UnsupportedError(f"the size of tensor '{node.name}' depends on values; such graphs cannot be planned")
@@ -87,7 +83,7 @@ def _held_by_others(lowered: Lowered) -> set[BufferId]:
 
 
 def _in_backward(lowered: Lowered) -> dict[OpId, list[OpId]]:
-    """Map every repeated op to the boundary, which it must follow: otherwise its result would be saved."""
+    """Map repeated ops to the boundary, which they must follow: otherwise their results would be saved."""
     boundary = [place for place, op in enumerate(lowered.ops) if op.node.target is TURN_BACK]
     return {place: boundary for place, op in enumerate(lowered.ops) if REPEATED in op.node.meta}
 
@@ -101,9 +97,9 @@ _CHANNELS_LAST = (0, 2, 3, 1)
 
 
 def scratch_under_inductor(module: GraphModule) -> Callable[[Node], int]:
-    """Return a function for the scratch bytes of nodes under Inductor, in the form of `scratch_bytes`.
+    """Return the function of scratch bytes under Inductor, like `scratch_bytes`.
 
-    Inductor stores images channels-last and copies weights to match, after a program is planned.
+    Inductor stores images channels-last and copies weights to match, after planning.
     """
     if not lays_images_out(module):
         return scratch_bytes
@@ -111,7 +107,6 @@ def scratch_under_inductor(module: GraphModule) -> Callable[[Node], int]:
 
 
 def _laid_out(node: Node) -> Any:
-    """Return a convolution's operand; computed images are channels-last."""
     value = hinted_value_of(node)
     is_image = isinstance(value, torch.Tensor) and value.dim() == len(_CHANNELS_LAST)
     if not is_image or node.op != "call_function":

@@ -1,6 +1,6 @@
-"""One budget for a program of several graphs: the first step is measured, then its graphs are planned again.
+"""One budget for several graphs: measure the first step, then plan its graphs again.
 
-A graph that joins later, for example for a batch of another shape, starts this once more.
+A graph that joins later, such as for another batch shape, starts this again.
 """
 
 import logging
@@ -42,22 +42,18 @@ Recompile = Callable[[Share, list[PlannedModule]], tuple[Run, list[PlannedModule
 
 @dataclass(eq=False)
 class ProgramGraph:
-    """One compiled graph."""
-
     program: "SharedBudget"
     planned: list[PlannedModule]
     compiled: Run
     recompile: Recompile | None
     missed: list[str]
-    """Warnings that the graph misses the whole budget, issued if no other graph shares the budget."""
+    """Warnings that the graph misses the whole budget, issued unless other graphs share it."""
     previous: tuple[Run, list[PlannedModule]] | None = None
-    """The earlier compilation, until the new one is known to be better."""
+    """The earlier compilation, until the new one proves better."""
     was_seen: bool = False
     has_gradients: bool = False
-    """Whether the graph differentiates, or a call had a backward pass."""
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
-        """Run the graph, and measure the first steps."""
         if not self.program.is_settled:
             return self.program.run(self, inputs)
         if not self.was_seen:
@@ -66,7 +62,7 @@ class ProgramGraph:
         return self.compiled(*inputs)
 
     def warn_missed_budget(self) -> None:
-        """Issue warnings once; none of a missed percentage of an evaluation, which recomputes nothing."""
+        """Issue warnings once, except for a missed percentage of an evaluation, which recomputes nothing."""
         missed, self.missed = self.missed, []
         if is_part(self.program.options.budget) and not self.has_gradients:
             return
@@ -74,7 +70,7 @@ class ProgramGraph:
             warnings.warn(message, stacklevel=3)
 
     def saved_storages(self, saved: Sequence[torch.Tensor]) -> Storages:
-        """Return storages of tensors saved for backward, at planned sizes unless hooks replaced the tensors."""
+        """Return storages saved for backward, at planned sizes unless hooks replaced the tensors."""
         (planned,) = self.planned
         if len(saved) != len(planned.saved_bytes):
             return storages_of(saved)
@@ -82,7 +78,6 @@ class ProgramGraph:
         return {storage_key(each): int(storage_bytes(each) * size / max(each.nbytes, 1)) for each, size in sizes}
 
     def restore_previous(self) -> None:
-        """Restore the earlier compilation."""
         if self.previous is not None:
             unregister(self.planned)
             self.compiled, self.planned = self.previous
@@ -97,11 +92,11 @@ class _Call(GraphCall):
 
 @dataclass(eq=False)
 class SharedBudget:
-    """The graphs compiled with the same options, and the measurement of their first steps."""
+    """The graphs compiled with the same options, and measurements of their first steps."""
 
     options: Options
     given: object = None
-    """The user's options object: graphs compiled with the same object are one program."""
+    """The user's options object; graphs with the same object are one program."""
     graphs: WeakSet[ProgramGraph] = field(default_factory=WeakSet[ProgramGraph])
     had_graphs: bool = False
     skipped: int = 0
@@ -111,13 +106,11 @@ class SharedBudget:
     _shares: dict[ProgramGraph, tuple[int, Share]] = field(default_factory=dict[ProgramGraph, tuple[int, Share]])
     """New shares, with the program's target."""
     _steps: int = 0
-    """Measured steps with the present graphs; -1 if the present step began unmeasured."""
+    """Steps measured with the present graphs; -1 if the present step began unmeasured."""
     _awaited: WeakSet[ProgramGraph] = field(default_factory=WeakSet[ProgramGraph])
-    """If not empty, only steps with one of these graphs count."""
+    """If not empty, only steps with one of these count."""
     _allocated: AllocatorStart | None = None
-    """Allocator at the step's start; None on CPU."""
     _first_peak: int | None = None
-    """Peak before planning again."""
 
     def add(
         self,
@@ -128,7 +121,7 @@ class SharedBudget:
         *,
         has_gradients: bool,
     ) -> ProgramGraph:
-        """Add a compiled graph to the program; `missed` are its warnings if it remains the only graph."""
+        """Add a compiled graph; `missed` are its warnings if it remains the only one."""
         graph = ProgramGraph(self, planned, compiled, recompile, missed, has_gradients=has_gradients)
         self.graphs.add(graph)
         self.had_graphs = True
@@ -136,11 +129,9 @@ class SharedBudget:
 
     @property
     def is_settled(self) -> bool:
-        """Whether measuring has ended."""
         return self._steps >= _SETTLED
 
     def run(self, graph: ProgramGraph, inputs: Sequence[Any]) -> Any:
-        """Run a graph in one of the measured steps."""
         given = storages_of(inputs)
         if not self._calls:
             self._allocated = AllocatorStart.of(inputs)
@@ -185,7 +176,7 @@ class SharedBudget:
         return result
 
     def run_new(self, graph: ProgramGraph, inputs: Sequence[Any]) -> Any:
-        """Run a graph that joined a settled program; if it trains, the program is measured again."""
+        """Run a graph that joined a settled program; measure again if it trains."""
         graph.was_seen = True
         result = graph.compiled(*inputs)
         if graph.recompile is None or backward_of(result) is None:
@@ -202,7 +193,7 @@ class SharedBudget:
                 self._end_step()
 
     def _end_step(self) -> None:
-        """Log a measured step; after the first one, divide the budget if it is missed or costs avoidable time."""
+        """Log a measured step. After the first, divide the budget if it is missed or costs avoidable time."""
         calls, self._calls = self._calls, []
         is_measured = self._steps >= 0
         self._steps = max(self._steps, 0)
@@ -241,7 +232,7 @@ class SharedBudget:
             )
 
     def _log(self, calls: Sequence[_Call], peak: int, alone: int, allowed: int | None) -> None:
-        """Log the needs of a step; with a budget, as a warning, so that it is shown without configuration."""
+        """Log a step's needs; with a budget, as a warning, shown without configuration."""
         outside = max(call.outside for call in calls)
         measured = None if self._allocated is None else self._allocated.peak_since()
         covered = min(1.0, peak / measured) if measured else 0.0
@@ -261,16 +252,15 @@ class SharedBudget:
         )
 
     def _describe_budget(self, budget: GivenBudget, allowed: int) -> str:
-        """Return a budget as text; a budget in bytes includes parameters."""
         if is_part(budget):
             return format_bytes(allowed)
         parameters = sum(self._parameters.values())
         return f"{format_bytes(allowed + parameters)} with {format_bytes(parameters)} of parameters"
 
     def _is_too_low(self, calls: Sequence[_Call]) -> bool:
-        """Return whether graphs that miss the budget alone lose time to recomputation that a division may save.
+        """Return whether graphs that miss the budget alone recompute more than a division may need.
 
-        False under Inductor, where a new compilation costs more and only kernels count.
+        False under Inductor, where compiling again costs more and only kernels count.
         """
         results = [call.planned.result for call in calls]
         extra = sum(result.extra_cost for result in results if result.shortfall is not None)
@@ -279,10 +269,9 @@ class SharedBudget:
         )
 
     def _divide(self, calls: Sequence[_Call], peak: int, allowed: int) -> None:
-        """Give every graph a share, assuming that all graphs change their saved bytes by the same factor.
+        """Give each graph a share, assuming that all saved bytes change by the same factor.
 
-        A budget below the lower bound of one graph is raised to it; under Inductor the lower bound of fused kernels
-        is unknown.
+        A budget below a graph's lower bound is raised to it; under Inductor the bound of fused kernels is unknown.
         """
         fixed, target = max(call.outside for call in calls), allowed
         if allowed <= 0 or self.options.compiler == "eager":
@@ -312,7 +301,7 @@ _programs: dict[int, SharedBudget] = {}
 
 
 def shared_budget_of(given: object, options: Options) -> SharedBudget:
-    """Return the shared budget of all graphs compiled with the same options object."""
+    """Return the shared budget of all graphs with the same options object."""
     program = _programs.get(id(given))
     if program is None or program.given is not given or (program.had_graphs and not program.graphs):
         _programs.pop(id(given), None)
@@ -323,9 +312,9 @@ def shared_budget_of(given: object, options: Options) -> SharedBudget:
 
 
 def programs_of(given: object) -> list[PlannedModule]:
-    """Return the planned programs of all graphs compiled with equal options, oldest first.
+    """Return the planned programs of all graphs with equal options, oldest first.
 
-    TorchDynamo also runs the graphs of one module for another that is compiled with equal options.
+    TorchDynamo may run the graphs of one module for another with equal options.
     """
     programs = [each for each in _programs.values() if each.given == given]
     own = {id(planned) for program in programs for graph in program.graphs for planned in graph.planned}
@@ -333,7 +322,7 @@ def programs_of(given: object) -> list[PlannedModule]:
 
 
 def count_skipped_frame(given: Any, name: str, reason: str) -> None:
-    """Count a frame that TorchDynamo skipped; warns if no graph of the program is planned yet."""
+    """Count a frame that TorchDynamo skipped; warn if the program has no planned graph."""
     program = shared_budget_of(given, Options.parse(given))
     program.skipped += 1
     if program.skipped == 1 and not program.graphs:

@@ -28,18 +28,17 @@ from lowtide.frameworks.torch.training.repeated_draws import repeated_draws, set
 
 aten = torch.ops.aten
 _SUMS = (aten.add.Tensor, aten.add_.Tensor, aten.sub.Tensor, aten.sub_.Tensor)
-"""Sums with a factor. Inductor makes one operation of a product and such a sum, without the factor (PyTorch 2.13)."""
+"""Sums with a factor, which Inductor drops when it merges a product and such a sum (PyTorch 2.13)."""
 _NOT_MERGED = {"cse": False, "enable_autograd_cache": False}
 
 
 @one_at_a_time
 def compiled_step(captured: Captured, options: Options) -> tuple[Applied, PlannedModule]:
-    """Return a captured step compiled within its budget, and its program with the plan.
+    """Return a captured step compiled within its budget, and its planned program.
 
-    The forward pass is one graph, the backward pass with the update another. Percentages refer to the step that
-    Inductor compiles without recomputation. If plans of its kernels miss the budget, its largest products are computed
-    in chunks; the version with the smallest excess is returned, with a warning of one line. Raises UnsupportedError if
-    Inductor fails.
+    The forward pass is one graph, the backward pass with the update another. Percentages refer to Inductor's step
+    without recomputation. If plans of its kernels miss the budget, the largest products are computed in chunks; the
+    version with the smallest excess is returned, with a one-line warning. Raises UnsupportedError if Inductor fails.
     """
     binding = captured.binding
     if not isinstance(binding, TrainingStepBinding):
@@ -79,7 +78,7 @@ def compiled_step(captured: Captured, options: Options) -> tuple[Applied, Planne
 
 
 def result_of_kernels(planned: PlannedModule) -> Result:
-    """Return the plan of a compiled step, with the exact peaks of its kernels with and without the plan."""
+    """Return a compiled step's plan, with its kernels' exact peaks with and without the plan."""
     result, space = planned.result, planned.graph.spaces[0].name
     needed = max(planned.kernel_peaks)
     own = needed if planned.own_peak_bytes is None else planned.own_peak_bytes
@@ -96,10 +95,9 @@ def result_of_kernels(planned: PlannedModule) -> Result:
 def _for_inductor(
     module: GraphModule, entries: Sequence[ScalarSetting], values: Sequence[float]
 ) -> tuple[FxGraph, dict[int, float]]:
-    """Return the graph for Inductor, and by position the settings that are constants in it.
+    """Return the graph for Inductor, and its constant settings by position.
 
-    A learning rate is passed as a tensor, from which the graph reads the number. Random draws that checkpoints repeat
-    are drawn once.
+    A learning rate is passed as a tensor, whose number the graph reads. Draws that checkpoints repeat are drawn once.
     """
     graph = FxGraph()
     placeholders = module.graph.find_nodes(op="placeholder")
@@ -134,7 +132,6 @@ def _copied(graph: FxGraph, node: Node, copies: Mapping[Node, Any]) -> Node:
 
 
 def _drawn_again(graph: FxGraph, node: Node, first: Node, copies: Mapping[Node, Any]) -> Node:
-    """Return the result of a first draw in place of a second one."""
     if not mutated_arguments(node):
         return first
     return graph.call_function(aten.copy_.default, (copies[node.all_input_nodes[0]], first))

@@ -1,4 +1,4 @@
-"""Measure all calls of an accumulating training step as one program, beside the plain loop."""
+"""Measure all calls of an accumulating step as one program, and the plain loop."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,21 +18,18 @@ from lowtide.frameworks.torch.reading.captured import Binding, Captured
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPart:
-    """One call of an accumulating step."""
-
     call: ToMeasure
     result: Result
 
     @property
     def inputs(self) -> list[torch.Tensor]:
-        """Tensors of its example batch."""
         return pytree.tensors_in((self.call.captured.example_args, dict(self.call.captured.example_kwargs)))
 
 
 def measure_accumulation(parts: Sequence[MeasuredPart]) -> Measurement:
-    """Measure the calls of a step in order, each on the example batch that it was captured for.
+    """Measure the calls of a step in order, each on its captured example batch.
 
-    Peaks are those of the whole step, from no gradients to the update. Gradients kept between calls count.
+    Peaks are the whole step's, from no gradients to the update. Gradients kept between calls count.
     """
     captured = replace(
         parts[0].call.captured,
@@ -56,9 +53,9 @@ def measure_accumulation(parts: Sequence[MeasuredPart]) -> Measurement:
 
 
 def _predicted_bytes(parts: Sequence[MeasuredPart]) -> int:
-    """Return the highest predicted peak of the calls, with the gradients and batches of other calls.
+    """Return the calls' highest predicted peak, with gradients and batches of other calls.
 
-    Gradients are persistent in calls between the first and the last, and part of the peak of these two.
+    Gradients are persistent in calls between the first and the last; those two's peaks include them.
     """
     space = parts[0].call.graph.spaces[0].name
     state = parts[0].result.persistent_bytes[space]
@@ -72,8 +69,6 @@ def _predicted_bytes(parts: Sequence[MeasuredPart]) -> int:
 
 
 def _in_turn(programs: Sequence[Callable[..., Any]]) -> Callable[..., list[Any]]:
-    """Return a program that runs the programs of all calls in order."""
-
     def run(calls: Sequence[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> list[Any]:
         return [program(*args, **kwargs) for program, (args, kwargs) in zip(programs, calls, strict=True)]
 
@@ -81,8 +76,6 @@ def _in_turn(programs: Sequence[Callable[..., Any]]) -> Callable[..., list[Any]]
 
 
 class _AllCalls(Binding):
-    """The binding of all calls of a step to their own bindings."""
-
     def __init__(self, parts: Sequence[MeasuredPart]) -> None:
         self._captured: list[Captured] = [part.call.captured for part in parts]
         self._bindings = list({id(each.binding): each.binding for each in self._captured}.values())

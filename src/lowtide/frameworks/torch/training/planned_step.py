@@ -1,4 +1,4 @@
-"""A training step under a plan: captured, planned and verified once, then called like a function."""
+"""A planned training step: captured, planned and verified once, then called like a function."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -47,11 +47,11 @@ from lowtide.frameworks.torch.training.measure_accumulation import MeasuredPart,
 from lowtide.frameworks.torch.training.step_request import CompilerName, StepRequest, gradient_hook
 
 _MAX_FORMS = 32
-"""Number of captured forms of a step that are kept: shapes of batches, modes, branches, Python values."""
+"""Number of captured forms that are kept: batch shapes, modes, branches, Python values."""
 
 
 _COMPARED_CALL = 2
-"""The call whose peak on a GPU is compared with the prediction; the first one may create state."""
+"""The call whose GPU peak is compared with the prediction; the first may create state."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,16 +60,13 @@ class _Program:
     result: Result
     applied: Applied
     compiled: PlannedModule | None = None
-    """The kernels, for a step that Inductor compiled."""
     calls: int = 0
 
     @property
     def graph(self) -> Graph:
-        """The graph of the plan."""
         return self.model.graph_for(self.result.plan) if self.compiled is None else self.compiled.graph
 
     def to_measure(self) -> ToMeasure:
-        """Return the programs that `PlannedStep.measure` compares."""
         if self.compiled is None:
             return self.model.to_measure(self.result.plan)
         alone = self.model.to_measure(Plan.baseline(self.model.graph))
@@ -92,11 +89,11 @@ class _Program:
 
 
 class PlannedStep:
-    """A training step in the order of a plan; call it with a batch, and it returns the detached loss.
+    """A training step in the order of a plan; call it with a batch for the detached loss.
 
     Use the optimizer and its schedules as usual: `step(...)`, then `scheduler.step()`. Learning rates, momenta, betas
-    and weight decays may change between calls. A batch of another shape, another mode of a module, another changed
-    setting, or another branch on state is captured again, and planned again if its graph differs.
+    and weight decays may change between calls. Another batch shape, module mode, changed setting, or branch on state is
+    captured again, and planned again if its graph differs.
     """
 
     def __init__(self, step: TrainingStep, request: StepRequest) -> None:
@@ -104,15 +101,13 @@ class PlannedStep:
         self._request = request
         self._is_prepared = False
         self._named = frozenset[str]()
-        """Python values that a warning named."""
         self._on_host = 0
-        """Eighths of the optimizer state that are on the host."""
+        """Eighths of the optimizer state on the host."""
         self._programs: list[_Program] = []
-        """The captured forms, the last used one first."""
+        """The captured forms, last used first."""
 
     @property
     def result(self) -> Result:
-        """The result of planning: the plan, its peak, bound and status."""
         return self._programs[0].result
 
     @property
@@ -122,12 +117,12 @@ class PlannedStep:
 
     @property
     def captured(self) -> Captured:
-        """The program that the plan is for: `unmodified`, or its form in chunks."""
+        """The program that the plan is for: `unmodified`, or in chunks."""
         return self._programs[0].applied.captured
 
     @property
     def graph(self) -> Graph:
-        """The graph that the plan is for: of `captured`, or of its kernels if Inductor compiled it.
+        """The graph that the plan is for: of `captured`, or of Inductor's kernels.
 
         With "offload", the host is a memory space.
         """
@@ -135,7 +130,7 @@ class PlannedStep:
 
     @property
     def compiled(self) -> PlannedModule | None:
-        """The kernels of the last call's program and their plan, if Inductor compiled it."""
+        """The last call's kernels and their plan, if Inductor compiled it."""
         return self._programs[0].compiled
 
     @property
@@ -151,8 +146,7 @@ class PlannedStep:
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Run one step.
 
-        Raises UnsupportedError if a call of a new form cannot be captured, UsageError if the step runs in another
-        thread.
+        Raises UnsupportedError if a new form of call cannot be captured, UsageError if another thread runs the step.
         """
         with self.step.one_thread():
             return self._call(args, kwargs)
@@ -178,14 +172,13 @@ class PlannedStep:
             return self._programs[0].run(args, kwargs)
 
     def _warn_of(self, changed: PythonChangedError) -> None:
-        """Warn, once per name, of Python values that made another program of the step."""
+        """Warn, once per name, of Python values that made the step another program."""
         if not changed.names <= self._named:
             self._named |= changed.names
             message = f"{changed.changes} changed, so the step is captured and planned again; both programs are kept"
             warnings.warn(f"lowtide: {message}", stacklevel=4)
 
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Capture and plan the step for a call, without running it."""
         with self.step.one_thread(), showing(self._request.progress) as report:
             report(Stage.READ)
             self._prepare(args, kwargs)
@@ -212,9 +205,9 @@ class PlannedStep:
         self._put_first(program)
 
     def prepare_all(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Prepare every kind of call of a step: the first, one between, and the last; warns of the first missed budget.
+        """Prepare every kind of call: the first, one between, and the last; warn of the first missed budget.
 
-        Saved plans must be for these calls; later calls of other forms are planned.
+        Saved plans must be for these calls; other forms are planned later.
         """
         last = self.step.accumulate - 1
         with collect_missed_budgets() as missed:
@@ -228,9 +221,9 @@ class PlannedStep:
             warnings.warn(message, stacklevel=3)
 
     def measure(self) -> Measurement:
-        """Run the step on its example batch plainly, captured, and planned; state is restored at the end.
+        """Run the example batch plainly, captured, and planned; state is restored.
 
-        With `accumulate`, all calls run, up to the update, and the peak is that of the whole step.
+        With `accumulate`, all calls run, and the peak is that of the whole step.
         """
         with self.step.one_thread():
             if self.step.accumulate == 1:
@@ -243,9 +236,9 @@ class PlannedStep:
                 self.step.done = done
 
     def check(self) -> None:
-        """Run the step on its example batch with and without the plan; state is restored at the end.
+        """Run the example batch with and without the plan; state is restored.
 
-        Raises RewriteError if results differ by more than allowed rounding and than two runs without the plan.
+        Raises RewriteError if results differ by more than allowed rounding, and than two runs without the plan.
         """
         measured = self.measure()
         if measured.verdict == "different":
@@ -255,15 +248,14 @@ class PlannedStep:
             )
 
     def _measured_part(self, call: int) -> MeasuredPart:
-        """Return the program that was last used for a call of the step."""
         part = Part.of(call, self.step.accumulate)
         program = next(each for each in self._programs if _part_of(each.model) == part)
         return MeasuredPart(program.to_measure(), program.result)
 
     def save_plans(self, folder: str | Path) -> list[Path]:
-        """Write the plans of all captured forms to a folder, for `training_step(plan=folder)`; returns the paths.
+        """Write the plans of all captured forms to a folder, for `training_step(plan=folder)`.
 
-        Raises UsageError if the folder cannot be made, WriteError if a file cannot be written.
+        Returns the paths. Raises UsageError if the folder cannot be made, WriteError if a file cannot be written.
         """
         planned = [(each.graph, each.result.plan) for each in self._programs]
         return save_plans(planned, path_of(folder))
@@ -274,13 +266,11 @@ class PlannedStep:
 
 
 def _code_of(model: TorchModel) -> object:
-    """Return the signature of the Python code that a program was captured from."""
     binding = model.captured.binding
     return binding.rehearsed.signature if isinstance(binding, TrainingStepBinding) else None
 
 
 def _part_of(model: TorchModel) -> Part | None:
-    """Return the part of a step that a program computes."""
     binding = model.captured.binding
     return binding.part if isinstance(binding, TrainingStepBinding) else None
 
@@ -311,33 +301,31 @@ def training_step(
     """Return the whole training step, forward, backward and update, as one planned program, without running it.
 
     `loss_function(model, *batch)` returns the scalar loss; if None, the model does. `budget`, `allow` and `effort` are
-    those of `lowtide.minimize`. The budget "fit" is the memory that is free on the device now, with the tensors of the
-    step. By default `allow` is "reorder" and "share", with a budget "recompute" as well. With "offload", plans may copy
-    buffers to the host, which holds `host_capacity` and copies at `host_bandwidth` each way
-    ("25 GB/s"; by default 1/64 of the speed of the device's memory, the ratio of PCIe to a GPU).
+    those of `lowtide.minimize`. The budget "fit" is the device's free memory now, with the tensors of the step. By
+    default `allow` is "reorder" and "share", with a budget also "recompute". With "offload", plans may copy buffers to
+    the host, which holds `host_capacity` and copies at `host_bandwidth` each way ("25 GB/s"; by default 1/64 of the
+    speed of the device's memory, the ratio of PCIe to a GPU).
 
     With the compiler "eager", results are bit-equal to the plain step's. If `allow` names "rounding", they are equal up
-    to rounding, more of the step can be computed in chunks, and updates can run on the host. With "inductor", kernels
-    are fused, then ordered for the lowest peak; results are equal up to rounding.
+    to rounding, chunks can cover more of the step, and updates can run on the host. With "inductor", kernels are fused,
+    then ordered for the lowest peak; results are equal up to rounding.
 
     Gradients are clipped as `torch.nn.utils` does, then passed to `before_update(parameters)`. `after_update(model)`
-    runs last, for example an averaged model's `update_parameters`. With `accumulate`, a step consists of that many
-    calls: gradients of the loss divided by that number are kept in `.grad`, and the last call updates. A `grad_scaler`
-    scales the loss, skips updates and updates its scale; gradients are unscaled before they are clipped.
+    runs last, for example an averaged model's `update_parameters`. With `accumulate`, that many calls make a step:
+    gradients of the loss divided by that number add up in `.grad`, and the last call updates. A `grad_scaler` scales
+    the loss, skips updates and updates its scale; gradients are unscaled before they are clipped.
 
     With `plan`, the step uses a plan file of `lowtide plan` or `lowtide.save_plan`, or a folder of
-    `PlannedStep.save_plans`, instead of planning. Calls of another form than the example batch are planned. A plan that
-    misses its budget needs `over_budget=True`, as in `lowtide.load_plan`.
+    `PlannedStep.save_plans`, instead of planning. Calls unlike the example batch are planned. A plan that misses its
+    budget needs `over_budget=True`. With `check`, the example batch runs with and without the plan first.
 
-    With `check`, the example batch runs with and without the plan first, as in `PlannedStep.measure`.
+    A missed budget gives one warning, with the reason and the budgets that are met. The step then runs by the best plan
+    found. In a terminal or notebook, planning beyond two seconds shows a bar, and Ctrl-C takes the best plan found.
+    `progress` turns it off, or receives its lines.
 
-    A missed budget leads to one warning, with the reason and the budgets that are met. The step then runs by the best
-    plan found. On a terminal or in a notebook, planning that takes longer than two seconds shows a bar; Ctrl-C takes
-    the best plan found. `progress` turns it off, or receives its lines.
-
-    Raises FingerprintError for a plan of another step, VerificationError for a wrong plan or one that misses the
-    budget, UnsupportedError for a step that cannot be captured, UsageError for wrong arguments, RewriteError if results
-    differ in the check.
+    Raises FingerprintError for a plan of another step, VerificationError for a wrong plan or a missed budget,
+    UnsupportedError for a step that cannot be captured, UsageError for wrong arguments, RewriteError if results differ
+    in the check.
 
     >>> import torch, lowtide.torch
     >>> model = torch.nn.Sequential(*(layer for _ in range(4) for layer in (torch.nn.Linear(32, 32), torch.nn.GELU())))

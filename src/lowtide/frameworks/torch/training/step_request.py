@@ -1,4 +1,4 @@
-"""The checked arguments of `training_step` that decide how the step is planned."""
+"""The arguments of `training_step` that decide planning."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
@@ -31,7 +31,7 @@ CompilerName = Literal["eager", "inductor"]
 
 @dataclass(frozen=True, slots=True)
 class StepRequest:
-    """A request for a planned step; raises UsageError for arguments that exclude each other."""
+    """A request for a planned step. Raises UsageError for conflicting arguments."""
 
     budget: GivenBudget
     techniques: Techniques
@@ -41,14 +41,10 @@ class StepRequest:
     host_bandwidth: str | int | None = None
     host_capacity: str | int | None = None
     saved_plan: Path | None = None
-    """A plan file or a folder of plans to use instead of planning."""
     over_budget: bool = False
-    """Whether `saved_plan` may miss the budget."""
     progress: bool | Report = True
-    """See `lowtide.core.progress.showing`."""
 
     def __post_init__(self) -> None:
-        """Check the arguments."""
         if self.compiler not in get_args(CompilerName):
             names = ", ".join(get_args(CompilerName))
             raise UsageError(f"unknown compiler {self.compiler!r}; choose one of {names}")
@@ -60,17 +56,14 @@ class StepRequest:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether Inductor compiles it."""
         return self.compiler == "inductor"
 
     @property
     def settings(self) -> PlanSettings:
-        """Settings of planning."""
         return replace(DEFAULTS, budget=self.budget, techniques=self.techniques, effort=self.effort)
 
     @property
     def options(self) -> Options:
-        """Options for a step that Inductor compiles."""
         return Options(
             budget=self.budget,
             allow=tuple(sorted(self.techniques)),
@@ -81,14 +74,14 @@ class StepRequest:
         )
 
     def read(self, step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> TorchModel:
-        """Return the captured step for one batch, with its host if plans may offload."""
+        """Return the captured step for a batch, with its host if plans may offload."""
         model = TorchModel(_capture(step, args, kwargs))
         if "offload" not in self.techniques:
             return model
         return model.with_host(host_for(model.graph, self.host_bandwidth, self.host_capacity))
 
     def find_plan(self, model: TorchModel, *, may_plan: bool, least_on_host: int = 0) -> Result:
-        """Return the saved plan of a captured step, or a new plan if none is requested.
+        """Return a captured step's saved plan, or a new one if none is requested.
 
         Raises VerificationError for a saved plan that misses its budget, FingerprintError if the saved plans are for
         other programs, unless the step `may_plan` instead.
@@ -108,7 +101,7 @@ class StepRequest:
     def plan(self, model: TorchModel, least_on_host: int = 0) -> Result:
         """Return a new plan; warn if it misses the budget.
 
-        `least_on_host` is the share of the optimizer state that is on the host already, in eighths.
+        `least_on_host` is the share of optimizer state already on the host, in eighths.
         """
         result = plan_with_state(model, self.settings, least=least_on_host)
         warn_if_missed(result.graph.name, result.graph, result, self.settings)
@@ -129,7 +122,7 @@ def _capture(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any
 def gradient_hook(
     clip_norm: float | None, clip_value: float | None, before_update: GradientHook | None
 ) -> GradientHook | None:
-    """Return a hook that clips gradients and then calls `before_update`; None if there is nothing to do."""
+    """Return a hook that clips gradients, then calls `before_update`; None if both are absent."""
     hooks: list[GradientHook] = []
     if clip_norm is not None and clip_value is not None:
         raise UsageError("gradients can be clipped by norm or by value; give one of clip_grad_norm, clip_grad_value")
