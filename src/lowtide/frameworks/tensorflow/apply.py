@@ -1,4 +1,4 @@
-"""Apply a plan to the nodes of a graph."""
+"""Apply a plan to nodes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -73,7 +73,7 @@ def _joined_pairs(steps: Sequence[int | PortStep], pairs: dict[int, int]) -> lis
 
 
 def _planned_functions(translation: TensorflowTranslation, plan: Plan) -> dict[str, tuple[TensorflowTranslation, Plan]]:
-    """Return the reordered functions by name, each with its plan of the highest peak."""
+    """Return the reordered functions, each with its plan of the highest peak."""
     plans: dict[str, Plan] = {}
     waiting = [plan]
     while waiting:
@@ -104,7 +104,7 @@ def _check_plan(translation: TensorflowTranslation, plan: Plan) -> None:
 
 
 def _nodes_in_order(body: NodeBody, ops: Sequence[int], steps: Sequence[int | PortStep]) -> list[NodeDef]:
-    """Return the nodes of a body that run in the order of `steps`. `ops` are all nodes that run.
+    """Return the nodes of a body that run, in the order of `steps`. `ops` are all nodes that run.
 
     The first run after the free of an offloaded output waits for its copy. An IdentityN waits for all its inputs, so
     its readers read these instead.
@@ -141,26 +141,24 @@ class _Writer:
     ops: set[int]
     taken: set[str] = field(init=False)
     current: dict[int, str] = field(default_factory=dict[int, str])
-    """The last run of each op."""
     on_host: dict[Port, str] = field(default_factory=dict[Port, str])
-    """The copy to the host of each output."""
+    """By output, the copy on the host."""
     leaving: dict[Port, str] = field(default_factory=dict[Port, str])
-    """Copies out of outputs that are not freed yet."""
+    """Copies out of outputs not freed yet."""
     back: dict[Port, str] = field(default_factory=dict[Port, str])
-    """The copy back of each output."""
+    """By output, the copy back."""
     left: list[str] = field(default_factory=list[str])
     """Copies out that the next run waits for."""
     views: dict[tuple[int, tuple[str, ...]], str] = field(default_factory=dict[tuple[int, tuple[str, ...]], str])
     changed: dict[int, NodeDef] = field(default_factory=dict[int, NodeDef])
     made: list[NodeDef] = field(default_factory=list[NodeDef])
     is_renamed: bool = False
-    """Whether any input differs from the body."""
 
     def __post_init__(self) -> None:
         self.taken = set(self.body.places)
 
     def run(self, place: int, before: str | None) -> str:
-        """Add a run, and return its name."""
+        """Add a run; return its name."""
         node = self.body.nodes[place]
         inputs = self._inputs(place) if self.is_renamed else list(node.inputs)
         read = {node_of(text) for text in inputs}

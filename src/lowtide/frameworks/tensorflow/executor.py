@@ -1,4 +1,4 @@
-"""Simulate the order in which TensorFlow's executor runs a graph on one thread."""
+"""The order in which TensorFlow's executor runs a graph on one thread."""
 
 from collections import deque
 from collections.abc import Collection, Sequence
@@ -14,14 +14,14 @@ from lowtide.frameworks.tensorflow.reading.body import NodeBody, sorter_of
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 
 WORTH = 0.95
-"""A plan is applied below this share of the executor's peak. Measured peaks were within 4 % of the simulation."""
+"""Plans below this share of the executor's peak are applied. Measured peaks were within 4 % of the simulation."""
 
 
 def executor_plan(translation: TensorflowTranslation) -> Plan:
-    """Return the plan in the order in which TensorFlow's executor starts the nodes on one thread.
+    """Return the plan in the order in which TensorFlow's executor starts the nodes on one thread. O(n + e).
 
-    Cheap nodes run as soon as they are ready. Of the other nodes, the last to become ready runs first.
-    Source: ExecutorState::ScheduleReady in executor.cc of TensorFlow. O(n + e).
+    Cheap nodes run as soon as they are ready. Of the others, the last to become ready runs first. Source:
+    ExecutorState::ScheduleReady in executor.cc of TensorFlow.
     """
     body, graph = translation.body, translation.graph
     fed = {place for place, _ in translation.fed}

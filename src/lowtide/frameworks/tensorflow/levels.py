@@ -1,4 +1,4 @@
-"""Grappler's memory optimizer on TensorFlow nodes: its levels, improved or exact."""
+"""Levels of Grappler's memory optimizer on nodes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ class Changes:
     swapped: Sequence[SwappedInput] = ()
     accumulated: Sequence[str] = ()
     relaxed: Sequence[str] = ()
-    """Assignments that do not need pinned memory."""
+    """Assignments that need no pinned memory."""
     before_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Grappler's estimate of the peak by device."""
     after_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -51,8 +51,8 @@ def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, s
     """Run a level on the nodes of a graph, one device after the other.
 
     Raises UsageError for an unknown level, an empty scope, and hints that match no node; UnsupportedError for control
-    flow of TensorFlow 1. Candidates whose nodes form a cycle are dropped; if no candidate is left, the graph is
-    unchanged, or for exact levels UnsupportedError is raised.
+    flow of TensorFlow 1. Candidates whose nodes form a cycle are dropped. If none is left, the graph is unchanged, or
+    for exact levels UnsupportedError is raised.
     """
     name, as_grappler = split_level(level)
     body = body_of_graph(nodes, situation.where)
@@ -130,7 +130,7 @@ def _estimated(unchanged: Passes, make: _Candidate) -> _Estimated | None:
 
 
 def _lowest(candidates: Iterable[_Estimated | None]) -> _Estimated | None:
-    """Return the candidate with the lowest estimate, if there is any."""
+    """Return the candidate with the lowest estimate, if any."""
     found = [each for each in candidates if each is not None]
     return min(found, key=lambda each: sum(each[0].values()), default=None)
 

@@ -1,4 +1,4 @@
-"""Load a graph from a path or an object, and convert a changed graph to the same kind."""
+"""Load graphs, and convert changed ones to the same kind."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ GraphSource = str | Path | GraphDef | Any
 
 
 BINARY, TEXT = (".pb",), (".pbtxt", ".prototxt")
-"""File endings by format."""
+"""File endings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class LoadedGraph:
     """Placeholders for captured variables of a function, with data types and shapes."""
 
     def content_of(self, graph: GraphDef, name: str) -> list[Content]:
-        """Return the content of a file with another graph, as text if the file name asks for text."""
+        """Return the content of a file with another graph, as text if the file name asks for it."""
         if not name.lower().endswith(TEXT) or self.file_endings == BINARY:
             return self.pieces_of(graph)
         if graph is self.graph and self.text is not None:
@@ -56,10 +56,9 @@ class LoadedGraph:
 
 
 def load_graph(source: GraphSource, signature: str | None = None) -> LoadedGraph:
-    """Return the graph of a source, memory-mapped.
+    """Return the graph of a source, memory-mapped. `signature` selects one of a SavedModel or MetaGraphDef.
 
-    `signature` selects a signature of a SavedModel or MetaGraphDef. Raises MalformedInputError for a broken file,
-    UsageError for another kind of object and for an unknown signature.
+    Raises MalformedInputError for a broken file, UsageError for another kind of object and for an unknown signature.
     """
     if isinstance(source, str | Path):
         path = Path(source)
@@ -103,7 +102,7 @@ def _of_object(source: Any, signature: str | None) -> LoadedGraph:
 
 
 def _captured(graph: Any) -> dict[str, tuple[int, Shape]]:
-    """Return `LoadedGraph.captured` of a function. Raises UsageError for a deleted variable."""
+    """Raises UsageError for a deleted variable."""
     try:
         variables = {id(variable.handle): variable for variable in graph.variables}
     except AssertionError:

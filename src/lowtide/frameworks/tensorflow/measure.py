@@ -20,7 +20,7 @@ from lowtide.frameworks.tensorflow.shapes import is_full
 
 _TYPES = "1:f4 2:f8 3:i4 4:u1 5:i2 6:i1 8:c8 9:i8 10:? 17:u2 18:c16 19:f2 22:u4 23:u8"
 _NUMPY = {int(number): name for number, name in (each.split(":") for each in _TYPES.split())}
-"""NumPy types by the number of the data type."""
+"""By number of the data type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class GraphRun:
     """One run of a graph."""
 
     peak_bytes: int
-    """Peak bytes of live outputs and feeds, without constants and variables."""
+    """Of live outputs and feeds, without constants and variables."""
     order: tuple[str, ...]
     """Nodes in the order of their runs."""
     on_host: tuple[str, ...]
@@ -36,9 +36,9 @@ class GraphRun:
     host_bytes: int
     """Peak bytes on that CPU."""
     values: tuple[Any, ...]
-    """Values of the fetches."""
+    """Of the fetches."""
     state: tuple[Any, ...]
-    """Values of the variables after the run."""
+    """Of the variables after the run."""
 
     @property
     def compared(self) -> tuple[Any, ...]:
@@ -106,7 +106,7 @@ def made_up_variables(graph: GraphDef) -> dict[str, Any]:
 
 
 def _peaks(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> tuple[int, int]:
-    """Replay the reported run, and return the peaks of the device and of the CPU that replaces the host.
+    """Replay the reported run; return the peaks of the device and of the CPU that replaces the host.
 
     An output is live until its last reader, and the readers of its views, end.
     """

@@ -53,8 +53,9 @@ class TensorflowModel(Model):
         `fetches` are the requested outputs and nodes, by default those of the source's signature, or all outputs that
         no node reads. `feeds` are outputs that the caller provides, in addition to placeholders. Sizes come from the
         shapes recorded in nodes (`_output_shapes`), from `shapes` by output, from `dims` for single sizes of
-        placeholders ("x.0"), and from TensorFlow's own inference if it is installed. `devices` are memory sizes by
-        device ({"/gpu:0": "4 GiB"}). `signature` selects a signature of a SavedModel.
+        placeholders ("x.0"), and from TensorFlow's own inference if installed. `devices` are memory sizes by device
+        ({"/gpu:0": "4 GiB"}). `signature` selects a signature of a SavedModel.
+
         Raises MalformedInputError for a broken graph, UnsupportedError for missing sizes and for control flow of
         TensorFlow 1, UsageError for names that are not in the graph, GraphError for sizes that are too large.
         """
@@ -85,7 +86,6 @@ class TensorflowModel(Model):
 
     @property
     def unmodified_graph(self) -> GraphDef:
-        """The graph as it was read."""
         return self._loaded.graph
 
     def with_host(self, host: Host) -> "TensorflowModel":
@@ -96,12 +96,12 @@ class TensorflowModel(Model):
         return other
 
     def apply(self, plan: Plan) -> Any:
-        """Return a graph that follows the plan, as an object of the kind that was read; the original is unchanged.
+        """Return a graph that follows the plan, as an object of the kind that was read.
 
         Control edges order the ops, and recomputed nodes are copies named `Recomputed/NAME`. TensorFlow's own order is
-        good for ordinary Keras networks already; `measure` shows whether the plan needs less memory. Copies to a host
-        are TensorFlow's own ops on a GPU; `with_host_stand_ins` runs them without one. Raises FingerprintError for a
-        plan of another graph, VerificationError for a wrong one.
+        good for ordinary Keras networks; `measure` shows whether the plan needs less memory. Copies to a host are
+        TensorFlow's own ops on a GPU; `with_host_stand_ins` runs them without one. Raises FingerprintError for a plan
+        of another graph, VerificationError for a wrong one.
         """
         return self._loaded.object_of(self.planned_graph(plan))
 
@@ -130,7 +130,6 @@ class TensorflowModel(Model):
         )
 
     def save_unmodified(self, path: Path) -> None:
-        """Write the graph as it was read."""
         write_pieces(path, self._loaded.content_of(self._loaded.graph, path.name))
 
     def at_level(
@@ -142,7 +141,7 @@ class TensorflowModel(Model):
     ) -> Changes:
         """Return the nodes after a level of Grappler's memory optimizer; see `lowtide.tensorflow.optimize`.
 
-        `devices` are memory sizes by device, by default those given when the graph was read.
+        `devices` are memory sizes by device, by default those given on reading.
         """
         situation = Situation(
             where=self._loaded.where,
@@ -191,9 +190,9 @@ class TensorflowModel(Model):
     def measure(self, plan: Plan) -> Measurement:
         """Run the graph in TensorFlow on the CPU, one node at a time, in its own order and under the plan.
 
-        `before_bytes` is the peak in the order in which nodes become ready, enforced by control edges;
-        `original_bytes` is the peak of the unmodified graph in TensorFlow's order. Random numbers without a seed are
-        the same in all runs. Raises MissingExtraError if TensorFlow is not installed.
+        `before_bytes` is the peak in the order in which nodes become ready, enforced by control edges; `original_bytes`
+        is the peak of the unmodified graph in TensorFlow's order. Random numbers without a seed are the same in all
+        runs. Raises MissingExtraError without TensorFlow.
         """
         applied = self.planned_graph(plan)
         graphs = (self.planned_graph(Plan.baseline(self.graph)), applied, self._loaded.graph)
@@ -215,8 +214,7 @@ class TensorflowModel(Model):
         """Return the resident memory that a run adds to a process of its own, with or without a plan.
 
         This is the peak of the real allocator on the CPU, workspaces of kernels included, one node at a time. Raises
-        MissingExtraError if TensorFlow is not installed, UnsupportedError if the graph cannot run or the system is not
-        Linux.
+        MissingExtraError without TensorFlow, UnsupportedError if the graph cannot run or the system is not Linux.
         """
         graph, feeds, fetches, variables = self._to_run(
             self._loaded.graph if plan is None else self.planned_graph(plan)
@@ -231,5 +229,5 @@ class TensorflowModel(Model):
         return runnable, made_up_feeds(self._read.fed), fetches, made_up_variables(runnable)
 
     def measure_costs(self) -> Prices:
-        """Raise UnsupportedError, because nodes cannot be timed one by one."""
+        """Raise UnsupportedError: nodes cannot be timed one by one."""
         raise UnsupportedError("nodes of TensorFlow cannot be timed one by one; price them by --costs eager or fused")

@@ -1,4 +1,4 @@
-"""TensorFlow's ops: their kinds, and arguments and effects from the table of scripts/write_tensorflow_ops.py."""
+"""TensorFlow's ops: kinds, arguments and effects, in part from the table of scripts/write_tensorflow_ops.py."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +26,7 @@ BARRIERS = frozenset({"IdentityN"})
 """Views that wait for all their inputs."""
 
 ALL_PORTS = BARRIERS | {"_ReadVariablesOp"}
-"""Views of every input, not only of the first."""
+"""Views of every input, not only the first."""
 
 READS_OF_RESOURCES = frozenset(
     {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape", "_ReadVariablesOp"}
@@ -52,7 +52,7 @@ INLINE = (
 """Cheap ops, which TensorFlow's executor runs as soon as they are ready."""
 
 FILTER_GRADIENT, BIAS_GRADIENT = "Conv2DBackpropFilter", "BiasAddGrad"
-"""Ops that oneDNN fuses."""
+"""Fused by oneDNN."""
 
 SEEDED = frozenset(
     {"Multinomial", "ParameterizedTruncatedNormal", "RandomCrop", "RandomGamma", "RandomPoisson", "RandomPoissonV2"}
@@ -75,7 +75,7 @@ CALLS = frozenset({"PartitionedCall", "RemoteCall", "StatefulPartitionedCall", "
 CALLING = LOOPS | BRANCHES | CALLS
 
 FUNCTION_ATTRIBUTES = ("f", "body", "cond", "then_branch", "else_branch", "branches")
-"""Attributes that name the functions a node calls."""
+"""Names of the functions that a node calls."""
 
 BYTES_OF_TYPES = {
     **dict.fromkeys((4, 6, 10, 11, 12, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33), 1),
@@ -85,7 +85,7 @@ BYTES_OF_TYPES = {
     18: 16,
     7: 24,
 }
-"""Bytes of one element by data type; for texts, of the header in the tensor."""
+"""Of one element; for texts, of the header in the tensor."""
 
 
 RESOURCE, VARIANT = 20, 21
@@ -113,15 +113,12 @@ class ArgumentSpec:
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
-    """Arguments and effects of an op."""
-
     is_stateful: bool
     inputs: tuple[ArgumentSpec, ...]
     outputs: tuple[ArgumentSpec, ...]
     defaults: dict[str, int]
 
     def output_types(self, node: NodeDef) -> list[int]:
-        """Return the data type of every output of a node."""
         return [kind for argument in self.outputs for kind in argument.types(node, self.defaults)]
 
     def output_place(self, node: NodeDef, name: str) -> int | None:
@@ -142,7 +139,7 @@ class OpSpec:
 
 @cache
 def spec_of(op: str) -> OpSpec | None:
-    """Return the spec of an op, or None if TensorFlow does not have it."""
+    """None if TensorFlow does not have the op."""
     line = _lines().get(op)
     if line is None:
         return None

@@ -25,19 +25,19 @@ class OptimizedGraph:
     """An optimized graph, and its changes by name."""
 
     graph: Any
-    """The graph, as the kind of object that was given."""
+    """As the kind of object that was given."""
     recomputed: tuple[str, ...]
     """Nodes with a copy `Recomputed/NAME`."""
     swapped: tuple[tuple[str, int], ...]
     """Inputs that are swapped, as (node, index of the input)."""
     accumulated: tuple[str, ...]
-    """Sums that were rewritten to accumulations."""
+    """Sums rewritten to accumulations."""
     relaxed: tuple[str, ...]
-    """Assignments that do not need pinned memory."""
+    """Assignments that need no pinned memory."""
     before_bytes: Mapping[str, int]
     """Peaks by device: Grappler's estimate, or with a budget the baseline's peak."""
     after_bytes: Mapping[str, int]
-    """The peak by device after."""
+    """Peaks by device after."""
     left_alone: str | None = None
     """Why a budget needs no plan; None if the plan was applied."""
     result: Result | None
@@ -68,12 +68,11 @@ def optimize(
     ({"/gpu:0": "4 GiB"}); without them, only hinted values are swapped. `seconds` are costs by node.
 
     With `budget`, in bytes or percent, `lowtide.minimize` chooses order and recomputation, and with a `host` offloads.
-    If TensorFlow meets the budget on its own, by a simulation, the graph stays unchanged. On a terminal or in a
-    notebook, a search that takes longer than two seconds shows its progress. `progress` turns that off, or receives its
-    lines.
+    If a simulation shows that TensorFlow meets the budget on its own, the graph stays unchanged. On a terminal or in a
+    notebook, a search longer than two seconds shows its progress; `progress` turns that off, or receives its lines.
+    Other arguments and errors are those of `TensorflowModel`.
 
-    Other arguments and errors are those of `TensorflowModel`. Raises UsageError for a level together with a budget, and
-    for a host without a budget.
+    Raises UsageError for a level together with a budget, and for a host without a budget.
     """
     if level is not None and budget is not None:
         raise UsageError("both a level and a budget are given; give only one")

@@ -1,4 +1,4 @@
-"""The passes of Grappler's memory optimizer on the nodes of a graph."""
+"""The passes of Grappler's memory optimizer on nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,15 +51,13 @@ _BUDGET, _MOST_PLANNED_OPS = "80%", 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """Data of nodes: sizes, devices, feeds, costs."""
-
     where: str
     sizes: Sizes
     shapes: Shapes
     devices: Devices
     fed: Sequence[str] = ()
     seconds: Mapping[str, float] | None = None
-    """Seconds per node; if None, estimated from bytes."""
+    """Per node; if None, estimated from bytes."""
 
 
 class Passes:
@@ -181,7 +179,7 @@ class Passes:
                 break
 
     def relax(self) -> None:
-        """Mark the assignments that do not need pinned memory."""
+        """Mark the assignments that need no pinned memory."""
         _, graph = self._graph(self.devices[0])
         self.relaxed = relaxed_assignments(graph, nodes_of(graph))
         for name in self.relaxed:
@@ -250,7 +248,7 @@ class Passes:
                 break
 
     def _swap(self, swap: Swap, graph: Graph) -> bool:
-        """Add a swap and return True, unless it exists, its input is a reference, or its node is on the host."""
+        """Return whether a swap was added: it is new, its input is no reference, and its node is not on the host."""
         name = graph.op_names[swap.op]
         devices = self._situation.devices
         if not devices.has_other_memory(devices.by_node.get(name, devices.fallback)):

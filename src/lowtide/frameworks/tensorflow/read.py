@@ -36,7 +36,7 @@ class Request:
     fetches: Sequence[str] = ()
     """Outputs to return and nodes to run; by default, everything that no node reads."""
     shapes: Mapping[str, Sequence[int]]
-    """Shapes by output: "x" or "x:1"."""
+    """By output: "x" or "x:1"."""
     dims: Mapping[str, int]
     """Single sizes of placeholders, such as "x.0"."""
     devices: Mapping[str, str | int]

@@ -1,4 +1,4 @@
-"""Measure the resident memory that a run of a graph adds, in a separate process."""
+"""Measure the resident memory that a run adds, in a separate process."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def added_resident_bytes(
 
 
 def main() -> None:
-    """Run the graph in the folder that the first argument names, and print the added bytes."""
+    """Run the graph in the folder that the first argument names; print the added bytes."""
     folder = Path(sys.argv[1])
     asked = json.loads((folder / "asked.json").read_text())
     feeds, starts = (dict(np.load(folder / name)) for name in ("feeds.npz", "starts.npz"))

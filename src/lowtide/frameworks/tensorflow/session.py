@@ -1,4 +1,4 @@
-"""Run graphs in a TensorFlow session, one node at a time and without optimizers."""
+"""Run graphs in a TensorFlow session, one node at a time, unoptimized."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ _COPY = "DeepCopy"
 
 @cache
 def tensorflow() -> Any:
-    """Return the package; raises MissingExtraError if it is not installed. Warns if its release is not tested.
+    """Return the package; raises MissingExtraError if missing, warns if its release is not tested.
 
     Loading it here disables its start-up messages and oneDNN, which makes bits depend on the order.
     """
@@ -36,7 +36,6 @@ def tensorflow() -> Any:
 
 
 def graph_message(graph: GraphDef) -> Any:
-    """Return a graph as a message of TensorFlow."""
     message = tensorflow().compat.v1.GraphDef()
     message.ParseFromString(graph.SerializeToString())
     return message
@@ -58,7 +57,6 @@ def _stand_in(node: NodeDef) -> NodeDef:
 
 
 def imported_graph(graph: GraphDef) -> Any:
-    """Return a graph as a tf.Graph."""
     tf = tensorflow()
     missing = [op for op in (COPY_OUT, COPY_BACK) if _op_definition(op) is None]
     made = tf.Graph()
@@ -79,7 +77,7 @@ class NodeRun:
     name: str
     started_ns: int
     outputs: Mapping[int, tuple[int, int]]
-    """Address and bytes of each output."""
+    """Address and bytes of each."""
     is_on_host: bool
     """Whether it ran on the CPU that replaces the host."""
 

@@ -1,4 +1,4 @@
-"""Shapes and bytes of the outputs of nodes: recorded, given, or inferred by TensorFlow."""
+"""Shapes and bytes of outputs: recorded, given, or inferred by TensorFlow."""
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -27,7 +27,7 @@ _WITH_SHAPE = PLACEHOLDERS | VARIABLES
 
 
 def output_types(node: NodeDef) -> list[int]:
-    """Return the data type of every output, or nothing for an unknown op."""
+    """Nothing for an unknown op."""
     spec = spec_of(node.op)
     return [] if spec is None else [kind - 100 if kind > 100 else kind for kind in spec.output_types(node)]
 

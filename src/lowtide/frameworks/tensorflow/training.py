@@ -48,7 +48,6 @@ class KerasStep:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the last call."""
         return self._program.model.graph
 
     @property

@@ -1,4 +1,4 @@
-"""MetaGraphDefs and SavedModels: their graph, feeds and fetches."""
+"""MetaGraphDefs and SavedModels: graph, feeds and fetches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _TRAIN_OP = "train_op"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Names of inputs and outputs, and the tensors they refer to."""
+    """Names of inputs and outputs, and their tensors."""
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -21,7 +21,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class MetaGraph:
-    """A MetaGraphDef; `piece` is its message."""
+    """`piece` is its message."""
 
     piece: Content
     graph: GraphDef
@@ -37,7 +37,7 @@ class MetaGraph:
 
 
 def read_meta_graph(piece: Content) -> MetaGraph:
-    """Read a MetaGraphDef; raises WireError for broken content."""
+    """Raises WireError for broken content."""
     graphs = [GraphDef.parse(graph) for graph in values("MetaGraphDef", piece, "graph_def")]
     signatures: dict[str, Signature] = {}
     for entry in values("MetaGraphDef", piece, "signature_def"):

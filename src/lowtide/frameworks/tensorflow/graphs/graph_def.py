@@ -1,4 +1,4 @@
-"""GraphDefs: nodes, a library of functions, and other fields as they were read."""
+"""GraphDefs: nodes, functions, and other fields as read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +13,9 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class FunctionArgument:
-    """One input or output of a function."""
-
     name: str
     type: int
-    """The number of its data type, 0 if a call determines it."""
+    """Data type, 0 if a call determines it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,6 @@ class FunctionDef:
     """Nodes of the body that must run."""
 
     def with_nodes(self, nodes: Sequence[NodeDef]) -> "FunctionDef":
-        """Return the function with other nodes."""
         fields = named_fields("FunctionDef", self.piece)
         kept = [self.piece[start:end] for name, start, _, end in fields if name != "node_def"]
         made = [encode_field("FunctionDef", "node_def", node.piece) for node in nodes]
@@ -44,7 +41,7 @@ class FunctionDef:
 
 
 def read_function(piece: Content) -> FunctionDef:
-    """Read a FunctionDef; raises WireError for broken content."""
+    """Raises WireError for broken content."""
     signature: Content = next(values("FunctionDef", piece, "signature"), b"")
     returned, controls = (
         [_text_entry(entry) for entry in values("FunctionDef", piece, name)] for name in ("ret", "control_ret")
@@ -73,7 +70,7 @@ def _text_entry(entry: Content) -> tuple[str, str]:
 
 
 class GraphDef:
-    """A TensorFlow graph. Two graphs are equal if their bytes are equal."""
+    """A TensorFlow graph. Graphs are equal if their bytes are."""
 
     def __init__(
         self,
@@ -155,7 +152,7 @@ class GraphDef:
 
 
 def _read_at(read: Callable[[Content], Made], view: memoryview, begin: int, end: int) -> Made:
-    """Read a part of `view`, with the positions of errors in `view`."""
+    """Read a part of `view`; errors have positions in `view`."""
     try:
         return read(view[begin:end])
     except WireError as error:

@@ -24,10 +24,8 @@ from lowtide.frameworks.wire import (
 )
 
 _TABLE = [line.split("\t") for line in (Path(__file__).parent / "messages.tsv").read_text("utf-8").splitlines()]
-"""Rows of (enum, name, NAME=number…) and (message, name, fields as `fields_of` reads them).
-
-GraphDef is declared in full; MetaGraphDef and SavedModel only as far as needed.
-"""
+"""Rows of (enum, name, NAME=number…) and (message, name, fields as `fields_of` reads them). GraphDef is complete,
+MetaGraphDef and SavedModel only as far as needed."""
 
 
 def _numbers(name: str) -> dict[str, int]:
@@ -39,8 +37,6 @@ _DATA_TYPES = _numbers("data_type")
 
 
 class GraphMessage(Message):
-    """A message of TensorFlow."""
-
     KINDS: ClassVar[dict[str, type[Message]]] = {}
     ENUMS: ClassVar[Mapping[str, Mapping[str, int]]] = {
         "data_type": _DATA_TYPES | {f"{name}_REF": number + 100 for name, number in _DATA_TYPES.items()},
@@ -64,7 +60,6 @@ for _kind, _name, _fields in _TABLE:
 
 
 def field_number(kind: str, name: str) -> int:
-    """Return the number of a field of a message."""
     return GraphMessage.KINDS[kind].fields_by_name[name].number
 
 
@@ -111,7 +106,7 @@ def map_entry(kind: str, content: Content) -> tuple[str, Content]:
 
 
 def named_fields(kind: str, content: Content) -> Iterator[tuple[str, int, int, int]]:
-    """Yield each field's name and the positions of its tag, its value and its end.
+    """Yield each field's name and the positions of its tag, value and end.
 
     The name is empty for an undeclared field or wire type. Raises WireError for broken content.
     """
@@ -122,7 +117,6 @@ def named_fields(kind: str, content: Content) -> Iterator[tuple[str, int, int, i
 
 
 def encode_field(kind: str, name: str, value: int | str | Content) -> bytes:
-    """Return an encoded field."""
     number = field_number(kind, name)
     if isinstance(value, int):
         return encode_number(number, value)

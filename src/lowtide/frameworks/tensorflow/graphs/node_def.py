@@ -1,4 +1,4 @@
-"""One node of a graph: its name, op, inputs and attributes."""
+"""One node of a graph."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,17 +7,16 @@ from lowtide.frameworks.wire import BYTES, Content, WireError, fields
 
 _NAMES = {field_number("NodeDef", name): name for name in ("name", "op", "input", "device", "attr")}
 _BY_TAG = {number << 3 | BYTES: name for number, name in _NAMES.items()}
-"""Fields by their tag, which is one byte."""
+"""By tag, which is one byte."""
 
 
 class NodeDef:
-    """A node of a graph; immutable. `piece` is its message, which is not copied, since it may contain a large
-    constant."""
+    """A node; immutable. `piece` is its message, not copied, since it may contain a large constant."""
 
     __slots__ = ("_attributes", "device", "inputs", "name", "op", "piece")
 
     def __init__(self, piece: Content) -> None:
-        """Read a node; raises WireError for broken content."""
+        """Raises WireError for broken content."""
         found = {"name": "", "op": "", "device": ""}
         inputs: list[str] = []
         try:
@@ -45,7 +44,7 @@ class NodeDef:
         attributes: Mapping[str, bytes] | None = None,
         device: str = "",
     ) -> "NodeDef":
-        """Make a node with attributes that `graphs.attributes` encoded."""
+        """Make a node with attributes encoded by `graphs.attributes`."""
         pieces = _front(name, op, inputs)
         if device:
             pieces.append(encode_field("NodeDef", "device", device))
@@ -59,7 +58,6 @@ class NodeDef:
         return self._attributes.get(name)
 
     def renamed(self, name: str, inputs: Sequence[str]) -> "NodeDef":
-        """Return the node with another name and other inputs."""
         rest = (
             self.piece[start:end]
             for field, start, _, end in named_fields("NodeDef", self.piece)
@@ -68,7 +66,6 @@ class NodeDef:
         return NodeDef(b"".join((*_front(name, self.op, inputs), *rest)))
 
     def with_inputs(self, inputs: Sequence[str]) -> "NodeDef":
-        """Return the node with other inputs."""
         return self.renamed(self.name, inputs)
 
     def with_controls(self, names: Sequence[str]) -> "NodeDef":
@@ -89,7 +86,7 @@ class NodeDef:
 def _texts(piece: Content) -> Iterator[tuple[str, int, int]]:
     """Yield the names and positions of the text fields of a node.
 
-    Short fields, which are nearly all, are decoded here and not by `fields`, for speed.
+    Short fields, which are nearly all, are decoded here for speed.
     """
     at, stop = 0, len(piece)
     while at < stop:

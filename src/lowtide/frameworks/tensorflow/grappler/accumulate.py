@@ -1,4 +1,4 @@
-"""Sums of many values as accumulations, which free each operand after its addition."""
+"""Sums as accumulations, which free each operand after its addition."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -30,9 +30,9 @@ def can_accumulate(graph: Graph, op: OpId) -> bool:
 
 
 def sums_near_capacity(graph: Graph, pressure: Pressure, capacity_bytes: int) -> list[OpId]:
-    """Return the sums of over two operands that read a buffer alive at a peak over 80 % of the capacity.
+    """Return the sums of over two operands that read a buffer alive at a peak over 80 % of the capacity. O(n + e).
 
-    Source: SchedulingPass. O(n + e).
+    Source: SchedulingPass.
     """
     if pressure.excess_bytes <= (_NEAR_CAPACITY - 1.0) * capacity_bytes:
         return []
@@ -46,11 +46,11 @@ def sums_near_capacity(graph: Graph, pressure: Pressure, capacity_bytes: int) ->
 
 
 def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
-    """Return the graph with each of `sums` rewritten to start from zero and to add operands once they are written.
+    """Return the graph with `sums` rewritten to start from zero and to add operands once written. O(n + e).
 
     A sum `s` becomes `s/tmp_var_zeros`, one `s/tmp_var_accum_<i>` per operand, and `s`, which returns the result. Ops
     that had to precede `s` precede the zeros if they precede the first operand. Buffers keep their ids. Raises
-    UsageError for an op that `can_accumulate` refuses. Source: SchedulingPass. O(n + e).
+    UsageError for an op that `can_accumulate` refuses. Source: SchedulingPass.
     """
     for op in sums:
         if not can_accumulate(graph, op):

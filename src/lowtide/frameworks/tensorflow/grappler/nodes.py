@@ -1,4 +1,4 @@
-"""A graph as Grappler sees it: kinds, hints and edges."""
+"""A graph as Grappler sees it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ CHEAP_KINDS = frozenset(
     | {"Reciprocal", "Relu", "Relu6", "Reshape", "Rsqrt", "Sigmoid", "Sqrt", "Square", "SquaredDifference", "Sub"}
     | {"Tile", "Transpose"}
 )
-"""Ops that are cheap to recompute."""
+"""Ops cheap to recompute."""
 
 CHEAP_KINDS_TODAY = CHEAP_KINDS | {
     *("AddV2", "Elu", "Exp", "FusedBatchNormV2", "FusedBatchNormV3", "LeakyRelu", "Maximum", "Minimum", "Selu"),
@@ -21,7 +21,6 @@ CHEAP_KINDS_TODAY = CHEAP_KINDS | {
 """`CHEAP_KINDS` and the ops that replaced them."""
 
 SUM_KINDS = frozenset({"AccumulateNV2", "AddN"})
-"""Sums of any number of values."""
 
 FORWARDING_KINDS = frozenset({"Identity", "Reshape"})
 """Views of their input."""
@@ -100,7 +99,7 @@ def nodes_of(graph: Graph) -> Nodes:
 def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Collection[str] = FORWARDING_KINDS) -> bool:
     """Return whether Grappler would swap a buffer of the first memory space.
 
-    It must not be persistent, nor a view of a persistent buffer by kinds in `forwarding`, and it must be written once.
+    It must be written once, not persistent, and no view of a persistent buffer by kinds in `forwarding`.
     """
     writers = len(nodes.writers[buffer])
     if graph.buffer_spaces[buffer] or writers > 1 or (writers and graph.exists_at_start[buffer]):
@@ -114,9 +113,9 @@ def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Colle
 
 
 def relaxed_assignments(graph: Graph, nodes: Nodes) -> list[str]:
-    """Return the names of the assignments that do not need pinned memory.
+    """Return the names of the assignments that need no pinned memory. O(n + e).
 
-    All ops that depend on them run on their device, and none sends. Source: RelaxAllocatorConstraints. O(n + e).
+    All ops that depend on them run on their device, and none sends. Source: RelaxAllocatorConstraints.
     """
     stays = [True] * graph.n_ops
     for op in range(graph.n_ops - 1, -1, -1):

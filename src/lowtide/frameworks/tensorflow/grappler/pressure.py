@@ -1,4 +1,4 @@
-"""Peaks of plans, and Grappler's estimates for programs, with the buffers alive then."""
+"""Peaks of plans, and Grappler's estimates."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +18,7 @@ _NANOSECOND = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class LiveBuffer:
-    """A buffer alive at the peak; times in seconds."""
+    """Alive at the peak; times in seconds."""
 
     buffer: BufferId
     allocated_at: float
@@ -33,7 +33,7 @@ class Pressure:
     peak_at: float
     live: Sequence[LiveBuffer]
     ends: Sequence[float]
-    """When each op ends, for the last time if recomputed. Ops at the peak or later end after `peak_at`."""
+    """Ends of ops, for the last time if recomputed. Ops at the peak or later end after `peak_at`."""
 
 
 def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -> Pressure:
@@ -60,9 +60,9 @@ def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -
 
 
 def virtual_order(names: Sequence[str], inputs: Sequence[Sequence[int]], nanoseconds: Sequence[int]) -> list[int]:
-    """Return nodes in the order in which Grappler's virtual cluster runs them on one device.
+    """Return nodes in the order in which Grappler's virtual cluster runs them on one device. O((n + e) log n).
 
-    The node that is ready first runs next; names break ties. Nodes on a cycle are left out. O((n + e) log n).
+    The node that is ready first runs next; names break ties. Nodes on a cycle are left out.
     """
     sorter = TopologicalSorter[int](dict.fromkeys(range(len(names)), ()))
     for node, sources in enumerate(inputs):
@@ -83,10 +83,10 @@ def virtual_order(names: Sequence[str], inputs: Sequence[Sequence[int]], nanosec
 
 
 def estimated_pressure(graph: Graph, space: SpaceId, capacity_bytes: int) -> Pressure:
-    """Return Grappler's estimate of the baseline's peak, against a capacity.
+    """Return Grappler's estimate of the baseline's peak, against a capacity. O((n + e) log n).
 
     Times are whole microseconds. A value is live from the start of its op until a nanosecond after its last reader
-    ends. Persistent buffers count from the op that names them. Source: graph_memory.cc. O((n + e) log n).
+    ends. Persistent buffers count from the op that names them. Source: graph_memory.cc.
     """
     start_us, end_us = _clock(graph)
     first: dict[BufferId, int] = {}
@@ -124,7 +124,7 @@ def estimated_pressure(graph: Graph, space: SpaceId, capacity_bytes: int) -> Pre
 
 
 def _clock(graph: Graph) -> tuple[list[int], list[int]]:
-    """Return the start and the end of every op, in microseconds."""
+    """Return the start and end of every op, in microseconds."""
     nanoseconds = np.maximum(1, np.rint(graph.cost * 1e9)).astype(np.int64)
     starts = (np.cumsum(nanoseconds) - nanoseconds) // 1000
     return starts.tolist(), (starts + nanoseconds // 1000).tolist()

@@ -1,4 +1,4 @@
-"""Grappler's recomputation: groups of ops, their targets, and the order of all runs."""
+"""Grappler's recomputation."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ TAPE_SCOPE = "gradient_tape/"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Ops that are recomputed together, and the targets that read them."""
+    """Ops recomputed together, and the targets that read them."""
 
     ops: tuple[OpId, ...]
     targets: tuple[OpId, ...]
@@ -45,9 +45,9 @@ def candidate_ops(graph: Graph, targets: Sequence[bool], cheap: Collection[str],
 
 
 def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence[bool]) -> list[Group]:
-    """Group connected candidates if one candidate feeds a target and reads none.
+    """Group connected candidates if one candidate feeds a target and reads none. O(n + e).
 
-    The ops of a group that lead to a target are recomputed. Source: GetOpGroupsToRecompute. O(n + e).
+    The ops of a group that lead to a target are recomputed. Source: GetOpGroupsToRecompute.
     """
     groups: list[Group] = []
     seen = [False] * len(candidates)
@@ -76,9 +76,9 @@ def groups_in_scope(graph: Graph, nodes: Nodes, scope: str, cheap: Collection[st
 
 
 def bytes_saved(graph: Graph, nodes: Nodes, group: Group) -> int:
-    """Return the bytes that recomputing a group frees until its first target, less the inputs that it keeps alive.
+    """Return the bytes that recomputing a group frees until its first target, less the inputs kept alive. O(n + e).
 
-    Grappler has no such check, and recomputes a single ReLU with an equally large input. O(n + e).
+    Grappler has no such check, and recomputes a single ReLU with an equally large input.
     """
     inside, targets = set(group.ops), set(group.targets)
     begin = min(group.targets)
@@ -114,8 +114,8 @@ def late_runs(graph: Graph, nodes: Nodes, groups: Sequence[Group]) -> list[OpId]
     """Return all runs in order, with recomputed runs where targets need them. O(n + e).
 
     A value is freed for the longest time between two reads where the later reader is a target, and recomputed right
-    before the next read. In Grappler, recomputed runs wait for other inputs of the targets, and if these are ready
-    early, they run in the forward pass and save nothing.
+    before the next read. In Grappler, recomputed runs wait for other inputs of the targets. If these are ready early,
+    they run in the forward pass and save nothing.
     """
     targets = {target for group in groups for target in group.targets}
     clock = list(accumulate(graph.cost.tolist(), initial=0.0))

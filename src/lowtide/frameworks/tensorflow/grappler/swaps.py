@@ -1,4 +1,4 @@
-"""Grappler's swapping: reads to swap, the ops that trigger both copies, and plans in which copies overlap compute."""
+"""Grappler's swapping."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,8 +27,6 @@ _SHORTEST_OP_SECONDS = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """A read of a swapped buffer."""
-
     op: OpId
     read: int
     buffer: BufferId
@@ -51,7 +49,7 @@ class _Candidate:
     buffer: BufferId
     fitness: float
     uses: list[tuple[OpId, int]]
-    """Reads at or after the peak: (op, index of the read)."""
+    """At or after the peak: (op, index of the read)."""
 
 
 def choose_swaps(
@@ -98,10 +96,10 @@ def earliest_completion_times(graph: Graph, nodes: Nodes) -> list[float]:
 def swap_in_trigger(
     graph: Graph, nodes: Nodes, ends: Sequence[float], op: OpId, swapped: Collection[OpId], seconds: float
 ) -> OpId | None:
-    """Return the op after which values are copied back for `op`, or None.
+    """Return the op after which values are copied back for `op`, or None. O(n log n + e).
 
     It is the last op to end among ancestors that end before the transfer of `seconds` must start. The search stops at
-    the border of a loop or branch. Source: FindSwapInTrigger. O(n log n + e).
+    the border of a loop or branch. Source: FindSwapInTrigger.
     """
     inputs = nodes.inputs[op]
     latest = max((ends[source] for source in inputs), default=0.0) - seconds
@@ -193,7 +191,6 @@ def plan_with_swaps(
 
 
 def _places(graph: Graph, runs: Sequence[OpId]) -> tuple[dict[OpId, list[Place]], dict[BufferId, list[Place]]]:
-    """Return the places of each op's runs, and of each buffer's uses."""
     touches = list(graph.structure.touches)
     of_op: dict[OpId, list[Place]] = {}
     of_buffer: dict[BufferId, list[Place]] = {}
@@ -205,7 +202,7 @@ def _places(graph: Graph, runs: Sequence[OpId]) -> tuple[dict[OpId, list[Place]]
 
 
 def _stays(graph: Graph, runs: Sequence[OpId], swaps: Sequence[Swap], bytes_per_second: float) -> list[_Stay]:
-    """Place every stay: copies out in the order of writing, copies back from the last use backward."""
+    """Copies out in the order of writing, copies back from the last use backward."""
     seconds = [float(graph.cost[op]) for op in runs]
     ends = list(accumulate(seconds))
     starts = [end - each for end, each in zip(ends, seconds, strict=True)]

@@ -20,7 +20,7 @@ class NodeCycleError(MalformedInputError):
 
 @dataclass(frozen=True, slots=True)
 class NodeBody:
-    """Nodes and their edges. A function starts with its arguments, as nodes "_Arg"."""
+    """A function starts with its arguments, as nodes "_Arg"."""
 
     nodes: Sequence[NodeDef]
     places: Mapping[str, int]
@@ -32,7 +32,7 @@ class NodeBody:
     where: str
 
     def port(self, text: str) -> Port:
-        """Return the output that "node", "node:1" or "node:output:0" names. Raises MalformedInputError if there is
+        """Return the output that "node", "node:1" or "node:output:0" names; raises MalformedInputError if there is
         none."""
         name, _, rest = text.partition(":")
         if name not in self.places:
@@ -70,12 +70,12 @@ class NodeBody:
 
 
 def body_of_graph(nodes: Sequence[NodeDef], where: str) -> NodeBody:
-    """Return the body of a graph. Raises MalformedInputError for missing inputs and repeated names."""
+    """Raises MalformedInputError for missing inputs and repeated names."""
     return _linked(nodes, 0, where)
 
 
 def body_of_function(function: FunctionDef, where: str) -> NodeBody:
-    """Return the body of a function. Raises the errors of `body_of_graph`."""
+    """Raises the errors of `body_of_graph`."""
     arguments = [NodeDef.make(each.name, "_Arg", (), {"T": of_type(each.type)}) for each in function.inputs]
     return _linked([*arguments, *function.nodes], len(arguments), where)
 
@@ -125,9 +125,9 @@ def sorter_of(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> T
 
 
 def first_ready_order(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> list[int]:
-    """Return the needed nodes in the order in which they become ready, as Grappler's virtual scheduler does.
+    """Return the needed nodes in the order in which they become ready, as Grappler's virtual scheduler does. O(n + e).
 
-    Raises UnsupportedError for a loop of v1 control flow, NodeCycleError for another cycle. O(n + e).
+    Raises UnsupportedError for a loop of v1 control flow, NodeCycleError for another cycle.
     """
     try:
         return list(sorter_of(body, needed, fed).static_order())

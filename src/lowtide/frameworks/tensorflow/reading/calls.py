@@ -1,4 +1,4 @@
-"""Calls of library functions, and shapes in the bodies of the functions."""
+"""Calls of library functions, and shapes in their bodies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,15 +23,13 @@ from lowtide.frameworks.tensorflow.shapes import (
 
 @dataclass(frozen=True, slots=True)
 class NodeCall:
-    """The functions that a node calls."""
-
     kind: str
-    """The kind of the op; "while", "call" or "conditional" for a call."""
+    """The op's: "while", "call" or "conditional" for a call."""
     functions: Sequence[FunctionDef]
     n_outputs: int | None
-    """The number of outputs, or None if the op determines it."""
+    """None if the op determines it."""
     n_skipped: int = 0
-    """The number of leading inputs that are not arguments."""
+    """The number of leading inputs that are no arguments."""
 
     def output_bytes(self, node: NodeDef, port: int) -> int | None:
         """Return the bytes of an output by its type in the function and its recorded shape, or None."""
@@ -42,7 +40,7 @@ class NodeCall:
 
 
 def call_of(node: NodeDef, graph: GraphDef, where: str) -> NodeCall:
-    """Return the call of a node. Raises MalformedInputError for a function that is not in the library."""
+    """Return the call of a node. Raises MalformedInputError for a function missing in the library."""
     if node.op in graph.functions:
         function = graph.functions[node.op]
         return NodeCall("call", [function], len(function.outputs))
@@ -91,7 +89,7 @@ def completed_shapes(body: NodeBody, known: Shapes, graph: GraphDef) -> Shapes:
 
 
 def _as_graph(body: NodeBody) -> list[NodeDef]:
-    """Return the body as nodes of a graph, with arguments as placeholders."""
+    """Arguments become placeholders."""
     nodes = [
         NodeDef.make(node.name, "Placeholder", (), {"dtype": of_type(output_types(node)[0])})
         for node in body.nodes[: body.n_arguments]

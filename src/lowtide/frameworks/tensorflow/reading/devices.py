@@ -26,7 +26,7 @@ class Devices:
 
     spaces: Sequence[Space]
     by_node: Mapping[str, str]
-    """The devices of nodes."""
+    """Of nodes."""
     fallback: str
     """The device of all other nodes."""
 
@@ -39,7 +39,6 @@ class Devices:
         return not name.startswith(("/cpu", "/xla_cpu"))
 
     def space_of(self, node: NodeDef) -> int:
-        """Return the memory space of the outputs of a node."""
         name = self.name_of(node)
         return 0 if name is None else next(place for place, space in enumerate(self.spaces) if space.name == name)
 

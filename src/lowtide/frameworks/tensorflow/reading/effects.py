@@ -1,4 +1,4 @@
-"""Effects of a node on memory: mutations, forwarded references, and whether it may be recomputed."""
+"""Effects of a node on memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ _SUMS = frozenset({"AccumulateNV2", "AddN"})
 
 @dataclass(frozen=True, slots=True)
 class NodeEffects:
-    """Effects by the index of inputs and outputs."""
+    """By the index of inputs and outputs."""
 
     mutated: Sequence[int] = ()
-    """Inputs that the node overwrites."""
+    """Overwritten inputs."""
     forwarded: Sequence[tuple[int, int]] = ()
     """(input, output) of returned references."""
     is_fixed: bool = False

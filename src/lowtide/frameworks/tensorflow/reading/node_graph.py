@@ -1,4 +1,4 @@
-"""A graph as Grappler sees it: every node is an op, and every output is a buffer."""
+"""A graph as Grappler sees it: every node is an op, every output a buffer."""
 
 from collections.abc import Iterable, Mapping
 
@@ -31,7 +31,7 @@ def node_graph(
     """Return all nodes as ops in the order of Grappler's virtual cluster, with costs of `seconds`.
 
     The memory spaces are `device`, the host, and all other devices. With `may_all_rerun`, ops with effects may be
-    recomputed, too. Raises the errors of `first_ready_order`.
+    recomputed. Raises the errors of `first_ready_order`.
     """
     costs = [max(seconds.get(node.name, 0.0), _NANOSECOND) for node in body.nodes]
     names = [node.name for node in body.nodes]

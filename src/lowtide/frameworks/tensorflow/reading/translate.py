@@ -1,4 +1,4 @@
-"""Translate nodes to a lowtide graph: one op per computing node, one buffer per output."""
+"""Translate nodes: one op per computing node, one buffer per output."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ from lowtide.frameworks.tensorflow.shapes import bytes_by_output, is_full, outpu
 
 _DEEPEST_CALL = 60
 _MOST_ROUNDS = 4
-"""How often a body is translated with shapes that its callees have determined."""
+"""How often a body is translated with shapes determined by its callees."""
 
 
 def translate(
@@ -97,11 +97,11 @@ class _NodeTranslator:
     devices: Devices
     called: Called
     pairs: dict[int, int]
-    """Pairs of nodes that run one right after the other."""
+    """Nodes that run one right after the other."""
     builder: GraphBuilder = field(init=False)
     paired: set[int] = field(init=False)
     kept: set[int] = field(init=False)
-    """Nodes with fetched results. TensorFlow keeps these from their first run to the end."""
+    """Nodes with fetched results, which TensorFlow keeps from their first run to the end."""
     buffers: dict[Port, int] = field(default_factory=dict[Port, int])
     ports: list[Port] = field(default_factory=list[Port])
     """The output that defines each buffer."""
@@ -113,9 +113,9 @@ class _NodeTranslator:
     """The ops that the readers of each view wait for in addition."""
     nodes: list[int] = field(default_factory=list[int])
     read_ports: dict[str, int] = field(default_factory=dict[str, int])
-    """The number of read outputs of each unknown op."""
+    """Read outputs of each unknown op."""
     read_bytes: dict[int, int] = field(default_factory=dict[int, int])
-    """The bytes of each captured variable."""
+    """Of each captured variable."""
     outer: list[Port] = field(default_factory=list[Port])
     found: dict[tuple[str, int], Shape] = field(default_factory=dict[tuple[str, int], Shape])
     """Shapes that only the called functions determine."""
@@ -224,7 +224,6 @@ class _NodeTranslator:
         self.done[place] = (number,)
 
     def finish(self) -> TensorflowTranslation:
-        """Build the graph."""
         for port in self.asked.results:
             buffer = self.buffers.get(port)
             if buffer is None:
@@ -288,10 +287,8 @@ class _NodeTranslator:
                 self.found.setdefault((node.name, port), shape)
 
     def _callee(self, function: FunctionDef, sizes: Sequence[int], shapes: Sequence[Shape], *, loops: bool) -> str:
-        """Translate a function to a subgraph, and return its name.
-
-        The caller counts the arguments, except those that a loop changes.
-        """
+        """Translate a function to a subgraph; return its name. The caller counts the arguments, except those a loop
+        changes."""
         body = body_of_function(function, f"{self.body.where}, function {function.name!r}")
         shapes_inside = function_shapes(body, shapes, self.graph)
         known = bytes_by_output(body.nodes, shapes_inside)

@@ -1,4 +1,4 @@
-"""Input and result of the translation of nodes to a graph."""
+"""Input and result of the translation of nodes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,16 +11,12 @@ from lowtide.frameworks.tensorflow.shapes import Shapes, Sizes
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Known shapes and bytes of outputs."""
-
     shapes: Shapes
     sizes: Sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Feeds and fetches of a body."""
-
     fed: Collection[int]
     results: Sequence[Port]
     targets: Sequence[int] = ()
@@ -31,13 +27,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class CalledFunction:
-    """A library function behind a subgraph."""
-
     function: str
     """Its name in the library."""
     translation: "TensorflowTranslation"
     results: Sequence[Shape]
-    """Known shapes of its results."""
+    """Known shapes."""
 
 
 @dataclass(slots=True)
@@ -59,7 +53,7 @@ class TensorflowTranslation:
     graph: Graph
     body: NodeBody
     nodes: Sequence[int]
-    """The node of each op. Other nodes are views, sources, or not needed."""
+    """By op. Other nodes are views, sources, or not needed."""
     ports: Sequence[Port]
     """The output that defines each buffer."""
     results: Sequence[Port]

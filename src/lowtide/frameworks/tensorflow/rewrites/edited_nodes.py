@@ -1,4 +1,4 @@
-"""Nodes that are rewritten, and names of nodes and inputs."""
+"""Rewritten nodes, and names of nodes and inputs."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -21,7 +21,7 @@ def with_node(text: str, name: str) -> str:
 
 
 def free_name(wanted: str, taken: Collection[str]) -> str:
-    """Return `wanted`, with a number if that name is taken."""
+    """Return `wanted`, numbered if taken."""
     name, number = wanted, 1
     while name in taken:
         name = f"{wanted}_{number}"
@@ -36,7 +36,7 @@ class EditedNodes:
         self._nodes = {node.name: node for node in nodes}
         self._inputs: dict[str, list[str]] = {}
         self.edits = 0
-        """The number of changes to nodes and edges."""
+        """Changed nodes and edges."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._nodes
@@ -56,7 +56,6 @@ class EditedNodes:
         self._nodes[node.name] = node
 
     def set_input(self, name: str, number: int, text: str) -> None:
-        """Replace one input of a node."""
         self._changed(name)[number] = text
 
     def wait_for(self, name: str, other: str) -> None:
@@ -65,7 +64,6 @@ class EditedNodes:
             self._changed(name).append(f"^{other}")
 
     def set_attribute(self, name: str, attribute: str, value: bytes) -> None:
-        """Set an attribute of a node."""
         self._nodes[name] = self._nodes[name].with_attributes({attribute: value})
 
     def finish(self) -> list[NodeDef]:

@@ -1,4 +1,4 @@
-"""Grappler's rewrites of nodes: recomputation, swaps, and sums as accumulations."""
+"""Grappler's rewrites of nodes."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -36,9 +36,9 @@ def _add_copy(nodes: EditedNodes, name: str, inputs: Sequence[str], waits: Seque
 
 
 def recompute_late(nodes: EditedNodes, runs: Sequence[str]) -> list[str]:
-    """Add a copy for every node that occurs twice in `runs`, and return the names of these nodes.
+    """Add a copy for every node that occurs twice in `runs`, and return the names of these nodes. O(runs + inputs).
 
-    A copy waits for the node before it in `runs`. Later nodes read the copy. O(runs + inputs).
+    A copy waits for the node before it in `runs`. Later nodes read the copy.
     """
     copied: dict[str, None] = {}
     ran: set[str] = set()
@@ -139,8 +139,10 @@ def copy_node(name: str, op: str, source: str, waits: Sequence[str], kind: int, 
 
 
 def add_swap(nodes: EditedNodes, swap: SwappedInput) -> bool:
-    """Add the two nodes of a swap and their triggers, unless they exist; return whether they were added. Source:
-    BuildSwapPair."""
+    """Add the two nodes of a swap and their triggers, unless they exist; return whether they were added.
+
+    Source: BuildSwapPair.
+    """
     value = f"{swap.node}_{swap.number}"
     out, back = f"{SWAPPED_OUT}{value}", f"{SWAPPED_IN}{value}"
     if out in nodes or back in nodes:
@@ -157,8 +159,8 @@ def add_swap(nodes: EditedNodes, swap: SwappedInput) -> bool:
 def accumulate_in_nodes(nodes: EditedNodes, name: str, sizes: Shape, place: Mapping[str, int]) -> list[NodeDef]:
     """Replace a sum by an accumulation in the variable `NAME/tmp_var`, and return the new nodes.
 
-    The sum becomes the op that destroys the variable. `place` maps nodes to their place in the order.
-    Source: SchedulingPass.
+    The sum becomes the op that destroys the variable. `place` maps nodes to their place in the order. Source:
+    SchedulingPass.
     """
     node, inputs = nodes.node(name), nodes.inputs(name)
     values = [text for text in inputs if not text.startswith("^")]

@@ -1,4 +1,4 @@
-"""Prepare a graph for a run: variables, their initial values, and seeds."""
+"""Prepare a graph for a run: variables, initial values, seeds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
