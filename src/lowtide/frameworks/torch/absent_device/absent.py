@@ -1,4 +1,4 @@
-"""Turn this process into one with an absent CUDA device; its C++ parts are compiled once for the installed PyTorch."""
+"""Turn this process into one with an absent CUDA device. C++ parts are compiled once per release of PyTorch."""
 
 import hashlib
 import os
@@ -28,7 +28,6 @@ _FLAGS = ("-std=c++20", "-O0", "-shared", "-fPIC")
 
 
 def pretend(device: Device) -> FakeMode:
-    """Let PyTorch see the device, and return a mode for fake tensors on it. This cannot be undone."""
     properties = {
         "name": device.name,
         "total_memory": device.memory_bytes,
@@ -60,10 +59,10 @@ def pretend(device: Device) -> FakeMode:
 
 
 def _device_library() -> Path:
-    """Return the compiled library: from the cache, or else compiled by the system's C++ compiler in seconds.
+    """Return the library from the cache, or compile it with the system's C++ compiler in seconds.
 
-    The cache key is the release of PyTorch and the source. Several processes may compile at the same time; the last one
-    replaces the file in one step. Raises UnsupportedError without a compiler that works.
+    The cache key is PyTorch's release and the source. Concurrent processes replace the file atomically. Raises
+    UnsupportedError without a working compiler.
     """
     key = hashlib.sha256(f"{torch.__version__} {sys.platform}".encode() + SOURCE.read_bytes()).hexdigest()[:20]
     folder = _folder()
@@ -77,7 +76,7 @@ def _device_library() -> Path:
 
 
 def _folder() -> Path:
-    """Return the cache's folder, or a new one of this process if there is no cache that can be written."""
+    """Return the cache's folder, or a new one if the cache cannot be written."""
     cache = cache_folder()
     if cache is not None:
         try:

@@ -16,14 +16,14 @@ from lowtide.frameworks.torch.internals.absent_cuda import exchange_contents
 from lowtide.frameworks.torch.internals.fake_tensors import FakeMode
 
 Program = tuple[Any, Any]
-"""A function, module or `TrainingStep`, and its example inputs."""
+"""A function, module or `TrainingStep`, with example inputs."""
 
 
 def named_program(name: str, mode: FakeMode) -> Program:
     """Call a user's function and return its program on the device.
 
-    The function runs on fake tensors, so models of any size can be built, also on "cuda". If it needs the values of
-    tensors, it runs on real ones. Raises UsageError if both fail, or for another result.
+    The function runs on fake tensors, so models of any size can be built, also on "cuda". It runs on real ones if it
+    needs their values. Raises UsageError if both fail, or for another result.
     """
     make = named_callable(name)
     try:
@@ -38,14 +38,14 @@ def named_program(name: str, mode: FakeMode) -> Program:
 
 
 def sent_program(content: bytes, main: str | None, mode: FakeMode) -> Program:
-    """Return a program that another process pickled, on the device; raises UsageError as `unpickled_forms` does."""
+    """Return another process's pickled program on the device. Raises UsageError like `unpickled_forms`."""
     with mode:
         made = run_foreign("reading the program", lambda: unpickled_forms(content, main))
     return on_device(made, "the program", mode)
 
 
 def on_device(program: Any, name: str, mode: FakeMode) -> Program:
-    """Move a program to the device in place: modules, optimizer state and inputs. Tied tensors stay tied.
+    """Move modules, optimizer state and inputs to the device in place. Tied tensors stay tied.
 
     Raises UsageError for another kind of program.
     """
@@ -63,7 +63,6 @@ def on_device(program: Any, name: str, mode: FakeMode) -> Program:
 
 
 def loss_of(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Return the function that computes the loss of a program, and its arguments."""
     function, inputs = program
     if isinstance(function, TrainingStep):
         function = function.loss
@@ -95,5 +94,5 @@ def _moved(tensor: torch.Tensor, mode: FakeMode) -> torch.Tensor:
 
 
 def _is_large(value: Any) -> bool:
-    """Return whether a value is a tensor that optimizers keep on the device of its parameter."""
+    """Return whether optimizers keep a value on its parameter's device."""
     return isinstance(value, torch.Tensor) and value.dim() > 0

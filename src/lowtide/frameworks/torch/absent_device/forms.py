@@ -1,4 +1,4 @@
-"""Send models and batches to another process without the contents of their tensors."""
+"""Send models and batches to another process without tensor contents."""
 
 import io
 import pickle
@@ -17,9 +17,9 @@ _MAIN = "__lowtide_main__"
 
 
 def pickled_forms(program: Any) -> tuple[bytes, str | None]:
-    """Return a pickled program, with tensors replaced by their forms, and the path of the main script, if any.
+    """Return a pickled program with forms in place of tensors, and the path of the main script, if any.
 
-    Raises UsageError for a program that cannot be pickled.
+    Raises UsageError if pickling fails.
     """
     written = io.BytesIO()
     try:
@@ -31,9 +31,9 @@ def pickled_forms(program: Any) -> tuple[bytes, str | None]:
 
 
 def unpickled_forms(content: bytes, main: str | None) -> Any:
-    """Return the program with new tensors on the CUDA device, which are fake in a fake mode.
+    """Return the program with new tensors on the CUDA device, fake in a fake mode.
 
-    Raises UsageError if a class of the main script cannot be found.
+    Raises UsageError if a class of the main script is not found.
     """
     return _Unpickler(io.BytesIO(content), main).load()
 

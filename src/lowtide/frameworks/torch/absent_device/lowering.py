@@ -1,4 +1,4 @@
-"""Lower a training step to the kernels of the present device, without code generation."""
+"""Lower a training step to kernels of the present device, without code generation."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,10 +44,10 @@ _NO_BACKWARD = "the program has no backward pass, or one with inputs of its own;
 
 
 class LoweredStep:
-    """The forward and backward pass of a captured program as kernels of the present device."""
+    """A captured program's forward and backward pass as kernels of the present device."""
 
     def __init__(self, program: Program, mode: FakeMode, name: str, device: Device, persistent_bytes: int = 0) -> None:
-        """Capture and lower a program for the present device; `persistent_bytes` includes the state of its optimizer.
+        """Capture and lower a program; `persistent_bytes` includes optimizer state.
 
         Raises UnsupportedError if it is no training step in one graph.
         """
@@ -58,7 +58,7 @@ class LoweredStep:
         self._persistent_bytes = persistent_bytes
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
             self.unplanned, self.unplanned_peak = self._unplanned(module, inputs)
-            """The kernels in the order in which Inductor runs them without a plan, and their exact peak in bytes."""
+            """The kernels in Inductor's order without a plan, with their exact peak in bytes."""
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
             kernels = kernel_program(GivenGraph(module, inputs), self._options, name)
         if kernels is None:
@@ -68,11 +68,10 @@ class LoweredStep:
 
     @property
     def kernels(self) -> PricedKernels:
-        """The kernels of the unmodified program, in its order."""
         return self._priced(self._unmodified)
 
     def in_chunks(self, form: FormName, allowed: int) -> PricedKernels | None:
-        """Return the kernels of a form in chunks that is to need `allowed` bytes; None if there is none."""
+        """Return the kernels of a form in chunks for a budget of `allowed` bytes, if it exists."""
         chunked = {each.name: each for each in chunked_forms(self._unmodified, allowed)}.get(form)
         if chunked is None:
             return None
@@ -103,7 +102,7 @@ class LoweredStep:
     def lowered(self, plan: Plan, allowed: int, form: FormName = "unmodified") -> LoweredPlan:
         """Lower a form with a plan of its kernels.
 
-        `allowed` limits functions on the CPU that merge kernels. The registry of programs is left unchanged.
+        `allowed` limits CPU functions that merge kernels. The registry of programs does not change.
         """
         program, chunked = self._forms[form]
         given = PlanSettings(budget=allowed, transient=True, techniques=frozenset({"share", "recompute"}))
@@ -134,7 +133,7 @@ class LoweredStep:
 
 
 def eager_seconds(reading: Reading, device: Device) -> float:
-    """Return the estimated seconds of a program that runs one kernel per op."""
+    """Return the estimated seconds of a program with one kernel per op."""
     return sum(device.seconds(*each) for op in reading.lowered.ops for each in work_of(op.node))
 
 
@@ -143,7 +142,6 @@ class _CapturedError(Exception):
 
 
 def _captured(program: Program, mode: FakeMode) -> CaptureSnapshot:
-    """Capture the loss of a program with TorchDynamo, as `torch.compile` does."""
     function, args, kwargs = loss_of(program)
     found: list[CaptureSnapshot] = []
 

@@ -16,16 +16,14 @@ class Open:
 
     device: Device
     name: str | None = None
-    """A callable that builds the program, or None if `content` is the program."""
+    """A callable that builds the program; None if `content` is the program."""
     content: bytes = b""
-    """The program, pickled by `pickled_forms`."""
     main: str | None = None
-    """Path of the script that started this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PricedKernels:
-    """The kernels of both passes of a form, with their estimated run times on the device."""
+    """The kernels of both passes of a form, with estimated run times on the device."""
 
     graph: Graph
     seconds: Sequence[float]
@@ -33,14 +31,11 @@ class PricedKernels:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opened:
-    """A program on a device: its kernels, and the ops that an eager run calls."""
-
     kernels: PricedKernels
-    """Those of the unmodified program, in its order, which plans keep."""
+    """Those of the unmodified program in its order, which plans keep."""
     unplanned: Graph
-    """The kernels in the order in which Inductor runs them without a plan, with all persistent memory."""
+    """The kernels in Inductor's order without a plan, with all persistent memory."""
     unplanned_peak_bytes: int
-    """Their exact peak, without persistent memory."""
     unplanned_seconds: Sequence[float]
     eager: Graph
     eager_seconds: float
@@ -57,7 +52,7 @@ class Lower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredPlan:
-    """A program after Inductor lowered it with a plan: its exact peak, and the estimated time of its kernels."""
+    """The exact peak and estimated kernel time of a program lowered with a plan."""
 
     peak_bytes: int
     seconds: float

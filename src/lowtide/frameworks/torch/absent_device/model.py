@@ -1,4 +1,4 @@
-"""A training step on an absent device as a model that can be planned."""
+"""A training step on an absent device as a model to plan."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,16 +28,16 @@ from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
 
 _TRIES = 3
-"""How often a plan is lowered, each time for another target."""
+"""How often a plan is lowered, for different targets."""
 _MIN_GAIN = 0.05
-"""Smallest share of the budget that, if the lowered plan leaves it, is worth another lowering."""
+"""Share of the budget that, if a lowered plan leaves it, is worth another lowering."""
 _TECHNIQUES = frozenset({"share", "recompute"})
 
 
 class DeviceModel(UnrunnableModel):
-    """The kernels of a training step on a device that is not there.
+    """The kernels of a training step on an absent device.
 
-    Its graph is the one that plans are for: both passes, one op per kernel, in the order of the program.
+    Plans are for its graph: both passes, one op per kernel, in program order.
     """
 
     KIND = "a program for an absent device"
@@ -46,8 +46,7 @@ class DeviceModel(UnrunnableModel):
         """Lower a program for a device, in a new process.
 
         `source` is "package.module:callable", "file.py:callable", or (function, module or `TrainingStep`, inputs).
-        Raises UsageError for another source, UnsupportedError for a program that is no training step in one graph, or
-        without a C++ compiler.
+        Raises UsageError for another source, UnsupportedError without a training step in one graph or a C++ compiler.
         """
         device = device_named(device_name)
         if isinstance(source, str):
@@ -78,22 +77,21 @@ class DeviceModel(UnrunnableModel):
 
     @property
     def on_device(self) -> OnDevice:
-        """Figures of the program without a plan."""
         return self._facts
 
     @property
     def as_it_runs(self) -> tuple[Graph, Plan]:
-        """The kernels in Inductor's own order, with all persistent memory, and their shared storage."""
+        """The kernels in Inductor's order, with all persistent memory and shared storage."""
         sharing = PlanSettings(techniques=frozenset({"share"}), scheduler="given", addresses=False)
         return self._unplanned, find_plan(self._unplanned, sharing).plan
 
     def planned(self, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None) -> Result:
-        """Return the cheapest plan found that fits the budget, by default the memory of the device.
+        """Return the cheapest plan found within the budget, by default the device's memory.
 
         Percentages refer to the peak of Inductor's own kernels. If these fit, nothing changes. Otherwise kernels are
-        recomputed, and if no plan found fits, the largest products are computed in chunks. Inductor lowers each plan,
-        which gives its exact peak. If that misses the budget, or leaves much of it, a plan for another target is
-        lowered, three plans per form at most. Raises UsageError for other techniques.
+        recomputed; if no plan fits, the largest products are computed in chunks. Inductor lowers each plan for its
+        exact peak. If that misses or leaves much of the budget, another target is tried, at most three per form. Raises
+        UsageError for other techniques.
         """
         because = "plans for an absent device recompute kernels and compute products in chunks only"
         refuse_ignored(settings.techniques, {"offload"}, because, "allow recompute")
@@ -115,7 +113,6 @@ class DeviceModel(UnrunnableModel):
     def _best_plan(
         self, kernels: PricedKernels, form: FormName, settings: PlanSettings, allowed: int, best: Result, report: Report
     ) -> Result:
-        """Return the best of a result and plans of a form."""
         settings, target = self._settings_for(kernels, settings, allowed), allowed
         for _ in range(_TRIES):
             report("planning the kernels")
@@ -126,7 +123,7 @@ class DeviceModel(UnrunnableModel):
             result = self._result(kernels, settings, allowed, plan, lowered, found.seconds, form)
             best = min(best, result, key=_rank)
             left, missed = allowed - lowered.peak_bytes, found.shortfall
-            # A plan that misses its target may need less than the budget once lowered. Its own peak leaves room then.
+            # If a plan misses its target, but not the budget once lowered, its own peak leaves room.
             target = left + (target if missed is None else missed.reached_bytes)
             is_close = 0 <= left < _MIN_GAIN * allowed
             if is_close or (missed is not None and left < 0) or not 0 < target < self._facts.compiled_peak_bytes:
@@ -134,13 +131,13 @@ class DeviceModel(UnrunnableModel):
         return best
 
     def apply(self, plan: Plan) -> NoReturn:
-        """Raise UnsupportedError: kernels run on the device only."""
+        """Raise UnsupportedError: kernels run on their device only."""
         raise UnsupportedError(
             'this program runs on its device only; compile it there with backend="lowtide" and the same budget'
         )
 
     def save(self, plan: Plan, path: Path) -> NoReturn:
-        """Raise UnsupportedError, as `apply` does; plans have files of their own."""
+        """Raise UnsupportedError like `apply`; plans have their own files."""
         self.apply(plan)
 
     def _allowed(self, settings: PlanSettings) -> int:
@@ -150,7 +147,7 @@ class DeviceModel(UnrunnableModel):
         return budget_bytes(budget, facts.compiled_peak_bytes, persistent)
 
     def _settings_for(self, kernels: PricedKernels, settings: PlanSettings, allowed: int) -> PlanSettings:
-        """Return the settings for a graph of kernels. Prices are those of the device unless others are named."""
+        """Return the settings for kernels, with the device's prices unless others are named."""
         named = settings.prices(kernels.graph)
         prices = Prices(profile=self._facts.device, seconds=np.array(kernels.seconds), device=self._facts.title)
         return replace(
@@ -174,9 +171,9 @@ class DeviceModel(UnrunnableModel):
         seconds: float = 0.0,
         form: FormName = "unmodified",
     ) -> Result:
-        """Return a result with the peaks of the lowered programs with and without the plan, and their times.
+        """Return a result with peaks and times of the lowered programs with and without the plan.
 
-        With prices that are not those of the device, its times are those of the graph of kernels.
+        With prices of another device, times are those of the kernel graph.
         """
         space, facts = self._space, self._facts
         missed = Shortfall(space=space, allowed_bytes=allowed, reached_bytes=lowered.peak_bytes, cause="not found")
@@ -204,7 +201,7 @@ class DeviceModel(UnrunnableModel):
 
 
 def _rank(result: Result) -> tuple[int, float]:
-    """Return the key by which lowered plans are compared, lower is better: missed bytes, then time."""
+    """Return a sort key, smaller for better plans: missed bytes, then time."""
     missed = 0 if result.shortfall is None else result.shortfall.missed_bytes
     return missed, result.extra_time
 

@@ -1,4 +1,4 @@
-"""Lines of Python that build the training step of a recipe."""
+"""Lines of Python that build a recipe's training step."""
 
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def _images_value(found: Pretrained) -> str:
 
 
 def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], str]:
-    """Return lines that make the user's program, and the arguments of `training_step` (empty for a function)."""
+    """Return lines that make the user's program, and arguments of `training_step` (empty for a function)."""
     function: Any = program[0]
     lines: list[str] = []
     if recipe.kind == "callable":
@@ -68,12 +68,11 @@ def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], str]:
 
 
 def optimizer_of(recipe: Recipe, device: str) -> tuple[Any, bool]:
-    """Return the class of the optimizer, and whether its update is fused on the device."""
+    """Return the optimizer's class, and whether its update is fused."""
     return _OPTIMIZERS[recipe.optimizer], device == "cuda" and recipe.optimizer != "adafactor"
 
 
 def optimizer_code(recipe: Recipe, device: str) -> str:
-    """Return the expression that makes the optimizer."""
     made, is_fused = optimizer_of(recipe, device)
     return f"torch.optim.{made.__name__}(model.parameters(){', fused=True' if is_fused else ''})"
 

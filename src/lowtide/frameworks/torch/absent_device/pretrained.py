@@ -1,4 +1,4 @@
-"""Models of Hugging Face and timm by configuration or name, without weights, and batches for them."""
+"""Models of Hugging Face and timm without weights, by configuration or name, with batches."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -19,23 +19,18 @@ _TOKEN_LABELS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForTokenClassific
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrained:
-    """A model without weights, and a batch for it."""
-
     model: nn.Module
     loss_function: Callable[..., Tensor] | None
-    """None for a model that returns its loss."""
     batch: dict[str, Tensor]
     sequence: int | None
     longest: int | None
     imports: str
     code: Sequence[str]
-    """Lines of Python that build `model` and `batch` on a device."""
     loss: str
-    """The loss in that code."""
 
 
 def of_id(name: str, batch: int, sequence: int | None) -> Pretrained:
-    """Return the model of an id in the local cache of Hugging Face, or of a name in timm; raises UsageError."""
+    """Return the model of an id in the local cache of Hugging Face, or of a name in timm. Raises UsageError."""
     if find_spec("transformers") is not None and _is_cached(name):
         return of_config(name, batch, sequence)
     if find_spec("timm") is not None:
@@ -49,7 +44,7 @@ def of_id(name: str, batch: int, sequence: int | None) -> Pretrained:
 
 
 def of_config(name: str, batch: int, sequence: int | None) -> Pretrained:
-    """Return the model of a `config.json`, of a folder with one, or of an id in the local cache of Hugging Face."""
+    """Return the model of a `config.json`, a folder with one, or an id in the local cache of Hugging Face."""
     if find_spec("transformers") is None:
         raise UsageError(f"{name!r} is a configuration of Hugging Face, which needs transformers; install it")
     transformers: Any = importlib.import_module("transformers")
@@ -79,7 +74,7 @@ def of_config(name: str, batch: int, sequence: int | None) -> Pretrained:
 
 
 def _of_timm(timm: Any, name: str, batch: int, sequence: int | None) -> Pretrained:
-    """Return a model of timm with cross entropy, and images of its usual size."""
+    """Return a timm model with cross entropy, and images of its usual size."""
     if sequence is not None:
         raise UsageError(f"{name} classifies images; leave out the sequence length")
     device = torch.get_default_device()
@@ -109,7 +104,6 @@ def _cross_entropy(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _is_cached(name: str) -> bool:
-    """Return whether the configuration of an id is in the local cache of Hugging Face."""
     try:
         _config(name)
     except UsageError:
@@ -124,7 +118,7 @@ def _config(name: str) -> Any:
 
 
 def _class_of(transformers: Any, config: Any, name: str) -> str:
-    """Return the class of the model with its loss. A base model gets the head of its pretraining."""
+    """Return the model's class with its loss. A base model gets its pretraining head."""
     named = next(iter(config.architectures or ()), "")
     if named.endswith((*_TOKEN_LABELS, "ForSequenceClassification", "ForImageClassification")):
         return named
@@ -148,7 +142,7 @@ def _longest(config: Any) -> int | None:
 def _batch_of(
     config: Any, class_name: str, batch: int, sequence: int | None, longest: int | None
 ) -> tuple[dict[str, Tensor], int | None, list[str]]:
-    """Return a batch, its tokens per row, and the lines that build a random one."""
+    """Return a batch, its tokens per row, and lines that build a random one."""
     if class_name.endswith("ForImageClassification"):
         if sequence is not None:
             raise UsageError(f"{class_name} has no sequences; leave out the sequence length")

@@ -1,4 +1,4 @@
-"""The other end of `child`: start the process, and ask it."""
+"""Start and ask the process of `child`."""
 
 import os
 import pickle
@@ -14,16 +14,15 @@ if TYPE_CHECKING:
 
 _CHILD = "lowtide.frameworks.torch.absent_device.child"
 _VARIABLE = "LOWTIDE_ABSENT_DEVICE"
-"""Set in the child, which starts no process of its own."""
+"""Set in the child, which starts no process."""
 _ERRORS = {kind.__name__: kind for kind in (UsageError, InputError, MalformedInputError, UnsupportedError)}
-"""The errors of the child that keep their class."""
 
 
 class DeviceProcess:
-    """A process in which PyTorch sees an absent device. It ends with this object."""
+    """A process in which PyTorch sees an absent device; it ends with this object."""
 
     def __init__(self) -> None:
-        """Start the process; raises UsageError in a process that is one itself."""
+        """Start the process. Raises UsageError within such a process."""
         if _VARIABLE in os.environ:
             raise UsageError(
                 "the script plans for a device while it is imported; put its calls under if __name__ == '__main__'"
@@ -37,7 +36,7 @@ class DeviceProcess:
         self._end = weakref.finalize(self, _kill, self._child)
 
     def ask(self, request: object) -> Any:
-        """Return the answer to a request; raises the error of the process, or UnsupportedError if it ended."""
+        """Return the answer to a request. Raises the process's error, or UnsupportedError if it ended."""
         requests, answers = self._child.stdin, self._child.stdout
         assert requests is not None and answers is not None  # noqa: PT018, S101
         try:

@@ -1,4 +1,4 @@
-"""Build training steps without weights, at a batch size and a sequence length, and read them."""
+"""Build and read training steps without weights, at a batch size and sequence length."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -22,10 +22,9 @@ _DTYPES: dict[PrecisionName, torch.dtype] = {"bfloat16": torch.bfloat16, "float1
 
 
 def read_step(request: Read, mode: FakeMode) -> tuple[Step, TorchModel] | None:
-    """Build the program of a request on its device and read it; None for a program of another framework.
+    """Build and read a request's program on its device; None for another framework.
 
-    Raises UsageError for a program that cannot be built or has no such sizes, UnsupportedError for one that cannot be
-    captured.
+    Raises UsageError if it cannot be built or has no such sizes, UnsupportedError if it cannot be captured.
     """
     if request.recipe.kind in ("config", "id"):
         return _read_pretrained(request, mode)
@@ -57,7 +56,7 @@ def _read_pretrained(request: Read, mode: FakeMode) -> tuple[Step, TorchModel]:
 
 
 def _read_own(request: Read, mode: FakeMode) -> tuple[Step, TorchModel] | None:
-    """Read the program of a user, with the first dimension of its inputs resized."""
+    """Read a user's program, with the first dimension of its inputs resized."""
     recipe = request.recipe
     if request.sequence is not None:
         raise UsageError("the program chooses its own inputs; leave out the sequence length")
@@ -104,8 +103,6 @@ def _step_of(model: nn.Module, loss_function: Any, recipe: Recipe, device: str) 
 
 @dataclass(frozen=True)
 class _InAutocast:
-    """The loss of a step in autocast to bfloat16."""
-
     step: TrainingStep
 
     def __call__(self, _model: nn.Module, *args: Any, **kwargs: Any) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The function that `torch.compile` finds under the name "lowtide"."""
+"""The `torch.compile` backend named "lowtide"."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ def lowtide(
 ) -> Callable[..., Any]:
     """Compile a graph of TorchDynamo so that its training or inference fits the budget.
 
-    Raises UsageError for options that are not in `Options`, and for a `mode`, which is Inductor's.
+    Raises UsageError for options outside of `Options`, and for a `mode`, which is Inductor's.
     """
     if mode is not None:
         raise UsageError(f"backend 'lowtide' has no mode {mode!r}; give options instead")
@@ -52,7 +52,7 @@ def lowtide(
 
 
 def _chosen_options(given: Mapping[str, Any] | None, example_inputs: Sequence[Any]) -> Options:
-    """Return the options of a graph. The budget "fit" becomes the bytes at the first graph of these options."""
+    """Return a graph's options. The budget "fit" becomes bytes at the first graph of these options."""
     chosen = Options.parse(given)
     if not is_fit(chosen.budget):
         return chosen
@@ -81,15 +81,15 @@ def _compile(
             partition_fn=Partitioner(options, share=share, name=name),
             keep_inference_input_mutations=True,
         )
-        off = {"backward_pass_autocast": "off"}  # as eager PyTorch, if called outside of autocast
+        off = {"backward_pass_autocast": "off"}  # like eager PyTorch outside of autocast
         with patched_autograd(off), strides_as_in_eager():
             return compiled(with_shared_casts(module), example_inputs)
 
 
 def _recompiler(module: GraphModule, options: Options) -> Recompile | None:
-    """Return a function that compiles a graph again within a share of the budget; None if that is pointless.
+    """Return a function that compiles a graph again within a share of the budget; None if pointless.
 
-    The function returns None if the new compilation adds guards on dynamic sizes, which nothing would check.
+    The function returns None if the new compilation guards dynamic sizes, which nothing would check.
     """
     captured = None if options.budget is None or options.plans is not None else snapshot_capture(module)
     if captured is None:

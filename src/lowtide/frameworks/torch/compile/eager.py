@@ -1,4 +1,4 @@
-"""The eager compiler: run planned graphs op by op, and free every tensor at its last use."""
+"""The eager compiler: run planned graphs op by op, and free each tensor at its last use."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,14 +24,14 @@ _UNDER_AUTOCAST = (
 
 
 def run_boxed(module: GraphModule, _example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """Return a graph as a function of one list; the function empties the list, so no input lives longer than needed."""
+    """Return a graph as a function of one list, which it empties so that inputs are freed early."""
     box_inputs(module.graph)
     module.recompile()
     return marked_boxed(module.forward)
 
 
 def run_boxed_backward(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """Return a backward pass like `run_boxed`; if the caller retains the graph, saved tensors are never overwritten."""
+    """Return a backward pass like `run_boxed`. If the caller retains the graph, saved tensors are not overwritten."""
     overwritten = _overwritten_inputs(module)
     run = run_boxed(module, example_inputs)
 
@@ -53,13 +53,11 @@ def _overwritten_inputs(module: GraphModule) -> list[int]:
 
 
 class InferenceCompiler:
-    """An `inference_compiler` for AOTAutograd."""
-
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def __call__(self, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        """Return the graph as a boxed function in the order of its plan, or unchanged if it cannot be planned."""
+        """Return the graph as a boxed function in plan order, or unchanged if it cannot be planned."""
         name = new_name(module.graph)
         try:
             module = self._plan(name, module)

@@ -1,4 +1,4 @@
-"""The partitioner: one plan of the joint graph decides what is saved for backward and what is recomputed."""
+"""The partitioner: a plan of the joint graph decides which values are saved and which are recomputed."""
 
 import operator
 import warnings
@@ -53,7 +53,7 @@ class Partitioner:
         *,
         because: str | None = None,
     ) -> None:
-        """Set the options; `because` is the reason why Inductor's kernels are not planned."""
+        """Set the options; `because` says why Inductor's kernels are not planned."""
         self.options = options
         self._because = because
         self.own_peak_bytes = own_peak_bytes
@@ -69,7 +69,7 @@ class Partitioner:
         static_lifetime_input_indices: Sequence[int] | None = None,
         **others: Any,
     ) -> tuple[GraphModule, GraphModule]:
-        """Split a joint graph by its plan; warns if it is left to PyTorch."""
+        """Split a joint graph by its plan; warn if it is left to PyTorch."""
         name = self._name or new_name(joint.graph)
         static = list(static_lifetime_input_indices or ())
         given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
@@ -111,7 +111,6 @@ class Partitioner:
     def _pytorch_partition(
         self, joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]
     ) -> GraphModule | None:
-        """Return PyTorch's own partition as one program, or None."""
         marked = _copy(joint)
         save_random_draws(marked.graph)
         try:
@@ -128,11 +127,10 @@ class Partitioner:
         return run_rewrites(module, [*split_dropout, InsertBoundary(n_outputs)])
 
     def _may_repeat(self, graph: Graph) -> bool:
-        """Return whether ops may be recomputed or offloaded."""
         return bool(self.options.techniques & {"recompute", "offload"}) or has_checkpoints(graph)
 
     def _ready(self, whole: GraphModule) -> GraphModule:
-        """Return a program in which views share the right storage, and no overwritten tensor prevents recomputation."""
+        """Return a program whose views share the right storage, and whose overwritten tensors allow recomputation."""
         return run_rewrites(whole, RUNS_AGAIN if self._may_repeat(whole.graph) else [FollowViews()])
 
     def plan(
@@ -155,7 +153,7 @@ class Partitioner:
 
 
 def partition_for_kernels(joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]) -> GraphModule:
-    """Return PyTorch's own partition as one program; only a plan decides about the ops that the user checkpoints."""
+    """Return PyTorch's own partition as one program. Only a plan decides about checkpointed ops."""
     marked = _copy(joint)
     drop_recompute_marks(marked.graph)
     forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given, draws_are_saved=True)
@@ -163,7 +161,7 @@ def partition_for_kernels(joint: GraphModule, joint_inputs: Sequence[Any], given
 
 
 def split_for_inductor(whole: GraphModule, joint: GraphModule, n_outputs: int) -> tuple[GraphModule, GraphModule]:
-    """Return both passes of a planned program, with inputs and masks in the form that kernels read fastest."""
+    """Return both passes of a planned program, with inputs and masks in the fastest form for kernels."""
     forward, backward = _with_flat_inputs(*split(whole, joint, n_outputs), n_outputs)
     return _with_masks_as_bytes(forward, backward, n_outputs)
 
@@ -198,12 +196,11 @@ def _copy(module: GraphModule) -> GraphModule:
 
 
 def has_checkpoints(graph: Graph) -> bool:
-    """Return whether the user checkpoints any op."""
     return any(must_recompute(node) for node in graph.nodes)
 
 
 def drop_recompute_marks(graph: Graph) -> None:
-    """Remove the user's recompute marks, so that only the plan decides.
+    """Remove recompute marks, so that only the plan decides.
 
     Tensors that a selective policy saves stay saved.
     """
@@ -213,7 +210,7 @@ def drop_recompute_marks(graph: Graph) -> None:
 
 
 def save_random_draws(graph: Graph) -> None:
-    """Save random draws in checkpointed regions, which PyTorch would repeat from a saved random state."""
+    """Save random draws in checkpointed regions. PyTorch would repeat them from a saved random state."""
     for node in graph.nodes:
         if must_recompute(node) and is_random(node):
             for drawn in (node, *(user for user in node.users if user.target is operator.getitem)):

@@ -1,4 +1,4 @@
-"""The two passes of a training program: cut a planned program in two, or join two passes to one program."""
+"""The two passes of a training program: cut a planned program, or join two passes."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -30,9 +30,9 @@ from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK, is_tangent, tu
 def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> tuple[GraphModule, GraphModule]:
     """Return the forward and backward modules of a planned program; `joint` is the graph before planning.
 
-    AOTAutograd fixes the order. The forward pass returns its outputs, then saved tensors (those without version checks
-    last), opaque objects and symbols. The backward pass takes symbols, tensors, opaque objects and all tangents. Both
-    keep the order of the planned program.
+    AOTAutograd fixes the order of values. The forward pass returns its outputs, then saved tensors (those without
+    version checks last), opaque objects and symbols. The backward pass takes symbols, tensors, opaque objects and all
+    tangents. Both keep the planned order of ops.
     """
     nodes = list(planned.graph.nodes)
     (cut,) = (place for place, node in enumerate(nodes) if node.target is TURN_BACK)
@@ -73,7 +73,6 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
 
 
 def _views(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
-    """Return the forward's views that the backward pass computes again."""
     wanted = {argument for node in second for argument in node.all_input_nodes}
     views: list[Node] = []
     for node in reversed(first):
@@ -86,7 +85,7 @@ def _views(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
 def _crossing(
     graph: Graph, first: Sequence[Node], second: Sequence[Node], outputs: Sequence[object], tangents: Sequence[Node]
 ) -> tuple[list[Node], list[Node]]:
-    """Return the symbols (binding ones first) and the values that cross the boundary, in AOTAutograd's order."""
+    """Return the symbols (binding ones first) and values that cross the boundary, in AOTAutograd's order."""
     wanted = {argument for node in second for argument in node.all_input_nodes}
     wanted.update(value for value in outputs if isinstance(value, Node))
     crossing = [node for node in first if node in wanted and node not in second and node.op != "get_attr"]
@@ -105,12 +104,11 @@ def _copied(value: object, copies: dict[Node, Node]) -> object:
 
 
 def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) -> GraphModule:
-    """Return a forward pass, the boundary and a backward pass as one graph with recomputed ops as plain ops.
+    """Return forward pass, boundary and backward pass as one graph with recomputed ops as plain ops.
 
-    The forward pass returns saved symbols last; the backward pass takes them first.
-
-    PyTorch's partitioner gives a recomputed op the fake tensors of its first run. It would look like a view of the
-    first result and take no memory. So every recomputed op gets new storage.
+    The forward pass returns saved symbols last; the backward pass takes them first. PyTorch's partitioner gives a
+    recomputed op the fake tensors of its first run. It would look like a view of the first result and take no memory,
+    so each recomputed op gets new storage.
     """
     graph, made = Graph(), dict[Node, Node]()
     for node in forward.graph.nodes:

@@ -1,4 +1,4 @@
-"""The two passes of a whole training step: its forward pass, and its backward pass with the optimizer's update."""
+"""The two passes of a whole training step: forward, and backward with the optimizer's update."""
 
 import operator
 from collections.abc import Callable, Collection, Sequence
@@ -20,21 +20,21 @@ _REST = "lowtide_rest"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenGraph:
-    """A captured graph for Inductor, with its example inputs."""
-
     module: GraphModule
     inputs: Sequence[Any]
     held: Collection[int] | None = None
-    """For a whole training step, the positions of the inputs that outlive it. None: a graph of TorchDynamo, of which
-    AOTAutograd makes the backward pass."""
+    """Positions of the inputs that outlive a whole training step.
+
+    None: a graph of TorchDynamo, whose backward pass AOTAutograd makes.
+    """
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Changes of Inductor's configuration. A step draws the random numbers of eager."""
+        """Changes of Inductor's configuration. A step draws eager's random numbers."""
         return {} if self.held is None else {"fallback_random": True}
 
     def split(self, partition: Callable[..., tuple[GraphModule, GraphModule]]) -> Split | None:
-        """Return the function that splits a whole step into passes, as `partition` does; None for other graphs."""
+        """Return the function that splits a whole step by `partition`; None for other graphs."""
         if self.held is None:
             return None
         held = self.held
@@ -50,24 +50,19 @@ class GivenGraph:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rest:
-    """The part of a step that partitioners do not get."""
-
     results: Sequence[Any]
-    """Results of the step after its first."""
     overwritten: dict[Node, Node]
-    """By input, its new contents."""
     late: Sequence[Node]
     """Nodes that read scalars, such as updates with a learning rate."""
     given: Sequence[Node]
-    """The nodes that the joint graph returns."""
 
 
 def joint_of_step(step: GraphModule, n_outputs: int) -> GraphModule:
     """Return a functional training step as AOTAutograd's partitioners take it.
 
-    The loss is the result of the forward pass, and all nodes that it does not need belong to the backward pass.
-    Scalars, nodes that depend on them, and copies into inputs are left out, until `add_rest`. Raises UnsupportedError
-    if the step's results are not those of the user's program, or the loss depends on a scalar.
+    The forward pass returns the loss; nodes that it does not need belong to the backward pass. Scalars, their
+    dependents, and copies into inputs are left out until `add_rest`. Raises UnsupportedError if results are not the
+    user program's, or the loss depends on a scalar.
     """
     results = outputs_of(step)
     late = _late_nodes(step.graph)
@@ -95,7 +90,7 @@ def joint_of_step(step: GraphModule, n_outputs: int) -> GraphModule:
 
 
 def is_step(joint: GraphModule) -> bool:
-    """Return whether a joint graph is that of a whole training step."""
+    """Return whether a joint graph is a whole training step."""
     return _REST in joint.meta
 
 
@@ -114,7 +109,7 @@ def _overwrites_input(node: Node) -> bool:
 
 
 def add_rest(whole: GraphModule, joint: GraphModule) -> None:
-    """Add the nodes that `joint_of_step` left out to a joined program; inputs are overwritten as early as possible."""
+    """Add the nodes that `joint_of_step` left out; inputs are overwritten as early as possible."""
     rest: _Rest | None = joint.meta.get(_REST)
     if rest is None:
         return
@@ -139,7 +134,7 @@ def add_rest(whole: GraphModule, joint: GraphModule) -> None:
 
 
 def overwrite_early(graph: Graph) -> None:
-    """Move the copies that overwrite inputs directly behind the last node that needs the old or the new contents."""
+    """Move copies that overwrite inputs directly behind the last node that needs old or new contents."""
     places = {node: place for place, node in enumerate(graph.nodes)}
     (turn,) = (node for node in places if node.target is TURN_BACK)
     readers: dict[int, list[Node]] = {}

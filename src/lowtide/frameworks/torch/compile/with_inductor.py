@@ -55,19 +55,16 @@ _FITS = "Inductor alone fits the budget"
 _NOTHING_LOWER = "no plan found needs less than Inductor alone"
 _MISSES = "no plan of kernels that was found fits the budget"
 _WORTH_CHUNKS = 0.03
-"""Extra time of a plan, as a share, from which forms in chunks are priced too; that takes a lowering of both passes."""
+"""Extra time share of a plan from which forms in chunks are priced; that lowers both passes."""
 _LOG = logging.getLogger("lowtide")
 _Run = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A way to plan a graph."""
-
     partitioner: Callable[[int], Partitioner]
-    """Plans for a target in bytes."""
     may_fail: bool = False
-    """Whether an error of Inductor ends only this way."""
+    """Whether an Inductor error ends only this way."""
 
 
 def compile_with_inductor(
@@ -77,7 +74,7 @@ def compile_with_inductor(
     share: Share | None = None,
     name: str | None = None,
 ) -> _Run:
-    """Compile a captured graph with Inductor, following plans; for graphs without gradients see `compile_forward`.
+    """Compile a captured graph with Inductor, following plans; without gradients by `compile_forward`.
 
     Percentages refer to Inductor's own need. If that fits, or no plan needs less, Inductor compiles alone. `share`
     replaces the budget of a graph that runs with others; `name` is its earlier name.
@@ -105,7 +102,7 @@ def compile_with_inductor(
 def compile_step_with_inductor(given: GivenGraph, options: Options, name: str) -> tuple[_Run, PlannedModule]:
     """Compile a whole training step into a function of one list, which it empties; return it with its plan.
 
-    Percentages refer to the step without recomputation by Inductor. Raises UnsupportedError if it has no two passes.
+    Percentages refer to Inductor's step without recomputation. Raises UnsupportedError without two passes.
     """
     before = registry_state()
     try:
@@ -146,17 +143,16 @@ class _Compiler:
         self._name = name
         self._lowest_need = own.peak
         self._base_cost = 0.0
-        """Time of the program's kernels without a plan, in the unit of other costs; 0 until they are recorded."""
+        """Time of the program's kernels without a plan; 0 until they are recorded."""
 
     def compiled(self) -> _Run:
-        """Return the best compilation."""
         run, planned = self.chosen()
         for program in planned:
             set_reported_budget(program, self._allowed)
         return run
 
     def followed(self, folder: Path) -> _Run:
-        """Return the compilation that follows the saved plan of the kernels in any form, or else of the ops."""
+        """Return the compilation that follows the saved plan of kernels in any form, else of ops."""
         way = self._saved_way(folder)
         if way is not None:
             return self._with_warning(*self._compiled_for(self._allowed, way))[0]
@@ -164,9 +160,9 @@ class _Compiler:
         return _compile(self._given, self._options, FusedPeaks(), by_ops)
 
     def following(self, folder: Path) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Return the compilation that follows the saved plan of the kernels, and its plan.
+        """Return the compilation that follows the saved plan of kernels, and the plan.
 
-        Raises FingerprintError if there is no plan for the kernels of any form.
+        Raises FingerprintError without a plan for the kernels of any form.
         """
         way = self._saved_way(folder)
         if way is None:
@@ -182,7 +178,6 @@ class _Compiler:
         return None
 
     def chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Return the best compilation and its plan."""
         best: Attempt[_Compiled | None] | None = None
         chosen: _Way | None = None
         before = registry_state()
@@ -205,14 +200,13 @@ class _Compiler:
         return self._alone()
 
     def _compiled_for(self, target: int, way: _Way) -> tuple[_Run, FusedPeaks]:
-        """Compile for a target, even if the kernels need more."""
         peaks = FusedPeaks(self._allowed, silent=True)
         return self._compile(self._given, target, peaks, way), peaks
 
     def _ways(self) -> Iterator[_Way]:
-        """Yield the ways to plan the graph until one fits: its kernels, kernels of its forms in chunks, its ops.
+        """Yield the ways to plan until one fits: kernels, kernels of forms in chunks, ops.
 
-        With permission to round, a form in chunks comes first if its plan is cheaper.
+        If rounding is allowed, a form in chunks comes first if its plan is cheaper.
         """
         because = _NOT_TOGETHER
         programs = self._programs()
@@ -227,16 +221,16 @@ class _Compiler:
             yield _Way(partial(self._for_ops, because=because))
 
     def _extra_share(self, program: KernelProgram) -> float:
-        """Return how much longer a program takes with its plan, as a share; infinite if the plan misses the budget."""
+        """Return a plan's extra time as a share; infinite if it misses the budget."""
         return self._price(program) / self._base_cost - 1 if self._base_cost else 0.0
 
     def _price(self, program: KernelProgram) -> float:
-        """Return the price of a program with its plan, infinite if the plan misses the budget."""
+        """Return a program's price with its plan; infinite if it misses the budget."""
         result = plan_kernels(program, self._options, max(self._allowed, 1), self._others).result
         return inf if result.shortfall is not None else result.base_cost + result.extra_cost
 
     def _programs(self) -> Iterator[tuple[KernelProgram, ChunkedForm | None]]:
-        """Yield the kernels of the program and of its forms in chunks, as far as they can be recorded."""
+        """Yield the kernels of the program and of its forms in chunks, if they can be recorded."""
         program = kernels_or_none(self._given, self._options, self._name)
         if program is None:
             return
@@ -302,7 +296,7 @@ class _Compiler:
         return _compile(given, self._within(target), peaks, way.partitioner(target))
 
     def _alone(self) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Let Inductor compile the graph, ordering only its kernels; warn if that misses the budget."""
+        """Compile with Inductor alone, ordering only its kernels; warn if that misses the budget."""
         peaks = FusedPeaks()
         free = tuple(sorted(self._options.techniques - NEED_BUDGET))
         options = replace(self._options, budget=None, allow=free, host_bandwidth=None, host_capacity=None)
@@ -337,7 +331,7 @@ def _compile(
     peaks: FusedPeaks,
     partitioner: Partitioner | None = None,
 ) -> _Run:
-    """Compile a graph. If a budget does not decide about its kernels, they are recorded to be shown."""
+    """Compile a graph. Without a budget, record its kernels to show them."""
     at_once = {} if options.budget is None or takes_hooks(given.inputs) else BOTH_PASSES
     record = ShowKernels(peaks) if options.budget is None and given.held is None else None
     changes = {**settings(options, peaks, partitioner, record), **given.changes}

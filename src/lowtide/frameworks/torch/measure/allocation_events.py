@@ -13,7 +13,7 @@ from lowtide.frameworks.torch.internals.host_memory import cpu_host
 def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
     """Return the peak of bytes allocated during a call, and its result.
 
-    Allocations inside kernels count. On CUDA, the caching allocator reports the peak.
+    Allocations inside kernels count. CUDA's peak is the caching allocator's.
     """
     gc.collect()
     if device.type == "cuda":
@@ -24,7 +24,7 @@ def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, An
 def host_peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
     """Return the peak of bytes copied to the host during a call, and its result.
 
-    On a GPU this counts the blocks of the pinned-memory allocator, which are powers of two.
+    With a GPU, blocks of the pinned-memory allocator count: powers of two.
     """
     if device.type != "cuda":
         cpu_host.restart()

@@ -1,4 +1,4 @@
-"""Compare measured peaks with predictions, and warn of those that are higher."""
+"""Warn of measured peaks above their predictions."""
 
 import warnings
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from lowtide.frameworks.torch.internals.tensors import bytes_held_by
 
 _MOST_ABOVE = 0.02
 _LEAST_BYTES = 2**16
-"""Scalars and small buffers of libraries are not modeled."""
+"""Scalars and small library buffers are not modeled."""
 
 
 def warn_of_higher_peak(graph: Graph, measured_bytes: int, predicted_bytes: int, stacklevel: int = 2) -> None:
-    """Warn if a measured peak is more than 2 % (and 64 KiB) above the predicted one, and name a cause if known."""
+    """Warn if a measured peak is more than 2 % (and 64 KiB) above the prediction, with a cause if known."""
     above = measured_bytes - predicted_bytes
     if above <= max(_MOST_ABOVE * predicted_bytes, _LEAST_BYTES):
         return
@@ -33,9 +33,9 @@ def warn_of_higher_peak(graph: Graph, measured_bytes: int, predicted_bytes: int,
 def compared_on_cuda(
     call: Callable[[], Any], batch: Any, graph: Graph, predicted_bytes: int, stacklevel: int = 2
 ) -> Any:
-    """Call a step and return its result; warn if its peak on the GPU is higher than predicted.
+    """Call a step and return its result; warn if its GPU peak is above the prediction.
 
-    The allocator's statistics are not reset: only a peak above all earlier ones is known, and lower ones need no
+    The allocator's statistics are not reset, so only peaks above all earlier ones are known. Lower ones need no
     warning.
     """
     tensors = [tensor for tensor in pytree.tensors_in(batch) if tensor.device.type == "cuda"]

@@ -1,4 +1,4 @@
-"""Explain which tensors are alive at the peak, by lines of the user's code."""
+"""Explain which tensors are alive at the peak, by lines of user code."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -30,8 +30,6 @@ _MOST_STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of the user's program."""
-
     file: str
     line: int
     code: str
@@ -42,44 +40,38 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedHolder:
-    """A buffer at the peak and the line that created it."""
+    """A buffer at the peak, with the line that created it."""
 
     holder: Holder
-    """The buffer and its uses."""
     op_kind: str | None
-    """Kind of its op, such as "aten.addmm". None for inputs and scratch."""
+    """Such as "aten.addmm"; None for inputs and scratch."""
     in_backward: bool
     source: SourceLine | None
-    """The innermost line outside PyTorch; for backward ops, the forward line."""
+    """The innermost line outside PyTorch; the forward line for backward ops."""
 
     @property
     def made_at(self) -> str | None:
-        """Module and line, "blocks.3.mlp.act at model.py:41"."""
         return self.holder.made_at
 
     @property
     def name(self) -> str:
-        """Buffer name."""
         return self.holder.name
 
     @property
     def lifetime(self) -> str:
-        """Lifetime class."""
         return self.holder.lifetime
 
     @property
     def space(self) -> str:
-        """Memory space."""
         return self.holder.space
 
     @property
     def size_bytes(self) -> int:
-        """Size."""
         return self.holder.size_bytes
 
     @property
     def kind(self) -> str | None:
-        """The op kind, with a mark for backward ops."""
+        """The op kind, marked for backward ops."""
         return None if self.op_kind is None else f"{self.op_kind}{', backward' * self.in_backward}"
 
     def __str__(self) -> str:
@@ -94,14 +86,12 @@ class ExplainedHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPeak:
-    """One memory space at its peak."""
-
     space: str
     peak_bytes: int
     op: str | None
-    """The running op. None before the first."""
+    """The running op; None before the first."""
     holders: tuple[ExplainedHolder, ...]
-    """Largest first. Sizes add up to the peak."""
+    """Largest first; sizes add up to the peak."""
 
     def __str__(self) -> str:
         rows = fold(self.holders)
@@ -119,17 +109,14 @@ class ExplainedPeak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedProgram:
-    """A program at its peak, with and without its plan."""
-
     name: str
     result: Result
     planned: tuple[ExplainedPeak, ...]
-    """One per memory space."""
     unmodified: tuple[ExplainedPeak, ...]
     persistent_bytes: Mapping[str, int]
-    """Parameters and other persistent tensors, which the peaks exclude."""
+    """Parameters and other persistent tensors, outside of the peaks."""
     ops_because: str | None = None
-    """Under Inductor, why the peaks are those of ops before fusion instead of kernels."""
+    """Under Inductor, why peaks are those of ops before fusion instead of kernels."""
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {outcome(self.result)}"]
@@ -184,17 +171,15 @@ _steps: deque["ref[Explainable]"] = deque(maxlen=_MOST_STEPS)
 
 
 def remember_step(step: Explainable) -> None:
-    """Let `explain` find a planned step."""
     _steps.append(ref(step))
 
 
 def explain(planned: Any = None) -> Explanation:
-    """Return the tensors alive at the peaks of the latest planned programs, or of those of `planned`.
+    """Return the tensors alive at the peaks of the latest planned programs, or of `planned`.
 
-    `planned` is a planned step, or a function or module that was compiled with the backend "lowtide". All functions
-    and modules compiled with equal options share their programs. Without `planned`, the programs of the backend come
-    first, oldest first, then training steps. Peaks are shown with and without the plan. Raises UsageError if nothing
-    was planned.
+    `planned` is a planned step, or a function or module compiled with the backend "lowtide". Those compiled with equal
+    options share their programs. By default, the backend's programs come first, oldest first, then training steps.
+    Peaks are shown with and without the plan. Raises UsageError if nothing was planned.
     """
     if isinstance(planned, Explainable):
         return Explanation((_explained_step(planned),))

@@ -46,8 +46,6 @@ class KeptState:
 
 
 class _KeptOptimizer:
-    """State and settings of one optimizer."""
-
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer
         self._groups = [dict(group) for group in optimizer.param_groups]

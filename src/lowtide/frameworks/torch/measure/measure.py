@@ -29,19 +29,15 @@ from lowtide.frameworks.torch.reading.captured import Captured
 
 _WARM_UP_CALLS = 2
 _WARM_UP_CALLS_IN_ARENA = 5
-"""The first call creates state, so addresses are learned twice."""
 _TIMED_CALLS = 3
 
 State = nn.Module | Optimizer | torch.Tensor
-"""Objects that a step may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MeasuredStep:
-    """Measured peak and time of a step, and its predicted peak."""
-
     measured_peak_bytes: int
-    """Peak of bytes allocated in a call, plus the batch."""
+    """Peak of bytes allocated in a call, with the batch."""
     measured_host_bytes: int
     """Peak bytes of copies on the host."""
     resident_growth_bytes: int | None
@@ -51,23 +47,18 @@ class MeasuredStep:
     predicted_peak_bytes: int | None
     """None unless exactly one plan ran; see `reason`."""
     predicted_unmodified_peak_bytes: int | None
-    """Prediction for the unmodified program."""
     reason: str | None
-    """Why there is no prediction."""
     median_seconds: float
-    """Time of one call."""
     noise: float
-    """Half of the distance between the fastest and the slowest timed call, as a share of the median."""
+    """Half the distance between the fastest and slowest timed call, as a share of the median."""
     predicted_extra_time: float | None
-    """Time that the plan adds to the program, as a share of it; None without a prediction."""
+    """Time that the plan adds, as a share of the program's; None without a prediction."""
     planned: tuple[Result, ...]
-    """Planning results in the order of first runs."""
     eager: "MeasuredStep | None"
-    """The step without compiler and plan, if requested by `with_eager`."""
+    """The step without compiler and plan, if `with_eager`."""
 
     @property
     def measured_over_predicted(self) -> float | None:
-        """The measured by the predicted peak."""
         return self.measured_peak_bytes / self.predicted_peak_bytes if self.predicted_peak_bytes else None
 
     def __repr__(self) -> str:
@@ -102,14 +93,14 @@ def measure(
     with_eager: bool = False,
     timed_calls: int = _TIMED_CALLS,
 ) -> MeasuredStep:
-    """Measure calls of a step: any callable, compiled, planned by `training_step` or `apply`, or plain.
+    """Measure calls of a step: plain, compiled, or planned by `training_step` or `apply`.
 
     After two warm-up calls, one is measured and `timed_calls` are timed. Allocations inside kernels count. Another call
-    measures the growth of resident memory. `with_eager` also measures the step without compiler and plan.
+    measures resident memory. `with_eager` also measures the step without compiler and plan.
 
-    Modules, optimizers and tensors in `state` start every call without gradients and are restored at the end, with the
-    random states. A module, a `TrainingStep` or a planned step adds its own state. Raises UsageError for a step that is
-    not callable, or a planned one with `accumulate`.
+    Modules, optimizers and tensors in `state` start each call without gradients. They and random states are restored at
+    the end. A module, a `TrainingStep` or a planned step adds its own state. Raises UsageError unless the step is
+    callable, or for a planned one with `accumulate`.
     """
     if not callable(step):
         raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
@@ -142,7 +133,7 @@ def _measured(
     timed_calls: int,
     eager: MeasuredStep | None,
 ) -> MeasuredStep:
-    """Measure a step. `program` is the function in it, if it runs in an arena."""
+    """Measure a step. `program` is the function inside an arena."""
     tensors = pytree.tensors_in(batch)
     device = _device_of(tensors, kept)
 
@@ -219,7 +210,6 @@ def _measured_eagerly(
 
 
 def _kept(step: object, given: Sequence[State]) -> KeptState | None:
-    """Save `given` and the step's own state, if any."""
     captured = _captured_of(step)
     tensors = [] if captured is None else captured.persistent()
     optimizers: list[Optimizer] = []
@@ -239,8 +229,6 @@ def _kept(step: object, given: Sequence[State]) -> KeptState | None:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Peaks per memory space, or why they are unknown."""
-
     peak_bytes: Mapping[str, int] | None = None
     unmodified_peak_bytes: Mapping[str, int] | None = None
     reason: str | None = None
@@ -248,7 +236,6 @@ class Prediction:
 
 
 def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
-    """Return the prediction for a step that ran `programs` of the backend."""
     if isinstance(step, Applied) and step.planned is not None:
         graph, plan = step.planned
         return Prediction(simulate(graph, plan).peak_bytes, simulate(graph, Plan.baseline(graph)).peak_bytes)

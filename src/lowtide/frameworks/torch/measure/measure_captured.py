@@ -1,4 +1,4 @@
-"""Measure a captured program: peaks and a digest of its results, also compared with the call of the user."""
+"""Measure a captured program's peaks and results, and compare them with the user's call."""
 
 import hashlib
 import sys
@@ -26,15 +26,11 @@ from lowtide.frameworks.torch.rewrites.chunks.rounding import in_other_last_digi
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCall:
     peak_bytes: int
-    """Live tensor bytes with inputs, without persistent tensors."""
     host_peak_bytes: int
-    """Bytes of copies and of state on the host."""
     device: torch.device
-    """The device of the inputs, whose memory was measured."""
     outputs_digest: str
-    """Digest of outputs, gradients, and persistent tensors after the call."""
+    """Digest of outputs, gradients, and final persistent tensors."""
     results: Sequence[Any] = ()
-    """These tensors, if requested by `keep_results`."""
 
 
 def measure_captured(
@@ -47,11 +43,11 @@ def measure_captured(
     last_digits: bool = False,
     warm_up: bool = True,
 ) -> MeasuredCall:
-    """Measure one call of an applied plan or of `captured.run_original`, by default after a warm-up call.
+    """Measure a call of an applied plan or `captured.run_original`, by default after a warm-up call.
 
-    Inputs default to the example inputs. The call starts without gradients, from the present state, which is restored
-    at the end. `keep_results` keeps copies of compared tensors; `last_digits` changes the last digit of every input and
-    state number. Raises UnsupportedError without real inputs.
+    Inputs default to the example inputs. The call starts without gradients; the present state is restored at the end.
+    `keep_results` copies compared tensors; `last_digits` changes the last digit of each input and state number. Raises
+    UnsupportedError without real inputs.
     """
     given = captured.example_args if args is None else args
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
@@ -70,7 +66,7 @@ def measure_captured(
 def measure_in_turn(
     captured: Captured, programs: Sequence[Callable[..., Any]], restore: Callable[[], None]
 ) -> list[MeasuredCall]:
-    """Measure one call of each program on the example inputs, after a warm-up call, and restore state after each."""
+    """Measure a call of each program on the example inputs, after a warm-up call. State is restored after each."""
     args, kwargs = captured.example_args, captured.example_kwargs
     inputs = check_real(args, kwargs)
     calls: list[MeasuredCall] = []
@@ -85,7 +81,6 @@ def measure_in_turn(
 def _measured(
     captured: Captured, call: Callable[[], Any], inputs: list[torch.Tensor], *, keep_results: bool = False
 ) -> MeasuredCall:
-    """Measure a call from the present state."""
     device = inputs[0].device if inputs else torch.device("cpu")
     on_host, (peak, result) = host_peak_of_call(lambda: peak_of_call(call, device), device)
     compared = pytree.tree_leaves([result, captured.binding.gradients(), captured.persistent(), inputs])
@@ -99,7 +94,6 @@ def _measured(
 
 
 def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return a call's input tensors. Raises UnsupportedError for a fake one."""
     inputs = pytree.tensors_in((args, dict(kwargs)))
     if any(map(is_fake, inputs)):
         raise UnsupportedError(
@@ -127,9 +121,9 @@ def _copied(leaf: Any) -> Any:
 
 
 def digest_of(leaves: Sequence[Any]) -> str:
-    """Return a hash of the bits, types and shapes of tensors, and of the text of other values.
+    """Return a hash of tensors' bits, types and shapes, and of other values' text.
 
-    Tensors are hashed in several threads.
+    Several threads hash tensors.
     """
     digest = hashlib.sha256()
     with ThreadPoolExecutor() as threads:
@@ -151,12 +145,11 @@ _Results = Sequence[Any]
 
 
 def compare_with_plain(captured: Captured, programs: Sequence[Callable[..., Any]], *, may_round: bool) -> Agreement:
-    """Run programs whose results differed from the user's own call once more, and return by how much they differ.
+    """Run programs whose results differed from the user's call again, and return by how much they differ.
 
-    Two copies of all results are in memory, or up to six if the user's call differs from run to run. If plans may round
-    and numbers differ by more than that, the user's call runs once more with inputs and state perturbed by one unit in
-    the last place. The plan may differ by 64 times as much: optimizers divide gradients by their size, which enlarges
-    differences.
+    Two copies of all results are in memory, or up to six if the user's call varies. If plans may round and differ by
+    more, the user's call runs with inputs and state perturbed by one unit in the last place. The plan may differ by 64
+    times as much: optimizers divide gradients by their size, which enlarges differences.
     """
 
     def results(program: Callable[..., Any], *, last_digits: bool = False) -> _Results:

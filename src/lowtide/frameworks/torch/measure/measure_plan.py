@@ -1,4 +1,4 @@
-"""Measure a captured program in its own order and under a plan, beside the call of the user."""
+"""Measure the user's call, the captured program unmodified, and under a plan."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,23 +19,16 @@ from lowtide.frameworks.torch.reading.captured import Captured
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToMeasure:
-    """A program to measure, as the user wrote it, unmodified and under a plan."""
-
     captured: Captured
-    """The user's own call with its example inputs and state."""
     unmodified: Callable[..., Any]
     planned: Callable[..., Any]
     graph: Graph
-    """The graph of the planned form."""
     predicted_bytes: int
-    """Predicted peak of the plan in the first memory space."""
     may_round: bool
-    """Whether the planned form is equal up to rounding only."""
     has_host: bool
-    """Whether the plan may copy to a host."""
 
     def measure(self, timed_calls: int = TIMED_CALLS) -> Measurement:
-        """Measure all three from the same state, and compare their results; see `compare_with_plain`.
+        """Measure all three from the same state, and compare results as in `compare_with_plain`.
 
         Warns if the plan's peak is more than 2 % above the prediction.
         """

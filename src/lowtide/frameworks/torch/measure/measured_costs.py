@@ -1,4 +1,4 @@
-"""Measure op costs: run every op alone on random tensors."""
+"""Measure op costs: run each op alone on random tensors."""
 
 import platform
 import statistics
@@ -27,9 +27,9 @@ from lowtide.frameworks.torch.reading.workspaces import form_of, stand_in
 def measure_prices(reading: Reading) -> Prices:
     """Return seconds per op on the captured device: the median of several runs on random tensors.
 
-    Equal ops are measured once. An op that calls graphs costs one run of these. Collectives, checks, opaque ops, and
-    ops that fail keep the eager estimate and are listed in `estimated`. Tensors and random state of the program do not
-    change. Raises UnsupportedError if no op can run here.
+    Equal ops are measured once. An op that calls graphs costs one run of these. Collectives, checks, opaque ops and
+    failing ops keep the eager estimate, listed in `estimated`. The program's tensors and random state do not change.
+    Raises UnsupportedError if no op can run here.
     """
     captured, lowered = reading.captured, reading.lowered
     devices = dict.fromkeys(buffer.device for buffer in lowered.buffers if buffer.device is not None)
@@ -72,7 +72,6 @@ class _Measurement:
         )
 
     def _called(self, module: GraphModule, node: Node, lowered: Lowered, callees: dict[str, Prices]) -> float | None:
-        """Return the cost of graphs that a node calls, if any."""
         if higher_order_of(node.target) is None:
             return None
         found: list[float] = []
@@ -87,7 +86,6 @@ class _Measurement:
         return max(found) if kind_of(node) == "conditional" else sum(found)
 
     def _alone(self, module: GraphModule, node: Node) -> float | None:
-        """Return the cost of a node, if it can run alone."""
         target: Any = node.target
         if higher_order_of(target) is not None or (keeps_order(node) and not is_random(node)):
             return None
@@ -102,7 +100,6 @@ class _Measurement:
 
 
 def _seconds(target: Any, given: Any) -> float | None:
-    """Return the seconds of a call on random tensors, unless it fails."""
     try:
         args, kwargs = stand_in(given)
         tensors = pytree.tensors_in((args, kwargs))
@@ -116,13 +113,12 @@ def _seconds(target: Any, given: Any) -> float | None:
 
 _FEWEST, _MOST = 3, 21
 _ENOUGH_SECONDS = 0.03
-"""Total time of a kernel's timed calls."""
 
 
 def time_call(call: Callable[[], object], device: torch.device) -> float:
     """Return the median seconds of several calls after two warm-up calls.
 
-    On CUDA this is device time from launch to the end of the kernels.
+    On CUDA: device time from launch to the end of the kernels.
     """
     once = _on_cuda if device.type == "cuda" else _on_host
     once(call)

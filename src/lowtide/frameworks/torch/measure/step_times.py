@@ -1,4 +1,4 @@
-"""Times of a program's calls with and without a plan, taken in turns."""
+"""Times of calls with and without a plan, in turns."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from lowtide.frameworks.torch.reading.captured import Captured
 TIMED_CALLS = 7
 _LEAST_CALLS = 3
 _ENOUGH_SECONDS = 5.0
-"""Time after which no more than the least number of calls is timed."""
+"""Time after which only the least number of calls is timed."""
 
 
 def step_times(
@@ -21,8 +21,8 @@ def step_times(
 ) -> StepTimes:
     """Return the times of the user's own call and of a planned one, on the example inputs.
 
-    At most `timed_calls` calls of each are timed. Both must have run before, because libraries set themselves up in
-    the first call. Calls alternate, so that a busy machine slows both, and `restore` restores the state after each.
+    At most `timed_calls` calls of each are timed. Both must have run before, since first calls set up libraries. Calls
+    alternate, so that a busy machine slows both. `restore` runs after each.
     """
     args, kwargs = captured.example_args, captured.example_kwargs
     inputs = check_real(args, kwargs)
@@ -39,7 +39,7 @@ def step_times(
 
 
 def seconds_of(call: Callable[[], Any], device: torch.device) -> float:
-    """Return the seconds of a call, until its kernels end; freeing the result is not included."""
+    """Return the seconds of a call until its kernels end, without freeing the result."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     started = time.perf_counter()

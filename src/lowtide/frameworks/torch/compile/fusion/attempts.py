@@ -1,4 +1,4 @@
-"""Search for the planning target at which Inductor's fused kernels fit the budget."""
+"""Search the planning target at which Inductor's fused kernels fit the budget."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 TRIES = 4
 MIN_GAIN = 0.05
-"""Smallest gain, as a share of the budget or the need, that is worth another compilation."""
+"""Smallest gain, as a share of budget or need, worth another compilation."""
 MAX_FACTOR = 2.0
 """Largest multiple of the excess by which the next target goes down."""
 Compiled = TypeVar("Compiled")
@@ -14,19 +14,14 @@ Compiled = TypeVar("Compiled")
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Generic[Compiled]):
-    """The outcome of one plan."""
-
     target: int
-    """Bytes that it was planned for."""
     compiled: Compiled
     excess_bytes: int
-    """Bytes by which the kernels exceed the budget, as far as known; negative if they leave some."""
+    """Known excess of the kernels over the budget; negative if they leave some."""
     planned_bytes: int
-    """Peak of the plan before fusion."""
     is_least: bool
-    """Whether no plan for fewer bytes exists."""
     is_free: bool
-    """Whether nothing is recomputed or copied, so that a larger target cannot help."""
+    """Whether nothing is recomputed or copied, so a larger target cannot help."""
 
     @property
     def fits(self) -> bool:
@@ -34,12 +29,11 @@ class Attempt(Generic[Compiled]):
 
 
 def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled] | None]) -> Attempt[Compiled]:
-    """Return the fitting attempt with the largest target, or else the one with the smallest excess; at most four
-    attempts.
+    """Return the fitting attempt with the largest target, else the one with the smallest excess, of at most four.
 
-    The target of `first` is the budget. `attempt` plans for a target and compiles, or returns None. If the kernels
-    miss, the target goes down by their excess, or up to twice that. If they then leave much of the budget, it goes up
-    in proportion (regula falsi). If no plan needs less, targets between its peak and the lowest need are bisected:
+    The target of `first` is the budget. `attempt` plans for a target and compiles, or returns None. If kernels miss,
+    the target goes down by their excess, or up to twice that. If they then leave much of the budget, it goes up in
+    proportion (regula falsi). If no plan needs less, targets between its peak and the lowest need are bisected:
     recomputing nearly everything can lose more to fusion than it saves.
     """
     best = first

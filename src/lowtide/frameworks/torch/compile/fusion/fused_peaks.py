@@ -1,4 +1,4 @@
-"""Memory left to the kernels of planned graphs, and their needs once Inductor has fused them."""
+"""Memory left to the kernels of planned graphs, and their needs after fusion."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from lowtide.reporting.shortfall import describe
 
 
 class KernelsKnownError(Exception):
-    """Raised to stop a compilation before code generation, once the needs of its kernels are known."""
+    """Raised to stop a compilation before code generation, once its kernels' needs are known."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,17 @@ class _Pass:
     misses: bool
     strides: Mapping[str, tuple[int, ...]]
     saved: dict[str, KernelStorage]
-    """Storages of the forward pass's results, for the backward pass; filled once its kernels are known."""
+    """Storages of the forward results, for the backward pass; filled once kernels are known."""
     results: dict[str, KernelStorage]
     outputs: Sequence[str]
-    """Names of the outputs; saved values have the names that the backward pass uses."""
+    """Output names; saved values have the backward pass's names."""
 
 
 class FusedPeaks:
-    """Budgets and needs of the kernels of planned graphs, until they are compiled.
+    """Budgets and needs of planned graphs' kernels, until they are compiled.
 
-    `allowed` replaces the programs' own targets. Kernels over the budget stop the compilation if `stops_at` is given,
-    unless their plan misses it anyway and they need less than `stops_at`. With `silent`, the caller issues the
-    warnings.
+    `allowed` replaces the programs' own targets. With `stops_at`, kernels over the budget stop the compilation, unless
+    their plan misses it anyway and they need less than `stops_at`. With `silent`, the caller warns.
     """
 
     def __init__(self, allowed: int | None = None, *, stops_at: int | None = None, silent: bool = False) -> None:
@@ -64,21 +63,19 @@ class FusedPeaks:
         self.planned: list[PlannedModule] = []
 
     def __deepcopy__(self, memo: object) -> "FusedPeaks":
-        """Return itself."""
         return self
 
     @property
     def beyond_bytes(self) -> int:
-        """The largest excess over the budget; negative if the fullest pass left some bytes."""
+        """The largest excess over the budget; negative if the fullest pass leaves some bytes."""
         return self.excess_bytes or -(self._least_left or 0)
 
     @property
     def identity(self) -> str:
-        """An additional cache key."""
         return f"{self._allowed} {self._stops_at}"
 
     def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule, n_outputs: int) -> None:
-        """Record the bytes left to both passes; `n_outputs` results of the forward pass are the program's own."""
+        """Record the bytes left to both passes; the forward pass has `n_outputs` own results."""
         graph, result = planned.graph, planned.result
         allowed = goal = result.budget.allowed[graph.spaces[0].name]
         if allowed is not None and self._allowed is not None:
@@ -103,12 +100,12 @@ class FusedPeaks:
             self._passes[_inputs_of(module)] = known
 
     def keeps_order(self, input_names: Sequence[str]) -> bool:
-        """Return whether the kernels of a graph must stay in their order, because a plan hides copies behind them."""
+        """Return whether kernels must stay in order, because a plan hides copies behind them."""
         expected = self._passes.get(tuple(input_names))
         return expected is not None and bool(expected.planned.result.transfers.bytes_out)
 
     def kernel_budget(self, input_names: Sequence[str]) -> int | None:
-        """Return the bytes left to the kernels of a graph; None for an unplanned graph or without a budget."""
+        """Return the bytes left to a graph's kernels; None without a plan or budget."""
         expected = self._passes.get(tuple(input_names))
         return None if expected is None else expected.left_bytes
 
@@ -126,7 +123,7 @@ class FusedPeaks:
         return KnownInputs(copies, expected.saved)
 
     def record_outputs(self, input_names: Sequence[str]) -> Mapping[str, KernelStorage]:
-        """Record and return the storages of the results of the graph being compiled, for its backward pass."""
+        """Record and return the result storages of the graph being compiled, for its backward pass."""
         expected = self._passes.get(tuple(input_names))
         if expected is None:
             return {}
@@ -134,7 +131,7 @@ class FusedPeaks:
         return expected.results
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
-        """Record the needs of a graph's kernels; warns in one line if they exceed the bytes left.
+        """Record the needs of a graph's kernels; warn in one line if they exceed the bytes left.
 
         Raises KernelsKnownError instead if that stops the compilation.
         """
@@ -152,7 +149,6 @@ class FusedPeaks:
             warn_of_need(planned, excess, needed)
 
     def record(self, peak_bytes: int, left_bytes: int) -> int:
-        """Record needs and return the excess."""
         left = max(0, left_bytes - peak_bytes)
         self._least_left = left if self._least_left is None else min(left, self._least_left)
         excess = max(0, peak_bytes - left_bytes)
@@ -164,13 +160,13 @@ _KEEP_MORE = "Inductor's kernels keep more alive than the plan"
 
 
 def warn_of_excess(name: str, excess_bytes: int, why: str = _KEEP_MORE, own_peak_bytes: int | None = None) -> None:
-    """Warn in one line that the kernels of a program exceed its budget, and why."""
+    """Warn in one line that a program's kernels exceed its budget, and why."""
     alone = "" if own_peak_bytes is None else f" (Inductor alone needs {format_bytes(own_peak_bytes)})"
     warn_missed(f"lowtide: {name} may need {format_bytes(excess_bytes)} more than its budget{alone}: {why}")
 
 
 def warn_of_need(planned: PlannedModule, excess_bytes: int, needed_bytes: int, why: str | None = None) -> None:
-    """Warn like `warn_of_excess`, with the budget that the kernels meet; `why` defaults to what the plan lacks."""
+    """Warn like `warn_of_excess`, with the budget that the kernels meet; `why` defaults to the plan's shortfall."""
     alone, shortfall = planned.own_peak_bytes, planned.result.shortfall
     said = why or (_KEEP_MORE if shortfall is None else _reason(shortfall))
     persistent = planned.graph.persistent_bytes()[planned.graph.spaces[0].name]
@@ -195,9 +191,9 @@ def _inputs_of(module: GraphModule) -> tuple[str, ...]:
 
 
 def _output_names(forward: GraphModule, backward: GraphModule, n_outputs: int) -> list[str]:
-    """Return the names of the program's own results, and the backward pass's names of the saved values.
+    """Return the names of own results, and the backward pass's names of saved values.
 
-    The forward pass returns symbols after all other saved values; the backward pass takes them first.
+    The forward pass returns symbols after other saved values; the backward pass takes them first.
     """
     outputs = outputs_of(forward)
     saved = outputs[n_outputs:]
@@ -207,7 +203,6 @@ def _output_names(forward: GraphModule, backward: GraphModule, n_outputs: int) -
 
 
 def _name_of(output: Any) -> str:
-    """Return the name of an output, empty for constants."""
     return output.name if isinstance(output, Node) else ""
 
 
@@ -218,11 +213,9 @@ class StopAfterScheduling(SchedulerPass):
         self._strides: Strides | None = None
 
     def take_strides(self) -> Strides | None:
-        """Return the result strides, once."""
         strides, self._strides = self._strides, None
         return strides
 
     def __call__(self, _nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Raise KernelsKnownError."""
         self._strides = output_strides()
         raise KernelsKnownError

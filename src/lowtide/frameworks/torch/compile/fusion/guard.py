@@ -1,4 +1,4 @@
-"""Fusion within the budget: kernels that would keep too much alive together are not fused."""
+"""Fusion within the budget: do not fuse kernels that would keep too much alive together."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ from lowtide.frameworks.torch.internals.kernels import (
 from lowtide.frameworks.torch.planning.options import Options, identity
 
 MOST_REDUCTIONS = 4
-"""Most reductions in one kernel for a GPU that fusion adds to.
+"""Most reductions in a fused GPU kernel.
 
-Recomputed layers share shapes, so that Inductor would fuse the norms of all layers. A kernel with 30 norms took 5.6 ms
-on an H200, which moves as many bytes in 0.4 ms.
+Recomputed layers share shapes, so Inductor would fuse the norms of all layers. A kernel with 30 norms took 5.6 ms on an
+H200, which moves as many bytes in 0.4 ms.
 """
 _Interval = tuple[Place, Place] | None
 
@@ -44,11 +44,11 @@ class _Fusion:
 
 
 class FusionTimeline:
-    """Bytes alive at every op of a program while pairs of ops are fused.
+    """Bytes alive at each op while pairs of ops are fused.
 
-    Two groups are fused at the position of either one. If other ops would have to move as well, all buffers of both
-    groups count as alive between them. Results of `loops` (reductions) are known only when their loop ends; values
-    computed in the loop are then lost unless stored.
+    Two groups are fused at the position of either. If other ops would have to move, all buffers of both groups count as
+    alive in between. Results of `loops` (reductions) are known only when their loop ends; values computed in the loop
+    are then lost unless stored.
     """
 
     def __init__(self, graph: Graph, capacity: int, loops: Collection[OpId] = ()) -> None:
@@ -66,7 +66,6 @@ class FusionTimeline:
 
     @property
     def peak_bytes(self) -> int:
-        """Most bytes alive."""
         return int(self._live.max(initial=0))
 
     def fits(self, ops: Iterable[OpId], others: Iterable[OpId]) -> bool:
@@ -79,17 +78,16 @@ class FusionTimeline:
         return int(fusion.live.max(initial=0)) <= max(self._capacity, int(before.max(initial=0)))
 
     def _surely_fits(self, first: Place, second: Place) -> bool:
-        """Return whether all buffers of two groups fit between them even if none of them is alive there now."""
+        """Return whether all buffers of two groups fit in between, even if none is alive there now."""
         between = self._live[min(first, second) : max(first, second) + 1]
         left = self._capacity - int(between.max(initial=0))
         return left >= 0 and sum(self._sizes[buffer] for buffer in self._touched[first] | self._touched[second]) <= left
 
     def fuse(self, ops: Iterable[OpId]) -> None:
-        """Fuse ops."""
         self._group(ops)
 
     def _group(self, ops: Iterable[OpId]) -> Place:
-        """Return the position of a group, fusing its ops first if needed."""
+        """Return a group's position, fusing its ops first if needed."""
         places = sorted({self._place[op] for op in ops})
         group = places[0]
         for place in places[1:]:
@@ -149,7 +147,7 @@ class FusionTimeline:
         return frozenset(buffer for rows in (structure.allocates, structure.touches) for buffer in rows[op].tolist())
 
     def _levels(self, both: list[OpId]) -> dict[OpId, int]:
-        """Return, per op of a group, the number of loops that end before it; empty if there is no loop."""
+        """Return how many loops end before each op of a group; empty without loops."""
         if self._loops.isdisjoint(both):
             return {}
         levels: dict[OpId, int] = {}
@@ -159,9 +157,9 @@ class FusionTimeline:
         return levels
 
     def _interval(self, buffer: BufferId, moved: dict[OpId, Place], levels: dict[OpId, int]) -> _Interval:
-        """Return the live range of a buffer after some ops move.
+        """Return a buffer's live range after some ops move.
 
-        A buffer used only within a fused group is not stored, if all its users run before another loop begins.
+        A buffer used only within a fused group is not stored if all its users run before another loop begins.
         """
         graph = self._graph
         producer, users = int(graph.structure.producers[buffer]), graph.structure.users[buffer].tolist()
@@ -181,14 +179,13 @@ def _add(live: NDArray[np.int64], start: Place, interval: _Interval, size: int) 
 
 
 class FusionGuard(CustomSchedulerPass):
-    """A pass before fusion; with a budget, Inductor then asks it about every pair of kernels."""
+    """A pass before fusion; with a budget, Inductor then asks it about each pair of kernels."""
 
     def __init__(self, options: Options, peaks: FusedPeaks) -> None:
         self._options = options
         self._peaks = peaks
 
     def __call__(self, nodes: list[KernelNode]) -> list[KernelNode]:
-        """Return the nodes unchanged."""
         drop_ordering_users()
         capacity = self._peaks.kernel_budget(input_names())
         outer = choices()
@@ -211,7 +208,6 @@ class FusionGuard(CustomSchedulerPass):
         return nodes
 
     def uuid(self) -> str:
-        """Return a cache key."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
 
@@ -220,14 +216,12 @@ def _loops(nodes: Sequence[KernelNode]) -> set[OpId]:
 
 
 def _has_too_many_reductions(node1: KernelNode, node2: KernelNode) -> bool:
-    """Return whether two kernels for a GPU have more reductions than fit into registers together."""
+    """Return whether two GPU kernels have too many reductions for the registers together."""
     counts = n_reductions(node1), n_reductions(node2)
     return all(counts) and sum(counts) > MOST_REDUCTIONS and not becomes_cpp(node1)
 
 
 class _Choices:
-    """Inductor's choices, limited for one scheduler."""
-
     def __init__(self, outer: Any, scheduler: Any, nodes: Sequence[KernelNode], timeline: FusionTimeline) -> None:
         self.outer = outer
         self._scheduler = scheduler
@@ -236,11 +230,10 @@ class _Choices:
         self._allowed: tuple[KernelNode, KernelNode] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Delegate other choices."""
         return getattr(self.outer, name)
 
     def can_fuse(self, scheduler: Any, node1: KernelNode, node2: KernelNode, shared_data_score: int) -> bool:
-        """Return whether two kernels may be fused; Inductor asks before it looks closer."""
+        """Return whether two kernels may be fused; Inductor asks first."""
         if not self.outer.can_fuse(scheduler, node1, node2, shared_data_score):
             return False
         if scheduler is not self._scheduler:

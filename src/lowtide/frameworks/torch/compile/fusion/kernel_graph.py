@@ -1,4 +1,4 @@
-"""The graph of Inductor's kernels: one op per scheduler node, one buffer per allocation."""
+"""The graph of Inductor's kernels: an op per scheduler node, a buffer per allocation."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,12 +42,9 @@ from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 
 @dataclass(frozen=True, slots=True)
 class KnownInputs:
-    """Facts that kernels do not show."""
-
     away: Collection[str] = ()
-    """Inputs freed at their last use."""
     storages: Mapping[str, KernelStorage] = field(default_factory=dict[str, KernelStorage])
-    """Storages of saved inputs by name; other inputs have their own. A view holds its whole base."""
+    """Storages of saved inputs by name; others have their own. A view holds its whole base."""
 
 
 NO_KNOWN_INPUTS = KnownInputs()
@@ -56,8 +53,8 @@ NO_KNOWN_INPUTS = KnownInputs()
 def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NO_KNOWN_INPUTS) -> Graph:
     """Return the graph of scheduler nodes, with Inductor's size hints.
 
-    Inputs that the caller keeps are left out; inputs that it gives away are donated. Tensors on the host count 0 bytes.
-    An overwritten buffer keeps its first name. A buffer written in parts exists from its first part on.
+    Inputs that the caller keeps are left out; others are donated. Host tensors count 0 bytes. Overwritten buffers keep
+    their first name. A buffer written in parts exists from its first part on.
     """
     sizes = sizes_of_buffers()
     wholes = _wholes(nodes)
@@ -99,7 +96,7 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NO_KNOWN_
 def _inputs(
     builder: GraphBuilder, names: Iterable[str], given: KnownInputs, outputs: set[str], on_host: set[str]
 ) -> dict[str, BufferId]:
-    """Add the inputs that are freed at their last use; inputs that share storage become one buffer."""
+    """Add the inputs freed at their last use. Inputs that share storage become one buffer."""
     kept = {given.storages[name] for name in outputs if name in given.storages}
     shared: dict[KernelStorage, BufferId] = {}
     buffers: dict[str, BufferId] = {}
@@ -118,7 +115,7 @@ def _inputs(
 
 
 def skip_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> list[tuple[str, str]]:
-    """Replace inputs of in-place pairs that have no storage by the buffer that they overwrite."""
+    """Replace unstored inputs of in-place pairs by the buffers that they overwrite."""
     over = {made: given for given, made in pairs}
     found: list[tuple[str, str]] = []
     for given, made in pairs:
@@ -129,7 +126,6 @@ def skip_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> 
 
 
 def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
-    """Map parts to their largest container."""
     made = {buffer.get_name(): enclosing_buffer(buffer) for node in nodes for buffer in node.get_outputs()}
     found: dict[str, str] = {}
     for name, whole in made.items():
@@ -140,7 +136,7 @@ def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
 
 
 def _stored(node: KernelNode, pairs: Iterable[tuple[str, str]]) -> set[str]:
-    """Return the results of a kernel that need storage; a result that the kernel overwrites itself needs none."""
+    """Return a kernel's results that need storage, without those that it overwrites itself."""
     made = {buffer.get_name() for buffer in node.get_outputs() if not stays_within(buffer, node)}
     made |= read_in_later_loops(node)
     ends = {buffer.get_name() for buffer in node.get_outputs() if is_only_read_by(buffer, node)}
@@ -167,9 +163,9 @@ def _scratch_of(node: KernelNode) -> int:
 
 
 def _left_in_tuple(call: Node, node: KernelNode) -> int:
-    """Return the bytes of unused results, which are freed with their tuple: an op may be recomputed for one result.
+    """Return the bytes of unused results, freed with their tuple: an op may be recomputed for one result.
 
-    Overwritten arguments come after the results.
+    Overwritten arguments follow the results.
     """
     results = hinted_value_of(call)
     if not isinstance(results, tuple):
@@ -218,7 +214,7 @@ def is_copy(node: KernelNode) -> bool:
 
 
 def names_on_host(nodes: Sequence[KernelNode]) -> set[str]:
-    """Return the names of inputs and kernel results that use no device memory."""
+    """Return the inputs and kernel results without device memory."""
     inputs = source_graph().graph.find_nodes(op="placeholder")
     names = {str(node.target) for node in inputs if ON_HOST in node.meta}
     made = {name for node in nodes if _is_to_host(node) for name in node.get_buffer_names()}

@@ -1,4 +1,4 @@
-"""An exact choice of saved tensors for PyTorch's own `activation_memory_budget`."""
+"""An exact choice of saved tensors for PyTorch's `activation_memory_budget`."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,10 @@ _DIGITS = 4
 
 
 class RooflineRuntime(CustomRuntimeEstimator):
-    """Prices of ops by arithmetic and memory traffic; see `seconds_of`."""
-
     def __call__(self, node: Node) -> float:
-        """Return estimated seconds."""
         return seconds_of(node)
 
     def uuid(self) -> str:
-        """Return a key."""
         return package_identity()
 
 
@@ -40,7 +36,6 @@ class ExactKnapsack(CustomKnapsackSolver):
         node_info: object,
         all_recomputable_banned_nodes: list[Node],
     ) -> tuple[list[int], list[int]]:
-        """Return the positions of nodes to save and to recompute."""
         random = [place for place, node in enumerate(all_recomputable_banned_nodes) if is_random(node)]
         others = [place for place in range(len(memory)) if place not in set(random)]
         memory = [round(share, _DIGITS) for share in memory]
@@ -51,15 +46,14 @@ class ExactKnapsack(CustomKnapsackSolver):
         return saved, [place for place in range(len(memory)) if place not in set(saved)]
 
     def uuid(self) -> str:
-        """Return a key."""
         return package_identity()
 
 
 def knapsack(weights: Sequence[float], values: Sequence[float], capacity: float) -> list[int]:
-    """Return, ascending, the items of the highest total value within a capacity.
+    """Return the items of highest total value within a capacity, ascending.
 
     Branch and bound, densest items first, bounded by the fractional knapsack (Dantzig). Optimal if it ends within
-    200,000 nodes, otherwise at least as good as the greedy choice by density. Deterministic.
+    200,000 nodes, otherwise at least as good as greedy by density. Deterministic.
     """
     items = [item for item in range(len(weights)) if weights[item] <= capacity]
     items.sort(key=lambda item: (-values[item] / weights[item] if weights[item] > 0 else float("-inf"), item))

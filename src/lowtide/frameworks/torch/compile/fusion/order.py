@@ -1,4 +1,4 @@
-"""The order of Inductor's kernels after fusion, and the functions that they become on the CPU."""
+"""The order of Inductor's kernels after fusion, and their functions on the CPU."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,25 +25,23 @@ from lowtide.frameworks.torch.internals.kernels import (
 from lowtide.frameworks.torch.planning.options import Options, identity
 
 Record = Callable[[Sequence[KernelNode], KnownInputs, Mapping[str, KernelStorage], int], None]
-"""Takes the kernels of a pass, the known facts about its inputs, the storages of its results, and its peak."""
+"""Takes a pass's kernels, known inputs, result storages, and peak."""
 
 
 class MemoryOrder(SchedulerPass):
     """A scheduler pass, to run last, that lowers the peak; never worse than the given order."""
 
     def __init__(self, options: Options, peaks: FusedPeaks, record: Record | None = None) -> None:
-        """Set the options; `record` gets the kernels of each pass in their order."""
+        """Set the options; `record` gets each pass's ordered kernels."""
         self._options = options
         self._peaks = peaks
         self._record = record
 
     @property
     def key(self) -> str:
-        """The options and the budgets."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return the kernels in the order of the lowest peak; collectives and side effects keep their order."""
         if not nodes:
             return []
         given = self._peaks.known_inputs(input_names())
@@ -61,7 +59,7 @@ class MemoryOrder(SchedulerPass):
 def in_order_of_lowest_peak(
     nodes: Sequence[KernelNode], options: Options, given: KnownInputs = NO_KNOWN_INPUTS
 ) -> list[KernelNode]:
-    """Return kernels in the order with the lowest peak found; collectives and side effects keep their order."""
+    """Return kernels in the order with the lowest peak found. Collectives and side effects keep their order."""
     techniques = frozenset({"share"}) | (options.techniques & {"reorder"})
     settings = PlanSettings(techniques=techniques, effort=options.effort, addresses=False)
     order = find_plan(graph_of_kernels(nodes, given), settings).plan.order()
@@ -69,9 +67,9 @@ def in_order_of_lowest_peak(
 
 
 def _with_tuples_unpacked_early(nodes: Sequence[KernelNode]) -> list[KernelNode]:
-    """Return kernels in order, with the kernels that unpack a tuple directly after its maker.
+    """Return kernels with unpacking kernels directly after their tuple's maker.
 
-    A tuple keeps all its results alive until the last one is unpacked.
+    A tuple keeps all results alive until the last is unpacked.
     """
     made = {name: node for node in nodes for name in node.get_buffer_names()}
     parts: dict[KernelNode, list[KernelNode]] = {}
@@ -88,15 +86,15 @@ def _unpacked(node: KernelNode, parts: dict[KernelNode, list[KernelNode]]) -> li
 
 @dataclass(frozen=True)
 class CpuFunctions:
-    """The functions that kernels become; kernels on a GPU stay single.
+    """The functions that kernels become; GPU kernels stay single.
 
-    On the CPU, Inductor merges all kernels between two calls of PyTorch's own into one function. It allocates its
-    results before it starts and frees its arguments after it ends.
+    On the CPU, Inductor merges all kernels between two calls of PyTorch's own into one function, which allocates all
+    results at its start and frees arguments after its end.
     """
 
     peak_bytes: int
     last_kernels: tuple[KernelNode, ...]
-    """Kernels after which a function must end, because the next one would exceed the limit."""
+    """Kernels that must end a function, because the next would exceed the limit."""
 
     @classmethod
     def of(
@@ -107,9 +105,9 @@ class CpuFunctions:
         before, made, after = _memory(graph)
         peak, last = 0, list[KernelNode]()
         held = 0
-        """Bytes of the function being filled; 0 if there is none."""
+        """Bytes of the function being filled, or 0."""
         latest: KernelNode = None
-        """The last kernel with code; Inductor ends functions only after such a kernel."""
+        """The last kernel with code; functions end only after such kernels."""
         for place, node in enumerate(nodes):
             alone = int(before[place] + made[place] + graph.scratch[place])
             joined = held + int(made[place])

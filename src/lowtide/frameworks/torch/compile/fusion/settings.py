@@ -1,4 +1,4 @@
-"""Inductor's configuration to follow a plan, and Inductor's need without one."""
+"""Inductor's configuration for plans, and its need without one."""
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import programs_planned, registry_state, restore_registry
 
 NOT_CACHED = {"enable_autograd_cache": False}
-"""Every program is planned when compiled, so its plan can be shown; kernels still come from the cache."""
+"""Programs are planned when compiled, so that plans can be shown; kernels still come from the cache."""
 
 
 def settings(
@@ -38,12 +38,11 @@ def settings(
     partitioner: Partitioner | None = None,
     record: Record | None = None,
 ) -> dict[str, Any]:
-    """Return the changes of Inductor's configuration: our partitioner, and our order of kernels as the last pass.
+    """Return Inductor's configuration: our partitioner, and our kernel order as the last pass.
 
-    With a budget but without permission to reorder, kernels keep the order of their FX nodes, as in their plan. The
-    user's own passes for the overlap of communication run before ours. `peaks` limits the kernels, by default to the
-    bytes that the plans leave; `partitioner` replaces the one of the options. `record` gets the kernels of each
-    pass.
+    With a budget but without permission to reorder, kernels keep the order of their FX nodes, as planned. The user's
+    passes to overlap communication run before ours. `peaks` limits the kernels, by default to the bytes that plans
+    leave. `partitioner` replaces that of the options. `record` gets each pass's kernels.
     """
     peaks = FusedPeaks() if peaks is None else peaks
     chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks, partitioner)}
@@ -62,9 +61,9 @@ def settings(
 def inductor(budget: GivenBudget = None, *, allow: Iterable[str] | None = None, **more: Any) -> Generator[None]:
     """Make `torch.compile` with Inductor follow plans for all functions compiled in the context.
 
-    It also makes the choices of PyTorch's own `activation_memory_budget` exact and always saves random draws. Takes the
-    options of the backend "lowtide", without `compiler`. A compiled function must be called first in the context,
-    because that compiles it. Raises UsageError for unknown options.
+    Makes the choices of PyTorch's `activation_memory_budget` exact, and always saves random draws. Takes the options of
+    the backend "lowtide", without `compiler`. The first call, which compiles, must be in the context. Raises UsageError
+    for unknown options.
     """
     given = {"budget": budget, "allow": allow, **more, "compiler": "inductor"}
     deciding = {
@@ -76,7 +75,7 @@ def inductor(budget: GivenBudget = None, *, allow: Iterable[str] | None = None, 
 
 
 class PlannedPartition(CustomPartitionerFn):
-    """Inductor's `custom_partitioner_fn`: split every joint graph as its plan says."""
+    """Inductor's `custom_partitioner_fn`: split each joint graph by its plan."""
 
     def __init__(self, options: Options, peaks: FusedPeaks, partitioner: Partitioner | None = None) -> None:
         self._options = options
@@ -86,7 +85,6 @@ class PlannedPartition(CustomPartitionerFn):
     def __call__(
         self, gm: GraphModule, joint_inputs: Sequence[object], **kwargs: Any
     ) -> tuple[GraphModule, GraphModule]:
-        """Return both passes."""
         with programs_planned() as planned:
             forward, backward = self._partition(gm, joint_inputs, **kwargs)
         if planned:
@@ -94,27 +92,23 @@ class PlannedPartition(CustomPartitionerFn):
         return forward, backward
 
     def uuid(self) -> str:
-        """Return a key."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
 
 BOTH_PASSES = {"force_non_lazy_backward_lowering": True}
-"""Compile the backward pass with the forward pass, not at its first call, so that the needs of both are known."""
+"""Compile both passes together, not backward at its first call, so that both needs are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnNeed:
-    """Bytes needed without lowtide."""
-
     peak: int
     persistent: int
 
 
 def own_need(given: GivenGraph, options: Options, partitioner: Partitioner | None = None) -> OwnNeed | None:
-    """Return Inductor's own need for a captured graph; None if both passes cannot be compiled together.
+    """Return Inductor's own need for a captured graph; None if its passes cannot be compiled together.
 
-    The graph is partitioned, lowered, fused and ordered by Inductor alone, without code generation. The registry is
-    left unchanged.
+    Inductor alone partitions, lowers, fuses and orders it, without code generation. The registry does not change.
     """
     peaks = FusedPeaks()
     as_it_is = replace(options, budget=None, allow=(), plans=None)
@@ -133,10 +127,10 @@ def schedule_only(
     partitioner: Partitioner | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> PlannedModule | None:
-    """Partition, lower, fuse and order a captured graph without code generation; return it as it was partitioned.
+    """Partition, lower, fuse and order a captured graph without code generation; return its partition.
 
-    `record` is a scheduler pass that reports the needs of kernels to `peaks`, and `changes` are added to Inductor's
-    configuration. Returns None if both passes cannot be compiled together. The registry is left unchanged.
+    `record` is a scheduler pass that reports kernel needs to `peaks`; `changes` extend Inductor's configuration.
+    Returns None if both passes cannot be compiled together. The registry does not change.
     """
     end = StopAfterScheduling()
     partition = PlannedPartition(options, peaks, partitioner)
@@ -160,13 +154,10 @@ def schedule_only(
 
 
 class _RecordPeaks(SchedulerPass):
-    """A scheduler pass that records needs."""
-
     def __init__(self, peaks: FusedPeaks) -> None:
         self._peaks = peaks
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return kernels unchanged."""
         if nodes:
             given = self._peaks.known_inputs(input_names())
             self._peaks.record_outputs(input_names())

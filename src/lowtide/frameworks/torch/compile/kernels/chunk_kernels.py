@@ -1,4 +1,4 @@
-"""Kernels of Inductor for the ops of chunks between two products."""
+"""Inductor's kernels for ops of chunks between two products."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -35,9 +35,9 @@ _known: dict[tuple[str, tuple[_Form, ...]], str] = {}
 
 
 def fuse_with_inductor(module: GraphModule) -> str:
-    """Register a program of element-wise ops and sums that Inductor compiles at its first call; return its key.
+    """Register a program of element-wise ops and sums, compiled at its first call; return its key.
 
-    It is lowered once, so that the program around it can be planned with the memory and the time of its kernels.
+    It is lowered once, to plan the program around it with its kernels' memory and time.
     """
     forms = tuple(_form_of(value_of(node)) for node in module.graph.find_nodes(op="placeholder"))
     identity = (module.code, forms)
@@ -55,15 +55,13 @@ def _form_of(value: torch.Tensor) -> _Form:
 
 
 class _ChunkCompiler:
-    """Compiles a program when it first runs."""
-
     def __init__(self, module: GraphModule, forms: Sequence[_Form]) -> None:
         self._module = copied(module)
         self._forms = forms
         self._compiled = cache(one_at_a_time(self._compile))
 
     def kernels(self) -> tuple[int, Sequence[Work]]:
-        """Return the peak of the kernels with results, without operands, and their work."""
+        """Return the kernels' peak with results, without operands, and their work."""
         record = RecordKernels()
         end = StopAfterScheduling()
 
@@ -99,14 +97,13 @@ def _with_passes(*passes: Any) -> dict[str, Any]:
 
 
 class RecordKernels(SchedulerPass):
-    """A scheduler pass that records the peak and the work of kernels, over all passes that are lowered with it."""
+    """A scheduler pass that records the peak and work of kernels, over all passes lowered with it."""
 
     def __init__(self) -> None:
         self.peak = 0
         self.work: list[Work] = []
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return the kernels unchanged."""
         self.peak = max(self.peak, CpuFunctions.of(nodes, None).peak_bytes)
         self.work += work_of_kernels(nodes)
         return list(nodes)

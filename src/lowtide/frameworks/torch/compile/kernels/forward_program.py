@@ -1,4 +1,4 @@
-"""Programs without a backward pass under Inductor: the order of their kernels, within a budget."""
+"""Programs without a backward pass under Inductor: the kernel order, within a budget."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ from lowtide.frameworks.torch.planning.programs import new_name, register
 def compile_forward(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """Compile a captured graph without gradients, in one lowering.
 
-    The order is the best of Inductor's own and the one with the lowest peak. Percentages refer to Inductor's own order.
+    The order is the better of Inductor's own and the one with the lowest peak. Percentages refer to Inductor's.
     """
     if options.budget is not None:
         limit_to_bucket(example_inputs)
@@ -52,7 +52,7 @@ def compile_forward(module: GraphModule, example_inputs: Sequence[Any], options:
 
 
 class ForwardOrder(SchedulerPass):
-    """A scheduler pass, to run last, that orders the kernels of a program without a backward pass, and registers it."""
+    """A scheduler pass, to run last, that orders and registers the kernels of a program without a backward pass."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -60,11 +60,10 @@ class ForwardOrder(SchedulerPass):
 
     @property
     def key(self) -> str:
-        """The class and the options."""
         return f"{type(self).__name__} {identity(self._options)}"
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return the kernels in the order with the lowest peak; functions on the CPU end where the budget is full."""
+        """Return the kernels in the order with the lowest peak; CPU functions end where the budget is full."""
         if not nodes or not is_inference():
             return list(nodes)
         around = _bytes_around()
@@ -98,7 +97,6 @@ class ForwardOrder(SchedulerPass):
 
 
 def _result_of(graph: Graph, options: Options, allowed: int | None, needed: int) -> Result:
-    """Return the order of a graph as a plan."""
     settings = PlanSettings(
         budget=allowed,
         transient=allowed is not None,
@@ -116,7 +114,7 @@ def _result_of(graph: Graph, options: Options, allowed: int | None, needed: int)
 
 
 def _bytes_around() -> BytesAround:
-    """Return the memory of the inputs of the graph being compiled; inputs that share storage count once."""
+    """Return the input memory of the graph being compiled. Inputs that share storage count once."""
     sizes, static = bytes_of_inputs(), static_inputs()
     largest: dict[object, tuple[int, bool]] = {}
     devices: dict[str, int] = {}

@@ -11,13 +11,11 @@ from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgra
 from lowtide.frameworks.torch.internals.kernels import Form
 
 _EXTERN = "Extern"
-"""Kernels of PyTorch; all others are loops that Inductor generates."""
+"""Kernels of PyTorch; others are loops that Inductor generates."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostCopy:
-    """A copy of a forward value to the host and back."""
-
     value: str
     """FX name of the value that spans the buffer."""
     buffer: BufferId
@@ -33,30 +31,26 @@ class HostCopy:
 class KernelChoice:
     """A plan of kernels in FX names: the run or copy that makes each value that the backward pass reads.
 
-    Places count the runs of the plan.
+    Places count the plan's runs.
     """
 
     buffer_of: Mapping[str, BufferId]
-    """Buffer of each forward value that a kernel stores. These values bound the kernels."""
+    """Buffers of forward values that kernels store. These values bound the kernels."""
     recomputed_at: Mapping[BufferId, Sequence[Place]]
     """Places of the recomputed runs that write a buffer, and of its copies back from the host."""
     place_of: Mapping[str, Place]
-    """Place of the first kernel that computes a node."""
     turn: Place
-    """Place of the end of the forward pass."""
     copies: Sequence[HostCopy]
-    """Copies to the host and back, in order."""
     saved: Collection[BufferId]
-    """Buffers that the plan keeps from the forward to the backward pass."""
+    """Buffers kept from the forward to the backward pass."""
     stored_by_loops: Collection[str]
-    """Values that kernels of Inductor's own store."""
+    """Values that Inductor's own kernels store."""
     forms: Mapping[str, Form]
-    """Sizes and strides of forward values."""
 
     def maker(self, value: str, reader: Place) -> Place | None:
         """Return the place of the recomputed run or copy that a reader of a stored value uses; None for the first run.
 
-        A run that writes the value reads its own result, not that of an earlier run.
+        A run that writes the value reads its own result, not an earlier run's.
         """
         buffer = self.buffer_of[value]
         places = self.recomputed_at.get(buffer, ())
@@ -69,14 +63,14 @@ class KernelChoice:
 def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
     """Return a plan in FX names.
 
-    Raises UnsupportedError for copies to the host that FX nodes cannot express: of buffers that no value spans, or that
-    kernels of the forward pass read after their return.
+    Raises UnsupportedError for host copies that FX nodes cannot express: of buffers that no value spans, or that
+    forward kernels read after their return.
     """
     graph, turn = program.graph, program.turn
     made_again: dict[BufferId, list[Place]] = {}
     place_of: dict[str, Place] = {}
     called: dict[str, Place] = {}
-    """Places of PyTorch's own kernels; kernels that convert their operands come before."""
+    """Places of PyTorch's own kernels; kernels that convert operands come before."""
     saved: set[BufferId] = set()
     copies = _PlannedCopies(program)
     place, turned_at = 0, -1
@@ -127,8 +121,6 @@ def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
 
 
 class _PlannedCopies:
-    """Collects the copies of a plan."""
-
     def __init__(self, program: KernelProgram) -> None:
         values = program.forward.values
         self._spanning = {buffer: values[name] for name, buffer in program.forward_buffers.items() if name in values}

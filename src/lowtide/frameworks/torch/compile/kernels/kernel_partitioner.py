@@ -1,4 +1,4 @@
-"""The partitioner for plans of kernels, and the search for such a plan."""
+"""The partitioner for plans of kernels, and the search for such plans."""
 
 import logging
 from collections.abc import Sequence
@@ -49,24 +49,20 @@ class NoFormError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ChunkedForm:
-    """A form of a program with its largest products in chunks."""
-
     name: FormName
     chunking: Chunking
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedKernels:
-    """The kernels of a program and a plan of them."""
-
     program: KernelProgram
     result: Result
 
 
 class KernelPartitioner(Partitioner):
-    """Splits a joint graph as PyTorch does, and lets the backward pass recompute the kernels of a plan.
+    """Splits a joint graph as PyTorch does, and lets the backward pass recompute a plan's kernels.
 
-    Without a plan, the partition is PyTorch's own, with values stored where they are computed.
+    Without a plan, the partition is PyTorch's own, with values stored where computed.
     """
 
     def __init__(
@@ -85,7 +81,7 @@ class KernelPartitioner(Partitioner):
         self._stores = stores
         self._form = in_chunks
         self.may_chunk = False
-        """Whether the program that was recorded as it is has products that can be computed in chunks."""
+        """Whether the unmodified program has products that can be computed in chunks."""
 
     def _partition(
         self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
@@ -99,7 +95,7 @@ class KernelPartitioner(Partitioner):
         add_rest(whole, joint)
         if self._stores:
             whole = run_rewrites(whole, [StoreEarlyValues(), CopyIntoConcatenations()])
-        if not is_step(joint):  # a step overwrites its inputs after all ops that read them, also recomputed ones
+        if not is_step(joint):  # a step overwrites inputs after all their readers, recomputed ones included
             save_reads_of_overwritten(whole.graph)
         if self._planned is None:
             planned = self.plan(name, whole, joint, static)
@@ -112,13 +108,13 @@ class KernelPartitioner(Partitioner):
         return planned, forward, backward
 
     def _may_chunk(self, whole: GraphModule) -> bool:
-        """Return whether a program has forms in chunks; ranks that plan together use none."""
+        """Return whether forms in chunks exist; ranks that plan together use none."""
         if partners(whole, self.options.same_on_all_ranks) is not None:
             return False
         return has_chunkable_product(whole.graph)
 
     def _follow(self, name: str, whole: GraphModule, planned: PlannedKernels) -> PlannedModule:
-        """Return the program after all ranks agreed on its kernels and their plan; raises FingerprintError if not."""
+        """Return the program after ranks agreed on its kernels and plan, else raise FingerprintError."""
         program, plan = planned.program, planned.result.plan
         together = partners(whole, self.options.same_on_all_ranks)
         if together is not None:
@@ -131,7 +127,7 @@ class KernelPartitioner(Partitioner):
 
 
 def _chunked(whole: GraphModule, static: Sequence[int], options: Options, form: ChunkedForm) -> GraphModule:
-    """Return a program in chunks; raises NoFormError if it has no such form."""
+    """Return a program in chunks. Raises NoFormError without such a form."""
     written = read_program("chunks", whole, set(static), options)
     found = ProgramForms(written, set(static), options, form.chunking).form(form.name)
     if not isinstance(found, CompiledForm):
@@ -147,7 +143,7 @@ def kernel_program(
 ) -> KernelProgram | None:
     """Return the kernels of a captured graph, lowered once; None if its passes cannot be compiled together.
 
-    The registry of programs is left unchanged.
+    The registry of programs does not change.
     """
     peaks = FusedPeaks()
     recorder = RecordPasses(peaks)
@@ -180,7 +176,7 @@ def kernels_or_none(
 
 
 def chunked_forms(program: KernelProgram, allowed: int) -> list[ChunkedForm]:
-    """Return the forms in chunks of a recorded program, to be tried in this order, for a number of bytes."""
+    """Return a program's forms in chunks for a number of bytes, to be tried in this order."""
     if not program.may_chunk:
         return []
     chunking = replace(Chunking.for_fusion(fuse_with_inductor), budget_bytes=max(allowed, 0))
@@ -188,9 +184,9 @@ def chunked_forms(program: KernelProgram, allowed: int) -> list[ChunkedForm]:
 
 
 def plan_kernels(program: KernelProgram, options: Options, target: int, others: int = 0) -> PlannedKernels:
-    """Return the cheapest plan found for a target in bytes, without static inputs. The order does not change.
+    """Return the cheapest plan found for a target in bytes, without static inputs, in the given order.
 
-    `others` are the bytes that other graphs use between the passes.
+    Other graphs use `others` bytes between the passes.
     """
     techniques = frozenset({"share"}) | (options.techniques & NEED_BUDGET)
     planned = _planned(program, options, techniques, target, others)
@@ -214,7 +210,7 @@ def _planned(
     plan = replace(plan, peak_bytes=simulate(program.graph, plan).peak_bytes)
     missed = found.shortfall
     if missed is not None:
-        # recomputed kernels may fuse otherwise, so that no bound of the engine holds for them
+        # recomputed kernels may fuse otherwise, so the engine's bounds do not hold
         missed = replace(missed, cause="not found", is_impossible=False, claim=None)
     result = result_with(program.graph, plan, settings, found.scheduler, missed, seconds=found.seconds)
     return PlannedKernels(program, result)

@@ -14,30 +14,23 @@ from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BytesAround:
-    """Memory around the kernels of a program."""
-
     inputs: int
-    """Inputs that the caller keeps, without static ones."""
+    """Inputs that the caller keeps, except static ones."""
     persistent: int
-    """Static inputs: parameters and buffers."""
     space: str = "device"
-    """Name of the memory space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBytes(BytesAround):
-    """Memory around the kernels of both passes."""
-
     tangents: int
     results: Collection[str]
     """FX names of the forward pass's own results."""
     turn: str
-    """FX name of the op between the passes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelProgram:
-    """The kernels of the forward pass, the turn between the passes, and the kernels of the backward pass."""
+    """The kernels of both passes, with the turn between."""
 
     graph: Graph
     forward: RecordedPass
@@ -46,34 +39,31 @@ class KernelProgram:
     forward_buffers: Mapping[str, BufferId]
     """Buffers of the forward pass by Inductor's name."""
     forward_kernels: Sequence[OpId]
-    """For each op before the turn, its forward kernel."""
+    """The forward kernel of each op before the turn."""
     backward_kernels: Sequence[OpId]
-    """For each op after the turn, the backward kernel that it belongs to."""
+    """The backward kernel of each op after the turn."""
     forward_nodes: Collection[str]
-    """FX names of the calls of the forward pass."""
     may_chunk: bool = False
-    """Whether the program has large products that can be computed in chunks."""
 
     def graph_with(self, others: int) -> Graph:
-        """Return the graph with bytes that other graphs use between the passes."""
+        """Return the graph with bytes reserved for other graphs between the passes."""
         scratch = self.graph.scratch.copy()
         scratch[self.turn] = others
         return replace(self.graph, scratch=scratch)
 
     def seconds_on(self, device: Device) -> list[float]:
-        """Return the estimated seconds of every op on a device."""
         first = _per_op(self.forward_kernels, lambda kernel: self.forward.seconds_on(kernel, device))
         later = _per_op(self.backward_kernels, lambda kernel: self.backward.seconds_on(kernel, device))
-        return [*first, 0.0, *later]  # between them the turn, which runs nothing
+        return [*first, 0.0, *later]  # the turn between the passes runs nothing
 
     def kernel_of(self, op: OpId) -> tuple[RecordedPass, OpId]:
-        """Return the kernel that an op belongs to, other than the turn, and its pass."""
+        """Return the pass and kernel of an op other than the turn."""
         if op < self.turn:
             return self.forward, self.forward_kernels[op]
         return self.backward, self.backward_kernels[op - self.turn - 1]
 
     def saved_bytes(self, plan: Plan) -> int:
-        """Return the bytes that a plan saves for the backward pass on the device."""
+        """Return the device bytes that a plan saves for the backward pass."""
         graph, made_again, saved = self.graph, set[BufferId](), set[BufferId]()
         has_turned = False
         for step in plan.steps():
@@ -88,7 +78,7 @@ class KernelProgram:
 
 
 def _per_op(kernels: Sequence[OpId], seconds: Callable[[OpId], float]) -> list[float]:
-    """Return the seconds of each op. If a kernel is two ops, they count for the second, which may run again."""
+    """Return each op's seconds. If a kernel is two ops, they count for the second, which may run again."""
     following = [*kernels[1:], None]
     return [0.0 if kernel == after else seconds(kernel) for kernel, after in zip(kernels, following, strict=True)]
 
@@ -100,7 +90,7 @@ def join_passes(
     held: HeldBytes,
     forward_nodes: Collection[str],
 ) -> KernelProgram:
-    """Return both passes as one graph, with the prices of its device."""
+    """Return both passes as one graph, with its device's prices."""
     joining = _Joining.beside(held, name)
     builder = joining.builder
     storages = {value: storage.name for value, storage in forward.storages.items()}
@@ -126,7 +116,7 @@ def join_passes(
 
 
 def graph_of_pass(name: str, one: RecordedPass, held: BytesAround) -> Graph:
-    """Return the kernels of a program without a backward pass, in the order in which they run."""
+    """Return the kernels of a program without a backward pass, in execution order."""
     joining = _Joining.beside(held, name)
     own = {buffer: joining.add_buffer(one, buffer, size, lifetime) for buffer, size, lifetime in _buffers(one.graph)}
     joining.add_kernels(one, own)
@@ -140,28 +130,27 @@ def _buffers(graph: Graph) -> list[tuple[str, int, Lifetime]]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The buffers that a kernel writes as one op, and those of its own that this op reads."""
+    """The buffers that a kernel writes as one op, and its own buffers that this op reads."""
 
     writes: Sequence[BufferId]
     reads: Sequence[BufferId] = ()
     is_once: bool = False
     is_free: bool = False
-    """Whether another part of the kernel has its cost."""
 
 
 class _Joining:
-    """A graph in which the kernels of both passes get the names of FX values."""
+    """A graph in which kernels of both passes get names of FX values."""
 
     def __init__(self, builder: GraphBuilder, device_name: str) -> None:
         self.builder = builder
         self._device_name = device_name
         self._is_backward = False
-        """Whether the turn is added. Backward kernels run once: plans are translated by copies of forward nodes."""
+        """Whether the turn is added. Backward kernels run once: plans become copies of forward nodes."""
         self._counts: dict[str, Counter[str]] = {"op": Counter(), "buffer": Counter()}
 
     @classmethod
     def beside(cls, held: BytesAround, name: str) -> "_Joining":
-        """Return a graph with the memory around its kernels, before kernels are added."""
+        """Return a graph with the memory around its kernels."""
         builder = GraphBuilder(name)
         builder.add_space(held.space)
         if held.inputs:
@@ -171,7 +160,7 @@ class _Joining:
         return cls(builder, held.space)
 
     def unique(self, name: str, of: Literal["op", "buffer"] = "buffer") -> str:
-        """Return the name, with a number if another op or buffer has it."""
+        """Return the name, numbered if another op or buffer has it."""
         self._counts[of][name] += 1
         number = self._counts[of][name]
         return name if number == 1 else f"{name}#{number}"
@@ -187,7 +176,7 @@ class _Joining:
         return self.builder.add_op(name, "turn", reads=results, writes=[tangents], pure=False, cost=0.0)
 
     def add_kernels(self, one: RecordedPass, buffers: Mapping[str, BufferId]) -> list[OpId]:
-        """Add the kernels of a pass, and return the kernel of each op.
+        """Add the kernels of a pass, and return each op's kernel.
 
         A kernel that draws random numbers or overwrites inputs, and computes more, is two ops: the first runs once.
         """

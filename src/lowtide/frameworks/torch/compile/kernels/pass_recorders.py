@@ -1,4 +1,4 @@
-"""Recorders of the kernels of both passes: for a plan, or to show how a program without a budget runs."""
+"""Record the kernels of both passes: to plan them, or to show a program without a budget."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,11 @@ _LOG = logging.getLogger("lowtide")
 
 
 class RecordPasses(SchedulerPass):
-    """A scheduler pass that records the kernels of each pass and leaves them unchanged."""
-
     def __init__(self, peaks: FusedPeaks) -> None:
         self._peaks = peaks
         self.passes: list[RecordedPass] = []
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return the kernels unchanged."""
         if nodes:
             given = self._peaks.known_inputs(input_names())
             storages = self._peaks.record_outputs(input_names())
@@ -43,7 +40,7 @@ class RecordPasses(SchedulerPass):
 
 
 class ShowKernels:
-    """Adds the kernels of both passes, in the order in which they run, to a program without a budget."""
+    """Adds the kernels of both passes, in execution order, to a program without a budget."""
 
     def __init__(self, peaks: FusedPeaks) -> None:
         self._peaks = peaks
@@ -52,14 +49,14 @@ class ShowKernels:
     def __call__(
         self, nodes: Sequence[KernelNode], given: KnownInputs, storages: Mapping[str, KernelStorage], peak_bytes: int
     ) -> None:
-        """Take the kernels of a pass; those of a second one complete the program."""
+        """Take a pass's kernels; a second pass completes the program."""
         if not storages or len(self._peaks.planned) != 1:
             return
         try:
             self._passes.append(recorded_pass(nodes, given, storages, peak_bytes))
             if len(self._passes) == len(("forward", "backward")):
                 self._show(self._peaks.planned[0], *self._passes)
-        except Exception as error:  # kernels are only shown, and the program can be compiled without that
+        except Exception as error:  # only to show; the program compiles without
             _LOG.info("the kernels of %s are not shown: %s", self._peaks.planned[0].name, one_line(error))
 
     def _show(self, planned: PlannedModule, forward: RecordedPass, backward: RecordedPass) -> None:
@@ -71,7 +68,7 @@ class ShowKernels:
 
 
 def forward_nodes_of(source: GraphModule) -> set[str]:
-    """Return the names of the calls of the forward pass of a joined program."""
+    """Return the names of a joined program's forward calls."""
     names = set[str]()
     for node in source.graph.nodes:
         if node.target is TURN_BACK:
@@ -82,7 +79,7 @@ def forward_nodes_of(source: GraphModule) -> set[str]:
 
 
 def held_bytes(planned: PlannedModule) -> HeldBytes:
-    """Return the memory around the kernels of a program that was read before fusion."""
+    """Return the memory around the kernels of a program read before fusion."""
     graph = planned.graph
     (turn,) = (node for node in planned.source.graph.nodes if node.target is TURN_BACK)
     ends: list[Node] = turn.args[0]

@@ -1,5 +1,6 @@
-"""Translate a plan of kernels to FX nodes: recomputed kernels become copies of nodes in the backward pass, and values
-are copied to the host."""
+"""Translate a plan of kernels to FX nodes: recomputed kernels become copies in the backward pass; host copies are
+added.
+"""
 
 import operator
 from collections.abc import Collection, Sequence
@@ -32,9 +33,9 @@ _AT_THE_END = 2**31
 
 
 def save_reads_of_overwritten(graph: Graph) -> None:
-    """Save the results of ops that read inputs which the program overwrites: run again, they would read new contents.
+    """Save results of ops that read inputs before the program overwrites them: a rerun would read new contents.
 
-    Views are computed again where they are read.
+    Views are computed again where read.
     """
     given = storages_of(*graph.find_nodes(op="placeholder"))
     overwritten = given & {storage for node in graph.nodes for storage in overwritten_storages(node)}
@@ -47,12 +48,11 @@ def save_reads_of_overwritten(graph: Graph) -> None:
 
 
 def follow_choice(whole: GraphModule, choice: KernelChoice) -> None:
-    """Change a joined program in place so that its backward pass recomputes the kernels of a plan, and so that the
-    values that the plan offloads are on the host.
+    """Change a joined program in place, so that it recomputes and offloads as planned.
 
-    Values that the plan does not save are computed before the first node that needs them. Values that stay within
-    kernels are copied for each kernel: a shared copy would have to be stored. A node that must run once stays as it is,
-    and its result is saved.
+    Values that the plan does not save are computed before the first node that needs them. Values within kernels are
+    copied for each kernel: a shared copy would have to be stored. A node that must run once stays unchanged, with its
+    result saved.
     """
     graph = whole.graph
     nodes = list(graph.nodes)
@@ -77,7 +77,7 @@ def follow_choice(whole: GraphModule, choice: KernelChoice) -> None:
 
 
 def _valued(node: Node) -> Node:
-    """Return a new node after computing the fake values of it and of the new nodes that it reads."""
+    """Return a new node after computing fake values of it and of the new nodes that it reads."""
     if value_of(node) is None:
         for source in node.all_input_nodes:
             _valued(source)
@@ -93,10 +93,10 @@ class _Copies:
     choice: KernelChoice
     first: frozenset[Node]
     _known: dict[tuple[Place, Node], Node]
-    """Copies that exist, with those that return from the host."""
+    """Existing copies, with those that return from the host."""
 
     def made(self, node: Node, reader: Place, before: Node) -> Node:
-        """Return the node that computes a value for a reader, copied before another node if it is recomputed."""
+        """Return the node that computes a value for a reader; a recomputed one is copied before another node."""
         key = self._key(node, reader)
         if key is None:
             return node
@@ -114,7 +114,7 @@ class _Copies:
         return self._known[key]
 
     def _key(self, node: Node, reader: Place) -> tuple[Place, Node] | None:
-        """Return the recomputed run and the node that it copies for a reader; None if the reader uses the first run."""
+        """Return the recomputed run and the node that it copies for a reader; None for the first run."""
         if node not in self.first or node.op != "call_function" or is_symbol(node):
             return None
         source = node.all_input_nodes[0] if node.target is operator.getitem else node
@@ -139,7 +139,7 @@ class _Copies:
             return _valued(stored_as_bytes(copy) if is_mask_for_kernels(node) else stored(copy))
 
     def _as_first(self, copy: Node, node: Node) -> Node:
-        """Return a copy with the strides of the first run, which Inductor may have chosen for convolutions."""
+        """Return a copy with the first run's strides, which Inductor may have chosen for convolutions."""
         value = value_of(copy)
         shape, strides = self.choice.forms.get(node.name, ([], []))
         if not isinstance(value, Tensor) or list(value.shape) != shape or list(value.stride()) == strides:
@@ -149,14 +149,12 @@ class _Copies:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _HostCopies:
-    """Inserts the copies of a plan to the host and back, and the waits for them."""
+    """Inserts a plan's copies to the host and back, with their waits."""
 
     graph: Graph
     choice: KernelChoice
     first: Sequence[Node]
-    """The nodes of the forward pass in order."""
     second: Sequence[Node]
-    """The nodes of the backward pass in order."""
 
     def insert(self) -> dict[tuple[Place, Node], Node]:
         """Insert the copies, and return those on the device by place and value."""
@@ -174,7 +172,7 @@ class _HostCopies:
         return returned
 
     def _insert(self, place: Place, after: Node, target: Any, args: tuple[Any, ...], value: Tensor | None) -> Node:
-        """Insert a call between the runs of a plan, but not before a node."""
+        """Insert a call between runs of a plan, but after `after`."""
         before = self._next_node(place)
         while before <= after:
             before = before.next
@@ -190,9 +188,9 @@ class _HostCopies:
 
 
 def _await_arrivals(graph: Graph, returned: Collection[Node]) -> None:
-    """Wait for the copies to the device before the first nodes that read them.
+    """Wait for copies to the device before their first readers.
 
-    Kernels join nodes from several places, so a reader may come before the place of its copy, which then moves.
+    Kernels join nodes from several places, so a reader may precede its copy's place; the copy then moves.
     """
     waiting, seen = set(returned), set[Node]()
     for node in list(graph.nodes):

@@ -1,4 +1,4 @@
-"""The kernels of one pass, recorded after Inductor fused and ordered them."""
+"""The kernels of one pass, recorded after fusion and ordering."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,32 +34,29 @@ from lowtide.frameworks.torch.rewrites.stored_values import AS_STORED
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedPass:
-    """The kernels of one pass in the order in which they run."""
-
     graph: Graph
-    """One op per kernel, one buffer per allocation."""
     kinds: Sequence[str]
-    """Per kernel, the op that PyTorch's own kernel computes, or Inductor's name for the kind of kernel."""
+    """Per kernel, the op of PyTorch's own kernel, or Inductor's name for its kind."""
     work: Sequence[Sequence[Work]]
-    """Per kernel, its work; that of each of its own kernels if it runs an outlined program."""
+    """Per kernel, its work, or the work of each kernel of its outlined program."""
     run_once: Sequence[Collection[str]]
-    """Per kernel, its buffers that must not be computed again: random draws, effects, values that the user saves."""
+    """Per kernel, its buffers that must not be recomputed: random draws, effects, values that the user saves."""
     is_part: Sequence[bool]
-    """Per kernel, whether it writes into a buffer that another kernel allocates."""
+    """Whether each kernel writes into another kernel's buffer."""
     overwrites: Sequence[bool]
-    """Per kernel, whether it overwrites inputs of the program, such as running statistics."""
+    """Whether each kernel overwrites the program's inputs, such as running statistics."""
     origins: Sequence[Sequence[str]]
     """Per kernel, the FX nodes that it computes."""
     calls: Sequence[str]
-    """Per kernel, the FX node that it runs PyTorch's own kernel for, "" for loops."""
+    """Per kernel, the FX node of PyTorch's own kernel, "" for loops."""
     values: Mapping[str, str]
-    """The FX value that a buffer was made for, by the name of the buffer."""
+    """The FX value of each buffer, by name."""
     forms: Mapping[str, Form]
-    """Sizes and strides of the values that buffers were made for, if they are fixed."""
+    """Fixed sizes and strides of buffers' values."""
     storages: Mapping[str, KernelStorage]
-    """The storage of each result of the pass, by its FX name before Inductor's passes."""
+    """The storage of each result, by its FX name before Inductor's passes."""
     peak_bytes: int
-    """Exact peak, with the memory of inputs that the pass frees, without memory that the caller holds."""
+    """Exact peak, with inputs that the pass frees, without memory that the caller holds."""
 
     def price(self, op: OpId, device_name: str) -> float:
         return sum(price_of(each, device_name) for each in self.work[op])
@@ -69,14 +66,13 @@ class RecordedPass:
 
 
 def runs_once(node: Node) -> bool:
-    """Return whether an FX node must not be recomputed."""
     return node.target not in AS_STORED and (is_random(node) or keeps_order(node) or must_save(node))
 
 
 def recorded_pass(
     nodes: Sequence[KernelNode], given: KnownInputs, storages: Mapping[str, KernelStorage], peak_bytes: int
 ) -> RecordedPass:
-    """Return the kernels of the pass that Inductor is compiling; `storages` are those of its results."""
+    """Return the kernels of the pass being compiled; `storages` are its results'."""
     graph = graph_of_kernels(nodes, given)
     names = set(graph.buffer_names)
     value_of = {name: node for name, node in source_values().items() if name in names}
@@ -104,7 +100,6 @@ def recorded_pass(
 
 
 def work_of_kernels(nodes: Sequence[KernelNode]) -> list[Work]:
-    """Return the work of the kernels that Inductor is compiling."""
     return [work for node in nodes for work in _work(node, _computed_by(node))]
 
 
@@ -118,7 +113,7 @@ def _work(node: KernelNode, call: Node | None) -> tuple[Work, ...]:
 
 
 def _computed_by(node: KernelNode) -> Node | None:
-    """Return the FX node that a kernel of PyTorch computes, where its result is stored too."""
+    """Return the FX node that a kernel of PyTorch computes, looking through stores of its result."""
     call = called_by(node)
     while call is not None and call.target in AS_STORED:
         call = call.all_input_nodes[0]
@@ -138,7 +133,7 @@ def _run_once(
     value_of: Mapping[str, Node],
     stored: Collection[Node],
 ) -> set[str]:
-    """Return the buffers that a kernel writes and that must not be computed again."""
+    """Return the buffers of a kernel that must not be recomputed."""
     if is_call and overwrites_inputs(node):
         return written
     if any(each.op == "call_function" and runs_once(each) for each in origins):
@@ -147,9 +142,9 @@ def _run_once(
 
 
 def _needs_single_run(value: Node, stored: Collection[Node]) -> bool:
-    """Return whether a value is computed from a node that runs once, without another stored value between them.
+    """Return whether a value depends on a node that runs once, without a stored value in between.
 
-    Copies of overwritten inputs do not count, since the backward pass saves those that it needs.
+    Copies of overwritten inputs do not count: the backward pass saves those it needs.
     """
     waiting, seen = [value], set[Node]()
     while waiting:
