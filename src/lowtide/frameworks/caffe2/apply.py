@@ -1,4 +1,4 @@
-"""Apply a plan to a net: reorder ops, rename blobs so that they share storage, and free them."""
+"""Apply a plan to a net."""
 
 import copy
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def apply_plan(net: NetDef, translation: NetTranslation, plan: Plan) -> NetDef:
 
 
 def in_single_assignment(net: NetDef, translation: NetTranslation) -> tuple[NetDef, list[str]]:
-    """Return a copy of a net with one name per buffer and without `Free` ops, and the names."""
+    """Return a net with one name per buffer and without `Free` ops, and the names."""
     names = _unique_names(translation)
     copied = copy.deepcopy(net)
     ops = list(copied.op)
@@ -59,10 +59,8 @@ def in_single_assignment(net: NetDef, translation: NetTranslation) -> tuple[NetD
 
 
 def _storage_names(translation: NetTranslation, plan: Plan) -> list[str]:
-    """Return one name per storage for every buffer.
-
-    Fixed buffers keep the name of their blob, others as long as no other buffer of that name is live.
-    """
+    """Return one storage name per buffer. Fixed buffers keep their blob's name, others while no other buffer of it is
+    live."""
     blobs, fixed = translation.blobs, translation.fixed
     storage, spans = _storage_and_spans(translation, plan)
     members: dict[int, list[int]] = {}
@@ -87,7 +85,6 @@ def _storage_names(translation: NetTranslation, plan: Plan) -> list[str]:
 
 
 def _storage_and_spans(translation: NetTranslation, plan: Plan) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the first buffer in each buffer's storage, and its first and last step."""
     n_buffers = translation.graph.n_buffers
     storage = list(range(n_buffers))
     first = [-1] * n_buffers
@@ -105,7 +102,7 @@ def _storage_and_spans(translation: NetTranslation, plan: Plan) -> tuple[list[in
 
 
 def _unique_names(translation: NetTranslation) -> list[str]:
-    """Return unique names of buffers. Fixed buffers keep the name of their blob."""
+    """Return unique names. Fixed buffers keep their blob's name."""
     blobs, fixed = translation.blobs, translation.fixed
     used = {blobs[buffer] for buffer in fixed}
     names = list(blobs)
@@ -133,5 +130,4 @@ def _renamed(op: Any, translation: NetTranslation, number: int, names: Sequence[
 
 
 def _name(blob: str, buffer: int, translation: NetTranslation, names: Sequence[str]) -> str:
-    """Return the new name of a blob. Aliases keep theirs."""
     return names[buffer] if translation.blobs[buffer] == blob else blob

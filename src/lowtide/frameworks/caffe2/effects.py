@@ -1,4 +1,4 @@
-"""Ops that run in place, draw random numbers, have a state, or are unknown."""
+"""Ops in place, random, stateful or unknown."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ _IN_PLACE: Mapping[str, _Pairs] = {
     **dict.fromkeys(("Add", "Sub", "Mul"), ((0, 0), (1, 0))),
     **dict.fromkeys(("ReluGradient", "SigmoidGradient", "TanhGradient"), ((1, 0),)),
 }
-"""Optional in-place pairs (input, output), as in Caffe2's schemas. MulGradient is wrong in place."""
+"""Optional in-place pairs (input, output) in Caffe2's schemas. MulGradient is wrong in place."""
 
 _ALL = range(64)
 _SHIFTED = ("Allreduce", "AtomicIter", "Broadcast", "EnqueueBlobs", "ReceiveTensor", "ReduceScatter")
@@ -37,7 +37,7 @@ _ENFORCED: Mapping[str, _Pairs] = {
     "SparseMomentumSGDUpdate": ((1, 1), (3, 2)),
     "SpatialBN": ((3, 1), (4, 2)),
 }
-"""Mandatory in-place pairs, as in the schemas of Caffe2 1.9.1."""
+"""Mandatory in-place pairs in the schemas of Caffe2 1.9.1."""
 _ENFORCED_FAMILIES = ("SparseAdagrad", "RowWiseSparseAdagrad")
 
 _RANDOM = frozenset(("XavierFill", "MSRAFill", "GaussianFill", "UniformFill", "UniformIntFill"))
@@ -49,7 +49,7 @@ def optional_in_place_pairs(op: Any) -> _Pairs:
 
 
 def check_in_place(net: Any) -> None:
-    """Raise GraphError for an op that must run in place and does not."""
+    """Raise GraphError for an op that must run in place but does not."""
     for position, op in enumerate(net.op):
         enforced = ((0, 0), (1, 1)) if op.type.startswith(_ENFORCED_FAMILIES) else _ENFORCED.get(op.type, ())
         for read, written in enforced:

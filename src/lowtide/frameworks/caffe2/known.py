@@ -1,4 +1,4 @@
-"""Shapes and sizes of blobs that are known before inference.
+"""Shapes and sizes known before inference.
 
 Later sources win: the init net, arguments of the net, a value_info file, the caller, bound dimensions.
 """
@@ -25,7 +25,7 @@ _SHAPE_ARGUMENTS = ("shape_info", "qshape_info")
 
 @dataclass(frozen=True, slots=True)
 class KnownBlobs:
-    """Types and sizes of blobs before inference."""
+    """Types and sizes known before inference."""
 
     types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
     sizes: dict[str, int] = field(default_factory=dict[str, int])
@@ -33,10 +33,9 @@ class KnownBlobs:
 
 
 def known_of(net: Any, init_net: Any | None, known: Known, dims: Mapping[str, int]) -> KnownBlobs:
-    """Return the types and sizes of a net's blobs that are known before inference.
+    """Return types and sizes known before inference. `dims` binds single sizes, as in "data.0".
 
-    `dims` binds single sizes, as in "data.0". Raises UsageError for an invalid entry and for wrong or missing
-    dimensions.
+    Raises UsageError for an invalid entry and for wrong or missing dimensions.
     """
     found: dict[str, Any] = {} if init_net is None else dict(last_types(init_net, {}))
     found |= _types_in_arguments(net)
@@ -74,7 +73,7 @@ def _bind(known: KnownBlobs, dims: Mapping[str, int], blobs: set[str]) -> None:
 
 
 def require_known(blobs: Iterable[str], known: KnownBlobs, where: str) -> None:
-    """Raise UnsupportedError with the blobs that have neither type nor size."""
+    """Raise UnsupportedError with the blobs of unknown type and size."""
     missing = [blob for blob in blobs if blob not in known.types and blob not in known.sizes]
     if missing:
         listed = ", ".join(repr(blob) for blob in missing[:20]) + (" and others" if len(missing) > 20 else "")
@@ -85,10 +84,8 @@ def require_known(blobs: Iterable[str], known: KnownBlobs, where: str) -> None:
 
 
 def parameters_of(net: Any, init_net: Any | None, parameters: Iterable[str]) -> frozenset[str]:
-    """Return the given parameters and those that the init net writes.
-
-    Raises UsageError for a name that the net does not read.
-    """
+    """Return the given parameters and those that the init net writes; raises UsageError for a name the net does not
+    read."""
     named = named_net(net)
     outer = {*named.external_inputs, *(blob for reads in named.reads for blob in reads)}
     missing = sorted(set(parameters) - outer)
@@ -99,7 +96,7 @@ def parameters_of(net: Any, init_net: Any | None, parameters: Iterable[str]) -> 
 
 
 def init_file(path: Path) -> Path | None:
-    """Return the init net of a predict_net in the same folder, if there is one."""
+    """Return the init net beside a predict_net, if any."""
     found = path.with_name(path.name.replace("predict_net", "init_net"))
     return found if "predict_net" in path.stem and found.is_file() else None
 
@@ -125,7 +122,7 @@ def known_beside(net: Path) -> Known:
 
 
 def _types_in_arguments(net: Any) -> dict[str, TensorType]:
-    """Return the types in the arguments of a net, as Caffe2's BackendTransformerBase and Glow write them."""
+    """Return the types in a net's arguments, as Caffe2's BackendTransformerBase and Glow write them."""
     arguments = [argument for argument in net.arg if argument.name.removeprefix("input_") in _SHAPE_ARGUMENTS]
     tensors = (tensor for argument in arguments for tensor in (*argument.tensors, *argument.qtensors))
     return {

@@ -1,4 +1,4 @@
-"""The model of a Caffe2 NetDef."""
+"""The model of a NetDef."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -69,23 +69,23 @@ class Caffe2Model(Model):
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The parameters: blobs that exist before the net runs and stay."""
+        """Blobs that exist before the net runs and stay."""
         return self._parameters
 
     def in_single_assignment(self) -> tuple[NetDef, dict[str, int]]:
-        """Return a copy of the net that writes each blob once, without frees, and the bytes of its blobs."""
+        """Return the net with one write per blob and no frees, and the bytes of its blobs."""
         net, names = in_single_assignment(self._net, self._translation)
         return net, dict(zip(names, self.graph.sizes.tolist(), strict=True))
 
     def blob_sizes(self) -> dict[str, int]:
-        """Return the bytes of every blob; the largest size if it is written several times."""
+        """Return bytes by blob; the largest size if it is written several times."""
         sizes: dict[str, int] = {}
         for blob, size in zip(self._translation.blobs, self.graph.sizes.tolist(), strict=True):
             sizes[blob] = max(size, sizes.get(blob, 0))
         return sizes
 
     def offsets(self, plan: Plan) -> dict[str, int]:
-        """Return the offset of every buffer of a plan in its memory space, in bytes, by name."""
+        """Return the offset of every buffer in its memory space, in bytes, by name."""
         return {self.graph.buffer_names[address.buffer]: address.offset for address in plan.addresses}
 
     def apply(self, plan: Plan) -> Any:

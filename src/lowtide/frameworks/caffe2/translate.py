@@ -1,4 +1,4 @@
-"""Translate a NetDef into a graph in single assignment: one buffer per write of a blob."""
+"""Translate a NetDef into a graph with one buffer per write of a blob."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ class OpBuffers:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     controls: Mapping[str, int]
-    """Buffers of control inputs, by blob name."""
+    """Buffers of control inputs, by blob."""
     inner: Mapping[str, int]
-    """Buffers that its step nets see, by blob name."""
+    """Buffers seen by its step nets, by blob."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class NetTranslation:
     blobs: tuple[str, ...]
     """The blob of each buffer."""
     fixed: frozenset[int]
-    """Buffers that the caller reads or writes, which keep the name of their blob."""
+    """Buffers that the caller reads or writes; they keep their blob's name."""
 
 
 def translate(
@@ -72,7 +72,7 @@ def _outer_blobs(named: NamedNet, written: Iterable[str] = ()) -> dict[str, None
 
 
 def _step_types(ties: Ties, op: Any, outer: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """Return the types of blobs at the start of a step net, given those of the outer net."""
+    """Return the types of blobs at the start of a step net."""
     states = dict(ties.states)
     result = dict(outer)
     batch = next((kind.shape[1] for name in op.input if (kind := outer.get(name)) and len(kind.shape) > 2), 1)
@@ -107,7 +107,7 @@ class _Translator:
         self._notes: dict[str, None] = {}
 
     def add_outer_blobs(self, borrowed: Iterable[str]) -> None:
-        """Add external inputs, and blobs read before they are written."""
+        """Add external inputs and blobs read before they are written."""
         outer = dict.fromkeys((*self._net.external_input, *borrowed)) | _outer_blobs(self._named, borrowed)
         touched = {*self._named.blobs, *self._net.external_output}
         for blob in outer:
@@ -167,7 +167,7 @@ class _Translator:
         self._ops.append(OpBuffers(position, inputs, outputs, controls, inner if callees else {}))
 
     def finish(self) -> NetTranslation:
-        """Build the graph, in which external outputs live to the end."""
+        """Build the graph. External outputs live to the end."""
         for blob in self._net.external_output:
             buffer = self._current.get(blob)
             if buffer is not None and self._lifetimes[buffer] == Lifetime.INTERMEDIATE:
@@ -203,7 +203,7 @@ class _Translator:
         return self._lifetimes[buffer] in (Lifetime.INPUT, Lifetime.PERSISTENT) or buffer in self._aliased_buffers
 
     def _needs_edge(self, op: Any) -> set[str]:
-        """Return control inputs and aliases, which the op must wait for explicitly."""
+        """Return control inputs and aliases that the op must wait for explicitly."""
         aliases = (blob for blob in op.input if self._blobs[self._current[blob]] != blob)
         return self._writer.keys() & {*aliases, *op.control_input}
 

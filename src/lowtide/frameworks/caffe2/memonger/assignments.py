@@ -1,4 +1,4 @@
-"""Live ranges of blobs, slots for them, and their bytes."""
+"""Live ranges, slots and bytes of blobs."""
 
 import sys
 from collections import defaultdict
@@ -31,7 +31,7 @@ class LiveRange(NamedTuple):
 
 
 Slot = list[tuple[str, LiveRange]]
-"""The blobs of one slot, in order."""
+"""The blobs of a slot, in order."""
 Blobs = Mapping[str, Any]
 """Objects with `nbytes`, by blob."""
 
@@ -62,7 +62,7 @@ def is_compatible(candidate_range: LiveRange, assignment: Sequence[Any], static_
 
 
 def get_updated_ranges(ranges: Iterable[tuple[str, LiveRange]], max_live: int | None = None) -> Slot:
-    """Return ranges with defaults: defined at -1, used at `max_live` or last, of size 1."""
+    """Return ranges with defaults: defined at -1, used at `max_live` or last, size 1."""
     known = list(ranges)
     if max_live is None:
         moments = [moment for _, blob in known for moment in blob[:2] if moment is not None]
@@ -94,7 +94,7 @@ def compute_assignments(
 def compute_assignments_greedy(
     ranges_sorted: Sequence[tuple[str, LiveRange]], init_assignments: Iterable[Slot] | None = None
 ) -> list[Slot]:
-    """Put each blob into the free slot of nearest size, else into a new one."""
+    """Put each blob into the free slot of nearest size, else a new one."""
     slots = [list(slot) for slot in init_assignments or ()]
     visited = {name for slot in slots for name, _ in slot}
     blobs = [blob for blob in ranges_sorted if blob[0] not in visited]
@@ -107,10 +107,7 @@ def compute_assignments_dp(
     init_assignment: Iterable[Slot] | None = None,
     counter: list[int] | None = None,
 ) -> list[Slot]:
-    """Return the smallest slots found within a work limit; see `slot_search.search`.
-
-    `counter` counts the calls.
-    """
+    """Return the smallest slots within a work limit; see `slot_search.search`. `counter` counts calls."""
     if counter:
         counter[0] += 1
     slots = [list(slot) for slot in init_assignment or ()]
@@ -148,12 +145,12 @@ def _size(slot: Slot) -> int:
 
 
 def get_memory_usage(assignments: Iterable[Slot]) -> int:
-    """Return the sum of the sizes of all slots."""
+    """Return the total size of all slots."""
     return sum(_size(slot) for slot in assignments)
 
 
 def compute_blob_assignments(assignments: Iterable[Slot]) -> dict[str, str]:
-    """Return the new name of every blob that shares: that of the last blob in its slot."""
+    """Return new names of sharing blobs: the last blob in the slot."""
     return {blob: slot[-1][0] for slot in assignments if len(slot) > 1 for blob, _ in slot}
 
 
@@ -180,7 +177,7 @@ def compute_statistics(assignments: Sequence[Slot], blobs: Blobs | None = None) 
 
 
 def collect_blob_sizes(net: Any, blobs: Blobs | None = None) -> dict[str, int]:
-    """Return the bytes of every blob in `blobs`, else in Caffe2's workspace; raises UsageError without either."""
+    """Return bytes by blob for `blobs`, else for Caffe2's workspace; raises UsageError without either."""
     size_of = _sizes_in(blobs)
     if size_of is None:
         raise UsageError("there is no Caffe2 workspace; give arrays by blob: blobs={name: array}")

@@ -1,4 +1,4 @@
-"""memonger's graph of ops, and its two orders."""
+"""memonger's graph of ops and its two orders."""
 
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError
@@ -12,7 +12,7 @@ from lowtide.frameworks.caffe2.sharing.orders import interference_edges, longest
 
 
 class Edges:
-    """Edges with the interface of networkx."""
+    """Edges, as in networkx."""
 
     def __init__(self, net: NamedNet) -> None:
         self._ops = net.ops
@@ -33,7 +33,7 @@ class Edges:
 
 
 class InterferenceGraph:
-    """Ops by position and their dependences, with the interface of networkx."""
+    """Ops by position and their dependences, as in networkx."""
 
     def __init__(self, ops: Iterable[Any], net: NamedNet) -> None:
         self.nodes: dict[int, dict[str, Any]] = {position: {"op": op} for position, op in enumerate(ops)}
@@ -53,16 +53,14 @@ class InterferenceGraph:
 
 
 def compute_interference_graph(ops: Iterable[Any]) -> InterferenceGraph:
-    """Return the dependences between ops; see `share.interference_edges`."""
+    """Return dependences between ops; see `share.interference_edges`."""
     listed = list(ops)
     return InterferenceGraph(listed, NamedNet(ops=named_ops(NetDef(op=listed))))
 
 
 def topological_sort_traversal(g: Any) -> list[Any]:
-    """Return the nodes in the order in which they become ready.
-
-    `g` is an iterable of nodes with a method `edges`, such as a networkx graph.
-    """
+    """Return the nodes in the order in which they become ready. `g` is a networkx graph, or an iterable of nodes with
+    `edges`."""
     nodes, before = _predecessors(g)
     try:
         return [nodes[place] for place in topological_order_of(before)]
@@ -71,10 +69,7 @@ def topological_sort_traversal(g: Any) -> list[Any]:
 
 
 def topological_sort_traversal_longest_path(g: Any) -> list[Any]:
-    """Return memonger's order of sources by longest path, also if the paths form no tree.
-
-    `g` is that of `topological_sort_traversal`.
-    """
+    """Return memonger's order by longest path, also if paths form no tree. `g` as in `topological_sort_traversal`."""
     nodes, before = _predecessors(g)
     if all(other < place for place, others in enumerate(before) for other in others):
         return [nodes[place] for place in longest_path_order_of(before)]

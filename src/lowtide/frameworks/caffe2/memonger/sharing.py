@@ -1,4 +1,4 @@
-"""memonger's functions from nets to nets that share storage."""
+"""memonger's functions from nets to nets."""
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ class Optimization(NamedTuple):
     assignments: list[Slot]
     """Blobs that never share come last, one per slot."""
     blob_assignments: dict[str, str]
-    """The new name of every blob that shares."""
+    """The new names of sharing blobs."""
 
 
 def share_grad_blobs(
@@ -40,7 +40,7 @@ def share_grad_blobs(
     share_activations: bool = False,
     blob_shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Any:
-    """Return the net of a NetDef or wrapper with sharing gradients; see `share.share_gradients`."""
+    """Return a NetDef or wrapper with sharing gradients; see `share.share_gradients`."""
     proto = proto_of(net)
     sizes = {blob: prod(int(size) for size in shape) for blob, shape in (blob_shapes or {}).items()}
     shared = share_gradients(
@@ -106,21 +106,21 @@ def optimize_interference(
 
 
 def apply_assignments(net: Any, blob_assignments: Mapping[str, str]) -> None:
-    """Rename the blobs of a net in place, and those of the step nets inside it."""
+    """Rename the blobs of a net and its step nets in place."""
     rename_net(net, blob_assignments)
 
 
 def apply_recurrent_blob_assignments(
     op: Any, blob_assignments: Mapping[str, str], canonical_name: Callable[[str], str]
 ) -> None:
-    """Rename the blobs in `blob_assignments` to their `canonical_name`, in the step nets of a recurrent op."""
+    """Rename blobs to their `canonical_name` in the step nets of a recurrent op."""
     rename_steps(op, {blob: canonical_name(blob) for blob in blob_assignments})
 
 
 def release_blobs_when_used(
     netproto: Any, dont_free_blobs: Iterable[str], selector_fun: Callable[[str], bool] | None = None
 ) -> Any:
-    """Return the net with a `Free` op after the last use of every blob; see `share.release_when_used`."""
+    """Return the net with a `Free` op after each blob's last use; see `share.release_when_used`."""
     released = release_when_used(named_net(netproto), _names(dont_free_blobs), selected=selector_fun)
     result = copy.deepcopy(netproto)
     ops = list(result.op)
@@ -148,7 +148,7 @@ def verify_graph_equality(net_a: Any, net_b: Any) -> bool:
 
 
 def verify_inplace_blobs(net_a: Any, net_b: Any) -> bool:
-    """Return whether two nets have the same kinds of ops and in-place pairs."""
+    """Return whether two nets have the same op types and in-place pairs."""
     kinds = [[op.type for op in net.op] for net in (net_a, net_b)]
     return kinds[0] == kinds[1] and passes(verify_in_place, named_net(net_a), named_net(net_b))
 

@@ -1,4 +1,4 @@
-"""The arguments of an op by name, and the step nets inside them."""
+"""The arguments of an op and their step nets."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -8,7 +8,7 @@ from lowtide.frameworks.protobuf.text import decoded_text, read_text
 
 
 class Arguments:
-    """The arguments of one op. The last of a name counts; missing lists are empty."""
+    """The arguments of an op. The last of a name counts; missing lists are empty."""
 
     def __init__(self, op: Any) -> None:
         self._by_name: dict[str, Any] = {argument.name: argument for argument in op.arg}
@@ -62,7 +62,7 @@ class StepNet(Protocol):
 
 
 def step_nets(op: Any) -> Iterator[tuple[Any, StepNet]]:
-    """Yield every step net of a recurrent op with its argument; raises MalformedInputError for invalid text."""
+    """Yield a recurrent op's step nets with their arguments; raises MalformedInputError for invalid text."""
     if not op.type.startswith("RecurrentNetwork"):
         return
     for argument in op.arg:

@@ -1,4 +1,4 @@
-"""Load a net from a file or an object, check it, and write it."""
+"""Load, check and write a net."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def read_net(content: bytes, where: str) -> NetDef:
 
 
 def proto_of(source: Any) -> Any:
-    """Return the NetDef of an object; raises UsageError if there is none."""
+    """Return an object's NetDef; raises UsageError without one."""
     proto = source.Proto() if hasattr(source, "Proto") else source
     if isinstance(proto, NetDef) or (hasattr(proto, "op") and hasattr(proto, "SerializeToString")):
         return proto
@@ -59,7 +59,7 @@ def in_kind_of(net: NetDef, source: NetSource) -> Any:
 
 
 def write_net(net: NetDef, name: str) -> bytes:
-    """Return a net as file content: text if the name ends in .pbtxt or .prototxt, else binary."""
+    """Return file content: text if the name ends in .pbtxt or .prototxt, else binary."""
     return write_text(net).encode() if name.lower().endswith(_TEXT_ENDINGS) else write_binary(net)
 
 

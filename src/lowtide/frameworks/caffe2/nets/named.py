@@ -7,7 +7,7 @@ from lowtide.frameworks.caffe2.nets.arguments import nets_run_by
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet, NamedOp
 
 SIMPLE_TYPES = ("", "simple")
-"""Types of nets that run one op at a time."""
+"""Nets that run one op at a time."""
 _ACROSS_DEVICES = ("CopyCPUToGPU", "CopyGPUToCPU", "CopyToCPU", "CopyFromCPUInput")
 
 
@@ -49,7 +49,7 @@ def named_ops(net: Any) -> tuple[NamedOp, ...]:
 
 
 def rows_of_states(op: Any) -> list[str]:
-    """Return the outputs of a recurrent op, which are rows of its states."""
+    """Return the outputs of a recurrent op that are rows of its states."""
     return list(op.output) if op.type == "RecurrentNetwork" else []
 
 

@@ -1,4 +1,4 @@
-"""The messages of caffe2.proto."""
+"""Messages of caffe2.proto."""
 
 from collections.abc import Mapping
 from typing import ClassVar

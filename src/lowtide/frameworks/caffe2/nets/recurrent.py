@@ -1,4 +1,4 @@
-"""Links between the blobs of a step net and those of the net around it."""
+"""Links between a step net and its outer net."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,23 +10,21 @@ from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, Arguments
 
 @dataclass(frozen=True, slots=True)
 class RowLink:
-    """A blob of the step net that is a window of rows of an outer sequence."""
+    """A blob of the step net: a window of rows of an outer sequence."""
 
     inner: str
     outer: str
     """A state, or an input of the op."""
     offset: int
-    """The first row at step t is t + offset."""
+    """Step t begins at row t + offset."""
     window: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Ties:
-    """The links of a RecurrentNetwork."""
-
     links: tuple[RowLink, ...]
     states: tuple[tuple[str, str], ...]
-    """Every state with the input that holds its first row, or rows if it has three dimensions."""
+    """Every state with the input of its first row, or of its rows if it has three dimensions."""
     aliases: tuple[tuple[str, int], ...]
     """A state and first row per output. Negative rows count from the end."""
     timestep: str
@@ -38,13 +36,13 @@ class GradientTies:
 
     forward: Ties
     inputs: tuple[str, ...]
-    """The inputs of the RecurrentNetwork, which follow gradients of its outputs."""
+    """The inputs of the RecurrentNetwork. They follow gradients of its outputs."""
     outputs_with_grads: tuple[int, ...]
     links: tuple[RowLink, ...]
     """Rows of the gradients of states and of the sequence (the first output)."""
     state_grads: tuple[str, ...]
     param_grads: tuple[tuple[str, str], ...]
-    """Every parameter with its gradient in one step. The next outputs are the sums."""
+    """Every parameter with its gradient in one step. The sums are the next outputs."""
 
 
 def ties_of(op: Any, first: int = 0) -> Ties:

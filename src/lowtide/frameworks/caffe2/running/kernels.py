@@ -1,4 +1,4 @@
-"""Kernels of element-wise ops, matrix products, losses, layout ops and fills, and their gradients."""
+"""Kernels of element-wise, matrix, loss, layout and fill ops, and their gradients."""
 
 from collections.abc import Callable, Sequence
 from math import prod
@@ -20,17 +20,14 @@ def _one(compute: Callable[[Array], Array]) -> Kernel:
 
 
 def _gradient(compute: Callable[[Array, Array], Array]) -> Kernel:
-    """Return a kernel of two inputs, such as an output and its gradient."""
     return _plain(compute)
 
 
 def _with_arguments(compute: Callable[[Array, Arguments], Array]) -> Kernel:
-    """Return a kernel of the first input with one output."""
     return lambda inputs, settings, _n: [compute(inputs[0], settings)]
 
 
 def _plain(compute: Callable[..., Array]) -> Kernel:
-    """Return a kernel without arguments and with one output."""
     return lambda inputs, _settings, _n: [compute(*inputs)]
 
 
@@ -46,8 +43,6 @@ def _two(compute: Callable[[Array, Array], Array]) -> Kernel:
 
 
 def _two_gradients(compute: Callable[[Array, Array, Array], tuple[Array, Array]]) -> Kernel:
-    """Return a kernel of an output's gradient and both inputs."""
-
     def kernel(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
         gradient, *operands = inputs
         if settings.integer("broadcast") and settings.integer("axis", -1) >= 0:
@@ -68,7 +63,7 @@ def _shape(x: Array, settings: Arguments) -> Array:
 
 
 def _summed_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Return an array summed over broadcast axes."""
+    """Sum over broadcast axes."""
     array = array.sum(tuple(range(array.ndim - len(shape))))
     widened = tuple(axis for axis, size in enumerate(shape) if size == 1 != array.shape[axis])
     return np.ascontiguousarray(array.sum(widened, keepdims=True))

@@ -1,4 +1,4 @@
-"""Kernels of recurrent ops and LSTM units, forward and backward."""
+"""Kernels of recurrent ops and LSTM units."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _Arrays = Mapping[str, Array]
 
 
 def _run(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
-    """Run a step net once per row of the first input. The last output, Caffe2's saved steps, is empty."""
+    """Run a step net per row of the first input. The last output, Caffe2's saved steps, is empty."""
     ties = ties_of(op)
     states, _ = _forward(op, ties, inputs[0], dict(zip(op.input, inputs, strict=True)), run_net)
     rows = [np.ascontiguousarray(states[state][row:]) for state, row in ties.aliases]
@@ -27,7 +27,7 @@ def _run(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
 def _forward(
     op: Any, ties: Ties, sequence: Array, outer: _Arrays, run_net: RunNet
 ) -> tuple[dict[str, Array], list[dict[str, Array]]]:
-    """Return all rows of all states, and the blobs that each step wrote."""
+    """Return all rows of all states, and the blobs written by each step."""
     states: dict[str, Array] = {}
     n_steps, batch = sequence.shape[:2]
     for state, start in ties.states:
@@ -46,7 +46,7 @@ def _forward(
 
 
 def _gradient(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
-    """Run the backward step net from the last row to the first, with recomputed forward steps.
+    """Run the backward step net from last row to first, with recomputed forward steps.
 
     Outputs are the gradients of the sequence, of the parameters and of the initial states.
     """
@@ -111,11 +111,11 @@ class _LstmStep:
     runs: Array
     """1 if the sequence has not ended."""
     keeps: Array
-    """1 if it has ended and keeps its state."""
+    """1 if it has ended."""
 
 
 def _step(inputs: Sequence[Array], settings: Arguments) -> tuple[_LstmStep, Sequence[Array]]:
-    """Return the step and the inputs after hidden, cell, gates, optional lengths, and time."""
+    """Return the step and the inputs after hidden, cell, gates, optional lengths and time."""
     hidden, cell, gates, *rest = inputs
     i, f, o, g = np.split(gates.reshape(*cell.shape[:-1], 4 * cell.shape[-1]), 4, axis=-1)
     bias = np.asarray(settings.number("forget_bias"), cell.dtype)

@@ -1,4 +1,4 @@
-"""Run nets op by op, and measure their blobs."""
+"""Run nets and measure their blobs."""
 
 import zlib
 from collections.abc import Collection, Iterable, Mapping
@@ -30,7 +30,7 @@ class NetRun:
 
 
 def run_once(net: Any, inputs: Mapping[str, Array], results: Iterable[str], parameters: Collection[str] = ()) -> NetRun:
-    """Run a net in program order in NumPy; raises UnsupportedError for an op without a kernel here."""
+    """Run a net in program order in NumPy; raises UnsupportedError for an op without a kernel."""
     workspace = Workspace({name: array.copy() for name, array in inputs.items()}, parameters)
     run_net(net, workspace)
     return NetRun(workspace.peak_bytes, workspace.arrays(results))
@@ -51,7 +51,7 @@ def run_net(net: Any, workspace: Workspace) -> None:
 
 
 def run_op(op: Any, inputs: list[Array], where: str) -> list[Array]:
-    """Return the outputs of an op; raises UnsupportedError."""
+    """Return an op's outputs; raises UnsupportedError."""
     kernel = _KERNELS.get(op.type)
     if kernel is None and op.type not in RECURRENT:
         raise UnsupportedError(f"{where} has no kernel here; leave out --measure")

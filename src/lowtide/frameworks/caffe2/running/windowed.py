@@ -1,4 +1,4 @@
-"""Kernels of convolution and pooling over images in NCHW, and their gradients."""
+"""Kernels of convolution and pooling in NCHW."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""The blobs of a running net, and their bytes."""
+"""The blobs of a running net."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ class Workspace:
     """Blobs by name. Writing a blob replaces its array."""
 
     def __init__(self, blobs: Mapping[str, Array], uncounted: Iterable[str] = ()) -> None:
-        """Take the first blobs. Figures exclude `uncounted` blobs."""
+        """Figures exclude `uncounted` blobs."""
         self._blobs: dict[str, Array] = dict(blobs)
         self._aliases: dict[str, str] = {}
         self._borrowed: dict[str, Array] = {}
@@ -23,7 +23,7 @@ class Workspace:
         self.peak_bytes = self._live_bytes
 
     def read(self, name: str, where: str) -> Array:
-        """Return the array of a blob; raises UnsupportedError if it is empty."""
+        """Return a blob's array; raises UnsupportedError if it is empty."""
         home = self._home(name)
         if home not in self._blobs:
             raise UnsupportedError(f"{where} reads {name!r}, which is empty; give it a value")
@@ -43,7 +43,7 @@ class Workspace:
         self.peak_bytes = max(self.peak_bytes, self._live_bytes)
 
     def borrow(self, name: str, rows: Array) -> None:
-        """Let a blob use outer storage, into which later arrays of the same size are copied."""
+        """Let a blob use outer storage; later arrays of its size are copied there."""
         self._borrowed[name] = rows
         self.write(name, rows)
 
@@ -57,7 +57,7 @@ class Workspace:
             self._live_bytes -= self._counted(home, former)
 
     def arrays(self, names: Iterable[str]) -> dict[str, Array]:
-        """Return the arrays of blobs that are not empty."""
+        """Return arrays that are not empty."""
         return {name: self._blobs[self._home(name)] for name in names if self._home(name) in self._blobs}
 
     def _home(self, name: str) -> str:

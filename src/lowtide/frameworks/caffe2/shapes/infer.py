@@ -1,4 +1,4 @@
-"""Infer the type of every blob without running the net."""
+"""Infer every blob's type without running the net."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -13,7 +13,7 @@ _MOST_ELEMENTS = 2**59
 OpTypes = Sequence["TensorType | None"]
 """The types of an op's outputs; None if unknown."""
 _Values = tuple[int, ...]
-"""Known integers in a blob: shapes and lengths that one op gives to another."""
+"""Known integers in a blob: shapes and lengths passed between ops."""
 
 _COPIES = frozenset(("Copy", "Alias", "StopGradient", "CopyOnDeviceLike", "CopyFromCPUInput", "CopyToCPU"))
 _INPUT_AS_ARGUMENT: Mapping[str, tuple[int, str]] = {"Reshape": (1, "shape"), "Split": (1, "split")}
@@ -23,7 +23,7 @@ _INPUT_AS_ARGUMENT: Mapping[str, tuple[int, str]] = {"Reshape": (1, "shape"), "S
 def infer_types(net: Any, known: Mapping[str, TensorType]) -> list[OpTypes]:
     """Return the output types of each op, given the types of outer blobs; raises GraphError for impossible sizes.
 
-    An in-place op without a rule keeps the type of its input.
+    An in-place op without a rule keeps its input's type.
     """
     types: dict[str, TensorType] = dict(known)
     values: dict[str, _Values] = {}
@@ -48,7 +48,7 @@ def infer_types(net: Any, known: Mapping[str, TensorType]) -> list[OpTypes]:
 
 
 def last_types(net: Any, known: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """Return the last known type of each blob that the ops write; see `infer_types`."""
+    """Return the last known type of each written blob; see `infer_types`."""
     found: dict[str, TensorType] = {}
     for op, outputs in zip(net.op, infer_types(net, known), strict=True):
         found.update((name, kind) for name, kind in zip(op.output, outputs, strict=True) if kind is not None)
@@ -82,7 +82,6 @@ def _with_known_inputs(op: Any, known: Mapping[str, _Values]) -> tuple[list[str]
 
 
 def _written_values(op: Any, inputs: OpTypes, known: Mapping[str, _Values]) -> dict[str, _Values]:
-    """Return the known integers in the outputs of an op, given those before it."""
     found: dict[str, _Values] = {}
     settings, first = Arguments(op), inputs[0] if inputs else None
     if op.type in _COPIES and op.input[0] in known:

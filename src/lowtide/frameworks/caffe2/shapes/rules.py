@@ -1,4 +1,4 @@
-"""Rules for the types of outputs, by kind of op."""
+"""Type rules by kind of op."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ def _like(*inputs: int) -> Rule:
 
 
 def _one(shape_of: Callable[[Types, Arguments], Sequence[int]]) -> Rule:
-    """Return a rule for one output with the element type of the first input."""
+    """Return a rule for one output with the first input's element type."""
     return lambda types, settings, n: [types[0].with_shape(*shape_of(types, settings))] if n == 1 else None
 
 
@@ -63,10 +63,10 @@ class Window:
     """Top, left, bottom, right."""
     dilation: tuple[int, int]
     rounds_up: bool
-    """Whether the last window may cross the border, as in the first Caffe."""
+    """Whether the last window may cross the border, as in Caffe 1."""
 
     def output(self, height: int, width: int) -> tuple[int, int] | None:
-        """Return height and width of the output, None if the window does not fit."""
+        """Return the output's height and width, None if the window does not fit."""
         sizes: list[int] = []
         for axis, size in enumerate((height, width)):
             reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
@@ -140,7 +140,7 @@ def _concat(types: Types, settings: Arguments, n: int) -> list[TensorType] | Non
 
 
 def split_sizes(size: int, settings: Arguments, n: int) -> list[int]:
-    """Return the length of each output of a Split; raises ValueError."""
+    """Return the lengths of a Split's outputs; raises ValueError."""
     sizes = settings.integers("split")
     if not sizes and size % n == 0:
         sizes = [size // n] * n
@@ -161,7 +161,7 @@ def _split(types: Types, settings: Arguments, n: int) -> list[TensorType] | None
 
 
 def reshaped(shape: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of a Reshape, in which 0 keeps a size and -1 is computed; raises ValueError."""
+    """Return the shape of a Reshape: 0 keeps a size, -1 is computed; raises ValueError."""
     result = [shape[place] if size == 0 else size for place, size in enumerate(asked)]
     if -1 in result:
         known = prod(size for size in result if size != -1)
@@ -213,7 +213,7 @@ def _fill(dtype: str) -> Rule:
 
 
 def first_rows(shape: Sequence[int]) -> int:
-    """Return the number of rows in an initial state of this shape."""
+    """Return the number of rows in an initial state."""
     return shape[0] if len(shape) == 3 else 1
 
 

@@ -1,4 +1,4 @@
-"""Sharing that stays valid when an executor runs independent branches at once."""
+"""Sharing that stays valid when independent branches run at once."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count

@@ -1,4 +1,4 @@
-"""Slots for the buffers of a graph, and slots as offsets in an arena."""
+"""Slots for a graph's buffers, and their offsets in an arena."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class Sharing:
     """Slots for the buffers of a graph."""
 
     slot_of: Integers
-    """Slot of every buffer, -1 if it is persistent or never live."""
+    """-1 if the buffer is persistent or never live."""
     slot_sizes: Integers
     slot_spaces: NDArray[np.int16]
-    """Position of the memory space of every slot."""
+    """The memory space of every slot."""
     slot_bytes: Mapping[str, int]
     """Bytes by memory space name, without scratch."""
     lower_bound_bytes: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""Sharing in one pass over a net that runs its ops in program order."""
+"""Sharing in one pass in program order."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -61,7 +61,6 @@ def _named(net: NamedNet, slots: Sequence[Sequence[str]]) -> SharedNet:
 
 
 def _spans(net: NamedNet) -> dict[str, list[_Span]]:
-    """Return the spans from writes to last readers, for blobs written before they are read."""
     spans: dict[str, list[_Span]] = {}
     from_outside: set[str] = set()
     read: set[str] = set()
@@ -94,7 +93,7 @@ class _OnePass:
         """The blobs of each slot."""
 
     def write(self, blob: str, op: OpId) -> None:
-        """Give a new blob a slot, or reserve the slot of a blob that is written again."""
+        """Give a blob a slot, or reserve its slot if it is written again."""
         if blob not in self._spans or blob in self._kept or op not in self._begins[blob]:
             return
         free = self._free.setdefault(self._net.devices[blob], [])
@@ -113,7 +112,7 @@ class _OnePass:
         self._later[slot].extend(spans[1:])
 
     def release(self, blob: str, op: OpId) -> None:
-        """Free the slot of a blob after its last reader."""
+        """Free a blob's slot after its last reader."""
         if blob in self.slot_of and op in self._ends[blob]:
             self._free[self._net.devices[blob]].append(self.slot_of[blob])
 

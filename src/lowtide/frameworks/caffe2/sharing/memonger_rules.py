@@ -1,4 +1,4 @@
-"""The sharing rules of memonger's C++ part, reproduced exactly, valid or not."""
+"""memonger's C++ sharing rules, exactly, valid or not."""
 
 import heapq
 from collections import Counter, defaultdict
@@ -169,7 +169,7 @@ class _TokenWalk:
         return entry[1]
 
     def _pop_by_size(self, blob: str, tokens: int) -> str | None:
-        """Pop from the heap by position, as memonger does."""
+        """Pop by position in the heap, as memonger does."""
         wanted = self._net.sizes.get(blob, 0)
         best_size, best = -1, -1
         for place, (_, first) in enumerate(self._free):

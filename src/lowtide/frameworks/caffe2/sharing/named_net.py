@@ -1,4 +1,4 @@
-"""Nets over named blobs: ops, the names that they read and write, and live ranges of blobs."""
+"""Nets over named blobs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,13 +27,13 @@ class NamedOp:
     name: str = ""
     device: str | None = None
     is_gradient: bool = False
-    """Whether the op belongs to the backward pass."""
+    """Whether it belongs to the backward pass."""
     after: tuple[OpId, ...] = ()
     """Positions of earlier ops that must run first."""
     step_nets: tuple["NamedNet", ...] = ()
-    """Nets that a recurrent op runs in each step, with access to all outer blobs."""
+    """Nets that a recurrent op runs in each step. They see all outer blobs."""
     renames: tuple[tuple[str, str], ...] = ()
-    """Renamed blobs of a recurrent op, with their new names."""
+    """New names of a recurrent op's renamed blobs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class NamedNet:
 
     @classmethod
     def from_graph(cls, graph: Graph) -> "NamedNet":
-        """Return a graph as a net over the names of its buffers, without callees.
+        """Return a graph as a net over its buffers' names, without callees.
 
         Mutated buffers are inputs and outputs. Persistent buffers and inputs are external inputs.
         """
@@ -103,7 +103,7 @@ class NamedNet:
 
     @cached_property
     def blobs(self) -> tuple[str, ...]:
-        """Every blob that an op touches, in order of first touch."""
+        """Every touched blob, in order of first touch."""
         touches = zip(self.reads, self.writes, strict=True)
         return tuple(dict.fromkeys(blob for reads, writes in touches for blob in (*reads, *writes)))
 
@@ -123,19 +123,19 @@ class NamedNet:
 
     @cached_property
     def inner_reads(self) -> tuple[str, ...]:
-        """Every name that this net may read from an outer net."""
+        """Names that this net may read from an outer net."""
         inner = (name for op in self.ops for net in op.step_nets for name in net.inner_reads)
         return tuple(dict.fromkeys((*self.external_inputs, *(name for op in self.ops for name in op.inputs), *inner)))
 
     @cached_property
     def inner_writes(self) -> tuple[str, ...]:
-        """Every name that this net may write in an outer net."""
+        """Names that this net may write in an outer net."""
         inner = (name for op in self.ops for net in op.step_nets for name in net.inner_writes)
         return tuple(dict.fromkeys((*(name for op in self.ops for name in op.outputs), *inner)))
 
     @cached_property
     def devices(self) -> Mapping[str, str | None]:
-        """The device of every blob that an op touches."""
+        """The device of every touched blob."""
         result: dict[str, str | None] = dict(self.blob_devices)
         for touches in (self.writes, self.reads):
             for op, blobs in zip(self.ops, touches, strict=True):
@@ -159,11 +159,11 @@ class NamedNet:
         return tuple(sorted(edges))
 
     def size_of(self, blob: str) -> int:
-        """Return the size of a blob in bytes, 1 if it is unknown."""
+        """Return a blob's bytes, 1 if unknown."""
         return self.sizes.get(blob, 1)
 
     def reordered(self, order: Sequence[OpId]) -> "NamedNet":
-        """Return the net with its ops in the given order, which is not checked."""
+        """Return the net in the given order, unchecked."""
         if list(order) == list(range(len(self.ops))):
             return self
         places = {op: place for place, op in enumerate(order)}
@@ -183,7 +183,7 @@ class NamedNet:
 
 @dataclass(frozen=True, slots=True)
 class BlobRange:
-    """The live range of a blob, both ends included; raises UsageError for an impossible size."""
+    """A blob's live range, both ends included; raises UsageError for an impossible size."""
 
     name: str
     defined: Place | None
@@ -191,7 +191,7 @@ class BlobRange:
     used: Place | None
     """None if the blob lives to the end."""
     size: int | None = None
-    """In bytes. None counts as 1."""
+    """Bytes; None counts as 1."""
 
     def __post_init__(self) -> None:
         if self.size is not None and not is_size(self.size):
@@ -199,7 +199,7 @@ class BlobRange:
 
     @property
     def begins(self) -> Place:
-        """`defined`, or -1 if the blob exists at the start."""
+        """`defined`, or -1 if it is None."""
         return -1 if self.defined is None else self.defined
 
 

@@ -1,4 +1,4 @@
-"""Dependences between the ops of a net, and orders that respect them."""
+"""Dependences between ops, and orders."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
@@ -12,7 +12,7 @@ from lowtide.engine.graph import GraphBuilder
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
 
 _TIE_WORK_LIMIT = 200_000_000
-"""Edges that `longest_path_order` may visit to break ties; about 300,000,000 a second."""
+"""Edges that `longest_path_order` may visit to break ties, about 300,000,000 a second."""
 
 
 def interference_edges(net: NamedNet) -> list[tuple[OpId, OpId]]:
@@ -71,9 +71,9 @@ def topological_order_of(before: Sequence[Sequence[OpId]]) -> list[OpId]:
 
 
 def longest_path_order(net: NamedNet) -> list[OpId]:
-    """Return memonger's order of sources by longest path, ties included.
+    """Return memonger's order by longest path, ties included.
 
-    If the paths form no tree, or ties need too much work, return the `merged_path_order`.
+    If the paths form no tree, or ties need too much work, return `merged_path_order`.
     """
     return longest_path_order_of(predecessors(net))
 
@@ -102,7 +102,7 @@ ORDERS: Mapping[str, Callable[[NamedNet], list[OpId]]] = {
 
 
 def chosen_order(net: NamedNet, order: str | Sequence[OpId]) -> list[OpId]:
-    """Return the order of a name, or a valid given order; raises UsageError."""
+    """Return a named order, or a valid given one; raises UsageError."""
     if isinstance(order, str):
         if order not in ORDERS:
             raise UsageError(f"{unknown('order', order, ORDERS)}, or give op positions")

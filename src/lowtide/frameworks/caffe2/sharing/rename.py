@@ -1,4 +1,4 @@
-"""Rename blobs so that they share storage, and free them after their last use."""
+"""Rename and free blobs."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ ALIAS, FREE = "Alias", "Free"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Bytes of all blobs. A blob of unknown size counts as one."""
+    """Bytes of all blobs. An unknown size counts as one."""
 
     bytes_before: int
     bytes_after: int
@@ -22,7 +22,7 @@ class SharedNet:
 
     net: NamedNet
     renames: Mapping[str, str]
-    """The slot name of each blob that shares."""
+    """New names of sharing blobs."""
     statistics: Statistics
 
 
@@ -46,13 +46,13 @@ def rename_blobs(net: NamedNet, renames: Mapping[str, str]) -> NamedNet:
 
 
 def share_by(net: NamedNet, renames: Mapping[str, str]) -> SharedNet:
-    """Return a net with its blobs renamed, and the bytes before and after."""
+    """Return a net with renamed blobs, and the bytes before and after."""
     ordered = {blob: renames[blob] for blob in net.blobs if blob in renames}
     return SharedNet(net=rename_blobs(net, ordered), renames=ordered, statistics=sharing_statistics(net, ordered))
 
 
 def sharing_statistics(net: NamedNet, renames: Mapping[str, str]) -> Statistics:
-    """Return the bytes of all blobs, and the bytes of all slots after renaming."""
+    """Return the bytes of all blobs, and of all slots after renaming."""
     largest: dict[str, int] = {}
     for blob in net.blobs:
         slot = renames.get(blob, blob)
@@ -68,7 +68,7 @@ def blobs_by_name(renames: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def members_of(slots: Iterable[Iterable[str]], renames: Mapping[str, str]) -> list[list[str]]:
-    """Return slots of new names as slots of the old ones. New names in no slot get slots of their own."""
+    """Return slots of new names as slots of old ones. New names in no slot get their own."""
     blobs = blobs_by_name(renames)
     found = [[blob for name in slot for blob in blobs.pop(name, (name,))] for slot in slots]
     return [*found, *blobs.values()]

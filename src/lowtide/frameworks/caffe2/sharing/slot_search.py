@@ -1,4 +1,4 @@
-"""Find the slots with the smallest total size by branch and bound."""
+"""Find the smallest slots by branch and bound."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """Live ranges of blobs, both ends included, and sizes in bytes."""
+    """Live ranges, both ends included, and sizes in bytes."""
 
     begins: Integers
     ends: Integers
@@ -135,7 +135,7 @@ class LevelBound:
     """
 
     def __init__(self, intervals: Intervals, by_size: list[int], first: Integers, last: Integers):
-        """Take blobs by descending size, and the first and last section of each."""
+        """Take blobs by descending size, with their first and last sections."""
         live = np.zeros(len(intervals), np.int64)
         sizes: list[int] = []
         self._needed: list[int] = []  # slots per level, ascending
@@ -156,11 +156,11 @@ class LevelBound:
 
     @property
     def total(self) -> int:
-        """The bound before any blob is placed."""
+        """The bound with no blob placed."""
         return self._from_level[0]
 
     def still_to_open(self, place: int, n_open: int) -> int:
-        """Return the least bytes of new slots, if the blobs before `place` occupy `n_open` slots."""
+        """Return the least bytes of new slots once the blobs before `place` occupy `n_open` slots."""
         level = max(self._level_of[place], bisect_right(self._needed, n_open))
         return self._from_level[level] - n_open * self._sizes[level]
 
@@ -173,7 +173,7 @@ class _Level:
 
 
 class _SlotWalk:
-    """A depth-first walk of the search tree, with one level per blob."""
+    """A depth-first walk with one level per blob."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Slots for blobs: which blobs share storage, one after the other."""
+"""Slots for blobs that share storage in turn."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from lowtide.frameworks.caffe2.sharing.slot_search import Intervals, search
 from lowtide.frameworks.caffe2.sharing.verify_sharing import verify_assignments, verify_equality, verify_in_place
 
 WORK_LIMIT = 5_000_000
-"""Slots that the search visits by default, in a few seconds."""
+"""Slots that the search visits by default; takes a few seconds."""
 _ALGORITHMS = ("greedy", "optimal")
 
 
@@ -38,7 +38,7 @@ class SlotAssignment:
 
 
 def greedy_slots(ranges: Iterable[BlobRange]) -> SlotAssignment:
-    """Assign slots as `slot_search.greedy` does."""
+    """Assign slots by `slot_search.greedy`."""
     return _assigned(ranges, 0)
 
 
@@ -54,13 +54,13 @@ def optimal_slots(ranges: Iterable[BlobRange], *, work_limit: int = WORK_LIMIT) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterferenceSharing:
-    """A net whose blobs share storage, with its slots."""
+    """A net with sharing blobs, and its slots."""
 
     ordered: NamedNet
-    """The given net in the new order."""
+    """The net in the new order."""
     shared: SharedNet
     order: tuple[OpId, ...]
-    """Ops of the given net. The sharing is valid in this order only."""
+    """Ops of the given net; sharing is valid in this order only."""
     slots: tuple[tuple[BlobRange, ...], ...]
     """The blobs of each slot, in order. Blobs that never share come last, one per slot."""
     optimal: bool
@@ -122,7 +122,7 @@ def _assigned(ranges: Iterable[BlobRange], work_limit: int) -> SlotAssignment:
 
 
 def _completed(ranges: Iterable[BlobRange]) -> list[BlobRange]:
-    """Return ranges without None, by last use. Missing definitions are -1, missing uses come last."""
+    """Return ranges without None, by last use. Missing definitions are -1, missing uses last."""
     by_use = sorted(ranges, key=lambda blob: (blob.used is None, -1 if blob.used is None else blob.used))
     places = [place for blob in by_use for place in (blob.used, blob.defined) if place is not None]
     end = max(places, default=-1) + 1

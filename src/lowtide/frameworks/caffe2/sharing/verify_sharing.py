@@ -1,4 +1,4 @@
-"""Check that sharing changed only names, without using any of the algorithms."""
+"""Check that sharing changed only names, independently of the algorithms."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -11,7 +11,7 @@ _Source = tuple[str, int, int]
 
 
 def verify_assignments(slots: Iterable[Sequence[BlobRange]]) -> None:
-    """Raise VerificationError if a blob of a slot begins before the last use of the previous one."""
+    """Raise VerificationError if a blob begins before the last use of the previous one in its slot."""
     for number, slot in enumerate(slots):
         for former, latter in pairwise(slot):
             if former.used is None or former.used >= latter.begins:
@@ -33,7 +33,7 @@ def verify_equality(before: NamedNet, after: NamedNet) -> None:
 
 
 def verify_in_place(before: NamedNet, after: NamedNet) -> None:
-    """Raise VerificationError if an op of two nets uses different blobs in place."""
+    """Raise VerificationError if two nets use different blobs in place."""
     if len(before.ops) != len(after.ops):
         raise VerificationError(f"{len(before.ops)} ops before and {len(after.ops)} after; sharing must keep every op")
     for position, (former, latter) in enumerate(zip(before.ops, after.ops, strict=True)):
@@ -47,7 +47,6 @@ def verify_in_place(before: NamedNet, after: NamedNet) -> None:
 
 
 def passes(check: Callable[[NamedNet, NamedNet], None], before: NamedNet, after: NamedNet) -> bool:
-    """Return whether a check of two nets raises no VerificationError."""
     try:
         check(before, after)
     except VerificationError:
@@ -56,7 +55,7 @@ def passes(check: Callable[[NamedNet, NamedNet], None], before: NamedNet, after:
 
 
 def differ_only_in_names(before: NamedNet, after: NamedNet) -> bool:
-    """Return whether two nets pass `verify_equality` and `verify_in_place`."""
+    """Return whether nets pass `verify_equality` and `verify_in_place`."""
     return passes(verify_equality, before, after) and passes(verify_in_place, before, after)
 
 
