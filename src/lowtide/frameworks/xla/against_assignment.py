@@ -1,4 +1,4 @@
-"""`against_assignment`: compare XLA's reserved bytes with the modeled peak."""
+"""`against_assignment`: compare XLA's reserved bytes with the model."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +31,9 @@ def against_assignment(read: ReadModule, allocations: Sequence[Allocation]) -> R
     """Compare XLA's reserved bytes with the modeled peak in text order, in the first memory space.
 
     XLA reserves parameters, results and one range for temporaries. The model counts live bytes. Constants and
-    thread-local buffers are left out. The differences add up to XLA's bytes minus the model's. Complexity: that of
-    evaluating one order, plus O(b log b) for b logical buffers.
+    thread-local buffers are left out. The differences add up to XLA's bytes minus the model's.
+
+    Complexity: one evaluation of an order, plus O(b log b) for b logical buffers.
     """
     counted = [
         allocation
@@ -79,7 +80,7 @@ def against_assignment(read: ReadModule, allocations: Sequence[Allocation]) -> R
 
 
 def _alive_at_peak(read: ReadModule, name: str, plan: Plan) -> list[_AliveBuffer]:
-    """Return the buffers alive at the peak of a computation, without those that its caller counts."""
+    """Return the buffers alive at a computation's peak, without those counted by its caller."""
     graph = read.computations[name].graph
     callee_peaks = {callee: plan.callees[callee].peak_bytes for callee in graph.called}
     transient = transient_bytes(graph, callee_peaks)[:, _DEVICE].tolist()

@@ -1,4 +1,4 @@
-"""jaxlib's conversions to HLO text. Files are converted in a separate process, since parsers may crash or hang."""
+"""jaxlib's conversions to HLO text, in a separate process because parsers may crash or hang."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def text_of_module(module: Any) -> str:
 
 
 def hlo_classes() -> Any:
-    """Return jaxlib's module of HLO classes, which is part of another one in jaxlib 0.10.0."""
+    """Return jaxlib's module of HLO classes, elsewhere in jaxlib 0.10.0."""
     return import_module("jaxlib._hlo" if find_spec("jaxlib._hlo") else "jaxlib._jax")
 
 
@@ -52,7 +52,7 @@ def text_of_content(conversion: str, content: bytes, where: str) -> str:
 
 
 def main() -> None:
-    """Convert standard input to HLO text by the named conversion."""
+    """Convert standard input to HLO text."""
     try:
         text = _CONVERSIONS[sys.argv[1]](sys.stdin.buffer.read())
     except Exception as error:  # jaxlib may raise anything

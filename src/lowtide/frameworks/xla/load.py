@@ -1,4 +1,4 @@
-"""`load_module`: load an HLO module from a path or an object."""
+"""`load_module`: load an HLO module."""
 
 import re
 from collections.abc import Mapping
@@ -63,7 +63,6 @@ def load_module(source: Any) -> Loaded:
 
 
 def read_content(content: bytes, where: str) -> Loaded:
-    """Load the module in a file's content."""
     if is_hlo_text(content):
         return Loaded(module=parse_module(decoded_text(content, where), where), where=where)
     if is_mlir(content):
@@ -102,7 +101,7 @@ def _allocations(assignment: bytes | None, module: bytes, where: str) -> tuple[A
 
 
 def _read_assignment_text(text: str, module: HloModule, where: str) -> tuple[Allocation, ...]:
-    """Return the allocations in a `*-buffer-assignment.txt`; raises MalformedInputError. O(text)."""
+    """Parse the allocations of a `*-buffer-assignment.txt`; raises MalformedInputError. O(text)."""
     computation_of = {
         instruction.name: computation.name
         for computation in module.computations

@@ -1,4 +1,4 @@
-"""`XlaModel`: an HLO module that can be planned and reordered, but not run."""
+"""`XlaModel`: an HLO module to plan and reorder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,7 +45,7 @@ class XlaModel(UnrunnableModel):
 
     @property
     def read(self) -> ReadModule:
-        """The module with the graphs of its computations."""
+        """The module with its computations' graphs."""
         return self._read
 
     def reserved(self) -> Reserved | None:

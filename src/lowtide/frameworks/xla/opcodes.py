@@ -1,4 +1,4 @@
-"""Sets of opcodes, by their effect on storage and order."""
+"""Sets of opcodes."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -11,7 +11,7 @@ VIEWS = frozenset({"get-tuple-element", "bitcast", "domain", "optimization-barri
 """Names of existing storage."""
 
 CONTROL_FLOW = frozenset({"while", "call", "conditional"})
-"""Results are those of other computations."""
+"""Results come from other computations."""
 
 ELEMENTWISE = _words(
     """
@@ -22,7 +22,7 @@ ELEMENTWISE = _words(
     sin sine sinh sqrt stochastic-convert subtract tan tanh xor bitcast-convert
     """
 )
-"""Opcodes that compute each element from elements at the same place, and may overwrite them."""
+"""Opcodes that may overwrite an operand, since each element depends on elements at the same place."""
 
 FIRST_OPERAND = frozenset({"dynamic-update-slice", "scatter", "triangular-solve", "set-dimension-size"})
 """The first operand may be updated in place."""
@@ -36,7 +36,7 @@ COLLECTIVES = _words(
 )
 
 EFFECTS = COLLECTIVES | frozenset({"infeed", "outfeed", "rng", "rng-get-and-update-state", "partition-id-seed"})
-"""Ordered opcodes: they communicate, or advance a hidden state."""
+"""Ordered opcodes: they communicate or advance a hidden state."""
 
 _OTHERS = _words(
     """
@@ -53,7 +53,7 @@ KNOWN = FREE | VIEWS | CONTROL_FLOW | ELEMENTWISE | FIRST_OPERAND | EFFECTS | _O
 
 
 def base_opcode(opcode: str) -> str:
-    """Return "slice" for "slice-start", "slice-update" or "slice-done", and other opcodes unchanged."""
+    """Return "slice" for "slice-start", "slice-update" and "slice-done"; other opcodes unchanged."""
     for ending in ("-start", "-update", "-done"):
         if opcode.endswith(ending) and opcode.removesuffix(ending) in KNOWN:
             return opcode.removesuffix(ending)
@@ -61,7 +61,7 @@ def base_opcode(opcode: str) -> str:
 
 
 def is_known(opcode: str) -> bool:
-    """Return whether an opcode or its base opcode is known."""
+    """Return whether an opcode or its base is known."""
     return opcode in KNOWN or base_opcode(opcode) in KNOWN
 
 

@@ -1,4 +1,4 @@
-"""Schedules: write a plan's order into a module, or find the best order."""
+"""Write a plan's order, or find the best order."""
 
 import heapq
 import re
@@ -30,11 +30,11 @@ class ScheduledModule:
     """A module in the best order found."""
 
     module: HloModule
-    """Marked as scheduled, with recorded peaks in its header."""
+    """Marked as scheduled, with peaks in its header."""
     plan: Plan
     scheduler: str
     peaks: Mapping[str, int]
-    """Peak of every order in the first memory space, by scheduler."""
+    """First memory space's peak, by scheduler."""
 
 
 def schedule(read: ReadModule, effort: EffortName = DEFAULT_EFFORT) -> ScheduledModule:
@@ -53,7 +53,7 @@ def schedule(read: ReadModule, effort: EffortName = DEFAULT_EFFORT) -> Scheduled
 
 
 def record_peaks(module: HloModule, peaks: Mapping[str, int]) -> HloModule:
-    """Return a module with peaks by scheduler in the frontend attributes of its header."""
+    """Return a module with peaks in its header's frontend attributes, by scheduler."""
     entries = ",".join(f'lowtide_{name.replace("-", "_")}_peak_bytes="{peak}"' for name, peak in peaks.items())
     header = _without_peaks(module.header)
     found = _FRONTEND.search(header)
@@ -65,7 +65,7 @@ def record_peaks(module: HloModule, peaks: Mapping[str, int]) -> HloModule:
 
 
 def recorded_peaks(module: HloModule) -> dict[str, int]:
-    """Return the peaks recorded in a module, by scheduler."""
+    """Return the recorded peaks, by scheduler."""
     text = module.attributes.get("frontend_attributes", "")
     return {name.replace("_", "-"): int(peak) for name, peak in _PEAK.findall(text)}
 
@@ -87,7 +87,7 @@ def scheduled(read: ReadModule, plan: Plan) -> HloModule:
 def with_order_as_control_edges(read: ReadModule, plan: Plan) -> HloModule:
     """Return the module with control edges between successive ops of a plan, not marked as scheduled.
 
-    Raises the same errors as `scheduled`.
+    Raises as `scheduled` does.
     """
     edges: dict[str, dict[str, list[str]]] = {}
     for name, order in _planned_orders(read, plan).items():
@@ -103,7 +103,7 @@ def with_order_as_control_edges(read: ReadModule, plan: Plan) -> HloModule:
 
 
 def instruction_order(read: ReadComputation, order: Sequence[OpId]) -> list[int]:
-    """Return the positions of all instructions such that ops run in this order. O(n log n + e)."""
+    """Return the positions of all instructions, with ops in this order. O(n log n + e)."""
     computation = read.points.computation
     if list(order) == sorted(order):
         return list(range(len(computation.instructions)))
@@ -116,7 +116,7 @@ def instruction_order(read: ReadComputation, order: Sequence[OpId]) -> list[int]
     idle: list[int] = []
 
     def append_idle() -> None:
-        """Append all instructions without work that are ready, in text order."""
+        """Append all ready instructions without work, in text order."""
         while True:
             for place in sorter.get_ready():
                 if not is_op(computation.instructions[place]):

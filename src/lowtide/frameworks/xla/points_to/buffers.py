@@ -1,4 +1,4 @@
-"""`points_to`: the logical buffers of a computation's values."""
+"""`points_to`: the logical buffers of values."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -21,25 +21,25 @@ class LogicalBuffer(NamedTuple):
     """An array, or a tuple's table of pointers."""
 
     definer: int
-    """Position of the instruction that defines it."""
+    """Position of its defining instruction."""
     part: int
     shape: HloShape
 
 
 @dataclass(slots=True)
 class PointsTo:
-    """The buffers of a computation's values. Parts are in the order of `HloShape.parts`."""
+    """The buffers of a computation's values, by part in the order of `HloShape.parts`."""
 
     computation: Computation
     buffers: list[LogicalBuffer] = field(default_factory=list[LogicalBuffer])
     parts: list[Parts] = field(default_factory=list[Parts])
     """Per instruction."""
     paths: list[frozenset[int]] = field(default_factory=list[frozenset[int]])
-    """Per view, the tables that lead to its value."""
+    """Per view, the tables leading to its value."""
     tables: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
-    """Per tuple, the table that leads to its elements."""
+    """Per tuple, the table leading to its elements."""
     reads: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    """Per instruction, except views, the buffers that it needs."""
+    """Per instruction except views, the buffers that it needs."""
     shared: dict[tuple[int, int], None] = field(default_factory=dict[tuple[int, int], None])
     """Pairs of a buffer and one made in its storage."""
     returned_in: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -51,7 +51,7 @@ class PointsTo:
         return self.parts[self.computation.root]
 
     def parameter_parts(self) -> dict[int, Parts]:
-        """Return the parts of the parameters by number; raises MalformedInputError for one without a number."""
+        """Return parameters' parts by number; raises MalformedInputError for one without a number."""
         found: dict[int, Parts] = {}
         for instruction, parts in zip(self.computation.instructions, self.parts, strict=True):
             if instruction.opcode == "parameter":
@@ -132,7 +132,7 @@ def _element(found: PointsTo, instruction: Instruction, operand: int) -> Parts:
 
 
 def _table_read(found: PointsTo, operand: int) -> frozenset[int]:
-    """Return the table that leads to elements; none if one instruction defines all."""
+    """Return the table leading to elements; none if one instruction defines all."""
     if operand not in found.tables:
         table, *elements = found.parts[operand]
         definers = {found.buffers[element].definer for element in elements}
@@ -153,7 +153,7 @@ def _called(
 
 
 def _state(instruction: Instruction, first: list[int | None], callees: Mapping[str, PointsTo]) -> list[int | None]:
-    """Return the parts of a loop's state that its body passes on unchanged."""
+    """Return the state's parts that a loop's body passes on unchanged."""
     bodies = instruction.callees.get("body", ())
     body = callees[bodies[0]] if bodies else None
     parameter = body.parameter_parts().get(0) if body else None
@@ -255,7 +255,6 @@ def _given(found: PointsTo, operands: list[int], callee: PointsTo) -> dict[int, 
 
 
 def part_at(shape: HloShape, index: tuple[int, ...]) -> int | None:
-    """Return the part of a shape at an index, or None."""
     at = 0
     for step in index:
         if step >= len(shape.elements):

@@ -1,4 +1,4 @@
-"""Operands and parameters that results may overwrite."""
+"""Operands and parameters that may be overwritten."""
 
 import re
 from functools import cache
@@ -15,12 +15,12 @@ Index = tuple[int, ...]
 
 
 def input_output_aliases(module: HloModule) -> list[tuple[Index, int, Index]]:
-    """Return a module's aliases: (index in the result, number of a parameter, index in the parameter)."""
+    """Return aliases: (index in the result, parameter number, index in the parameter)."""
     return _aliases(module.attributes.get("input_output_alias", ""))
 
 
 def donated_parameters(module: HloModule) -> list[tuple[int, Index]]:
-    """Return the parameters that the caller donates without an alias: (number, index)."""
+    """Return parameters donated without an alias: (number, index)."""
     found = _DONOR.findall(module.attributes.get("buffer_donor", ""))
     return [(int(number), _index(index)) for number, index in found]
 

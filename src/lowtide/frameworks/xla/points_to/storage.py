@@ -1,4 +1,4 @@
-"""`storage_of`: the logical buffers that share storage, such as loop states and aliases."""
+"""`storage_of`: the logical buffers sharing storage."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,17 +22,17 @@ class _Life(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StorageMap:
-    """The storage of a computation's logical buffers."""
+    """Storage of logical buffers."""
 
     of: list[int | None]
-    """Per logical buffer, the first one in its storage; None for constants."""
+    """The first buffer in each one's storage; None for constants."""
     parameters: Mapping[int, tuple[int, int]]
-    """(number, part) of each buffer of a parameter."""
+    """(number, part) of each parameter's buffer."""
     swapped_bytes: int
-    """Bytes of copies in a loop's body that permutes its state."""
+    """Bytes copied when a loop's body permutes its state."""
 
     def returned_in(self, points: PointsTo) -> dict[int, int]:
-        """Return buffers of the result that share storage with a parameter's, mapped to it."""
+        """Return buffers of the result in a parameter's storage, mapped to it."""
         found = {buffer: self.of[buffer] for buffer in points.result}
         return {new: old for new, old in found.items() if old is not None and old != new and old in self.parameters}
 
@@ -126,7 +126,6 @@ def _lives(points: PointsTo) -> tuple[list[_Life], dict[int, tuple[int, int]], s
 
 
 def _fit(points: PointsTo, overwriting: Overwriting, lives: list[_Life], protected: AbstractSet[int]) -> bool:
-    """Return whether buffers can share storage, one after the other."""
     if any(life.buffer in protected for life in lives):
         return False
     shapes = [points.buffers[life.buffer].shape for life in lives]
@@ -156,7 +155,7 @@ def _overwrites(points: PointsTo, overwriting: Overwriting, old: int, new: int) 
 
 
 def _swapped(points: PointsTo, state: Sequence[tuple[int, int]], parameters: Mapping[int, tuple[int, int]]) -> int:
-    """Return the bytes of parameters in cycles of a loop's state, which are all copied."""
+    """Return the bytes of parameters in cycles of a loop's state; all are copied."""
     follows = {old: new for old, new in state if new in parameters}
     total = 0
     for start in follows:

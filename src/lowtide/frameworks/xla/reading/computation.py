@@ -1,4 +1,4 @@
-"""`ComputationReader`: read one computation into a graph."""
+"""`ComputationReader`: read a computation into a graph."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class ReadComputation:
     places: list[int]
     """The position of each op's instruction."""
     buffers: Mapping[int, BufferId]
-    """The graph's buffer of each storage."""
+    """The buffer of each storage."""
     effects: Effects
     handed_over: Mapping[int, int]
     """See `handed_over`."""
@@ -32,7 +32,7 @@ class ReadComputation:
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterLives:
-    """Lifetimes of an entry's parameters, or of a loop's state."""
+    """Lifetimes of an entry's parameters or a loop's state."""
 
     donated: frozenset[int] = frozenset()
     """Donated logical buffers."""
@@ -70,7 +70,7 @@ class ComputationReader:
         self._buffers: dict[int, BufferId] = {}
 
     def read(self, name: str, spaces: Sequence[int], lives: ParameterLives, notes: Sequence[str]) -> ReadComputation:
-        """Return the graph in memory spaces with these numbers, the first 0. O(n + parts)."""
+        """Return the graph in memory spaces with these numbers, first 0. O(n + parts)."""
         builder = GraphBuilder(name)
         for number in spaces:
             builder.add_space(space_name(number))
@@ -128,7 +128,7 @@ class ComputationReader:
         )
 
     def _add_buffers(self, builder: GraphBuilder, spaces: Sequence[int], lives: ParameterLives) -> set[int]:
-        """Add a buffer per storage and return those that exist at the start."""
+        """Add a buffer per storage; return those that exist at the start."""
         existing: set[int] = set()
         for storage, members in self._members.items():
             logical = self._points.buffers[storage]
@@ -146,7 +146,7 @@ class ComputationReader:
         return existing
 
     def _add_copied_results(self, builder: GraphBuilder, spaces: Sequence[int]) -> None:
-        """Add copies that a branch or call makes of operands, constants and repeated parts of its result."""
+        """Add a branch's or call's copies of operands, constants and repeated parts of its result."""
         ways = set[Way]() if self._callers is None else self._callers.ways
         if ways.isdisjoint(("call", "branch")):
             return
@@ -178,7 +178,6 @@ class ComputationReader:
         return Lifetime.INPUT if changed else Lifetime.PERSISTENT
 
     def _pairs(self, place: int, written: Sequence[int]) -> list[tuple[BufferId, BufferId]]:
-        """Return the in-place pairs of an instruction."""
         instruction, positions = self._instructions[place], self._computation.positions
         if not written:
             return []
@@ -210,5 +209,5 @@ class ComputationReader:
 
 
 def space_name(number: int) -> str:
-    """Return the name of a memory space: "device" for 0."""
+    """Return a memory space's name: "device" for 0."""
     return f"S({number})" if number else "device"

@@ -17,7 +17,7 @@ from lowtide.frameworks.xla.text.shape import POINTER_BYTES, is_known_dtype, mem
 
 @dataclass(frozen=True, kw_only=True)
 class ReadModule:
-    """A module with the graphs of its computations."""
+    """A module with its computations' graphs."""
 
     module: HloModule
     computations: Mapping[str, ReadComputation]
@@ -25,7 +25,7 @@ class ReadModule:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the entry. Subgraphs are named after computations."""
+        """The entry's graph. Subgraphs are named after computations."""
         return self.computations[self.module.entry.name].graph
 
 
@@ -70,7 +70,7 @@ def read_module(module: HloModule, where: str = "the module", *, pointer_bytes: 
 
 
 def _state(points: PointsTo, callers: Callers) -> list[tuple[int, int]]:
-    """Return the changed parts of a loop's state: (parameter's buffer, result's buffer)."""
+    """Return a loop's changed state: (parameter's buffer, result's buffer)."""
     before = points.parameter_parts().get(0, [])
     if not ("body" in callers.ways and callers.in_loop) or len(before) != len(points.result):
         return []
@@ -78,7 +78,7 @@ def _state(points: PointsTo, callers: Callers) -> list[tuple[int, int]]:
 
 
 def _aliased(module: HloModule, points: PointsTo) -> list[tuple[int, int]]:
-    """Return the aliases of an entry: (parameter's buffer, result's buffer)."""
+    """Return an entry's aliases: (parameter's buffer, result's buffer)."""
     found: list[tuple[int, int]] = []
     root = points.computation.instructions[points.computation.root]
     for output, number, inner in input_output_aliases(module):

@@ -1,4 +1,4 @@
-"""Ops among instructions: effects, and dependences other than reads."""
+"""Effects of ops, and dependences other than reads."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _NONE: frozenset[int] = frozenset()
 
 
 def is_op(instruction: Instruction) -> bool:
-    """Return whether an instruction runs: it is no parameter, constant or view."""
+    """Return whether an instruction runs: no parameter, constant or view."""
     return instruction.opcode not in FREE and not (instruction.opcode in VIEWS and instruction.operands)
 
 
@@ -24,7 +24,7 @@ class Effects:
 
 
 def effects_of(instruction: Instruction, callees: Mapping[str, Effects]) -> Effects:
-    """Return the effects of an instruction, given those of its callees."""
+    """Return an instruction's effects, given its callees'."""
     opcode = instruction.opcode
     if not is_known(opcode) or opcode in EFFECTS:
         return Effects(pure=False, ordered=True)
@@ -36,7 +36,6 @@ def effects_of(instruction: Instruction, callees: Mapping[str, Effects]) -> Effe
 
 
 def combined(parts: Mapping[str, Effects]) -> Effects:
-    """Return the combined effects of several parts."""
     return Effects(
         pure=all(inner.pure for inner in parts.values()), ordered=any(inner.ordered for inner in parts.values())
     )
@@ -51,10 +50,10 @@ class OtherDependences:
         self._producers: list[frozenset[int]] = []
         """Per instruction, the ops that compute its value."""
         self._controls: list[frozenset[int]] = []
-        """Per view, the ops that it waits for only."""
+        """Per view, the ops that only it waits for."""
 
     def add(self, place: int, op: OpId | None, definers: Collection[int]) -> list[OpId]:
-        """Add the next instruction and return the ops that it waits for besides the `definers` of its reads.
+        """Add the next instruction; return the ops it waits for besides the `definers` of its reads.
 
         `op` is None if it is no op.
         """

@@ -1,4 +1,4 @@
-"""Brackets, commas, strings and comments in HLO text."""
+"""Brackets, commas, strings and comments."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/', re.DOTALL)
 
 
 def end_of_group(text: str, start: int) -> int:
-    """Return the position after the bracket that closes the one at `start`; raises MalformedInputError without one."""
+    """Return the position after the closing bracket; raises MalformedInputError without one."""
     depth = 0
     for token in _TOKEN.finditer(text, start):
         letter = token[0]
@@ -24,7 +24,7 @@ def end_of_group(text: str, start: int) -> int:
 
 
 def split_top(text: str) -> Iterator[str]:
-    """Split a text at commas outside of brackets and strings, without comments."""
+    """Split at commas outside of brackets and strings, without comments."""
     text = without_comments(text)
     depth, start = 0, 0
     for token in _TOKEN.finditer(text):
@@ -41,5 +41,5 @@ def split_top(text: str) -> Iterator[str]:
 
 
 def without_comments(text: str) -> str:
-    """Return a text without `/*...*/` outside of strings."""
+    """Remove `/*...*/` outside of strings."""
     return _COMMENT.sub(lambda found: found[1] or "", text) if "/*" in text else text

@@ -1,4 +1,4 @@
-"""`HloModule`: a module as text, every byte kept."""
+"""`HloModule`: a module that keeps every byte."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _MAY_CALL = re.compile(rf"[, ](?:{_CALLEE})=")
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction with its text."""
+    """An instruction as text."""
 
     name: str
     is_root: bool
@@ -33,18 +33,18 @@ class Instruction:
     attribute_text: str
     """The text after the parentheses."""
     text: str
-    """All text, with comments before it."""
+    """All text, with preceding comments."""
     operands_end: int
-    """Where the closing parenthesis is in `text`."""
+    """Position of the closing parenthesis in `text`."""
 
     @property
     def shape(self) -> HloShape:
-        """The shape of its value; raises MalformedInputError."""
+        """Its value's shape; raises MalformedInputError."""
         return parse_shape(self.shape_text)
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """The names of its operands, in order."""
+        """Its operands' names, in order."""
         if self.opcode in NO_OPERANDS or not self.operand_text:
             return ()
         if "%" in self.operand_text:
@@ -54,7 +54,7 @@ class Instruction:
 
     @cached_property
     def attributes(self) -> dict[str, str]:
-        """Its attributes as text. Of two with one name the last counts."""
+        """Its attributes as text; of two with one name the last counts."""
         found: dict[str, str] = {}
         for part in split_top(self.attribute_text):
             key = _KEY.match(part)
@@ -64,7 +64,7 @@ class Instruction:
 
     @cached_property
     def callees(self) -> dict[str, tuple[str, ...]]:
-        """The computations that it names, by attribute."""
+        """The computations it names, by attribute."""
         if _MAY_CALL.search(self.attribute_text) is None:
             return {}
         named = {key: self.attributes[key] for key in _CALLEES if key in self.attributes}
@@ -72,19 +72,19 @@ class Instruction:
 
     @cached_property
     def control_predecessors(self) -> tuple[str, ...]:
-        """The names of its control predecessors."""
+        """Names of control predecessors."""
         if "control-predecessors" not in self.attribute_text:
             return ()
         return tuple(_names_in(self.attributes.get("control-predecessors", "")))
 
     def attribute(self, name: str) -> str | None:
-        """Return an attribute as text, or None."""
+        """Return an attribute as text."""
         return self.attributes.get(name) if f"{name}=" in self.attribute_text else None
 
 
 @dataclass(frozen=True)
 class Computation:
-    """A computation with its instructions in text order, each before its users."""
+    """Instructions in text order, each before its users."""
 
     name: str
     is_entry: bool
@@ -96,12 +96,12 @@ class Computation:
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
-        """The position of each instruction, by name."""
+        """Each instruction's position, by name."""
         return {instruction.name: place for place, instruction in enumerate(self.instructions)}
 
     @cached_property
     def root(self) -> int:
-        """The position of the root: the one marked ROOT, or else the last."""
+        """The position of the one marked ROOT, or else the last."""
         return next(
             (place for place, instruction in enumerate(self.instructions) if instruction.is_root),
             len(self.instructions) - 1,
@@ -128,18 +128,18 @@ class HloModule:
 
     @cached_property
     def text(self) -> str:
-        """The module as HLO text. Unmodified, it is equal byte for byte."""
+        """HLO text. Unmodified, it is equal byte for byte."""
         return self.header + "".join(computation.text for computation in self.computations) + self.rest
 
     @property
     def name(self) -> str:
-        """The name of the module."""
+        """The module's name."""
         found = _HEADER.search(self.header)
         return found[1] if found else ""
 
     @cached_property
     def attributes(self) -> Mapping[str, str]:
-        """The attributes in the header, as text."""
+        """The header's attributes, as text."""
         found = _HEADER.search(self.header)
         pairs = [part.strip().partition("=") for part in split_top(found[2] if found else "")]
         return {key: value for key, sign, value in pairs if sign}

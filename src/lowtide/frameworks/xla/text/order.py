@@ -1,4 +1,4 @@
-"""The order of instructions in HLO text: change, mark, fix and verify it."""
+"""The order of instructions in HLO text."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`parse_module`: parse HLO text into an `HloModule`."""
+"""`parse_module`: parse HLO text."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -120,7 +120,7 @@ def _instruction(text: str) -> Instruction:
 def _with_elements(instruction: Instruction, known: Mapping[str, Instruction]) -> list[Instruction]:
     """Return an instruction after new ones for the elements of tuples that it reads as `%tuple#1`.
 
-    XLA prints get-tuple-element in this way since the release in JAX 0.12. `known` are the instructions before it.
+    XLA prints get-tuple-element this way since the release in JAX 0.12. `known` has the instructions before it.
     """
     if "#" not in instruction.operand_text or instruction.opcode in NO_OPERANDS:
         return [instruction]

@@ -1,4 +1,4 @@
-"""`HloShape`: shapes in HLO text, their bytes and memory spaces."""
+"""`HloShape`: shapes, their bytes and memory spaces."""
 
 import math
 import re
@@ -22,12 +22,12 @@ _SETTINGS = re.compile(r"([A-Z])((?:\([^()]*\))+)")
 
 @dataclass(frozen=True)
 class HloShape:
-    """The shape of an array, a token or a tuple."""
+    """An array, a token or a tuple."""
 
     dtype: str
     """XLA's name in lower case: "f32", "pred", "token", "tuple"."""
     dims: tuple[int | None, ...] = ()
-    """Dimensions: the upper bound of a dynamic one, None without a bound."""
+    """The upper bound of a dynamic dimension, None without one."""
     layout: str = ""
     """The text in braces after the dimensions: "1,0:T(8,128)S(1)"."""
     elements: tuple["HloShape", ...] = ()
@@ -64,7 +64,7 @@ def parse_shape(text: str) -> HloShape:
 
 
 def end_of_shape(text: str, start: int) -> int:
-    """Return the end of the shape that begins at `start`; raises MalformedInputError without one."""
+    """Return the end of the shape at `start`; raises MalformedInputError without one."""
     if text.startswith("(", start):
         return end_of_group(text, start)
     found = _ARRAY.match(text, start)
@@ -145,7 +145,6 @@ def _dimensions(text: str) -> list[int | None]:
 
 
 def _layout_settings(shape: HloShape) -> dict[str, str]:
-    """Return the settings of a layout by letter: {"T": "(8,128)"}."""
     _, colon, text = shape.layout.partition(":")
     return dict(_SETTINGS.findall(text)) if colon else {}
 
