@@ -1,4 +1,4 @@
-"""`explain`: temporaries alive at the peak by lines of user code, and arguments to donate."""
+"""`explain`: temporaries alive at the peak, and arguments to donate."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ class Donation:
     """Arguments for `jax.jit(function, donate_argnums=...)`, if the caller does not use them again."""
 
     argnums: tuple[int, ...]
-    """Arguments with a matching result for every array."""
+    """Arguments with matching results for all their arrays."""
     saved_bytes: int
     others: tuple[str, ...]
     """Matching arrays in other arguments."""
@@ -57,7 +57,7 @@ class HeldArray:
     source: str | None
     """File, line, function and code, if recorded."""
     within: str | None = None
-    """The kernel of the loop around it, if any."""
+    """The kernel of the loop around it."""
 
     def __str__(self) -> str:
         return _lines([self])

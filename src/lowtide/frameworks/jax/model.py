@@ -1,4 +1,4 @@
-"""`JaxModel`: a traced function that can be applied, compiled and measured."""
+"""`JaxModel`: a function to plan, compile and measure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -59,12 +59,12 @@ class JaxModel(Model):
 
     @property
     def program(self) -> FlatProgram:
-        """The function as a flat list of equations."""
+        """The function as flat equations."""
         return self._program
 
     @property
     def graph(self) -> Graph:
-        """The graph of the function's XLA kernels."""
+        """The graph of XLA kernels."""
         return self._graph
 
     def with_host(self, host: Host) -> "JaxModel":

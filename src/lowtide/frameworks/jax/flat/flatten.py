@@ -1,4 +1,4 @@
-"""`flatten`: inline calls, merge equal equations, drop unused ones."""
+"""`flatten`: inline, merge and drop equations."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ class MeshProgram:
 
 
 def mesh_program(program: FlatProgram) -> MeshProgram | None:
-    """Split a program at its only `shard_map`. None if it has none or several."""
+    """Split a program at its `shard_map`; None without exactly one."""
     positions = [place for place, equation in enumerate(program.equations) if equation.kind == "shard_map"]
     if len(positions) != 1:
         return None
@@ -107,7 +107,7 @@ class _Flat:
         return known
 
     def inline(self, jaxpr: Any, atoms: dict[Any, Atom], call: Any = None) -> list[Atom]:
-        """Append a jaxpr's equations and return its outputs' atoms. `call` is the inlined call, if any."""
+        """Append a jaxpr's equations and return its outputs' atoms; `call` is the inlined call."""
         barriers = checkpoint_barriers(jaxpr.eqns)
         for eqn in jaxpr.eqns:
             inputs = [atom_of(var, atoms) for var in eqn.invars]
@@ -140,7 +140,7 @@ class _Flat:
 
 
 def _inlined_jaxpr(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
-    """Return the jaxpr and constants of a call to inline, else None."""
+    """Return the jaxpr and constants of a call to inline."""
     kind = eqn.primitive.name
     if kind in _GROUPS:
         body = eqn.params[_GROUPS[kind]]
@@ -174,7 +174,7 @@ def _key(eqn: Any, inputs: Iterable[Atom]) -> Any:
 def needed_equations(
     equations: Sequence[Equation], outputs: Sequence[Atom], given: Collection[Value] = ()
 ) -> list[Equation]:
-    """Return the equations with effects and those that the outputs depend on, besides `given` values."""
+    """Return equations with effects and those the outputs depend on, besides `given` values."""
     wanted = {atom for atom in outputs if isinstance(atom, int)}.difference(given)
     kept: list[Equation] = []
     for equation in reversed(equations):

@@ -1,4 +1,4 @@
-"""`FlatProgram`: a list of equations that can be run and rewritten."""
+"""`FlatProgram`: equations to run and rewrite."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from jax.extend.core import Literal
 from lowtide.frameworks.jax.internals import jax, struct_like
 
 Value = int
-"""A position in the types of a program."""
+"""A position in a program's types."""
 Atom = Value | Literal
 """An operand: a value or a literal scalar."""
 
@@ -19,7 +19,7 @@ class Equation:
     """One application of a primitive."""
 
     origin: Any
-    """The equation of the jaxpr."""
+    """The jaxpr's equation."""
     inputs: tuple[Atom, ...]
     outputs: tuple[Value, ...]
     call: Any = None
@@ -32,7 +32,7 @@ class Equation:
 
     @property
     def reads(self) -> tuple[Value, ...]:
-        """The values among its operands, in order."""
+        """Values among its operands, in order."""
         return tuple(atom for atom in self.inputs if isinstance(atom, int))
 
 
@@ -52,7 +52,7 @@ class FlatProgram:
 
 
 def run_equation(equation: Equation, values: Sequence[Any]) -> Sequence[Any]:
-    """Apply an equation's primitive to values, in its original context, and return the results."""
+    """Apply an equation's primitive to values, in its original context."""
     origin = equation.origin
     with origin.ctx.manager:
         result = origin.primitive.bind(*values, **origin.primitive.get_bind_params(origin.params))
@@ -78,17 +78,16 @@ def run_program(
 
 
 def content_of(atom: Atom, contents: Mapping[Value, Any]) -> Any:
-    """Return the array of a value, or the scalar of a literal."""
+    """Return a value's array, or a literal's scalar."""
     return contents[atom] if isinstance(atom, int) else atom.val
 
 
 def atom_of(var: Any, atoms: Mapping[Any, Atom]) -> Atom:
-    """Return the atom of a variable or literal."""
     return var if isinstance(var, Literal) else atoms[var]
 
 
 class Splice:
-    """A rewrite of a flat program, built in program order."""
+    """A rewrite of a program, in program order."""
 
     def __init__(self, program: FlatProgram) -> None:
         self._program = program
@@ -98,7 +97,7 @@ class Splice:
         self._replacements: dict[Value, Atom] = {}
 
     def keep(self, equation: Equation) -> None:
-        """Append an equation, with its operands substituted."""
+        """Append an equation with substituted operands."""
         self._equations.append(replace(equation, inputs=tuple(map(self._current, equation.inputs))))
 
     def _trace(self, function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]) -> list[Atom]:
@@ -120,7 +119,7 @@ class Splice:
     def replace(
         self, values: Sequence[Value], function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]
     ) -> list[Atom]:
-        """Trace a function whose first results replace `values` from here on, and return its other results."""
+        """Trace a function whose first results replace `values` from here on; return its other results."""
         results = self._trace(function, inputs)
         self._replacements.update(zip(values, results, strict=False))
         return results[len(values) :]

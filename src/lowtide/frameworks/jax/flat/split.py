@@ -1,4 +1,4 @@
-"""`split`: a function with its backward pass as two programs that run every equation once."""
+"""`split`: forward and backward as two programs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ def split(function: Flat, structs: Sequence[Any], n_early: int, count: int) -> S
 
 
 def _late_equations(program: FlatProgram, n_early: int) -> set[int]:
-    """Return the identities of the equations that depend on an input after the first `n_early`."""
+    """Return the identities of equations that depend on an input after the first `n_early`."""
     late = set(program.inputs[n_early:])
     found: set[int] = set()
     for equation in program.equations:
@@ -57,7 +57,7 @@ def _late_equations(program: FlatProgram, n_early: int) -> set[int]:
 
 
 def _traced(function: Flat, structs: Sequence[Any]) -> FlatProgram:
-    """Return the equations of a function as they are, without inlining or merging any."""
+    """Trace a function without inlining or merging."""
 
     def listed(*values: Any) -> list[Any]:
         return list(function(*values))

@@ -1,4 +1,4 @@
-"""`trace`: trace a function without computing anything."""
+"""`trace`: trace a function without computing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lowtide.frameworks.jax.internals import is_unspecified, jax
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedFunction:
-    """A jaxpr with the structure of its arguments and results."""
+    """A jaxpr with its structure of arguments and results."""
 
     name: str
     jaxpr: ClosedJaxpr
@@ -22,7 +22,7 @@ class TracedFunction:
     """Of (arguments, keyword arguments)."""
     out_tree: Any
     structs: tuple[Any, ...]
-    """Shape, dtype and, if the example had one, sharding of each leaf."""
+    """Each leaf's shape, dtype and, if the example had one, sharding."""
     donated: tuple[bool, ...]
     shardings: tuple[Any, Any] | None
     """Required shardings of arguments and results, if any."""
@@ -67,7 +67,7 @@ def of_jaxpr(closed: ClosedJaxpr, structs: Sequence[Any]) -> TracedFunction:
 
 
 def struct_of(leaf: Any) -> Any:
-    """Return shape and dtype of a leaf, with the sharding of a committed array."""
+    """Return a leaf's shape and dtype, with the sharding of a committed array."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
     aval: Any = jax.typeof(leaf)

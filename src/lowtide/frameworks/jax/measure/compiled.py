@@ -1,4 +1,4 @@
-"""`compile_flat`: compile a function and read XLA's memory figures."""
+"""`compile_flat`: compile and read XLA's memory figures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ LEAST_MEMORY: Mapping[str, str] = {_CPU_SCHEDULER: "CPU_SCHEDULER_TYPE_MEMORY_OP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledFigures:
-    """XLA's memory figures of a compiled function, in bytes per device."""
+    """XLA's memory figures, in bytes per device."""
 
     temp_bytes: int
-    """Bytes allocated besides arguments and results."""
+    """Without arguments and results."""
     argument_bytes: int
     output_bytes: int
     alias_bytes: int
-    """Results in the storage of donated arguments."""
+    """Results in donated arguments' storage."""
 
     @property
     def total_bytes(self) -> int:
@@ -50,7 +50,7 @@ class AssignedBytes:
     reserved_bytes: int
     temp_bytes: int
     unused_bytes: int
-    """Bytes of temporaries that no buffer uses."""
+    """Bytes of temporaries used by no buffer."""
     allocations: int
 
 
@@ -72,7 +72,7 @@ def compile_flat(name: str, flat: Flat, traced: TracedFunction, options: Mapping
 
 
 def assigned_bytes(executable: Any) -> AssignedBytes | None:
-    """Read the buffer assignment of a compiled function, if the backend exposes it. O(buffers)."""
+    """Read the buffer assignment, if the backend exposes it. O(buffers)."""
     content = getattr(executable.memory_analysis(), "serialized_buffer_assignment_proto", None)
     if not content:
         return None
@@ -91,7 +91,7 @@ def assigned_bytes(executable: Any) -> AssignedBytes | None:
 
 
 def schedulers() -> tuple[Mapping[str, str], ...]:
-    """Return the compiler options of each scheduler, the default first."""
+    """Return each scheduler's compiler options, the default first."""
     return ({}, LEAST_MEMORY) if jax.default_backend() == "cpu" else ({},)
 
 

@@ -1,4 +1,4 @@
-"""`run_kernels`: run a plan, each kernel compiled separately, and count live bytes."""
+"""`run_kernels`: run a plan kernel by kernel."""
 
 import warnings
 from collections.abc import Sequence, Set
@@ -21,13 +21,13 @@ class KernelByKernel:
     """Measurements of one run."""
 
     peak_bytes: int
-    """Peak bytes of live arrays, without constants."""
+    """Peak of live arrays, without constants."""
     results: tuple[NDArray[Any], ...]
     """A copy of every result."""
 
 
 def run_kernels(translation: JaxTranslation, plan: Plan, arguments: Sequence[Any]) -> KernelByKernel:
-    """Run a plan kernel by kernel and count JAX's live arrays, inputs included."""
+    """Run a plan with each kernel compiled separately, and count JAX's live arrays, inputs included."""
     program = translation.program
     stored = {buffer: value for value, buffer in translation.buffers.items()}
     others = jax.live_arrays()  # kept alive, so that the count of other arrays stays constant
@@ -54,7 +54,7 @@ def run_kernels(translation: JaxTranslation, plan: Plan, arguments: Sequence[Any
 def _run_separately(
     translation: JaxTranslation, kernel: Kernel, arguments: Sequence[Any], donated: Set[Value]
 ) -> Sequence[Any]:
-    """Run one kernel. XLA may use the storage of `donated` values for the result."""
+    """Run one kernel. XLA may put the result in the storage of `donated` values."""
 
     def one_kernel(*values: Any) -> Sequence[Any]:
         return run_kernel(translation.program, kernel, dict(zip(kernel.reads, values, strict=True)))

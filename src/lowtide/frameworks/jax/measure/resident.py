@@ -52,7 +52,7 @@ def added_resident_bytes(flat: Callable[..., Sequence[Any]], structs: Sequence[A
 
 
 def made_up(aval: Any, seed: int) -> Any:
-    """Return an array with pseudorandom contents, the same for each seed."""
+    """Return pseudorandom contents, the same for each seed."""
     if is_random_key(aval.dtype):
         return jax.random.split(jax.random.key(seed), aval.shape)
     return jax.numpy.asarray(np.random.default_rng(seed).uniform(0.0, 1.0, aval.shape)).astype(aval.dtype)
@@ -78,7 +78,7 @@ def _added_by_call(compiled: Any, arguments: Sequence[Any]) -> int:
 
 
 def _is_returned(added_bytes: int) -> bool:
-    """Return whether most of the added memory returns to the system in time."""
+    """Return whether most added memory returns to the system in time."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     expected, last = (status_bytes("VmHWM") or 0) - added_bytes // 2, sys.maxsize
     for _ in range(_TRIES):

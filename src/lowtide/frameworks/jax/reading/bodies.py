@@ -1,4 +1,4 @@
-"""Bodies of loops, branches and calls, and lines of user code."""
+"""Bodies of loops, branches and calls; lines of user code."""
 
 import linecache
 from collections.abc import Callable, Iterator
@@ -10,18 +10,20 @@ from lowtide.frameworks.jax.flat.program import Equation, Value
 from lowtide.frameworks.jax.internals import scan_counts, user_frame
 
 _FUSED_CALLS = ("custom_jvp_call", "custom_vjp_call")
-"""Small functions that XLA fuses as if inlined. Each call is one kernel."""
+"""Small functions that XLA fuses as if inlined; each call is one kernel."""
 
 
 def kept_results(eqn: Any, body: ClosedJaxpr) -> int:
-    """Return how many results of a body, its first ones, live until it ends. Others go to the caller's arrays at
-    once."""
+    """Return how many results of a body, its first ones, live until it ends.
+
+    Others go to the caller's arrays at once.
+    """
     kind = eqn.primitive.name
     return scan_counts(eqn.params)[1] if kind == "scan" else 0 if kind == "cond" else len(body.jaxpr.outvars)
 
 
 def bodies_of(eqn: Any) -> Iterator[tuple[str, ClosedJaxpr]]:
-    """Yield the jaxprs that an equation runs, each with a unique label."""
+    """Yield the jaxprs that an equation runs, with unique labels."""
     if eqn.primitive.name in _FUSED_CALLS:
         return
     for name, value in sorted(eqn.params.items()):
@@ -35,7 +37,7 @@ def bodies_of(eqn: Any) -> Iterator[tuple[str, ClosedJaxpr]]:
 
 
 def with_bodies(eqn: Any, rewrite: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Any:
-    """Return a loop or branch with its jaxprs replaced by others of the same types."""
+    """Return a loop or branch with jaxprs replaced by others of the same types."""
     params: dict[str, Any] = {}
     for name, value in eqn.params.items():
         if isinstance(value, ClosedJaxpr):
@@ -48,13 +50,13 @@ def with_bodies(eqn: Any, rewrite: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Any:
 
 
 def source_of(equation: Equation, value: Value | None = None) -> str | None:
-    """Return file, line and function of an equation, or of the equation in a body that computed `value`."""
+    """Return file, line and function of an equation, or of the equation in a body that made `value`."""
     frame = _frame_of(equation, value)
     return None if frame is None else "{}:{} in {}".format(*frame)
 
 
 def line_of(equation: Equation, value: Value | None = None) -> str | None:
-    """Return `source_of` with the text of the line."""
+    """Return `source_of` with the line's text."""
     frame = _frame_of(equation, value)
     if frame is None:
         return None

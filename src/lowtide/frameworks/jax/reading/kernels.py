@@ -1,4 +1,4 @@
-"""`kernels_of`: group equations into XLA's kernels."""
+"""`kernels_of`: group equations into kernels."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 VIEWS = _names("reshape squeeze expand_dims")
-"""The result is the operand's storage in another shape."""
+"""The result is the operand in another shape."""
 
 CHEAP = _names(
     """
@@ -31,10 +31,10 @@ EXPENSIVE = _names(
     log1p logistic pow rem rsqrt sin sinh sqrt tan tanh
     """
 )
-"""Fused into the reader if there is only one."""
+"""Fused into a single reader."""
 
 REDUCTIONS = _names("argmax argmin reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor")
-"""Their operands are fused, their results are stored."""
+"""Operands are fused, results stored."""
 
 PRODUCTS = frozenset(("dot_general", "ragged_dot", "ragged_dot_general"))
 CONVOLUTIONS = frozenset(("conv_general_dilated",))
@@ -55,11 +55,11 @@ class Kernel:
     root: int
     """Position of the equation with stored results."""
     within: tuple[int, ...]
-    """Positions of all its equations, the root last."""
+    """Positions of all equations, the root last."""
     reads: tuple[Value, ...]
     """Stored values, inputs and constants, in order of first use."""
     direct: frozenset[Value]
-    """Values that the root reads from storage and cannot fuse."""
+    """Values that the root cannot fuse and reads from storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +68,9 @@ class Kernels:
 
     kernels: Sequence[Kernel]
     base: Sequence[Value]
-    """Per value, the stored value that it is a view of, or the value."""
+    """Per value, the stored value it is a view of, or itself."""
     makers: Mapping[Value, int]
-    """Per computed value, the position of its equation."""
+    """Per computed value, its equation's position."""
 
 
 def kernels_of(program: FlatProgram) -> Kernels:
@@ -124,7 +124,7 @@ def fusion_kind(eqn: Any) -> str:
 
 
 def called_jaxpr(eqn: Any) -> Any:
-    """Return the jaxpr that a call runs, or None."""
+    """Return the jaxpr of a call."""
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         body = eqn.params.get(name)
         if body is not None:
@@ -133,7 +133,7 @@ def called_jaxpr(eqn: Any) -> Any:
 
 
 def is_repeated(equation: Equation, equations: Sequence[Equation], makers: Mapping[Value, int]) -> bool:
-    """Return whether an equation is so cheap that XLA fuses it into each of several readers."""
+    """Return whether XLA fuses a cheap equation into each of several readers."""
     return fusion_kind(equation.origin) == "cheap" and _wide_operands(equation, equations, makers) < 2
 
 
@@ -162,7 +162,7 @@ def _fused(
 
 
 def _wide_operands(equation: Equation, equations: Sequence[Equation], makers: Mapping[Value, int]) -> int:
-    """Count operands of at least the result's rank that are no broadcasts."""
+    """Count operands of at least the result's rank, without broadcasts."""
     rank = len(equation.origin.outvars[0].aval.shape)
     wide = 0
     for atom, var in zip(equation.inputs, equation.origin.invars, strict=True):

@@ -1,4 +1,4 @@
-"""`read_program`: read a flat program into a graph."""
+"""`read_program`: read a program into a graph."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ from lowtide.frameworks.jax.reading.kernels import (
 from lowtide.frameworks.jax.reading.sizes import bytes_of, flops_of
 
 Counted = Literal["everything", "temporaries", "callee"]
-"""Bytes in the peak: all but constants; XLA's temp bytes; or those of a body besides its inputs."""
+"""Bytes in the peak: all but constants; XLA's temp bytes; or those of a body without its inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JaxTranslation:
-    """A graph and the flat program it was read from."""
+    """A graph and the program it was read from."""
 
     program: FlatProgram
     kernels: Kernels
@@ -75,7 +75,7 @@ def read_program(program: FlatProgram, counted: Counted = "everything", kept: in
 
 
 def read_body(equation: Equation, body: ClosedJaxpr, name: str) -> JaxTranslation:
-    """Read a jaxpr that a loop, branch or call runs."""
+    """Read the jaxpr of a loop, branch or call."""
     return read_program(flatten(body, name), "callee", kept_results(equation.origin, body))
 
 
@@ -87,7 +87,7 @@ def add_kernel(
     buffers: Mapping[Value, BufferId],
     with_callees: bool = True,
 ) -> None:
-    """Add the op of kernel `number` to a graph that has its buffers."""
+    """Add kernel `number` to a graph that has its buffers."""
     kernel = kernels.kernels[number]
     equation = program.equations[kernel.root]
     name = f"{equation.kind}.{number}"
@@ -118,7 +118,7 @@ def add_kernel(
 def _pairs(
     kernel: Kernel, program: FlatProgram, kernels: Kernels, buffers: Mapping[Value, BufferId]
 ) -> Iterator[tuple[BufferId, BufferId]]:
-    """Yield in-place pairs: operands with the shape and bytes of an elementwise result."""
+    """Yield in-place pairs: operands of an elementwise result's shape and bytes."""
     equation = program.equations[kernel.root]
     if fusion_kind(equation.origin) not in ("cheap", "expensive") or len(equation.outputs) != 1:
         return

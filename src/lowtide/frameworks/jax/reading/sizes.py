@@ -1,4 +1,4 @@
-"""Bytes and floating-point operations of equations."""
+"""Bytes and operations of equations."""
 
 import math
 from typing import Any
@@ -25,7 +25,7 @@ def bytes_of(aval: Any) -> int:
 
 
 def flops_of(eqn: Any) -> float:
-    """Return the floating-point operations of an equation: exact for products and convolutions.
+    """Return floating-point operations, exact for products and convolutions.
 
     A scan counts all iterations, a while loop one.
     """

@@ -1,4 +1,4 @@
-"""`with_planned_bodies`: recompute inside loops and branches."""
+"""`with_planned_bodies`: recompute in loops and branches."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,7 +46,7 @@ def with_planned_bodies(
 
 
 def _peak_of(translation: JaxTranslation) -> tuple[int, int | None]:
-    """Return the peak in program order, and the position of the loop that runs then, if any."""
+    """Return the peak in program order, and the position of the loop running then."""
     graph = translation.graph
     plan = Plan.baseline(graph)
     footprint = simulate(graph, plan)

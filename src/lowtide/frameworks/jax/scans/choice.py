@@ -1,4 +1,4 @@
-"""`choose_saved`: choose the values that a pair of scans saves."""
+"""`choose_saved`: choose what scans save."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -22,30 +22,29 @@ _BOUNDARY = "boundary"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointIteration:
-    """An iteration of a scan and one of its backward scan, as one program."""
+    """An iteration of a scan and of its backward scan, as one program."""
 
     program: FlatProgram
     forward: Scan
     backward: Scan
     constants: Sequence[Value]
-    """Inputs: constants of the forward scan."""
+    """Inputs: the forward scan's constants."""
     states: Sequence[Value]
     slices: Sequence[Value]
     back: Sequence[Value]
-    """Inputs of the backward scan only: constants, state, slices of `others`."""
+    """Inputs of the backward scan alone: constants, state, slices of `others`."""
     others: Sequence[Atom]
-    """Other stacks that the backward scan reads."""
+    """Other stacks read by the backward scan."""
     wanted: Sequence[int]
     """Numbers of forward stacks with other readers."""
 
     @property
     def forward_results(self) -> Sequence[Atom]:
-        """State after the forward iteration, then slices of wanted stacks."""
+        """The next state, then slices of wanted stacks."""
         return self.program.outputs[: len(self.states) + len(self.wanted)]
 
     @property
     def backward_results(self) -> Sequence[Atom]:
-        """Results of the backward iteration."""
         return self.program.outputs[len(self.states) + len(self.wanted) :]
 
 
@@ -97,7 +96,7 @@ class SavedValues:
     """Values of the joint iteration, inputs included."""
     bytes_per_iteration: int
     fits: bool
-    """Whether they meet the limit; if not, planning found nothing lower."""
+    """Whether they meet the limit; otherwise planning found nothing lower."""
 
 
 def choose_saved(program: FlatProgram, joint: JointIteration, limit: int) -> SavedValues:
@@ -120,7 +119,7 @@ def choose_saved(program: FlatProgram, joint: JointIteration, limit: int) -> Sav
 
 
 def within(budget_bytes: int, *, in_place: bool = True) -> PlanSettings:
-    """Return the settings for a part of a program with a budget for its temporaries."""
+    """Return settings for part of a program, with a budget for its temporaries."""
     return PlanSettings(
         budget=budget_bytes,
         transient=True,
@@ -183,7 +182,7 @@ class _IterationGraph:
         return found
 
     def saved(self, plan: Plan) -> frozenset[Value]:
-        """Return the values that a plan makes before the boundary and reads after it."""
+        """Return the values made before the boundary and read after it."""
         value_of = {buffer: value for value, buffer in self._buffers.items()}
         graph = self.graph
         is_after, made, found = False, set[BufferId](), set[BufferId]()

@@ -1,4 +1,4 @@
-"""`in_chunks`: save states between chunks of iterations, and recompute one chunk at a time."""
+"""`in_chunks`: save states between chunks of a scan."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def in_chunks(program: FlatProgram, pairs: Sequence[ScanPair]) -> FlatProgram:
 
 
 def _write_forward(splice: Splice, scan: Scan, pair: ScanPair) -> Sequence[Any]:
-    """Append the forward scan and return the states at the start of all chunks."""
+    """Append the forward scan and return all chunks' start states."""
     chunk, count = pair.chunk, pair.length // pair.chunk
     wanted = [number for number, value in enumerate(scan.stacks) if value not in pair.saved]
 

@@ -1,4 +1,4 @@
-"""`scan_pairs`: find scans and their backward scans."""
+"""`scan_pairs`: find scans with backward scans."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from lowtide.frameworks.jax.reading.sizes import bytes_of
 
 
 class Scan:
-    """A scan with its operands and results by role."""
+    """A scan's operands and results by role."""
 
     def __init__(self, equation: Equation) -> None:
         params = equation.origin.params
@@ -56,7 +56,7 @@ class Scan:
         )
 
     def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-        """Return values of the operands as constants, states and slices."""
+        """Split operand values into constants, states and slices."""
         first, second = len(self.constants), len(self.constants) + len(self.states)
         return values[:first], values[first:second], values[second:]
 
@@ -66,13 +66,13 @@ class ScanPair:
     """A scan, its backward scan, and the values saved between them."""
 
     forward: int
-    """Position of the equation."""
+    """The equation's position."""
     backward: int
     saved: tuple[Value, ...]
     """Stacks that only the backward scan reads, slice by slice."""
     saved_bytes: int
     carry_bytes: int
-    """Bytes of the state."""
+    """The state's bytes."""
     length: int
 
     @property
@@ -82,7 +82,7 @@ class ScanPair:
         return min(divisors, key=lambda each: (self.chunked_bytes(each), each))
 
     def chunked_bytes(self, chunk: int) -> int:
-        """Return the saved bytes of all start states and one chunk."""
+        """Return the bytes of all start states and one chunk."""
         return self.length // chunk * self.carry_bytes + chunk * (self.saved_bytes // self.length)
 
 
@@ -109,7 +109,7 @@ def scan_pairs(program: FlatProgram) -> list[ScanPair]:
 
 
 def disjoint_pairs(program: FlatProgram) -> list[ScanPair]:
-    """Return the best pairs that share no scan."""
+    """Return the best pairs without common scans."""
     used: set[int] = set()
     kept: list[ScanPair] = []
     for pair in scan_pairs(program):
@@ -125,7 +125,7 @@ def rewrite_pairs(
     forward: Callable[[Splice, ScanPair], None],
     backward: Callable[[Splice, ScanPair], None],
 ) -> FlatProgram:
-    """Return a program with the scans of disjoint pairs replaced by the equations that two functions append."""
+    """Replace the scans of disjoint pairs by equations that two functions append."""
     writers = {pair.forward: (forward, pair) for pair in pairs} | {pair.backward: (backward, pair) for pair in pairs}
     splice = Splice(program)
     for position, equation in enumerate(program.equations):

@@ -1,4 +1,4 @@
-"""`saving_program`: rewrite scans to save fewer values."""
+"""`saving_program`: make scans save less."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
