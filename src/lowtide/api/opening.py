@@ -1,4 +1,4 @@
-"""Open any program as a model; the framework is chosen before any framework is loaded."""
+"""Open any program as a model; the framework is chosen before any is loaded."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -70,7 +70,7 @@ def open_model(
 
 
 def _on_device(source: Any, device: str, bound: Mapping[str, int], host: Host | None) -> Model:
-    """Lower a program for an absent device; an open model of one is returned as it is."""
+    """Lower a program for an absent device; an open model of one is returned as is."""
     require("torch")
     from lowtide.frameworks.torch.absent_device.model import DeviceModel
 
@@ -100,7 +100,7 @@ def _open(source: Any, bound: Mapping[str, int], trust: bool, output: Path | Non
 
 
 def check_output(path: Path, model: Model | None = None) -> None:
-    """Raise UsageError unless a plan or, with a model, the planned program can be written to this path.
+    """Raise UsageError unless a plan or, with a model, the planned program can be written here.
 
     Call it before planning, so that no planning time is lost.
     """
@@ -110,20 +110,20 @@ def check_output(path: Path, model: Model | None = None) -> None:
 
 
 def _check_ending(path: Path | None, of_programs: Iterable[str], note: str = "") -> None:
-    """Raise UsageError unless a path has the ending of a plan file or a program; `note` explains the latter."""
+    """Raise UsageError unless a path has the ending of a plan file or program; `note` explains the latter."""
     endings = (*PLAN_FILES, *of_programs)
     if path is not None and not path.name.endswith(endings):
         raise UsageError(f"cannot write to {path.name!r}{note}; give a name that ends in {', '.join(endings)}")
 
 
 def _only_written(framework: Framework) -> str:
-    """Describe which programs of a framework can be saved. Empty if all of them can."""
+    """Describe which programs of a framework can be saved; empty for all."""
     only, note = framework.writes_only, framework.writes_only_with
     return f": only an {' or '.join(only)} {note}can be saved as {', '.join(framework.writes)}" if only else ""
 
 
 def check_annotated(model: Model, path: Path | None) -> None:
-    """Raise UsageError unless the program at this path can hold annotations of a plan."""
+    """Raise UsageError unless the program at this path can hold a plan's annotations."""
     if path is None or path.name.endswith(PLAN_FILES) or not model.takes_notes:
         raise UsageError("--annotate needs node metadata; give an .onnx MODEL and OUTPUT")
 
@@ -131,8 +131,8 @@ def check_annotated(model: Model, path: Path | None) -> None:
 def save_applied(model: Model, plan: Plan, path: Path, *, annotate: bool = False) -> None:
     """Write the planned program or, for the ending .plan.json[.gz], the plan.
 
-    With `annotate`, which `check_annotated` allows, the metadata of nodes describes the plan. Raises UnsupportedError
-    if the framework has no program files, UsageError if the file cannot be written.
+    With `annotate`, see `check_annotated`, node metadata describes the plan. Raises UnsupportedError if the framework
+    has no program files, UsageError if the file cannot be written.
     """
     if path.name.endswith(PLAN_FILES):
         form = model.form_of(plan)

@@ -26,39 +26,35 @@ from lowtide.reporting.planning import compiled_to_text, result_to_json, result_
 from lowtide.reporting.runtime import RuntimeOutlook, RuntimeReport
 
 Target = Literal["any-runtime", "lowtide-session"]
-"""The runtime that will run the written program."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Parameters of `optimize_model`."""
-
     settings: PlanSettings = field(default_factory=PlanSettings)
     output: Path | None = None
-    """Where to write the planned program, or the plan if the name ends in .plan.json[.gz]."""
+    """Path of the planned program, or of the plan (.plan.json[.gz])."""
     measure: bool = False
-    """Whether to run the program with and without the plan."""
     level: str | None = None
-    """Level of the runtime's own optimizations to plan on top of, for programs that a runtime optimizes."""
+    """Level of the runtime's own optimizations to plan on top of, if it has levels."""
     for_this_machine: bool = False
-    """Whether to plan on top of all optimizations of the runtime, also those for one kind of processor."""
+    """Whether to plan on top of all runtime optimizations, even for one kind of processor."""
     target: Target = "any-runtime"
     annotate: bool = False
-    """Whether the written program carries the plan's notes on each node."""
+    """Whether the written program has the plan's notes on nodes."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Optimized:
-    """The result of `optimize_model`: a verified plan, and everything that was measured with it."""
+    """The result of `optimize_model`: a verified plan, and all measurements."""
 
     model: Model
-    """The program that was planned, with its runtime's optimizations."""
+    """The planned program, with its runtime's optimizations."""
     result: Result
     measured: Measurement | None
     compiled: Sequence[CompiledMemory]
-    """Memory reported by the framework's compiler; empty without measuring or without a compiler."""
+    """Memory reported by the framework's compiler; empty without measuring or compiler."""
     runtime: RuntimeReport | None
-    """Peaks in the runtime's own order; None for programs that run in the order of the plan."""
+    """Peaks in the runtime's own order; None if programs run in plan order."""
     kept: str | None
     """Why the program was written without the plan, in one sentence; None if it follows the plan."""
     offer: NextTechnique | None
@@ -66,13 +62,12 @@ class Optimized:
 
     @property
     def is_sound(self) -> bool:
-        """Whether all measured results equal those of the unmodified program and confirm the prediction."""
+        """Whether measured results equal the unmodified program's, and confirm the prediction."""
         measured, runtime = self.measured, self.runtime
         are_results_right = measured is None or measured.verdict != "different"
         return are_results_right and (runtime is None or not runtime.doubts)
 
     def to_json(self) -> OptimizeFields:
-        """Return the fields of the JSON object."""
         runtime = RuntimeFields() if self.runtime is None else self.runtime.to_json()
         fields: OptimizeFields = {
             **result_to_json(self.result, self.offer),
@@ -85,7 +80,6 @@ class Optimized:
         return fields
 
     def to_text(self) -> str:
-        """Return the page for people."""
         lines = [result_to_text(self.result, self.measured, self.offer)]
         lines += map(compiled_to_text, self.compiled)
         if self.kept is not None:
@@ -101,11 +95,11 @@ class Optimized:
 def optimize_model(
     model: Model, job: Job, progress: Report | None = None, warn: Callable[[str], None] = lambda _: None
 ) -> Optimized:
-    """Plan a program, write the program that follows the plan, and measure both, as the job asks.
+    """Plan a program, write the planned program, and measure both, as the job asks.
 
-    `warn` receives one line if the runtime cannot optimize the program. Raises UsageError for a level or output that
-    cannot be used, UnsupportedError for a program that cannot be measured, WriteError if the output cannot be written,
-    and the errors of planning and applying.
+    `warn` receives one line if the runtime cannot optimize the program. Raises UsageError for an unusable level or
+    output, UnsupportedError if it cannot be measured, WriteError if the output cannot be written, and the errors of
+    planning and applying.
     """
     report = progress or current_report()
     if job.measure:
@@ -147,8 +141,8 @@ def optimize_model(
 def plan_kept_beside(output: Path | None) -> Generator[Keep]:
     """Yield a function that writes the best plan found to `NAME.so-far.plan.json` next to an output.
 
-    Without an output it writes nothing. The file is removed once the result is written; after an error or an interrupt
-    it stays. The search goes on if the file cannot be written.
+    Without an output it writes nothing. The file is removed once the result is written; after an error or interrupt it
+    stays. If it cannot be written, the search continues.
     """
     path = None
     if output is not None:
@@ -167,7 +161,7 @@ def plan_kept_beside(output: Path | None) -> Generator[Keep]:
 
 
 def runtime_report(model: Model, result: Result, measured: Measurement | None, report: Report) -> RuntimeReport | None:
-    """Return the runtime's peaks for a plan, with real runs if `measured` is given; None without such a runtime."""
+    """Return the runtime's peaks for a plan, with real runs if `measured`; None without such a runtime."""
     peaks = model.runtime_peaks(result.plan)
     if peaks is None:
         return None
@@ -188,14 +182,14 @@ def runtime_report(model: Model, result: Result, measured: Measurement | None, r
 
 
 def _session_bytes(result: Result) -> int | None:
-    """Return the arena of a plan without inputs, which callers hold; None without addresses."""
+    """Return a plan's arena without inputs, which callers hold; None without addresses."""
     graph, arena = result.graph, sum(result.arena_bytes.values())
     inputs = int(graph.sizes[graph.lifetimes == Lifetime.INPUT].sum())
     return arena - inputs if arena else None
 
 
 def runtime_outlook(model: Model, best: Plan) -> RuntimeOutlook | None:
-    """Return the peaks of a program under each runtime, before it is planned; None without such a runtime."""
+    """Return a program's peaks under each runtime before planning; None without such a runtime."""
     peaks = model.runtime_peaks(best)
     if peaks is None:
         return None
@@ -208,10 +202,10 @@ def runtime_outlook(model: Model, best: Plan) -> RuntimeOutlook | None:
 
 
 def _as_it_runs(model: Model, job: Job, report: Report, warn: Callable[[str], None]) -> Model:
-    """Return the program with its runtime's optimizations if a program is written.
+    """Return the program with its runtime's optimizations if it is written.
 
     A program that the runtime does not load is planned as given, with a warning, unless the job names a level. Another
-    warning is for a program that would be faster in a form for this machine.
+    warning names a faster form for this machine.
     """
     is_written = job.output is not None and job.output.name.endswith(model.file_endings)
     asked = "--for-this-machine" if job.for_this_machine else None if job.level is None else "--level"
@@ -251,7 +245,7 @@ def check_order(model: Model, result: Result, job: Job) -> None:
 
 
 def _rescued(result: Result, folder: Path) -> Path:
-    """Write the plan to a folder for a program that could not be written, and return the file."""
+    """Write the plan to a folder when the program could not be written; return the file."""
     path = folder / "rescued.plan.json"
     write_plan_file(result.plan, path, result.graph)
     return path

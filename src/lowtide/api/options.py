@@ -1,4 +1,4 @@
-"""The options that all verbs share, checked before a program is read."""
+"""The options of all verbs, checked before reading a program."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -18,24 +18,20 @@ from lowtide.frameworks.model import Model
 
 
 class SourceOptions(TypedDict, total=False):
-    """How any program is read."""
-
     host: Host | None
     dims: Mapping[str, int] | None
     trust: bool
 
 
 class ReadOptions(SourceOptions, total=False):
-    """How a program is read; see `open_model`."""
-
     device: str | None
 
 
 class FitOptions(SourceOptions, total=False):
-    """How a program is planned for a device; see `PlanSettings` for the sentence on each option and its default."""
+    """How a program is planned for a device; `PlanSettings` describes options and defaults."""
 
     allow: Iterable[str] | None
-    """The techniques. Their default depends on the verb."""
+    """The techniques. The default depends on the verb."""
     in_place: bool
     costs: str | Prices
     effort: EffortName
@@ -61,7 +57,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def check_options(verb: str, options: Mapping[str, Any], kind: type) -> None:
-    """Raise UsageError for an option that a verb does not have, or one of another type."""
+    """Raise UsageError for an unknown option of a verb, or another type."""
     known = list(kind.__annotations__)
     for name, value in options.items():
         if name not in known:
@@ -76,14 +72,14 @@ def check_options(verb: str, options: Mapping[str, Any], kind: type) -> None:
 def opened(
     program: Any, inputs: tuple[Any, ...], options: ReadOptions | PlanOptions, output: Path | None = None
 ) -> Model:
-    """Open a program that may be followed by its example inputs."""
+    """Open a program, possibly followed by example inputs."""
     source = (program, inputs) if inputs else program
     dims, host, trust = options.get("dims"), options.get("host"), options.get("trust", False)
     return open_model(source, dims, host, trust=trust, output=output, device=options.get("device"))
 
 
 def settings_of(options: PlanOptions | FitOptions) -> PlanSettings:
-    """Return the settings of planning; raises UsageError for a budget without a unit and unknown names."""
+    """Return planning settings. Raises UsageError for a budget without a unit and unknown names."""
     names = ("budget", "transient", "in_place", "addresses", "scheduler", "costs", "effort", "prove", "host")
     given: dict[str, Any] = {name: value for name, value in options.items() if name in names}
     allow, budget = options.get("allow"), given_budget(options.get("budget"))

@@ -1,4 +1,4 @@
-"""Output files of commands: check that they do not collide, and write results without losing them."""
+"""Output files: check that they do not collide, and write results without losing them."""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -8,14 +8,11 @@ from pathlib import Path
 from lowtide.core.errors import LowtideError, UsageError, WriteError
 
 Files = Mapping[str, str | Path | None]
-"""Files by their name on the command line: "MODEL", "-o". None and names that are no file are ignored."""
+"""Files by command-line name ("MODEL", "-o"). None and names that are no files are ignored."""
 
 
 def check_separate(inputs: Files, outputs: Files, *, force: bool) -> None:
-    """Raise UsageError if two outputs are one file or, unless `force`, if an output is an input.
-
-    Follows links.
-    """
+    """Raise UsageError if two outputs are one file or, unless `force`, an output is an input. Follows links."""
     for (one, first), (other, second) in combinations(outputs.items(), 2):
         if _same_file(first, second):
             raise UsageError(f"{one} and {other} both name {first}; give two files")
@@ -26,9 +23,9 @@ def check_separate(inputs: Files, outputs: Files, *, force: bool) -> None:
 
 
 def save(path: Path, write: Callable[[Path], None], rescue: Callable[[Path], Path] | None = None) -> None:
-    """Write a result to a path. If that fails, write it to a new temporary folder and name that in the WriteError.
+    """Write a result. If that fails, write it to a new temporary folder, named in the WriteError.
 
-    `rescue`, if given, writes to that folder instead of `write`, and returns the file.
+    `rescue`, if given, writes to that folder instead, and returns the file.
     """
     try:
         write_completely(lambda: write(path))
@@ -46,7 +43,7 @@ def save(path: Path, write: Callable[[Path], None], rescue: Callable[[Path], Pat
 
 
 def write_completely(write: Callable[[], None]) -> None:
-    """Write a result completely even if interrupted; KeyboardInterrupt is raised afterwards."""
+    """Write a result completely; KeyboardInterrupt is raised afterwards."""
     try:
         write()
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Graphs of one training step at any size: captured, or computed from three captures."""
+"""Graphs of a training step at any size: captured, or computed from three captures."""
 
 from collections.abc import Callable
 
@@ -12,9 +12,8 @@ from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.training_steps import Step
 
 Capture = Callable[[int], Step]
-"""Captures the step of a size."""
 CaptureInChunks = Callable[[int, FormName], Graph | None]
-"""Captures a form in chunks of a size, equal up to rounding; None if it has no such form."""
+"""Captures a form in chunks of a size, equal up to rounding; None if impossible."""
 
 
 def no_chunks(_size: int, _form: FormName) -> None:
@@ -26,10 +25,10 @@ def no_forms(_form: FormName) -> None:
 
 
 class Captures:
-    """The graphs of one training step by size.
+    """The graphs of a training step by size.
 
-    The first sizes are captured. Once three captures have the same structure, graphs of other sizes are computed from
-    them, which takes milliseconds. `is_right` captures one of these sizes as well. Forms in chunks are always captured.
+    The first sizes are captured. From three captures of the same structure, graphs of other sizes are computed, in
+    milliseconds. `is_right` also captures such a size. Forms in chunks are always captured.
     """
 
     def __init__(
@@ -42,13 +41,11 @@ class Captures:
         self._computes = True
 
     def step(self, size: int) -> Step:
-        """Return the captured step of a size."""
         if size not in self._steps:
             self._steps[size] = self._capture(size)
         return self._steps[size]
 
     def graph(self, size: int) -> Graph:
-        """Return the graph of a size, captured or computed."""
         computed = self._computed(size) if size not in self._steps else None
         if computed is not None:
             return computed
@@ -58,14 +55,14 @@ class Captures:
         return graph
 
     def graph_in_chunks(self, size: int, form: FormName) -> Graph | None:
-        """Return the captured graph of a form in chunks; None if there is none."""
+        """Return the captured graph of a form in chunks, if any."""
         key = (size, form)
         if key not in self._forms:
             self._forms[key] = self._in_chunks(size, form)
         return self._forms[key]
 
     def is_right(self, size: int) -> bool:
-        """Return whether the graph of a size equals its capture; if not, every size is captured from now on."""
+        """Return whether a size's graph equals its capture; if not, all later sizes are captured."""
         computed = self._computed(size)
         if computed is None:
             return True
@@ -81,7 +78,7 @@ class Captures:
 
 
 class SizedStep(GraphModel):
-    """A training step of one size, with forms in chunks and a host that can hold its optimizer state."""
+    """A training step of one size, with forms in chunks and a host for optimizer state."""
 
     def __init__(
         self,
@@ -91,7 +88,7 @@ class SizedStep(GraphModel):
         share: int = 0,
         place: UpdatePlace = "device",
     ) -> None:
-        """Place `share` eighths of the state of a program and of its forms on a host, and update it at a place."""
+        """Put `share` eighths of the state of all forms on a host, and update it at a place."""
         self._program, self._in_chunks, self._host = program, in_chunks, host
         self._share = share
         self._place: UpdatePlace = place
@@ -102,22 +99,21 @@ class SizedStep(GraphModel):
 
     @property
     def has_rounded_forms(self) -> bool:
-        """Whether it has forms in chunks, which add up numbers in another order."""
+        """Whether it has forms in chunks, which sum in another order."""
         return self._in_chunks is not no_forms
 
     def without_chunks(self) -> "SizedStep":
-        """Return the step without its forms in chunks."""
         return SizedStep(self._program, no_forms, self._host, self._share, self._place)
 
     def make_form(self, name: FormName, *, exact: bool) -> Form | None:
-        """Return a form in chunks. No chunks are known to be bit-equal on a GPU."""
+        """Return a form in chunks. On a GPU, no chunks are known to be bit-equal."""
         graph = None if exact else self._in_chunks(name)
         return None if graph is None else Form(name, self._placed(graph) or self._hosted(graph), is_exact=False)
 
     def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "SizedStep | None":
         """Return the step with `share` eighths of its state on its host, updated at a place.
 
-        Returns None without a link to a host, or such state or updates.
+        Returns None without a host link, or such state or updates.
         """
         key = (share, place)
         if key not in self._with_state:
@@ -129,7 +125,7 @@ class SizedStep(GraphModel):
         return graph if self._host is None else self._host.added_to(graph)
 
     def _placed(self, graph: Graph) -> Graph | None:
-        """Return a graph with its state on the host; None if there is no host, share, state or update there."""
+        """Return a graph with its state on the host; None without host, share, state or update there."""
         if self._host is None or not self._share:
             return None
         return state_on_host(self._hosted(graph), self._share / ALL, self._host, self._place)

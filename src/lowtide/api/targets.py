@@ -1,4 +1,4 @@
-"""Devices as a user names them: by name, as a JSON file, by the size of a GPU's memory, or `mps`."""
+"""Devices as users give them: a name, a JSON file, the size of a GPU's memory, or `mps`."""
 
 from dataclasses import dataclass
 
@@ -9,24 +9,20 @@ from lowtide.core.units import format_bytes, given_bytes
 from lowtide.engine.costs import Device, device_key, device_named, devices, is_device
 
 _KERNELS = "a100-80"
-"""The device whose kernels and speed are assumed for a GPU that is given by its size."""
+"""The device whose kernels and speed are assumed for a GPU given by size."""
 MPS = "mps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A device for which a training step is planned."""
-
     title: str
     memory_bytes: int
     device: Device | None
-    """The CUDA device; None for a Mac."""
     costs: str
-    """The profile of prices."""
 
 
 def target_of(given: str | int) -> Target:
-    """Return the device that a user named. Raises UsageError for an unknown name or a size without a unit."""
+    """Return the device that a user named. Raises UsageError for an unknown name or a size without unit."""
     name = str(given).strip()
     if name.lower().partition(":")[0] == MPS:
         return _mac(name)
@@ -47,7 +43,7 @@ def target_of(given: str | int) -> Target:
 
 
 def _mac(name: str) -> Target:
-    """Return the GPU of a Mac, whose memory is given as in mps:24GiB, or is that of this machine."""
+    """Return a Mac's GPU, with its memory given as in mps:24GiB, or this machine's."""
     _, colon, size = name.partition(":")
     memory = given_bytes(size) if colon else _memory_of_this_mac()
     if memory is None:

@@ -1,4 +1,4 @@
-"""Names of models that `fits` builds without weights, and one line on others that look like models."""
+"""Names of models that `fits` builds without weights, and messages on others."""
 
 import json
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ _CONFIG = "config.json"
 
 
 def recipe_of(source: Any) -> Recipe | None:
-    """Return how to build the training step that a source names, or None for a program that is read as it is.
+    """Return how to build the training step that a source names; None for a program read as is.
 
-    Raises UsageError for weights, a state dict, a URL, a notebook, a script without a function, or an unknown name.
+    Raises UsageError for weights, a state dict, a URL, a notebook, a script without function, or an unknown name.
     """
     if isinstance(source, Mapping):
         raise UsageError("a state dict has weights and no program; give the model followed by an example batch")
@@ -53,7 +53,7 @@ def _named(name: str) -> Recipe | None:
 
 
 def _refuse(name: str, path: Path) -> None:
-    """Raise UsageError for what is often given instead of a model."""
+    """Raise UsageError for common mistakes."""
     suffix = path.suffix.lower()
     if "://" in name:
         raise UsageError(f"{name!r} is a URL; download the model, then {_INSTEAD}")
@@ -66,7 +66,6 @@ def _refuse(name: str, path: Path) -> None:
 
 
 def _is_config(path: Path) -> bool:
-    """Return whether a JSON file is a configuration of Hugging Face."""
     try:
         found: Any = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -75,7 +74,7 @@ def _is_config(path: Path) -> bool:
 
 
 def _sent(source: tuple[Any, ...]) -> Recipe | None:
-    """Return the recipe of (function, module or TrainingStep, inputs) of PyTorch; None for another framework's."""
+    """Return the recipe of PyTorch's (function, module or TrainingStep, inputs); None for another framework's."""
     if len(source) != 2 or not any(_of_torch(each) for each in source):
         return None
     from lowtide.frameworks.torch.absent_device.forms import pickled_forms
@@ -85,7 +84,7 @@ def _sent(source: tuple[Any, ...]) -> Recipe | None:
 
 
 def _of_torch(value: Any) -> bool:
-    """Return whether a value is, or has among its parts, a tensor, module or step of PyTorch."""
+    """Return whether a value is, or contains, a tensor, module or step of PyTorch."""
     if isinstance(value, Mapping):
         return any(map(_of_torch, cast("Mapping[Any, Any]", value).values()))
     if isinstance(value, tuple | list):

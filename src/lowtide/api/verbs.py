@@ -1,7 +1,6 @@
 """The verbs of the command line as functions, with the same names and defaults.
 
-Each verb takes a program in any form that `open_model` reads: a path, a graph, a framework's object, or a function or
-module followed by its example inputs.
+Verbs take any program that `open_model` reads, or a function or module followed by its example inputs.
 """
 
 from pathlib import Path
@@ -36,7 +35,7 @@ from lowtide.reporting.plan_difference import PlanDifference
 
 
 def read(program: Any, *inputs: Any, **options: Unpack[ReadOptions]) -> Graph:
-    """Read any program as a graph. Errors are those of `open_model`."""
+    """Read any program as a graph, with the errors of `open_model`."""
     check_options("read", options, ReadOptions)
     return opened(program, inputs, options).graph
 
@@ -44,15 +43,15 @@ def read(program: Any, *inputs: Any, **options: Unpack[ReadOptions]) -> Graph:
 def apply(plan: Plan, program: Any, *inputs: Any, **options: Unpack[ReadOptions]) -> Any:
     """Return the program with the plan applied, of the framework's own type: a callable, a ModelProto, a graph.
 
-    `host` is the host that the plan was made with. Raises FingerprintError if the plan is for another program or host,
-    UnsupportedError for a plan that this framework cannot apply, and the errors of `open_model`.
+    `host` is the plan's host. Raises FingerprintError for a plan of another program or host, UnsupportedError if this
+    framework cannot apply it, and the errors of `open_model`.
     """
     check_options("apply", options, ReadOptions)
     return opened(program, inputs, options).apply(checked_plan(plan))
 
 
 def measure(plan: Plan, program: Any, *inputs: Any, **options: Unpack[ReadOptions]) -> Measurement:
-    """Run a program with and without the plan, and return the measured peaks of live tensor bytes.
+    """Run a program with and without the plan, and return the peaks of live tensor bytes.
 
     Raises the errors of `apply`.
     """
@@ -111,12 +110,12 @@ def optimize(
     annotate: bool = False,
     **options: Unpack[PlanOptions],
 ) -> Optimized:
-    """Plan a program, write the program that follows the plan to `output`, and measure both if asked to.
+    """Plan a program, write the planned program to `output`, and measure both if asked.
 
-    `output` has the file ending of the program, or `.plan.json[.gz]` for the plan itself. `level` is a level of the
-    runtime's own optimizations (ONNX Runtime); `for_this_machine` is its last one, for this kind of processor. The
-    other options are those of `plan`. Raises the errors of `plan`, UsageError for an output that cannot be used,
-    UnsupportedError if the program cannot be applied or measured.
+    `output` has the program's file ending, or `.plan.json[.gz]` for the plan. `level` is a level of the runtime's
+    optimizations (ONNX Runtime); `for_this_machine` is its last, for this kind of processor. Other options and errors
+    are those of `plan`. Raises UsageError for an unusable output, UnsupportedError if the program cannot be applied or
+    measured.
     """
     check_options("optimize", options, PlanOptions)
     path = None if output is None else path_of(output)
@@ -164,17 +163,17 @@ def fits(
     precision: PrecisionName | None = None,
     **options: Unpack[FitOptions],
 ) -> DeviceFit | FitTable:
-    """Return whether a program fits a device, unmodified or with the cheapest techniques that make it fit.
+    """Return whether a program fits a device, unmodified or with the cheapest techniques that suffice.
 
-    `device` is a size such as "24 GiB", the name of a device, such as "h100", or "mps". Techniques are tried one after
-    the other: "reorder" and "share", "recompute", "rounding" for chunks of PyTorch programs, and "offload" if there is
-    a host. `allow` restricts them; with "rounding", chunks are used wherever they cost less than recomputation.
+    `device` is a size ("24 GiB"), a device name ("h100"), or "mps". Techniques are tried in order: "reorder" and
+    "share", "recompute", "rounding" for chunks of PyTorch programs, and "offload" with a host. `allow` restricts them;
+    with "rounding", chunks are used where they cost less than recomputation.
 
-    For a PyTorch training step, the result is a table by batch size, for PyTorch as it runs eagerly. The step is
-    (`TrainingStep` or model, batch), "train.py:function" that returns one, a `config.json`, a folder with one, the id
-    of a model in the local cache of Hugging Face, or a name of timm. It is captured without weights. `batch` fixes the
-    batch size; `largest` ("batch" or "sequence") looks for the largest size. `sequence` is the number of tokens of a
-    row. `optimizer` is "adamw", "adam", "sgd" or "adafactor", `precision` "float32", "bfloat16", "float16" or "amp".
+    For a PyTorch training step, the result is a table by batch size, for eager PyTorch. The step is (`TrainingStep` or
+    model, batch), "train.py:function" that returns one, a `config.json`, a folder with one, the id of a model in the
+    local cache of Hugging Face, or a name of timm. It is captured without weights. `batch` fixes the batch size;
+    `largest` ("batch" or "sequence") finds the largest size. `sequence` is the tokens per row. `optimizer` is "adamw",
+    "adam", "sgd" or "adafactor", `precision` "float32", "bfloat16", "float16" or "amp".
     """
     check_options("fits", options, FitOptions)
     source = (program, inputs) if inputs else program
@@ -202,7 +201,7 @@ def compare(
     progress: bool | Report = True,
     **options: Unpack[ReadOptions],
 ) -> Comparison:
-    """Return the peak of a program under every order, with the lower bound of all orders."""
+    """Return a program's peak under every order, with the lower bound of all orders."""
     check_options("compare", options, ReadOptions)
     with showing(progress) as report:
         report("reading the program")
@@ -213,8 +212,8 @@ def compare(
 def frontier(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Frontier:
     """Plan a program for seven budgets, from the least peak of an order down to the floor.
 
-    Each budget is planned as by `plan` with recomputation, and every plan is verified. Raises UsageError for a budget
-    or a scheduler, which a frontier has no use for.
+    Each is planned as by `plan` with recomputation, and verified. Raises UsageError for a budget, a scheduler or
+    `transient`.
     """
     check_options("frontier", options, PlanOptions)
     if options.get("budget") is not None or options.get("scheduler") is not None or options.get("transient"):
@@ -229,7 +228,7 @@ def report(
 ) -> Path:
     """Plan a program and write a page about the plan to `output` (.html); return the path.
 
-    The page is one file that needs no network. With `measure`, the program runs with and without the plan.
+    The page needs no network. With `measure`, the program runs with and without the plan.
     """
     check_options("report", options, PlanOptions)
     path = path_of(output)
@@ -250,7 +249,7 @@ def report(
 def diff(before: Any, after: Any, **options: Unpack[ReadOptions]) -> ProgramDifference | PlanDifference:
     """Compare two programs, or two plan files, and return how their memory differs.
 
-    Programs are compared as they are, without a plan; ops and buffers are matched by name.
+    Programs are compared without a plan; ops and buffers are matched by name.
     """
     check_options("diff", options, ReadOptions)
     if is_plan_file(before) and is_plan_file(after):
@@ -261,7 +260,6 @@ def diff(before: Any, after: Any, **options: Unpack[ReadOptions]) -> ProgramDiff
 
 
 def is_plan_file(source: Any) -> bool:
-    """Return whether a source is the name of a plan file."""
     return isinstance(source, str | Path) and str(source).endswith(PLAN_FILES)
 
 
@@ -290,8 +288,8 @@ def load_plan(path: str | Path, program: Any, *, over_budget: bool = False, **op
     """Read a plan file that was written for a program and verify it for this program.
 
     `lowtide.apply(plan, program)` applies it. Raises FingerprintError for a plan of another program or host,
-    VerificationError for a wrong plan and, unless `over_budget`, for one that is marked infeasible, and InputError and
-    its subclasses for a file that cannot be read.
+    VerificationError for a wrong plan and, unless `over_budget`, one marked infeasible, InputError and subclasses for
+    an unreadable file.
     """
     check_options("load_plan", options, ReadOptions)
     return read_plan(path_of(path), opened(program, (), options), over_budget=over_budget)[1]

@@ -9,22 +9,20 @@ from lowtide.frameworks.protobuf.binary import read_binary
 from lowtide.frameworks.protobuf.message import Message
 
 Place = tuple[str, str, tuple[int, ...]]
-"""The definition of a logical buffer: computation, instruction, index in its value."""
+"""A logical buffer's definition: computation, instruction, index in its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedBuffer:
-    """A logical buffer within an allocation."""
-
     place: Place | None
-    """None for an instruction that the module does not contain."""
+    """None for an instruction outside of the module."""
     size_bytes: int
     offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A memory range that XLA reserves while the program runs."""
+    """A memory range that XLA reserves during the run."""
 
     number: int
     size_bytes: int
@@ -34,17 +32,15 @@ class Allocation:
     is_result: bool
     """Whether it contains a result ("may be live out")."""
     color: int
-    """The memory space."""
     buffers: tuple[AssignedBuffer, ...]
 
     @property
     def is_temporary(self) -> bool:
-        """Whether `memory_analysis()` counts it in the temporary bytes."""
+        """Whether `memory_analysis()` counts it as temporary."""
         return not (self.is_thread_local or self.is_parameter or self.is_constant or self.is_result)
 
     @property
     def unused_bytes(self) -> int:
-        """Bytes that no buffer uses."""
         covered, end = 0, 0
         for start, stop in sorted((each.offset, each.offset + each.size_bytes) for each in self.buffers):
             covered += max(0, stop - max(start, end))
@@ -53,7 +49,7 @@ class Allocation:
 
 
 class HloMessage(Message):
-    """A message of XLA, with the fields that are read here."""
+    """A message of XLA, with the fields read here."""
 
     KINDS: ClassVar[dict[str, type[Message]]] = {}
     FORMAT = "HloProto"
@@ -75,8 +71,8 @@ HloMessage.declare(
 def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]], where: str) -> tuple[Allocation, ...]:
     """Return the allocations of a serialized BufferAssignmentProto.
 
-    `instructions` maps the number of an instruction to its computation and name, see `instruction_numbers`. Raises
-    MalformedInputError for an invalid message and for one without allocations.
+    `instructions` is from `instruction_numbers`. Raises MalformedInputError for an invalid message or one without
+    allocations.
     """
     proto = read_binary(HloMessage.KINDS["BufferAssignment"], content, where)
     if not proto.buffer_allocations:
@@ -90,7 +86,6 @@ def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]],
 
 
 def instruction_numbers(module: bytes, where: str) -> dict[int, tuple[str, str]]:
-    """Return computation and name by instruction number, from a serialized HloModuleProto."""
     computations = read_binary(HloMessage.KINDS["Module"], module, where).computations
     return {each.id: (computation.name, each.name) for computation in computations for each in computation.instructions}
 

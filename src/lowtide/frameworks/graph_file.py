@@ -9,27 +9,24 @@ from lowtide.frameworks.model import UnrunnableModel
 
 
 class GraphModel(UnrunnableModel):
-    """A bare graph, which can be planned and reordered but not run."""
+    """A bare graph, to plan and reorder but not run."""
 
     KIND = "a graph file"
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """The endings of graph files."""
         return (".graph.json", ".graph.json.gz")
 
     def apply(self, plan: Plan) -> Graph:
-        """Return the graph with its ops in the plan's order.
+        """Return the graph in the plan's order.
 
         Raises PlanError for an invalid plan, UnsupportedError for one that recomputes ops.
         """
         return reorder_graph(self.graph, self.order_of(plan))
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Write the reordered graph as a graph file."""
         write_graph_file(self.apply(plan), path)
 
 
 def open_graph_file(path: str | Path) -> GraphModel:
-    """Open a graph file. Raises InputError and its subclasses."""
     return GraphModel(read_graph_file(path))

@@ -18,31 +18,27 @@ _MICROSECOND = 1e-6
 
 
 class SnapshotModel(UnrunnableModel):
-    """A recorded program. Only its addresses can be planned, because the reads are unknown."""
+    """A recorded program. Only addresses can be planned, because reads are unknown."""
 
     KIND = "a memory snapshot"
 
     def __init__(self, graph: Graph, recorded: tuple[Recorded, ...]) -> None:
-        """`recorded` has the peak of each device."""
         super().__init__(graph)
         self._recorded = recorded
 
     @property
     def recorded(self) -> tuple[Recorded, ...]:
-        """The peak of each device with events."""
         return self._recorded
 
     def apply(self, plan: Plan) -> NoReturn:
-        """Raise UnsupportedError, because a snapshot cannot be run."""
         raise UnsupportedError("a memory snapshot cannot be run; write a plan file (.plan.json)")
 
 
 def open_snapshot(path: str) -> SnapshotModel:
-    """Open a memory snapshot as written by `torch.cuda.memory._dump_snapshot`, without running code from it.
+    """Open a memory snapshot of `torch.cuda.memory._dump_snapshot`, without running its code.
 
-    Every allocation and free becomes an op at its place. Blocks from before the recording are inputs if they are freed
-    later, else persistent. Blocks alive at the end are outputs. O(events). Raises InputError, and MalformedInputError
-    for an invalid or empty snapshot.
+    Each allocation and free becomes an op. Earlier blocks are inputs if freed later, else persistent. Blocks alive at
+    the end are outputs. O(events). Raises InputError, and MalformedInputError for an invalid or empty snapshot.
     """
     snapshot = _load(path)
     traces = snapshot.get("device_traces")
@@ -72,10 +68,7 @@ def open_snapshot(path: str) -> SnapshotModel:
 
 
 class _Events:
-    """Adds the events of one device to a graph."""
-
     def __init__(self, builder: GraphBuilder, space: int, names: dict[str, int]) -> None:
-        """`names` counts the uses of every name."""
         self._builder, self._space, self._names = builder, space, names
         self._last_time: int | None = None
 
@@ -118,14 +111,13 @@ class _Events:
         )
 
     def _named(self, name: str) -> str:
-        """Return a unique name."""
         count = self._names.get(name, 0)
         self._names[name] = count + 1
         return f"{name} #{count}" if count else name
 
 
 def _lifetimes(events: list[Mapping[str, Any]]) -> list[Lifetime | None]:
-    """Return the lifetime class of each allocation, DONATED for a free without an allocation, else None."""
+    """Return each allocation's lifetime class, DONATED for a free without an allocation, else None."""
     found: list[Lifetime | None] = [None] * len(events)
     alive: dict[int, int] = {}
     for number, event in enumerate(events):  # an event "oom" has no address
@@ -142,11 +134,9 @@ class _DataOnly(pickle.Unpickler):
     """Unpickles plain data only, without imports or calls."""
 
     def find_class(self, module_name: str, global_name: str) -> NoReturn:
-        """Refuse classes."""
         raise pickle.UnpicklingError(f"it refers to {module_name}.{global_name}, but a snapshot contains data only")
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        """Refuse external references."""
         raise pickle.UnpicklingError("it refers to external data")
 
 

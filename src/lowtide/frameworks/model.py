@@ -1,7 +1,7 @@
 """The interface between the planner and a framework: read a program, apply a plan, measure both.
 
-A framework subclasses `Model` and overrides the methods it supports. The defaults answer for programs that can only be
-planned: nothing is written, run or compiled, and each message names the way out.
+A framework subclasses `Model` and overrides the methods it supports. By default, programs can only be planned; nothing
+is written, run or compiled, and each message names an alternative.
 """
 
 from abc import abstractmethod
@@ -36,84 +36,79 @@ from lowtide.reporting.recorded import Recorded
 
 
 class Model(Program):
-    """A program of a framework, read once."""
-
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """Endings of the files that `save` writes; empty if it writes none."""
         return ()
 
     @abstractmethod
     def apply(self, plan: Plan) -> Any:
-        """Return the framework's own kind of program that follows the plan; raises PlanError or UnsupportedError."""
+        """Return the framework's kind of program, following the plan. Raises PlanError or UnsupportedError."""
 
     def planned(self, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None) -> Result:
-        """Return the best verified plan of the program; see `plan_with_state`."""
+        """Return the best verified plan; see `plan_with_state`."""
         return plan_with_state(self, settings, progress, keep)
 
     @property
     def on_device(self) -> OnDevice | None:
-        """Figures of a program that was lowered for an absent device, or None."""
+        """Figures of a program lowered for an absent device, or None."""
         return None
 
     @property
     def recorded(self) -> tuple[Recorded, ...]:
-        """The peak of each device of a recording; empty for programs."""
         return ()
 
     @property
     def as_it_runs(self) -> tuple[Graph, Plan]:
-        """The graph of the program as it runs without a plan, and that run in the form of a plan."""
+        """The program's graph as it runs without a plan, with that run as a plan."""
         return self.graph, Plan.baseline(self.graph)
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Write the program that follows the plan to a file; raises UnsupportedError if there is no such file."""
+        """Write the planned program. Raises UnsupportedError if it has no file."""
         self.apply(plan)
         raise UnsupportedError(f"this program cannot be written to {path}; write a plan file (.plan.json)")
 
     def save_unmodified(self, path: Path) -> None:
-        """Write the program as it was read."""
         raise UnsupportedError(f"this program cannot be written to {path}; copy the file it was read from")
 
     @property
     def takes_notes(self) -> bool:
-        """Whether files of this program have room for notes on each node."""
+        """Whether files of this program can hold notes on nodes."""
         return False
 
     def save_annotated(self, plan: Plan, path: Path) -> None:
-        """Write the same as `save`, with the plan's notes on each node; raises the same errors."""
+        """Write like `save`, with the plan's notes on nodes; raises the same errors."""
         raise UnsupportedError(f"{path} has no room for notes; leave out --annotate")
 
     def check_measurable(self) -> None:
-        """Raise UnsupportedError if the program cannot run, before time is spent on a plan."""
+        """Raise UnsupportedError if the program cannot run, before planning."""
 
     @abstractmethod
     def measure(self, plan: Plan) -> Measurement:
-        """Run the unmodified and the planned program from the same inputs and state.
+        """Run the unmodified and planned program from the same inputs and state.
 
         Raises PlanError for a wrong plan, UnsupportedError if the program cannot run.
         """
 
     @abstractmethod
     def measure_costs(self) -> Prices:
-        """Run every op on its own and return its time; raises UnsupportedError if that is impossible."""
+        """Run each op alone and return its time. Raises UnsupportedError if impossible."""
 
     def with_host(self, host: Host) -> "Model":
-        """Return the program with a host that its plans may copy to."""
+        """Return the program with a host for copies."""
         return HostedModel(self, host)
 
     def reason_to_keep(self, plan: Plan, allowed_bytes: int | None, measured: Measurement | None) -> str | None:
-        """Return in one sentence why the program is better off without the plan; None if the plan helps.
+        """Return in one sentence why the program is better without the plan; None if the plan helps.
 
-        Only programs whose runtime chooses a good order itself have such reasons. `allowed_bytes` is the limit of the
-        first memory space. Measured peaks count before simulated ones.
+        Only programs whose runtime itself finds a good order have reasons. `allowed_bytes` limits the first memory
+        space. Measured peaks count before simulated ones.
         """
         return None
 
     def rewritten(self, level: str, devices: Mapping[str, str]) -> Rewritten:
-        """Return the program after a level of the framework's own optimizer; `devices` are memory sizes by name.
+        """Return the program after a level of the framework's optimizer; `devices` are memory sizes by name.
 
-        Raises UsageError for an unknown level or device, and for a framework without levels.
+        Raises UsageError for an unknown level or device, or a framework without levels.
         """
         raise UsageError(
             f"{self.graph.name!r} has no levels, which TensorFlow and ONNX Runtime have; leave out --level"
@@ -121,55 +116,54 @@ class Model(Program):
 
     @property
     def is_reordered_by_runtime(self) -> bool:
-        """Whether a runtime optimizes and orders the program itself before it runs it."""
+        """Whether a runtime optimizes and orders the program before running it."""
         return False
 
     @property
     def level(self) -> str | None:
-        """The level of the runtime's optimizations that the program already contains; None for a program as given."""
+        """The level of runtime optimizations already in the program, if any."""
         return None
 
     def optimized(self, level: str | None, *, for_this_machine: bool = False) -> "Model":
         """Return the program as its runtime would run it at a level, by default the highest with equal bits anywhere.
 
-        `for_this_machine` is the last level, which may be for one kind of processor. Raises UsageError for an unknown
-        level, UnsupportedError for a program that the runtime does not load.
+        `for_this_machine` is the last level, possibly for one kind of processor. Raises UsageError for an unknown
+        level, UnsupportedError if the runtime does not load the program.
         """
         return self
 
     @property
     def is_faster_here(self) -> bool:
-        """Whether `optimized` left out a faster form, because it is for one kind of processor."""
+        """Whether `optimized` left out a faster form for one kind of processor."""
         return False
 
     def runtime_peaks(self, plan: Plan) -> RuntimePeaks | None:
-        """Return the peaks of the unmodified and the planned program in the runtime's own order, if it has one."""
+        """Return the unmodified and planned peaks in the runtime's own order, if it has one."""
         return None
 
     def runtime_runs(self, plan: Plan) -> Sequence[RuntimeRun]:
-        """Run the unmodified and the planned program in the stock runtime; raises UnsupportedError, PlanError."""
+        """Run the unmodified and planned program in the stock runtime. Raises UnsupportedError, PlanError."""
         return ()
 
     def compiled(self) -> object | None:
-        """Compile the program and return the compiler's own program; None for a framework without a compiler."""
+        """Compile the program and return the compiler's own program; None without a compiler."""
         return None
 
     def compiled_memory(self, plan: Plan) -> Sequence[CompiledMemory]:
-        """Compile the unmodified and the planned program, run both, and return their memory; raises PlanError."""
+        """Compile and run the unmodified and planned program; return their memory. Raises PlanError."""
         return ()
 
     def reserved(self) -> Reserved | None:
-        """Return the bytes that the framework reserved for the program; None if it did not report them."""
+        """Return the bytes that the framework reserved for the program, if reported."""
         return None
 
 
 def is_model(source: object) -> TypeGuard[Model]:
-    """Return whether `source` is a `Model`."""
     return isinstance(source, Model)
 
 
 class UnrunnableModel(Model):
-    """A program that can be planned and reordered, but not run."""
+    """A program to plan and reorder, but not run."""
 
     KIND: ClassVar[str]
     """The kind of program in messages: "a graph file"."""
@@ -179,23 +173,20 @@ class UnrunnableModel(Model):
 
     @property
     def graph(self) -> Graph:
-        """The graph of the program."""
         return self._graph
 
     def check_measurable(self) -> NoReturn:
-        """Raise UnsupportedError: there are no kernels to run."""
+        """Raise UnsupportedError: there are no kernels."""
         raise UnsupportedError(f"{self.KIND} cannot be run, so there is nothing to measure; leave out --measure")
 
     def measure(self, plan: Plan) -> Measurement:
-        """Raise UnsupportedError: there are no kernels to run."""
         self.check_measurable()
 
     def measure_costs(self) -> Prices:
-        """Raise UnsupportedError: there are no kernels to run."""
         raise UnsupportedError(f"{self.KIND} has no kernels to run; price it by a profile, --costs eager or fused")
 
     def order_of(self, plan: Plan) -> NDArray[np.int32]:
-        """Return the order of a plan, each op once.
+        """Return a plan's order, each op once.
 
         Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that recomputes ops.
         """
@@ -209,7 +200,7 @@ class UnrunnableModel(Model):
 
 
 class HostedModel(Model):
-    """A program and a host, for frameworks that cannot copy by a plan: plans go to plan files only."""
+    """A program and a host, for frameworks that cannot copy: plans go to plan files only."""
 
     def __init__(self, model: Model, host: Host) -> None:
         self._model = model
@@ -217,17 +208,14 @@ class HostedModel(Model):
 
     @property
     def graph(self) -> Graph:
-        """The graph of the program with its host."""
         return self._graph
 
     def apply(self, plan: Plan) -> NoReturn:
-        """Raise UnsupportedError: this framework cannot copy to a host by a plan."""
         raise UnsupportedError("this framework cannot copy to a host by a plan; write a plan (.plan.json)")
 
     def measure(self, plan: Plan) -> Measurement:
-        """Raise UnsupportedError, as `apply` does."""
         self.apply(plan)
 
     def measure_costs(self) -> Prices:
-        """Return the times of the program's ops; a host does not change them."""
+        """Return the ops' times, which do not depend on a host."""
         return self._model.measure_costs()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lowtide.engine.planning.measured import Agreement
 
 _MOST_RUNS = 5
-"""Most runs of the unmodified program. Sums of few numbers in parallel rarely differ."""
+"""Most runs of the unmodified program. Parallel sums of few numbers rarely differ."""
 
 T = TypeVar("T")
 
@@ -20,10 +20,10 @@ T = TypeVar("T")
 def compare_outputs(
     plain: T, planned: T, run_plain: Callable[[], T], difference: Callable[[T, T], float] | None = None
 ) -> Agreement:
-    """Return how the outputs of a plan agree with those of the unmodified program.
+    """Return how planned outputs agree with unmodified ones.
 
     If bits differ, the unmodified program runs up to four more times and is compared with itself: some kernels sum in
-    another order in each run. `difference` returns 0 for equal bits; by default, see `largest_difference`.
+    another order in each run. `difference` returns 0 for equal bits; default: `largest_difference`.
     """
     differ: Callable[[Any, Any], float] = difference or largest_difference
     largest = differ(plain, planned)
@@ -39,9 +39,9 @@ def compare_outputs(
 
 
 def largest_difference(one: Any, other: Any) -> float:
-    """Return the largest difference of two nested sequences or mappings of arrays, relative to each array's maximum.
+    """Return the largest difference of nested sequences or mappings of arrays, relative to each array's maximum.
 
-    Return 0 for equal bits only, and 1 if types, shapes or anything other than numbers differ.
+    Return 0 for equal bits only, 1 if types, shapes or other values than numbers differ.
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         ours, theirs = cast("Mapping[Any, Any]", one), cast("Mapping[Any, Any]", other)
@@ -65,7 +65,7 @@ def _difference_of_arrays(one: NDArray[Any], other: NDArray[Any]) -> float:
         return 0.0
     if one.dtype.kind in "fc":
         wide = np.result_type(one.dtype, np.float64)
-    elif "float" in one.dtype.name:  # bfloat16 and the like, which NumPy does not know
+    elif "float" in one.dtype.name:  # bfloat16 and others unknown to NumPy
         wide = np.dtype(np.float64)
     else:
         return 1.0

@@ -17,10 +17,10 @@ GRAPH_INTERFACE = (
     "get_tensor_size",
     "is_tensor_final",
 )
-"""Methods that identify a GraphInterface of Mesh-TensorFlow of any class."""
+"""Methods that identify a Mesh-TensorFlow GraphInterface of any class."""
 
 LOADED_EXECUTABLE = ("hlo_modules", "get_compiled_memory_stats", "get_output_layouts")
-"""Methods that identify an executable compiled by XLA, of any class."""
+"""Methods that identify an XLA executable of any class."""
 
 OpenModel = Callable[[Any, Mapping[str, int]], Model]
 """Opens a model from a source and sizes of dynamic dimensions by name."""
@@ -28,40 +28,42 @@ OpenModel = Callable[[Any, Mapping[str, int]], Model]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """Properties of a framework that are known without loading it."""
+    """Properties of a framework that is not loaded."""
 
     name: str
     """Name of the framework, its folder and its public module, `lowtide.NAME`."""
     model: str
     """The model class, as "module:Class"."""
     extra: str | None = None
-    """The extra of lowtide that installs it; None if not needed."""
+    """The extra of lowtide that installs it, if any."""
     file_endings: tuple[str, ...] = ()
     """Endings of program files, in lower case."""
     writes: tuple[str, ...] = ()
-    """Endings of files for planned programs; a model's `file_endings` are a subset."""
+    """Endings of planned programs; a model's `file_endings` are a subset."""
     packages: tuple[str, ...] = ()
-    """Packages and classes whose objects, and objects of subclasses, it reads, in addition to its own folder."""
+    """Packages and classes whose objects, subclasses included, it reads, besides its own folder."""
     trusting_model: str | None = None
     """Function that opens files that may run code, as "module:function"; None if no file may."""
     reads_calls: bool = False
-    """Whether it reads tuples (function or module, example inputs). The types of function and inputs select the
-    framework; the first one with this flag is the default."""
+    """Whether it reads tuples (function or module, example inputs).
+
+    Their types select the framework; the first with this flag is the default.
+    """
 
     needs_more: tuple[str, ...] = ()
-    """Methods of objects that lack information, so that only the public model class, with arguments, reads them."""
+    """Methods of objects that lack information: only the public model class, with arguments, reads them."""
 
     writes_only: tuple[str, ...] = ()
-    """Names of the classes whose objects can be saved; empty if all can."""
+    """Classes whose objects can be saved; empty for all."""
 
     writes_only_with: str = ""
-    """Condition under which these can be saved, for messages."""
+    """Condition for saving these, for messages."""
 
     methods: tuple[str, ...] = ()
     """Methods that identify objects of unknown packages; empty if only packages count."""
 
     def owns(self, source: Any) -> bool:
-        """Return whether an object has all of `methods`, or a class or base class from one of the packages."""
+        """Return whether an object has all `methods`, or a class or base class from the packages."""
         if _has(source, self.methods):
             return True
         packages = (*self.packages, f"{__package__}.{self.name}")
@@ -69,7 +71,7 @@ class Framework:
         return any(home.startswith(f"{package}.") for home in homes for package in packages)
 
     def endings_for(self, source: Any) -> tuple[str, ...]:
-        """Return the endings of files for the planned form of a program that has not been read yet."""
+        """Return the file endings of a planned program that is not read yet."""
         kinds = [base.__name__ for base in type(source).__mro__]
         written = isinstance(source, str | Path) or not self.writes_only or set(kinds) & set(self.writes_only)
         return self.writes if written else ()
@@ -156,7 +158,6 @@ FRAMEWORKS = (
 
 
 def framework_of(source: Any) -> Framework | None:
-    """Return the framework that reads an object, or None."""
     if not isinstance(source, tuple | list):
         return next((framework for framework in FRAMEWORKS if framework.owns(source)), None)
     callers = [framework for framework in FRAMEWORKS if framework.reads_calls]
@@ -165,7 +166,6 @@ def framework_of(source: Any) -> Framework | None:
 
 
 def _parts(source: Any) -> Iterator[Any]:
-    """Yield the leaves of nested tuples, lists and dicts, in order."""
     waiting = [source]
     while waiting:
         part = waiting.pop()
@@ -178,7 +178,7 @@ def _parts(source: Any) -> Iterator[Any]:
 
 
 def way_to_read(source: Any) -> str | None:
-    """Return the model class to use for an object that lacks information, None for any other object."""
+    """Return the model class for an object that lacks information, else None."""
     framework = next((framework for framework in FRAMEWORKS if _has(source, framework.needs_more)), None)
     if framework is None:
         return None
@@ -186,19 +186,18 @@ def way_to_read(source: Any) -> str | None:
 
 
 def _has(source: Any, methods: Iterable[str]) -> bool:
-    """Return whether an object has all methods; False for no methods."""
     found = [callable(getattr(source, method, None)) for method in methods]
     return bool(found) and all(found)
 
 
 def framework_of_file(name: str, kind: str | None) -> Framework | None:
-    """Return the framework that reads a file, by the kind of its content or else by its name, or None."""
+    """Return the framework that reads a file, by its kind of content, else by name, if any."""
     known = next((framework for framework in FRAMEWORKS if framework.name == kind), None)
     return known or next((framework for framework in FRAMEWORKS if name.lower().endswith(framework.file_endings)), None)
 
 
 def require(name: str) -> None:
-    """Raise MissingExtraError unless the packages of a framework are installed."""
+    """Raise MissingExtraError unless a framework's packages are installed."""
     framework = next(framework for framework in FRAMEWORKS if framework.name == name)
     for package in framework.packages:
         if framework.extra is not None and find_spec(package) is None:

@@ -9,25 +9,23 @@ from lowtide.core.errors import UnsupportedError, one_line
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """The range of a framework's releases that the tests run with, as (major, minor)."""
+    """A framework's tested releases, as (major, minor)."""
 
     name: str
     oldest: tuple[int, int]
     newest: tuple[int, int]
 
     def include(self, installed: str) -> bool:
-        """Return whether the installed version is in the range."""
         return self.oldest <= _release(installed) <= self.newest
 
     def warn(self, installed: str) -> None:
-        """Warn once if the installed version is outside of the range."""
         if not self.include(installed):
             found = installed.partition("+")[0]
             message = f"lowtide is tested with {self.name} {self._range}; {found} is installed"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def unsupported(self, installed: str, error: Exception) -> UnsupportedError:
-        """Return the error for an installed version that lacks a name that lowtide uses."""
+        """Return the error for an installed version without a needed name."""
         found = installed.partition("+")[0]
         if _release(installed) < self.oldest:
             needed = f"{self.oldest[0]}.{self.oldest[1]}"
@@ -42,7 +40,7 @@ class Releases:
 
 
 def _release(version: str) -> tuple[int, int]:
-    """Return major and minor number of a version such as "2.14.1+cu130"; (0, 0) if it has none."""
+    """Return major and minor number of a version such as "2.14.1+cu130", else (0, 0)."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

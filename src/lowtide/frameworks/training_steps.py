@@ -15,35 +15,34 @@ PrecisionName = Literal["float32", "bfloat16", "float16", "amp"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to build a training step without weights."""
-
     kind: SourceKind
-    """A configuration of Hugging Face; an id of Hugging Face or timm; a callable by name; or a program pickled by
-    `pickled_forms`."""
+    """A Hugging Face configuration; an id of Hugging Face or timm; a callable's name; or a program from
+    `pickled_forms`.
+    """
     name: str = ""
     content: bytes = b""
     main: str | None = None
     optimizer: OptimizerName = "adamw"
     precision: PrecisionName = "float32"
-    """Type of weights and activations; "amp" computes in bfloat16 with weights in float32."""
+    """Type of weights and activations; "amp" computes in bfloat16 with float32 weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Build a training step and read it as PyTorch runs it eagerly; answered by `Step`, or None for another program."""
+    """Build and read a training step as PyTorch runs it eagerly; answered by `Step`, or None for another program."""
 
     device: Device | None
-    """The CUDA device; None for tensors on "meta", whose attention is plain products."""
+    """None for tensors on "meta", whose attention is plain products."""
     recipe: Recipe
     batch: int | None = None
-    """Size of the first dimension of the inputs; None for that of the program."""
+    """Size of the inputs' first dimension; None for the program's."""
     sequence: int | None = None
     """Tokens of each row, for language models; None for their usual number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadInChunks:
-    """Read the training step of a request in chunks that are equal up to rounding; answered by a `Graph` or None."""
+    """Read a request's step in chunks, equal up to rounding; answered by a `Graph` or None."""
 
     step: Read
     form: FormName
@@ -51,7 +50,7 @@ class ReadInChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
-    """A training step as PyTorch runs it eagerly, with the sizes that were chosen for it."""
+    """A training step as PyTorch runs it eagerly, with its chosen sizes."""
 
     graph: Graph
     batch: int | None
@@ -59,12 +58,10 @@ class Step:
     sequence: int | None
     """None if the model has no sequences."""
     longest: int | None
-    """Most tokens that the model accepts; None if that is unknown."""
+    """Most tokens that the model accepts; None if unknown."""
     settings: str
     """Optimizer and precision in words; empty if the program chooses them."""
     code: Sequence[str]
-    """Lines of Python that build the step and its batch."""
     parts: str
-    """Arguments of `training_step` in that code: model, loss function and optimizer; empty for a function."""
+    """Arguments of `training_step` in the code: model, loss function and optimizer; empty for a function."""
     call: Literal["*batch", "**batch", "batch"]
-    """How the code passes the batch."""

@@ -7,9 +7,8 @@ from lowtide.core.errors import MalformedInputError
 
 VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
 DEEPEST = 100
-"""Deepest nesting of messages, as in protocol buffers."""
 BROKEN = (0, 0, 0)
-"""Yielded by `begun_fields` for an invalid field, as the last one."""
+"""Yielded last by `begun_fields` for an invalid field."""
 _LONGEST_NUMBER = 10
 _LARGEST_TAG = 2**32
 _FIXED = {FIXED64: 8, FIXED32: 4}
@@ -28,7 +27,7 @@ class WireError(MalformedInputError):
 
 @contextmanager
 def named_errors(where: str) -> Generator[None]:
-    """Add the source of the bytes to a WireError raised within."""
+    """Name the source of the bytes in a WireError."""
     try:
         yield
     except WireError as error:
@@ -48,7 +47,7 @@ def read_varint(content: Content, at: int, stop: int) -> tuple[int, int]:
 
 
 def read_tag(content: Content, at: int, stop: int) -> tuple[int, int, int]:
-    """Return the number and wire type of a field, and the start of its value. Raises WireError for an invalid tag."""
+    """Return a field's number and wire type, and the start of its value. Raises WireError for an invalid tag."""
     tag, value_at = read_varint(content, at, stop)
     if tag >> 3 == 0 or tag >= _LARGEST_TAG:
         raise WireError(at, "invalid field number")
@@ -56,7 +55,6 @@ def read_tag(content: Content, at: int, stop: int) -> tuple[int, int, int]:
 
 
 def check_end(at: int, size: int, stop: int) -> None:
-    """Raise WireError if fewer than `size` bytes are left."""
     if size > stop - at:
         raise WireError(at, f"{size} bytes expected, {stop - at} left")
 
@@ -90,7 +88,7 @@ def _skip_group(content: Content, number: int, at: int, stop: int, depth: int) -
 
 
 def fields(content: Content, start: int, stop: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield every field: number, wire type, its start, the start of its value, its end.
+    """Yield each field: number, wire type, its start, the start of its value, its end.
 
     The value of a field of bytes starts after its length. Raises WireError for an invalid message.
     """
@@ -116,25 +114,22 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_bytes(number: int, content: Content) -> bytes:
-    """Return a field of bytes, text or a message."""
     return encode_size(number, len(content)) + bytes(content)
 
 
 def encode_size(number: int, size: int) -> bytes:
-    """Return the tag and length of a field of bytes, text or a message."""
     return encode_varint(number << 3 | BYTES) + encode_varint(size)
 
 
 def encode_number(number: int, value: int) -> bytes:
-    """Return a field with a number."""
     return encode_varint(number << 3 | VARINT) + encode_varint(value)
 
 
 def begun_fields(message: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Yield number, wire type and value of each field in a message that may be cut off, or be no message at all.
+    """Yield number, wire type and value of each field in bytes that may be cut off, or no message at all.
 
-    The last value may be incomplete. An invalid field yields `BROKEN` and ends the iteration, a number that is cut off
-    only ends it.
+    The last value may be incomplete. An invalid field yields `BROKEN` and ends the iteration; a cut-off number only
+    ends it.
     """
     at, stop = 0, len(message)
     while at < stop:

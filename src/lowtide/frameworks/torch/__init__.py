@@ -9,4 +9,4 @@ from importlib import import_module
 from lowtide.frameworks.table import require
 
 require("torch")
-import_module(f"{__name__}.internals")  # the first import that fails names the supported releases
+import_module(f"{__name__}.internals")  # the first failing import names the supported releases

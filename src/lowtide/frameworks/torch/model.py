@@ -46,11 +46,11 @@ from lowtide.frameworks.torch.rewrites.chunks.region_search import found_or_none
 
 @dataclass(frozen=True, eq=False)
 class TorchForm(Form):
-    """A form of a PyTorch program, with the program that was read for it."""
+    """A form of a PyTorch program, and its reading."""
 
     reading: Reading = field(kw_only=True)
     on_host: int = 0
-    """Eighths of the optimizer state that are on the host."""
+    """Eighths of the optimizer state on the host."""
 
 
 class TorchModel(Model):
@@ -64,9 +64,9 @@ class TorchModel(Model):
         *,
         trust: bool = False,
     ) -> None:
-        """Capture a program: a path to a .pt2 file, or anything that `capture` takes, and with its errors.
+        """Capture a program: a path to a .pt2 file, or anything that `capture` takes, with its errors.
 
-        With `trust`, loading a file may run code from it.
+        With `trust`, loading a file may run its code.
         """
         if dims:
             raise UsageError("a PyTorch program takes its sizes from its example inputs; --dim is for ONNX models")
@@ -79,29 +79,26 @@ class TorchModel(Model):
         self._place: UpdatePlace = "device"
         self._reading = self._read(self.captured)
         self._with_state: dict[tuple[int, UpdatePlace], TorchModel | None] = {}
-        """By eighths and place of updates, this program with part of its state on the host."""
+        """This program with state on the host, by eighths and place of updates."""
         self._skipped: dict[bool, tuple[str, ...]] = {}
         """Sentences on results that chunking skipped, by whether forms are exact."""
         self._verified: WeakSet[Plan] = WeakSet()
-        """The plans that were verified for this program."""
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """Endings of exported programs; none if sizes are dynamic or the program exists in Python only."""
+        """Endings of exported programs; none with dynamic sizes or without a file."""
         return (".pt2",) if self._has_file else ()
 
     @property
     def graph(self) -> Graph:
-        """The graph of the program, with its host."""
         return self._graph
 
     @property
     def has_rounded_forms(self) -> bool:
-        """True: chunks may make sums in another order if rounding is allowed."""
+        """True: chunks may reorder sums if rounding is allowed."""
         return True
 
     def make_unmodified(self) -> TorchForm:
-        """Return the program as it was captured."""
         exact = self._place == "device"
         return TorchForm("unmodified", self.graph, exact, reading=self._reading, on_host=self._on_host)
 
@@ -109,7 +106,7 @@ class TorchModel(Model):
     def make_form(self, name: FormName, *, exact: bool) -> TorchForm | None:
         """Return the program with its largest products and updates in chunks of rows.
 
-        The form in finer chunks computes rows of some products twice, see `chunk_module_in_two_passes`.
+        Finer chunks compute rows of some products twice, see `chunk_module_in_two_passes`.
         """
         if name == "in finest chunks":
             return None
@@ -128,17 +125,16 @@ class TorchModel(Model):
         return TorchForm(name, graph, is_exact, reading=reading, on_host=self._on_host)
 
     def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
-        """Return one sentence for each large product that chunking skipped, with the reason, if chunks were tried."""
+        """Return one sentence per large product that chunking skipped, if tried, with the reason."""
         return self._skipped.get(exact, ())
 
     def with_host(self, host: Host) -> "TorchModel":
-        """Return the same program with a host that its plans may copy to."""
+        """Return the same program with a host for copies."""
         other = self._copied()
         other.host, other._has_file = host, False
         return other
 
     def _copied(self) -> "TorchModel":
-        """Return a copy that makes its own graph and forms."""
         other = copy(self)
         other._with_state = {}
         for derived in ("_graph", "_unmodified", "_forms"):
@@ -148,8 +144,8 @@ class TorchModel(Model):
     def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "TorchModel | None":
         """Return a training step with `share` eighths of its optimizer state on its host, or None.
 
-        None if it is another program, has no link to a host, or has no state that can be there. With a `place` other
-        than "device", None if no update can run on the host.
+        None for another program, or without a link to a host or such state. With a `place` other than "device", None if
+        no update can run on the host.
         """
         key = (share, place)
         if key not in self._with_state:
@@ -168,7 +164,7 @@ class TorchModel(Model):
         return other
 
     def _choice_of_updates(self, place: UpdatePlace) -> ChooseUpdates | None:
-        """Return what chooses the updates that run on the host; None if none do."""
+        """Return the choice of updates that run on the host, if any."""
         host, link = self.host, find_link(self.graph, 0)
         if place == "device" or host is None or link is None:
             return None
@@ -202,9 +198,9 @@ class TorchModel(Model):
     def apply(self, plan: Plan, *, verified: bool = False) -> Applied:
         """Return the program as a callable that follows a plan for any of its forms.
 
-        A plan is verified once, unless the caller has `verified` it. Raises FingerprintError for a plan of another
-        graph, VerificationError for a wrong one. The first call raises FingerprintError if the plan recomputes
-        collectives in another order than on other ranks.
+        A plan is verified once, unless already `verified`. Raises FingerprintError for a plan of another graph,
+        VerificationError for a wrong one. The first call raises FingerprintError if ranks recompute collectives in
+        different orders.
         """
         form = self.planned_form(plan)
         module = form.reading.captured.graph_module
@@ -219,7 +215,7 @@ class TorchModel(Model):
         return applied
 
     def planned_form(self, plan: Plan) -> TorchForm:
-        """Return the form that a plan is for, or the unmodified one for a plan of another program."""
+        """Return the form of a plan, or the unmodified one for another program's plan."""
         programs = (self, *(each for each in self._with_state.values() if each is not None))
         made = (form for each in programs for form in each.made_forms())
         known = next((form for form in made if form.graph.fingerprint == plan.graph_fingerprint), None)
@@ -229,13 +225,12 @@ class TorchModel(Model):
         return form
 
     def graph_for(self, plan: Plan) -> Graph:
-        """Return the graph of `planned_form(plan)`."""
         return self.planned_form(plan).graph
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Write an exported program in the order of a plan; see `save_exported`.
+        """Write an exported program in plan order; see `save_exported`.
 
-        Raises UnsupportedError for any other program, for which only the plan can be written.
+        Raises UnsupportedError for other programs: only their plans can be written.
         """
         if not self._has_file:
             raise UnsupportedError(
@@ -248,20 +243,19 @@ class TorchModel(Model):
         save_exported(self.captured, emit(reading.captured.graph_module, reading.lowered, plan, boxed=False), path)
 
     def check_measurable(self) -> None:
-        """Raise UnsupportedError where the program has no real inputs to run on."""
+        """Raise UnsupportedError if the program has no real inputs."""
         check_real(self.captured.example_args, self.captured.example_kwargs)
 
     def measure(self, plan: Plan, *, timed_calls: int = TIMED_CALLS) -> Measurement:
         """Measure the program in its own order, under the plan, and as the user wrote it, from the same state.
 
-        Results, gradients, updated parameters and state are compared bit by bit over all three. If bits differ, they
-        are compared number by number; see `compare_with_plain`. `timed_calls` calls of each are timed, fewer if they
-        take long. Warns if the plan's peak is more than 2 % above the prediction.
+        Results, gradients, updated parameters and state are compared bit by bit, and if bits differ, number by number;
+        see `compare_with_plain`. `timed_calls` calls of each are timed, fewer if they take long. Warns if the plan's
+        peak is more than 2 % above the prediction.
         """
         return self.to_measure(plan).measure(timed_calls)
 
     def to_measure(self, plan: Plan) -> ToMeasure:
-        """Return the programs that `measure` compares."""
         graph = self.graph_for(plan)
         return ToMeasure(
             captured=self.captured,
@@ -274,10 +268,10 @@ class TorchModel(Model):
         )
 
     def measure_costs(self) -> Prices:
-        """Run every op on its own and return its time on its device; see `measure_prices`."""
+        """Run each op alone and return its device time; see `measure_prices`."""
         return measure_prices(self._reading)
 
 
 def open_trusted(source: Any, dims: Mapping[str, int] | None = None) -> TorchModel:
-    """Open a program like `TorchModel`; loading a file may run code from it."""
+    """Open a program like `TorchModel`; loading a file may run its code."""
     return TorchModel(source, dims, trust=True)

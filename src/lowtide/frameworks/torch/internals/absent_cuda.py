@@ -13,15 +13,14 @@ from torch._subclasses import FakeTensorMode, fake_tensor
 from torch.fx.experimental import proxy_tensor
 
 SOURCE = Path(__file__).with_suffix(".cpp")
-"""The C++ parts: a device guard, hooks, and the choice of an attention kernel."""
 
 
 _became: list[tuple[int, int]] = []
-"""The compute capability of the absent device of this process, if any."""
+"""The absent device's compute capability, if any."""
 
 
 def is_cuda_absent() -> bool:
-    """Return whether the CUDA device of this process holds fake tensors only."""
+    """Return whether this process's CUDA device holds fake tensors only."""
     return bool(_became)
 
 
@@ -41,9 +40,9 @@ def become_cuda_device(
     bytes_per_second: float,
     flops_per_second: Callable[[torch.dtype], float],
 ) -> None:
-    """Let this process see one CUDA device with the given properties. It can hold fake tensors only.
+    """Let this process see one CUDA device, for fake tensors only.
 
-    This cannot be undone, and PyTorch caches many answers, so call it before anything is compiled.
+    This cannot be undone, and PyTorch caches many answers, so call it before compiling.
     """
     major, minor = capability
     _became.append(capability)
@@ -59,7 +58,7 @@ def become_cuda_device(
 
 
 def exchange_contents(one: torch.Tensor, other: torch.Tensor) -> None:
-    """Exchange the contents and classes of two tensors, so that all references to one see the other."""
+    """Exchange two tensors' contents and classes: all references to one see the other."""
     torch.utils.swap_tensors(one, other)
 
 
@@ -120,13 +119,13 @@ def _answer_for_inductor(device: SimpleNamespace, capability: tuple[int, int]) -
     CudaInterface.Worker.get_device_properties = staticmethod(_always(device))
     CudaInterface.Worker.current_device = staticmethod(_always(0))
     config.joint_graph_constant_folding = False  # it runs ops on the device
-    scheduler.has_triton = _always(True)  # kernels of Triton are scheduled, and never compiled
+    scheduler.has_triton = _always(True)  # Triton's kernels are scheduled, never compiled
 
 
 def _choose_patterns(bytes_per_second: float, flops_per_second: Callable[[torch.dtype], float]) -> None:
-    """Trace Inductor's patterns on fake tensors, and pad every unaligned product that is bound by arithmetic.
+    """Trace Inductor's patterns on fake tensors, and pad unaligned products that are bound by arithmetic.
 
-    On a device, Inductor measures whether a product is faster if it is padded to the alignment of tensor cores.
+    On a device, Inductor measures whether padding to the alignment of tensor cores is faster.
     """
     from torch._inductor import utils
     from torch._inductor.fx_passes import joint_graph, pad_mm

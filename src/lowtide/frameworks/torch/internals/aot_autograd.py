@@ -38,7 +38,7 @@ _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
 _MODULE = re.compile(r"^[LG]\['\w+'\](?:\.__self__)?\.")
 _VARIABLE = re.compile(r"^[LG]\['(\w+)'\]")
 _names_in_use: list[dict[int | str, str]] = []
-"""Input names of the graphs being compiled, innermost last, by position or by name in the module."""
+"""Input names of graphs being compiled, innermost last, by position or name in the module."""
 
 
 def merge_common_subexpressions(module: GraphModule) -> None:
@@ -46,7 +46,6 @@ def merge_common_subexpressions(module: GraphModule) -> None:
 
 
 def merges_common_subexpressions() -> bool:
-    """Return whether PyTorch's partitioner merges common subexpressions."""
     return bool(functorch_config.cse)
 
 
@@ -55,8 +54,8 @@ def partition_as_pytorch_does(
 ) -> tuple[Any, Any]:
     """Return the forward and backward graph of PyTorch's own partitioner.
 
-    PyTorch saves the random state for every checkpointed op that may draw, also for attention without dropout. If all
-    draws are saved, the state is not needed, and such ops are recomputed as plain ops.
+    PyTorch saves the random state for each checkpointed op that may draw, even attention without dropout. If all draws
+    are saved, such ops are recomputed as plain ops.
     """
     original = partitioners.functionalize_rng_ops
     if draws_are_saved:
@@ -68,7 +67,7 @@ def partition_as_pytorch_does(
 
 
 def static_inputs() -> set[int]:
-    """Return the positions of parameters and buffers among the current graph's inputs."""
+    """Return the positions of parameters and buffers among the inputs."""
     metadata = _compilation_metadata()
     return set() if metadata is None else set(metadata.static_input_indices)
 
@@ -80,7 +79,6 @@ def _compilation_metadata() -> Any:
 
 @contextmanager
 def naming_inputs(captured: GraphModule) -> Generator[None]:
-    """Provide `input_name` with the names of a TorchDynamo graph's inputs."""
     names: dict[int | str, str] = {}
     for place, node in enumerate(captured.graph.find_nodes(op="placeholder")):
         source = getattr(node, "_dynamo_source", None)
@@ -96,7 +94,7 @@ def naming_inputs(captured: GraphModule) -> Generator[None]:
 
 
 def input_name(node: Node) -> str:
-    """Return the user's name of an input, such as "blocks.3.weight", or "primals_3" if unknown."""
+    """Return the user's name of an input ("blocks.3.weight"), or "primals_3" if unknown."""
     return _described_name(node.meta.get("desc")) or node.name
 
 
@@ -126,13 +124,11 @@ def output_descriptions(module: GraphModule) -> list[Any]:
 
 
 def inputs_overwritten_later(joint: GraphModule, n_forward_outputs: int) -> list[Node]:
-    """Return the inputs that the runtime overwrites after the forward pass."""
     later = [_overwritten_input(output) for output in output_descriptions(joint)[:n_forward_outputs]]
     return [node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc", later) in later]
 
 
 def _overwritten_input(output: Any) -> Any:
-    """Return the description of the input that an output overwrites."""
     if isinstance(output, SubclassGetAttrAOTOutput):
         subclass = _overwritten_input(output.base)
         return None if subclass is None else SubclassGetAttrAOTInput(subclass, output.attr)
@@ -140,7 +136,7 @@ def _overwritten_input(output: Any) -> Any:
 
 
 def set_output(graph: Graph, values: Sequence[Any], described: Sequence[Any]) -> None:
-    """Add the output node of a graph, with AOTAutograd's metadata."""
+    """Add a graph's output node, with AOTAutograd's metadata."""
     output = graph.output(tuple(values))
     output.meta["desc"] = list(described)
     output.meta["output_stack_traces"] = [
@@ -154,37 +150,31 @@ def saved_description(place: int, node: Node) -> Any:
 
 
 def is_unchecked(node: Node) -> bool:
-    """Return whether autograd does not check a saved tensor for mutation."""
     return bool(node.meta.get("saved_tensor_with_no_vc_check", False))
 
 
 def is_opaque_object(node: Node) -> bool:
-    """Return whether a node's value is a script object."""
     return isinstance(value_of(node), FakeScriptObject)
 
 
 def must_save(node: Node) -> bool:
-    """Return whether the user's checkpoint policy saves a value."""
     return node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
 
 
 def mark_must_save(node: Node) -> None:
-    """Make PyTorch's partitioner save a value if the backward pass needs it."""
+    """Make PyTorch's partitioner save a value if backward needs it."""
     node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def must_recompute(node: Node) -> bool:
-    """Return whether the user's checkpoints recompute a value."""
     return node.meta.get("recompute") in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 
 
 def checkpoint_region(node: Node) -> int:
-    """Return the number of the checkpointed region that computes a value."""
     return int(node.meta.get("ac_graph_id", 0))
 
 
 def is_graph_retained() -> bool:
-    """Return whether the running backward pass may run again."""
     return torch._C._autograd._get_current_graph_task_keep_graph()
 
 
@@ -195,14 +185,14 @@ def take_overwritten_saves() -> list[int]:
     """
     places = getattr(_compilation_metadata(), "bw_donated_idxs", None) or []
     taken = list(places)
-    places.clear()  # the metadata read at run time shares this list
+    places.clear()  # shared with the metadata read at run time
     return taken
 
 
 def give_saved_away(forward: GraphModule, backward: GraphModule) -> None:
-    """Let the second of two passes overwrite the values that the first one saves for it only.
+    """Let the second of two passes overwrite values that the first saves only for it.
 
-    The first pass returns one result, then the saved values.
+    The first pass returns one result, then saved values.
     """
     metadata = _compilation_metadata()
     if metadata is None:
@@ -222,19 +212,19 @@ def patched_autograd(changes: dict[str, Any]) -> AbstractContextManager[None]:
 
 
 def backward_of(results: Any) -> Any | None:
-    """Return the autograd node of a compiled backward pass, or None."""
+    """Return the autograd node of a compiled backward pass, if any."""
     nodes = (tensor.grad_fn for tensor in pytree.tensors_in(results))
     return next((node for node in nodes if node is not None and _is_compiled(node)), None)
 
 
 def saved_by(node: Any) -> list[torch.Tensor]:
-    """Return the tensors that a compiled node saves, without unpack hooks: a checkpoint would recompute its region."""
+    """Return a compiled node's saved tensors, without unpack hooks: a checkpoint would recompute its region."""
     unchecked = getattr(node, "_tensors_no_vc_check", None) or []
     return pytree.tensors_in([*_saved_by_eager(node), *unchecked])
 
 
 def saved_outside(inputs: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the tensors, except leaves, that eager nodes before the inputs save."""
+    """Return the tensors, except leaves, saved by eager nodes before the inputs."""
     waiting = [each.grad_fn for each in inputs if isinstance(each, torch.Tensor)]
     saved: list[torch.Tensor] = []
     leaves: set[int] = set()
@@ -258,7 +248,6 @@ def _is_compiled(node: Any) -> bool:
 
 
 def _saved_by_eager(node: Any) -> list[torch.Tensor]:
-    """Return the tensors that an eager node saves, without unpack hooks."""
     found: list[Any] = []
     for name in dir(node):
         if name.startswith("_raw_saved_"):

@@ -1,7 +1,6 @@
 """Autocast's cache of casts, which PyTorch's tracers switch off.
 
-Eager PyTorch casts a float32 leaf once for all its uses in the outermost autocast region, and adds the gradients of
-these uses in the lower precision.
+Eager PyTorch casts a float32 leaf once per outermost autocast region, and adds its gradients in the lower precision.
 """
 # pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownParameterType=false, reportUnknownVariableType=false
@@ -26,17 +25,16 @@ _EXIT: Any = torch.amp.autocast_mode._exit_autocast
 _GRAD_MODE: Any = torch._C._set_grad_enabled
 _CHECKPOINT: Any = torch.ops.higher_order.tag_activation_checkpoint
 _Key = tuple[int, Node, torch.dtype]
-"""An outermost autocast region, a leaf, and the dtype that the leaf is cast to."""
+"""An outermost autocast region, a leaf, and its new dtype."""
 
 
 def autocast_nesting() -> int:
-    """Return the number of autocast contexts around this call."""
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()
 
 
 def with_shared_casts(module: GraphModule) -> GraphModule:
-    """Return a TorchDynamo graph in which each leaf is cast once for all uses that share a cast in eager PyTorch."""
+    """Return a TorchDynamo graph that casts each leaf once for all uses that share a cast in eager PyTorch."""
     module = copied(module)
     _share_casts(module)
     return module
@@ -55,7 +53,7 @@ def _share_casts(module: GraphModule) -> None:
 
 
 def _uses(module: GraphModule) -> Mapping[_Key, list[Node]]:
-    """Return the calls that do nothing else with a leaf than to cast it."""
+    """Return the calls that only cast a leaf."""
     uses: dict[_Key, list[Node]] = defaultdict(list)
     leaves = [node for node in module.graph.find_nodes(op="placeholder") if _is_cached(node)]
     calls = {user for leaf in leaves for user in leaf.users if _is_plain(user) or user.target is _CHECKPOINT}
@@ -89,7 +87,6 @@ def _restored(contexts: dict[Node, Any]) -> Generator[None]:
 
 
 def _is_cached(node: Node) -> bool:
-    """Return whether autocast caches casts of an input."""
     value: Any = node.meta.get("example_value")
     is_leaf = is_fake(value) and value.is_leaf and value.requires_grad
     return is_leaf and value.dtype is torch.float32 and not value._is_view()
@@ -100,7 +97,7 @@ def _is_plain(call: Node) -> bool:
 
 
 def _casts_of(module: GraphModule, call: Node, leaves: list[Node]) -> Iterator[tuple[Node, torch.dtype]]:
-    """Yield the leaves that a call casts to autocast's dtype and uses in no other way."""
+    """Yield the leaves that a call only casts to autocast's dtype."""
     values = {leaf: leaf.meta["example_value"] for leaf in leaves}
     seen = _CastsSeen({id(value): leaf for leaf, value in values.items()})
     args, kwargs = map_arguments(call, lambda node: _value_of(module, node))
@@ -124,7 +121,7 @@ def _value_of(module: GraphModule, node: Node) -> Any:
 
 
 class _CastsSeen(DispatchMode):
-    """Record the dtypes that each leaf is cast to, and None for any other use."""
+    """Record the dtypes that each leaf is cast to, and None for other uses."""
 
     def __init__(self, leaves: Mapping[int, Node]) -> None:
         super().__init__()

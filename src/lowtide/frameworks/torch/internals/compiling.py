@@ -1,8 +1,7 @@
 """`torch.compile` and `Module.compile` with the backend "lowtide", and one thread at a time for all tracing.
 
-TorchDynamo skips frames in PyTorch's own files, so `nn.Sequential(...).compile()` compiles nothing.
-`capture_own_modules` adds the frame that `torch.compile(module)` adds. Tracing, rewriting and compiling change global
-state of PyTorch.
+TorchDynamo skips frames in PyTorch's files, so `nn.Sequential(...).compile()` compiles nothing. `capture_own_modules`
+adds the frame that `torch.compile(module)` adds. Tracing, rewriting and compiling change PyTorch's global state.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownMemberType=false
@@ -21,12 +20,10 @@ Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
 
 TRACING = compile_lock
-"""The reentrant lock that Dynamo holds while it compiles; it also protects the patches of tracers."""
+"""Dynamo's reentrant lock for compiling; it also protects patches of tracers."""
 
 
 def one_at_a_time(function: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
-    """Return a function that waits until no other thread traces or compiles."""
-
     @wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Value:
         with TRACING:
@@ -43,9 +40,9 @@ def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> Callab
 
 
 def compiled_with(compiled: Any) -> tuple[str, object] | None:
-    """Return the name of the backend of a compiled function or module, and the options given for it.
+    """Return the backend name and options of a compiled function or module.
 
-    Returns None for anything that `torch.compile` and `Module.compile` did not return.
+    Returns None for anything but results of `torch.compile` and `Module.compile`.
     """
     from torch._dynamo.eval_frame import OptimizeContext, OptimizedModule, innermost_backend
 
@@ -64,9 +61,9 @@ def compiled_with(compiled: Any) -> tuple[str, object] | None:
 
 
 def captured_whole(function: Callable[..., Any], receive: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a compiled function whose backend is `receive`; it raises an error if one graph cannot hold it.
+    """Return a compiled function with backend `receive`; it raises an error if one graph cannot hold it.
 
-    Calls that log are left out of the graph.
+    Logging calls are left out of the graph.
     """
     from torch._dynamo import config
 
@@ -77,12 +74,12 @@ def captured_whole(function: Callable[..., Any], receive: Callable[..., Any]) ->
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that is never compiled into its caller's graph."""
+    """Return a function that is never compiled into a caller's graph."""
     return torch.compiler.disable(function)
 
 
 def capture_own_modules(backend: str) -> None:
-    """Let `Module.compile` with a backend capture modules of PyTorch's own classes."""
+    """Let `Module.compile` with a backend capture modules of PyTorch's classes."""
     from torch._dynamo import external_utils  # takes seconds to load
     from torch._dynamo.eval_frame import OptimizeContext
 
@@ -97,7 +94,6 @@ def capture_own_modules(backend: str) -> None:
 
 
 def _is_skipped(context: Any, function: Any) -> bool:
-    """Return whether TorchDynamo would skip all frames of a module's call."""
     from torch._dynamo import trace_rules
     from torch._dynamo.eval_frame import innermost_backend
 

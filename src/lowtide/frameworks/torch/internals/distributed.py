@@ -15,8 +15,6 @@ from torch._guards import CompileContext
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """A rank, the number of ranks, and their shared store."""
-
     rank: int
     size: int
     store: Any
@@ -25,7 +23,7 @@ class Rendezvous:
         self.store.set(f"{key}/{self.rank}", text)
 
     def collect(self, key: str, ranks: Sequence[int], patience: timedelta) -> dict[int, str | None]:
-        """Return the texts of other ranks under a key; None for ranks that time out."""
+        """Return other ranks' texts under a key; None for ranks that time out."""
         end = time.monotonic() + patience.total_seconds()
         found: dict[int, str | None] = {}
         for rank in ranks:
@@ -42,7 +40,7 @@ class Rendezvous:
 
 
 def rendezvous() -> Rendezvous | None:
-    """Return the rendezvous of this process, or None if it runs alone or in a "fake" group."""
+    """Return this process's rendezvous, or None if it runs alone or in a "fake" group."""
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return None
     size = torch.distributed.get_world_size()
@@ -57,19 +55,17 @@ def ranks_of(groups: Iterable[str]) -> list[int]:
 
 
 def size_and_span(group: Any) -> tuple[int, int] | None:
-    """Return the number of ranks of a group, or of its name, and the range they span; None if it is unknown."""
+    """Return the size of a group, or of its name, and the range of its ranks; None if unknown."""
     ranks = _query(torch.distributed.get_process_group_ranks, group)
     return None if ranks is None else (len(ranks), max(ranks) - min(ranks) + 1)
 
 
 def backend_of(group: Any) -> str | None:
-    """Return the backend of a process group, or None if it is unknown."""
     backend = _query(torch.distributed.get_backend, group)
     return None if backend is None else str(backend)
 
 
 def _query(function: Callable[[Any], Any], group: Any) -> Any:
-    """Return `function(group)`, or None for an unknown group."""
     try:
         return function(_resolved(group))
     except (RuntimeError, ValueError, KeyError, TypeError):
@@ -82,23 +78,23 @@ def _resolved(group: Any) -> Any:
 
 
 def compilation() -> str:
-    """Return TorchDynamo's id of the current compilation, which is equal on all ranks."""
+    """Return TorchDynamo's id of the current compilation, equal on all ranks."""
     return str(CompileContext.current_compile_id())
 
 
 def local_part(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the local part of a DTensor, or any other tensor unchanged."""
+    """Return a DTensor's local part, or another tensor unchanged."""
     return tensor._local_tensor if is_distributed(tensor) else tensor
 
 
 def is_distributed(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is a DTensor, without importing that module."""
+    """Return whether a tensor is a DTensor, without importing its module."""
     module: Any = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
 
 def distributed_as(part: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Wrap a local part as a DTensor laid out like `other`, if that is one. Differentiable."""
+    """Wrap a local part as a DTensor like `other`, if that is one. Differentiable."""
     if not is_distributed(other):
         return part
     full: Any = other

@@ -21,17 +21,16 @@ from lowtide.frameworks.torch.internals.nodes import graph_module
 
 
 def takes_hooks(inputs: Sequence[Any]) -> bool:
-    """Return whether a graph has backward hooks, which only compiled autograd can run."""
+    """Return whether a graph has backward hooks, which only compiled autograd runs."""
     return any(isinstance(each, BackwardState) for each in inputs)
 
 
 def differentiates(module: GraphModule) -> bool:
-    """Return whether a captured graph computes gradients by `torch.func`."""
     return any(getattr(node.target, "__name__", "") == "_grad_increment_nesting" for node in module.graph.nodes)
 
 
 def copied(module: GraphModule) -> GraphModule:
-    """Return a copy of a captured graph, since compilers change their input."""
+    """Return a copy of a captured graph: compilers change their input."""
     graph, copies = Graph(), dict[Node, Node]()
     for node in module.graph.nodes:
         copies[node] = graph.node_copy(node, copies.__getitem__)
@@ -47,14 +46,12 @@ def copied(module: GraphModule) -> GraphModule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptureSnapshot:
-    """A captured graph that can be compiled again later."""
-
     module: GraphModule
     context: TracingContext
 
     @contextmanager
     def compiling(self) -> Generator[tuple[GraphModule, list[Any]]]:
-        """Yield a copy of the graph and its fake inputs, in the tracing state of the capture."""
+        """Yield a copy of the graph and its fake inputs, in the capture's tracing state."""
         module = copied(self.module)
         symbols: list[Any] = [] if self._shapes is None else list(self._shapes.backed_var_to_val)
         for symbol in symbols:
@@ -72,12 +69,12 @@ class CaptureSnapshot:
 
     @property
     def n_guards(self) -> int:
-        """Number of guards so far; later ones are never checked."""
+        """Number of guards so far; later ones are not checked."""
         return 0 if self._shapes is None else len(self._shapes.guards)
 
 
 def snapshot_capture(module: GraphModule) -> CaptureSnapshot | None:
-    """Return a snapshot of the current capture, or None if an input has no fake value."""
+    """Return a snapshot of the current capture, unless an input has no fake value."""
     context = TracingContext.try_get()
     if context is None or any(each is None for each in _example_inputs(module)):
         return None
@@ -89,7 +86,7 @@ def _example_inputs(module: GraphModule) -> list[Any]:
 
 
 def watch_skipped_frames(backend: str, report: Callable[[Any, str, str], None]) -> None:
-    """Report options, function and reason of each frame that TorchDynamo skips instead of compiling."""
+    """Report options, function and reason of each frame that TorchDynamo skips."""
     if not _watchers:
         clear = callback_handler.clear
 
@@ -104,7 +101,6 @@ def watch_skipped_frames(backend: str, report: Callable[[Any, str, str], None]) 
 
 _watchers: dict[str, Callable[[Any, str, str], None]] = {}
 _SKIPS = ("Unsupported", "SkipFrame", "UserError", "RecompileLimitExceeded")
-"""Errors after which a frame runs without a graph."""
 
 
 def _report_skipped(_event: object) -> None:

@@ -17,7 +17,7 @@ _RESTRICTED = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 def load_without_pickle(path: Path) -> ExportedProgram:
-    """Load an exported program without its sample inputs; the archive must name no other pickle."""
+    """Load an exported program without sample inputs; the archive must name no other pickle."""
     with _ReaderWithoutSamples(str(path)) as reader, _restricted_pickle():
         version = reader.read_string(ARCHIVE_VERSION_PATH)
         if version != ARCHIVE_VERSION_VALUE:
@@ -26,14 +26,11 @@ def load_without_pickle(path: Path) -> ExportedProgram:
 
 
 class _ReaderWithoutSamples(PT2ArchiveReader):
-    """Reads pickled sample inputs as empty."""
-
     def read_bytes(self, name: str) -> bytes:
         return b"" if name.startswith(SAMPLE_INPUTS_DIR) else super().read_bytes(name)
 
 
 def is_operator(target: str) -> bool:
-    """Return whether "torch.ops.NAMESPACE.NAME[.OVERLOAD]" exists."""
     found: object = torch
     for part in target.split(".")[1:]:
         found = getattr(found, part, None)
@@ -46,7 +43,6 @@ def has_fixed_sizes(program: ExportedProgram) -> bool:
 
 @contextmanager
 def _restricted_pickle() -> Generator[None]:
-    """Force `weights_only` on every `torch.load`."""
     before = os.environ.get(_RESTRICTED)
     os.environ[_RESTRICTED] = "1"
     try:

@@ -1,6 +1,6 @@
 """Strides of dimensions of size 1, which differ between fake tensors and a run.
 
-Such strides decide whether eager PyTorch takes an image for channels-last, and so which copies a program makes.
+They decide whether eager PyTorch takes an image for channels-last, and so which copies it makes.
 """
 # pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
@@ -24,20 +24,18 @@ from lowtide.frameworks.torch.internals.tensors import is_dense
 _ATEN = torch.ops.aten
 _VIEWS = {_ATEN.view.default, _ATEN._unsafe_view.default}
 _COPIES = {_ATEN.clone.default, _ATEN._to_copy.default, _ATEN.native_dropout.default}
-"""Pointwise ops that keep the strides of their operand."""
+"""Pointwise ops that keep their operand's strides."""
 _SCATTERS = {_ATEN.slice_scatter.default, _ATEN.select_scatter.default, _ATEN.diagonal_scatter.default}
-"""Ops whose results are contiguous if their first operand overlaps itself; fake ones overlap in PyTorch 2.11."""
+"""Ops with contiguous results if their first operand overlaps itself; fake ones overlap in PyTorch 2.11."""
 _WITH_NUMBERS = ("Tensor", "Scalar")
-"""Overloads that treat a number as a tensor without dimensions."""
 _IMAGES = 4
-"""Dimensions of a batch of images."""
 _active: list[Any] = []
-"""PyTorch's own dispatch, while it is replaced."""
+"""PyTorch's own dispatch, while replaced."""
 
 
 @contextmanager
 def strides_as_in_eager() -> Generator[None]:
-    """Give results of views and pointwise ops on fake tensors of fixed sizes the strides of a run."""
+    """Give views and pointwise results of fixed sizes on fake tensors the strides of a run."""
     if _active:
         yield
         return
@@ -70,7 +68,7 @@ def strides_as_in_eager() -> Generator[None]:
 
 @contextmanager
 def _views_on_meta() -> Generator[None]:
-    """Correct views on the meta device, too, by which functionalization finds the strides of its views."""
+    """Correct views on the meta device: functionalization gets its strides there."""
     kernels = {op: op.py_kernels[DispatchKey.Meta] for op in _VIEWS if DispatchKey.Meta in op.py_kernels}
 
     def set_kernel(op: OpOverload, kernel: Any) -> None:
@@ -93,7 +91,7 @@ def _views_on_meta() -> Generator[None]:
 
 
 def _may_differ(func: Any, result: FakeTensor, args: Any) -> bool:
-    """Return whether an operand's dimension of size 1 may have another stride than if it was contiguous."""
+    """Return whether an operand's size-1 dimension may have a stride other than the contiguous one."""
     if not isinstance(func, OpOverload) or func._schema.is_mutable or result.dim() < 2:
         return False
     if func in _COPIES or (func not in _VIEWS and torch.Tag.pointwise not in func.tags):
@@ -121,7 +119,7 @@ def _operands(func: OpOverload, args: Any, kwargs: Any) -> list[torch.Tensor]:
 
 
 def _strides_of_pointwise(operands: Sequence[torch.Tensor], shape: torch.Size) -> tuple[int, ...]:
-    """Return the strides of a result of TensorIterator (aten/src/ATen/TensorIterator.cpp)."""
+    """Return the strides of a TensorIterator result (aten/src/ATen/TensorIterator.cpp)."""
     if all(operand.shape == shape for operand in operands):
         if all(operand.is_contiguous() for operand in operands):
             return make_contiguous_strides_for(shape)
@@ -146,14 +144,14 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
 
 
 def _broadcast(operand: torch.Tensor, shape: torch.Size) -> list[int]:
-    """Return an operand's stride in each dimension of the result; 0 where it is broadcast."""
+    """Return an operand's stride in each result dimension; 0 where broadcast."""
     lacking = len(shape) - operand.dim()
     sizes = zip(operand.shape, operand.stride(), shape[lacking:], strict=True)
     return [0] * lacking + [0 if size == 1 and wanted != 1 else stride for size, stride, wanted in sizes]
 
 
 def _innermost_first(strides: Sequence[Sequence[int]], shape: torch.Size) -> list[int]:
-    """Return the dimensions in the order of their strides, by an insertion sort as ambiguous as PyTorch's."""
+    """Return dimensions in stride order, by an insertion sort as ambiguous as PyTorch's."""
     order = list(reversed(range(len(shape))))
     for last in range(1, len(order)):
         place = last

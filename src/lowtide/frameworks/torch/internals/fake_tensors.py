@@ -27,7 +27,6 @@ DEPENDS_ON_VALUES: tuple[type[Exception], ...] = (
 """Errors of tracing programs that depend on tensor values."""
 
 FakeMode = FakeTensorMode
-"""The mode of fake tensors."""
 
 
 def is_fake(value: Any) -> bool:
@@ -35,12 +34,11 @@ def is_fake(value: Any) -> bool:
 
 
 def new_fake_mode() -> FakeMode:
-    """Return a new mode for fixed shapes."""
     return FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
 
 
 def fake_mode_of(tensors: Sequence[torch.Tensor]) -> FakeMode:
-    """Return the mode of fake tensors, or a new one if they have no symbolic shapes."""
+    """Return the mode of fake tensors with symbolic shapes, or a new one."""
     found = detect_fake_mode(list(tensors))
     return found if found is not None and found.shape_env is not None else new_fake_mode()
 
@@ -60,7 +58,6 @@ def outside_of_fake_modes() -> AbstractContextManager[Any]:
 
 @contextmanager
 def unlogged(name: str, is_hidden: Callable[[logging.LogRecord], bool]) -> Generator[None]:
-    """Suppress some records of a logger in this context."""
     logger = logging.getLogger(name)
 
     def is_shown(record: logging.LogRecord) -> bool:
@@ -74,20 +71,19 @@ def unlogged(name: str, is_hidden: Callable[[logging.LogRecord], bool]) -> Gener
 
 
 def failures_unlogged() -> AbstractContextManager[None]:
-    """Suppress PyTorch's logs of failures on fake tensors."""
     return unlogged(fake_tensor.__name__, lambda record: record.levelno >= logging.ERROR)
 
 
 @contextmanager
 def forgetting_scalars(mode: FakeMode) -> Generator[None]:
-    """Run on fake tensors, and discard symbols of scalars read from them."""
+    """Run on fake tensors, and discard symbols of scalars read."""
     shapes = mode.shape_env
     with strides_as_in_eager(), mode, shapes.ignore_fresh_unbacked_symbols() if shapes else nullcontext():
         yield
 
 
 def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]) -> GraphModule:
-    """Trace a function of one flat list on fake tensors, with checkpoint policies and autocast's cache as if eager."""
+    """Trace a function of one flat list on fake tensors; checkpoint policies and autocast's cache act as in eager."""
     caches_casts = torch.is_autocast_cache_enabled()
 
     def run(given: list[Any]) -> list[Any]:
@@ -102,6 +98,5 @@ def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]
 
 @contextmanager
 def tracing_in(mode: FakeMode) -> Generator[None]:
-    """Make compilers find a mode in this context."""
     with tracing(TracingContext(mode)):
         yield

@@ -1,4 +1,4 @@
-"""Host memory for tensors of a program: pinned for CUDA, and a stand-in for programs on the CPU."""
+"""Host memory for a program's tensors: pinned for CUDA, a stand-in for the CPU."""
 
 import threading
 import weakref
@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.internals.tensors import memory_of, storage_over
 
 @dataclass(slots=True)
 class CpuHost:
-    """Bytes that CPU programs have on their host, now and at their peak since `restart`."""
+    """Bytes of CPU programs on their host, now and at the peak since `restart`."""
 
     live_bytes: int = 0
     peak_bytes: int = 0
@@ -20,7 +20,6 @@ class CpuHost:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def empty_like(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor of the same form on the host."""
         memory = np.empty(memory_of(tensor).nbytes, np.uint8)
         address = memory.ctypes.data
         self._count(memory.nbytes)
@@ -30,11 +29,9 @@ class CpuHost:
         return torch.empty(0, dtype=tensor.dtype).set_(storage, 0, tensor.shape, tensor.stride())
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor is on the host."""
         return bool(self._addresses) and tensor.untyped_storage().data_ptr() in self._addresses
 
     def restart(self) -> None:
-        """Measure the peak from now on."""
         self.peak_bytes = self.live_bytes
 
     def _forget(self, address: int, size: int) -> None:
@@ -51,19 +48,17 @@ cpu_host = CpuHost()
 
 
 def empty_on_host(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a tensor of the same form on the host of a device."""
     if device.type != "cuda":
         return cpu_host.empty_like(tensor)
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, pin_memory=True)
 
 
 def is_on_host(tensor: torch.Tensor, device: torch.device) -> bool:
-    """Return whether a tensor is on the host of a device."""
     return cpu_host.holds(tensor) if device.type != "cuda" else tensor.device.type == "cpu" and tensor.is_pinned()
 
 
 def move(tensor: torch.Tensor, device: torch.device, *, to_host: bool) -> None:
-    """Move a tensor's storage to a device or its host, unless it is there. The tensor object stays the same."""
+    """Move a tensor's storage to a device or its host, unless it is there. The tensor object stays."""
     if to_host == is_on_host(tensor, device) and (to_host or tensor.device == device):
         return
     with torch.no_grad():

@@ -23,23 +23,21 @@ __all__ = ["CustomKnapsackSolver", "CustomPartitionerFn", "CustomRuntimeEstimato
 Strides = Sequence[tuple[int, ...] | None]
 CompilePass = Callable[..., Any]
 Split = Callable[[GraphModule, Sequence[Any]], tuple[GraphModule, GraphModule]]
-"""Splits a graph, given its inputs, into two passes. The first returns one result, and the inputs of the second."""
+"""Splits a graph, given its inputs, into two passes. The first returns one result and the second's inputs."""
 
 
 class SchedulerPass:
-    """A base of scheduler passes. Inductor copies its configuration, and makes cache keys of it."""
+    """A base of scheduler passes, which Inductor copies and makes cache keys of."""
 
     @property
     def key(self) -> str:
-        """A text that is equal for passes with equal effects."""
+        """Text that is equal for passes with equal effects."""
         return type(self).__name__
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Return itself."""
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as the key."""
         return str, (self.key,)
 
 
@@ -48,12 +46,10 @@ def patched_inductor(changes: dict[str, Any]) -> AbstractContextManager[None]:
 
 
 def overlap_passes() -> list[Any]:
-    """Return the user's passes that overlap communication."""
     return list(config.reorder_for_compute_comm_overlap_passes) if config.reorder_for_compute_comm_overlap else []
 
 
 def lays_images_out(module: GraphModule) -> bool:
-    """Return whether Inductor chooses channels-last convolutions for a program."""
     from torch._inductor.graph import GraphLowering  # takes seconds to load
 
     return GraphLowering.decide_layout_opt(module, is_inference=False)
@@ -65,10 +61,10 @@ def compile_fx(
     changes: dict[str, Any],
     split: Split | None = None,
 ) -> Callable[..., Any]:
-    """Compile a captured graph; its backward pass copies saved tensors if retained.
+    """Compile a captured graph; a retained backward pass copies saved tensors.
 
-    With `split`, a graph without gradients is compiled as two passes (`CompileInTwo`), into a function of one list,
-    which it empties.
+    With `split`, a graph without gradients becomes two passes (`CompileInTwo`): a function of one list, which it
+    empties.
     """
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
     from torch._inductor.compile_fx import compile_fx_inner
@@ -113,7 +109,7 @@ def compile_until_scheduled(
     take_strides: Callable[[], Strides | None],
     split: Split | None = None,
 ) -> None:
-    """Compile a captured graph until a scheduler pass ends each pass, and discard the results."""
+    """Compile a captured graph until a scheduler pass ends each pass; discard the results."""
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
     from torch._inductor.compile_fx import compile_fx_inner
 
@@ -130,7 +126,7 @@ def _never_run(_inputs: list[Any]) -> None:
 
 
 def _compiled_unless_ended(compile_pass: Callable[[], Any], take_strides: Callable[[], Strides | None]) -> Any:
-    """Return a compiled pass, or None if a scheduler pass ended it. Then record its output strides."""
+    """Return a compiled pass, or None with its output strides recorded if a scheduler pass ended it."""
     try:
         return compile_pass()
     except Exception:
@@ -147,14 +143,14 @@ def _compiled_unless_ended(compile_pass: Callable[[], Any], take_strides: Callab
 class CompileInTwo:
     """Compiles a graph without gradients, such as a whole training step, as two passes.
 
-    The second pass frees the values that the first one saves at their last use.
+    The second pass frees values that the first saves at their last use.
     """
 
     split: Split
     compile_pass: CompilePass
 
     def compile(self, graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
-        """Compile the graph; see Inductor's `compile_fx_inner`."""
+        """Compile the graph, like Inductor's `compile_fx_inner`."""
         forward, backward = self.split(graph, given)
         others = {**others, "is_inference": False}
         with TracingContext.report_output_strides() as strides:

@@ -11,7 +11,6 @@ import numpy as np
 
 
 def running_frames() -> Iterator[FrameType]:
-    """Yield the frames of this thread, innermost first."""
     frame = sys._getframe(1)
     while frame is not None:
         yield frame
@@ -19,12 +18,11 @@ def running_frames() -> Iterator[FrameType]:
 
 
 def global_generators() -> tuple[random.Random, np.random.RandomState]:
-    """Return the generators behind the functions of `random` and `numpy.random`."""
     python: Any = random.random.__self__
     numpy: Any = np.random.random.__self__
     return python, numpy
 
 
 def bits_of(generator: Any) -> Any:
-    """Return the bit generator of a generator of NumPy."""
+    """Return a NumPy generator's bit generator."""
     return generator._bit_generator if isinstance(generator, np.random.RandomState) else generator.bit_generator

@@ -1,4 +1,4 @@
-"""Storage decisions of Inductor's kernels: unstored values, in-place pairs, and loops."""
+"""Storage decisions of Inductor's kernels: unstored values, in-place pairs, loops."""
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ def is_only_read_by(buffer: KernelBuffer, node: KernelNode) -> bool:
 
 
 def stays_within(buffer: KernelBuffer, node: KernelNode) -> bool:
-    """Return whether a buffer is never stored. C++ kernels store reductions, and buffers that several loops use."""
+    """Return whether a buffer is never stored. C++ kernels store reductions, and buffers used by several loops."""
     if not is_only_read_by(buffer, node):
         return False
     if becomes_cpp(node) and buffer.defining_op.is_reduction():
@@ -32,14 +32,14 @@ def stays_within(buffer: KernelBuffer, node: KernelNode) -> bool:
 
 
 def _stays_within_loops(buffer: KernelBuffer, node: OuterLoopFusedSchedulerNode) -> bool:
-    """Return whether only one of the loops that share outer levels uses a buffer, or stores it by rows."""
+    """Return whether one of the loops with shared outer levels alone uses a buffer, or stores it by rows."""
     loops = [{part.get_name() for part in loop.get_nodes()} for loop in node.get_outer_nodes()]
     own = next(loop for loop in loops if buffer.defining_op.get_name() in loop)
     return all(user.node.get_name() in own for user in buffer.users) or _is_kept_by_rows(buffer, node)
 
 
 def _is_kept_by_rows(buffer: KernelBuffer, node: KernelNode) -> bool:
-    """Return whether loops with shared outer levels, and one level more, store a buffer row by row."""
+    """Return whether loops with shared outer levels, and one more level, store a buffer row by row."""
     if not isinstance(node, OuterLoopFusedSchedulerNode) or not is_only_read_by(buffer, node):
         return False
     levels = [
@@ -54,7 +54,7 @@ def _is_kept_by_rows(buffer: KernelBuffer, node: KernelNode) -> bool:
 
 
 def drop_ordering_users() -> None:
-    """Remove users that only run after a kernel, since Inductor would not reuse the storage of its result."""
+    """Remove users that only run after a kernel: Inductor would not reuse its result's storage."""
     for name, buffer in V.graph.scheduler.name_to_buf.items():
         buffer.users = [user for user in buffer.users if not (user.is_weak and _only_waits(user.node, name))]
 
@@ -68,7 +68,7 @@ def pairs_in_place(node: KernelNode) -> Iterator[tuple[str, str]]:
     """Yield disjoint pairs (read, written) that share storage if this kernel is the last reader."""
     used: set[str] = set()
     written = (buffer for part in node.get_nodes() for buffer in part.get_outputs())
-    # a buffer kept row by row shares storage with no other
+    # a buffer kept by rows shares no storage
     rows = {buffer.get_name() for buffer in written if _is_kept_by_rows(buffer, node)}
     for part in node.get_nodes():
         if not isinstance(part, SchedulerNode):
@@ -113,7 +113,7 @@ def _may_take_over(given: Any, buffer: Any, part: Any, node: Any) -> bool:
 
 
 def _is_last_reader(given: Any, part: Any, node: Any) -> bool:
-    """Return whether a part is the last reader, and all parts read the buffer in the same pattern."""
+    """Return whether a part is the last reader, and all parts read the buffer in one pattern."""
     others = {each.get_name() for each in node.get_nodes() if each is not part} - set(part.ancestors)
     accesses = {access for each in node.get_nodes() for access in each.read_writes.reads_and_writes()}
     patterns = [access for access in accesses if access.name == given.get_name()]
@@ -121,12 +121,10 @@ def _is_last_reader(given: Any, part: Any, node: Any) -> bool:
 
 
 def n_reductions(node: KernelNode) -> int:
-    """Return the number of reductions in a kernel."""
     return sum(part.is_reduction() for part in node.get_nodes())
 
 
 def loops_over_reduction(node: KernelNode) -> bool:
-    """Return whether a GPU kernel reduces in a loop."""
     backend = _simd(node)
     if backend is None or not node.is_reduction():
         return False
@@ -166,7 +164,6 @@ def read_in_later_loops(node: KernelNode) -> set[str]:
 
 
 def _simd(node: Any) -> SIMDScheduling | None:
-    """Return the code generator of a GPU kernel, or None."""
     device = node.get_device()
     if device is None or node.is_extern():
         return None
@@ -176,7 +173,7 @@ def _simd(node: Any) -> SIMDScheduling | None:
 
 
 def _shape(parts: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the numbers of results, and of elements reduced to each."""
+    """Return the number of results, and of elements reduced to each."""
     return max(parts, key=lambda part: int(part.is_reduction())).group[1]
 
 

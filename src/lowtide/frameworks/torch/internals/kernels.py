@@ -30,16 +30,13 @@ from torch.utils._ordered_set import OrderedSet
 from lowtide.frameworks.torch.internals.tensors import at_planned_sizes
 
 KernelNode = Any
-"""Inductor's `BaseSchedulerNode`: a kernel."""
 
 KernelBuffer = Any
-"""Inductor's `SchedulerBuffer`."""
 
 Form = tuple[list[int], list[int]]
-"""Sizes and strides."""
 
 Strides = list[tuple[int, ...] | None]
-"""None for an output that is no tensor."""
+"""None for outputs that are no tensors."""
 
 
 def scheduler() -> Any:
@@ -47,7 +44,6 @@ def scheduler() -> Any:
 
 
 def source_graph() -> GraphModule:
-    """Return the FX graph being compiled."""
     module: Any = V.graph.module
     return module
 
@@ -57,12 +53,12 @@ def input_names() -> list[str]:
 
 
 def is_inference() -> bool:
-    """Return whether the graph being compiled is a whole program without a backward pass, no branch of one."""
+    """Return whether the graph being compiled is a whole inference program, not a branch."""
     return bool(V.graph.is_inference) and type(V.graph) is GraphLowering
 
 
 def reorders_by_itself() -> bool:
-    """Return whether Inductor orders kernels by their memory. That may change the order of random draws."""
+    """Return whether Inductor orders kernels by memory, which may reorder random draws."""
     return bool(config.reorder_for_peak_memory and not config.fallback_random)
 
 
@@ -72,16 +68,16 @@ def output_names() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class KernelStorage:
-    """A storage that a kernel allocated, with its size in bytes."""
+    """A kernel's allocated storage, with its size in bytes."""
 
     name: str
     size: int
 
 
 def output_storages(names: Sequence[str]) -> dict[str, KernelStorage]:
-    """Return the storage of each computed output, by its name.
+    """Return the storage of each computed output, by name.
 
-    `names` are the names of all outputs before Inductor's passes, which may replace the nodes of a graph.
+    `names` are all output names before Inductor's passes, which may replace nodes.
     """
     original, sizes = names_before_overwriting(), sizes_of_buffers()
     found: dict[str, KernelStorage] = {}
@@ -95,7 +91,7 @@ def output_storages(names: Sequence[str]) -> dict[str, KernelStorage]:
 
 
 def output_strides() -> Strides:
-    """Return the strides of the graph's outputs, at traced sizes."""
+    """Return the graph's output strides, at traced sizes."""
     values: list[Any] = V.graph.graph_outputs
     return [
         V.graph.sizevars.optimization_hints(value.get_stride())
@@ -110,7 +106,7 @@ def input_strides() -> dict[str, tuple[int, ...]]:
 
 
 def _tensor_inputs() -> dict[str, Any]:
-    """Return the inputs that are tensors; others are sizes, and objects such as process groups."""
+    """Return the tensor inputs; others are sizes, and objects such as process groups."""
     given: dict[str, Any] = V.graph.graph_inputs
     return {
         name: value for name, value in given.items() if isinstance(value, IRNode) and value.maybe_get_size() is not None
@@ -118,17 +114,16 @@ def _tensor_inputs() -> dict[str, Any]:
 
 
 def freeable_inputs(nodes: Sequence[KernelNode]) -> Iterable[str]:
-    """Return the names of inputs freed at their last use."""
     return get_freeable_input_buf(list(nodes), OrderedSet(V.graph.graph_inputs.keys()))
 
 
 def names_before_overwriting() -> dict[str, str]:
-    """Return the original name of each buffer that overwrites another."""
+    """Return the original names of buffers that overwrite others."""
     return scheduler().mutation_real_name
 
 
 def sizes_of_buffers() -> dict[str, tuple[int, int]]:
-    """Return the bytes allocated for each buffer, and freed with it, including padded rows."""
+    """Return the bytes allocated for each buffer, and freed with it, with padded rows."""
     buffers = scheduler().name_to_buf
     with at_planned_sizes(V.graph.sizevars.shape_env):
         sizes = compute_size_for_scheduler_buffer(buffers)
@@ -137,12 +132,11 @@ def sizes_of_buffers() -> dict[str, tuple[int, int]]:
 
 
 def bytes_of_inputs() -> dict[str, int]:
-    """Return the bytes of each input that is a tensor."""
     return {name: bytes_of_input(name) for name in _tensor_inputs()}
 
 
 def bytes_of_input(name: str) -> int:
-    """Return the full size of an input; Inductor counts only bytes read first."""
+    """Return an input's full size; Inductor counts only bytes read first."""
     return _spanned_bytes(V.graph.graph_inputs[name])
 
 
@@ -156,7 +150,6 @@ def _spanned_bytes(value: Any) -> int:
 
 
 def form_of(value: Any) -> Form:
-    """Return the planned sizes and strides of a value."""
     sizevars = V.graph.sizevars
     with at_planned_sizes(sizevars.shape_env):
         shape, strides = value.get_size(), value.get_stride()
@@ -175,12 +168,11 @@ def has_effects(node: KernelNode) -> bool:
 
 
 def keeps_alive(dependency: Any) -> bool:
-    """Return whether a dependency keeps a buffer alive and not only orders kernels."""
+    """Return whether a dependency keeps a buffer alive, instead of only ordering kernels."""
     return not (isinstance(dependency, WeakDep) and dependency.is_fake)
 
 
 def becomes_cpp(node: KernelNode) -> bool:
-    """Return whether Inductor generates C++ for a kernel."""
     device = node.get_device()
     on_cpu = device is not None and device.type == "cpu" and config.cpu_backend == "cpp"
     return on_cpu and not node.is_extern() and not node.is_template()
@@ -191,7 +183,7 @@ def has_code(node: KernelNode) -> bool:
 
 
 def pytorch_call(node: KernelNode) -> Node | None:
-    """Return the source call of a PyTorch kernel, or None for Inductor's own."""
+    """Return the source call of a PyTorch kernel; None for Inductor's."""
     if not node.is_extern():
         return None
     origins = [each for each in node.node.get_origins() if each.target == node.node.op_overload]
@@ -199,27 +191,26 @@ def pytorch_call(node: KernelNode) -> Node | None:
 
 
 def called_by(node: KernelNode) -> Node | None:
-    """Return the FX node that a PyTorch kernel was made for, also where Inductor calls another overload of it."""
+    """Return the FX node of a PyTorch kernel, even if Inductor calls another overload."""
     if not node.is_extern():
         return None
     return pytorch_call(node) or getattr(node.node, "get_origin_node", lambda: None)()
 
 
 def origins_of(node: KernelNode) -> list[Node]:
-    """Return the FX nodes that a kernel computes."""
     parts = [part.node for part in node.get_nodes() if part.node is not None]
     return [origin for part in parts for origin in part.get_origins()]
 
 
 def source_values() -> dict[str, Node]:
-    """Return the FX node that a buffer was made for, by the name of the buffer; some buffers have none."""
+    """Return the FX nodes that buffers were made for, by buffer name."""
     buffers = scheduler().name_to_buf
     origins = {name: getattr(buffer.node, "get_origin_node", lambda: None)() for name, buffer in buffers.items()}
     return {name: origin for name, origin in origins.items() if origin is not None}
 
 
 def forms_of_values() -> dict[str, Form]:
-    """Return the sizes and strides of the buffers made for FX nodes, by the name of the node, if they are fixed."""
+    """Return fixed sizes and strides of buffers made for FX nodes, by node name."""
     found: dict[str, Form] = {}
     for name, node in source_values().items():
         layout = scheduler().name_to_buf[name].node.maybe_get_layout()
@@ -231,19 +222,17 @@ def forms_of_values() -> dict[str, Form]:
 
 
 def bytes_moved_by(node: KernelNode) -> int:
-    """Return the bytes that a kernel reads and writes."""
     return int(node.get_read_write_buffers_sizes())
 
 
 def writes_into_others(node: KernelNode) -> bool:
-    """Return whether a kernel writes into a buffer that another kernel allocates."""
+    """Return whether a kernel writes into another kernel's buffer."""
     return any(isinstance(buffer.node.layout, NonOwningLayout) for buffer in node.get_outputs()) or not (
         _overwritten_by(node) <= set(V.graph.graph_inputs)
     )
 
 
 def overwrites_inputs(node: KernelNode) -> bool:
-    """Return whether a kernel overwrites inputs of the graph."""
     return not _overwritten_by(node).isdisjoint(V.graph.graph_inputs)
 
 
@@ -260,7 +249,7 @@ def operand_layouts(node: KernelNode) -> list[tuple[Form, torch.dtype, torch.dev
 
 
 def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
-    """Return the buffers allocated with a buffer: the elements of a tuple, or itself."""
+    """Return the buffers allocated with a buffer: a tuple's elements, or itself."""
     if not isinstance(buffer.node.layout, MultiOutputLayout):
         return [buffer]
     original = names_before_overwriting()
@@ -269,7 +258,6 @@ def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
 
 
 def used_results(node: KernelNode) -> set[int]:
-    """Return the used indices of a kernel's tuple."""
     return {element.node.indices[0][1] for buffer in node.get_outputs() for element in _elements(buffer)}
 
 
@@ -284,18 +272,17 @@ def _elements(buffer: KernelBuffer) -> list[KernelBuffer]:
 
 
 def enclosing_buffer(buffer: KernelBuffer) -> str | None:
-    """Return the name of the concatenation that contains a buffer, or None."""
+    """Return the name of the concatenation that contains a buffer, if any."""
     layout = buffer.node.get_output_spec()
     return layout.view.get_name() if isinstance(layout, NonOwningLayout) else None
 
 
 def unpacked_tuple(node: KernelNode) -> str | None:
-    """Return the name of the tuple from which a kernel extracts an element, or None."""
+    """Return the name of the tuple that a kernel unpacks an element of, if any."""
     return node.node.inputs[0].get_name() if isinstance(node.node, MultiOutput) else None
 
 
 def end_cpu_functions_after(kernels: Collection[KernelNode]) -> None:
-    """End the current C++ function after certain kernels."""
     owner = scheduler()
     backend = owner.get_backend(torch.device("cpu"))
     backend.ready_to_flush = lambda: owner.current_node in kernels

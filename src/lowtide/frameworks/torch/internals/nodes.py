@@ -18,34 +18,32 @@ from lowtide.frameworks.torch.internals.tensors import storage_key
 
 
 def graph_module(root: Any, graph: Graph) -> GraphModule:
-    """Return a module of a graph; its Python code is made when it is first read or called."""
+    """Return a module of a graph, whose code is made when first read or called."""
     return _LazyGraphModule(root, graph)
 
 
 def map_nodes(arguments: Any, function: Callable[[Node], Any]) -> Any:
-    """Replace every node in nested arguments by `function(node)`."""
     return torch.fx.node.map_arg(arguments, function)
 
 
 def map_arguments(node: Node, function: Callable[[Node], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return a call's arguments with every node replaced by `function(node)`."""
+    """Return a call's arguments with each node replaced by `function(node)`."""
     return map_nodes((node.args, dict(node.kwargs)), function)
 
 
 def nodes_in(arguments: Any) -> list[Node]:
-    """Return the distinct nodes in nested arguments."""
     found: dict[Node, None] = {}
     map_nodes(arguments, found.setdefault)
     return list(found)
 
 
 def value_of(node: Node) -> Any:
-    """Return the fake or real value of a node, or None."""
+    """Return a node's fake or real value, if any."""
     return node.meta.get("val")
 
 
 def storages_of(*nodes: Node) -> set[int]:
-    """Return the storage keys of the strided tensors of nodes."""
+    """Return the storage keys of nodes' strided tensors."""
     tensors = pytree.tensors_in([value_of(node) for node in nodes])
     return {storage_key(tensor) for tensor in tensors if tensor.layout == torch.strided}
 
@@ -56,7 +54,6 @@ def outputs_of(module: GraphModule) -> list[Any]:
 
 
 def flat_leaves(values: Any) -> list[Any]:
-    """Return the leaves of nested values, including None."""
     return pytree.tree_leaves(values, is_leaf=lambda leaf: leaf is None)
 
 
@@ -76,7 +73,7 @@ def first_fake(values: Any) -> Any:
 
 
 def make_values_fake(graph: Graph) -> None:
-    """Replace the nodes' tensors by fake ones with the same shared storages."""
+    """Replace nodes' tensors by fake ones with equally shared storages."""
     values = [value_of(node) for node in graph.nodes]
     fake = first_fake(values)
     mode = new_fake_mode() if fake is None else fake.fake_mode
@@ -86,7 +83,6 @@ def make_values_fake(graph: Graph) -> None:
 
 
 def is_symbol(node: Node) -> bool:
-    """Return whether a node's value is a symbolic scalar."""
     return isinstance(value_of(node), SYMBOLIC)
 
 
@@ -95,5 +91,4 @@ def symbol_bindings(graph: Graph) -> dict[Any, Node]:
 
 
 def symbols_in(node: Node) -> list[Any]:
-    """Return the sorted symbols in a node's shape."""
     return sorted(free_symbols(value_of(node)), key=str)

@@ -1,4 +1,4 @@
-"""Operators: schemas, tags, and lowtide's own operators with their lowering in Inductor."""
+"""Operators: schemas, tags, lowtide's own operators, and their lowering in Inductor."""
 # pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
 
@@ -11,9 +11,8 @@ from torch._ops import HigherOrderOperator, OpOverload
 
 from lowtide.frameworks.torch.internals import pytree
 
-_libraries: list[Any] = []  # an operator lives as long as the library that defined it
+_libraries: list[Any] = []  # an operator lives as long as its library
 _CHANNELS_LAST = [1, 3, 2, 0]
-"""Dimensions, innermost first."""
 
 
 def overload_of(target: Any) -> Any:
@@ -22,7 +21,6 @@ def overload_of(target: Any) -> Any:
 
 
 def higher_order_of(target: Any) -> Any:
-    """Return a target if it is a higher-order operator."""
     return target if isinstance(target, HigherOrderOperator) else None
 
 
@@ -32,12 +30,11 @@ def op_name(target: Any) -> str:
 
 
 def qualified_name(overload: Any) -> str:
-    """Return an operator's name such as `aten::add`."""
+    """Return an operator's name, such as `aten::add`."""
     return overload._schema.name
 
 
 def overload_name(overload: Any) -> str:
-    """Return an overload's name, such as "Tensor"."""
     return overload._overloadname
 
 
@@ -46,17 +43,15 @@ def schema_arguments(overload: Any) -> list[Any]:
 
 
 def argument_types(overload: Any) -> list[tuple[str, str, bool]]:
-    """Return name, type and keyword-only flag of each argument, ignoring mutability."""
+    """Return each argument's name, type and keyword-only flag, ignoring mutability."""
     return [(a.name, str(a.type), a.kwarg_only) for a in overload._schema.arguments]
 
 
 def is_view(target: Any) -> bool:
-    """Return whether an operator returns views of its arguments."""
     return isinstance(target, OpOverload) and target.is_view
 
 
 def is_element_wise(target: Any) -> bool:
-    """Return whether Inductor fuses an operator into its users."""
     return isinstance(target, OpOverload) and (torch.Tag.pointwise in target.tags or target.namespace == "prims")
 
 
@@ -69,7 +64,6 @@ def n_results(overload: Any) -> int:
 
 
 def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
-    """Return the flattened arguments that an operator mutates."""
     given = dict(zip((a.name for a in overload._schema.arguments), args, strict=False)) | dict(kwargs)
     written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     return [leaf for name in written for leaf in pytree.tree_leaves(given.get(name))]
@@ -77,7 +71,6 @@ def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
 
 @cache
 def is_mutable(overload: Any) -> bool:
-    """Return whether an operator mutates an argument."""
     schema = getattr(overload, "_schema", None)
     return schema is not None and bool(schema.is_mutable)
 
@@ -89,7 +82,7 @@ def define_operator(
     *,
     tags: Sequence[torch.Tag] = (),
 ) -> Any:
-    """Define an operator in the namespace `lowtide`. On fake tensors it runs `fake`, by default `function`."""
+    """Define an operator in the namespace `lowtide`. Fake tensors run `fake`, by default `function`."""
     library = torch.library.Library("lowtide", "FRAGMENT")
     _libraries.append(library)
     library.define(schema, tags=tuple(tags))
@@ -113,7 +106,6 @@ def store_in_inductor(operator: Any) -> None:
 
 @cache
 def copy_in_inductor(operator: Any) -> None:
-    """Make Inductor copy an operator's argument inside the kernels that use it."""
     from torch._inductor.lowering import clone, register_lowering  # takes seconds to load
 
     register_lowering(operator)(clone)
@@ -121,7 +113,7 @@ def copy_in_inductor(operator: Any) -> None:
 
 @cache
 def pass_in_inductor(operator: Any) -> None:
-    """Make Inductor take an operator's first argument for its result."""
+    """Make Inductor use an operator's first argument as its result."""
     from torch._inductor.lowering import register_lowering  # takes seconds to load
 
     register_lowering(operator)(_pass)

@@ -1,7 +1,7 @@
 """Sources of ops: the user's lines and modules that run while tracing.
 
-PyTorch copies its "current meta" to new nodes. Here that is an object that reads the Python stack and the running
-modules. Autograd's sequence numbers link each backward op to its forward op.
+PyTorch copies its "current meta" to new nodes: here, an object that reads the Python stack and running modules.
+Autograd's sequence numbers link backward ops to forward ops.
 """
 # pyright: reportPrivateImportUsage=false, reportPrivateUsage=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnnecessaryComparison=false
@@ -26,12 +26,11 @@ _PYTORCH = str(Path(torch.__file__).parent)
 _LOWTIDE = str(Path(lowtide.__file__).parent)
 _DISPATCH = ("__torch_dispatch__", "__torch_function__")
 _FROM = "custom"
-"""A field that PyTorch copies unchanged."""
 
 
 @contextmanager
 def recording_sources() -> Generator[None]:
-    """Record stack trace and modules with every node traced in this context."""
+    """Record stack trace and modules of each node traced in this context."""
     running = _Running()
     hooks = [
         register_module_forward_pre_hook(running.enter),
@@ -51,7 +50,7 @@ def recording_sources() -> Generator[None]:
 
 
 def share_sources(graph: Graph) -> None:
-    """Copy the source of forward ops to their backward ops. O(nodes)."""
+    """Copy forward ops' sources to their backward ops. O(nodes)."""
     forward: dict[int, dict[str, Any]] = {}
     for node in graph.nodes:
         number, in_backward = (node.meta.pop(_FROM, None) or {}).get("autograd", (None, False))
@@ -68,8 +67,6 @@ def share_sources(graph: Graph) -> None:
 
 
 class _Running:
-    """The running modules, outermost first."""
-
     def __init__(self) -> None:
         self.stack: list[tuple[str, type]] = []
         self._names: dict[int, str] = {}
@@ -85,8 +82,6 @@ class _Running:
 
 
 class _Here(dict[str, Any]):
-    """The current meta, computed on access."""
-
     def __init__(self, running: _Running) -> None:
         super().__init__()
         self._running = running
@@ -110,7 +105,6 @@ class _Here(dict[str, Any]):
 
 
 def _stack_trace(frame: FrameType | None) -> str | None:
-    """Return the user's frames up to lowtide's call as a traceback."""
     lines: list[str] = []
     while frame is not None:
         code = frame.f_code

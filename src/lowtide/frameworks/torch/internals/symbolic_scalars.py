@@ -14,11 +14,10 @@ from lowtide.frameworks.torch.internals.fake_tensors import unlogged
 
 SYMBOLIC = (torch.SymFloat, torch.SymInt, torch.SymBool)
 _TAKEN_BRANCH = "propagate_real_tensors"
-"""Start of the message of such an assumption."""
 
 
 def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:
-    """Return a symbolic float with a current value, which decides branches."""
+    """Return a symbolic float whose current value decides branches."""
     from torch._dynamo.source import ConstantSource  # loads TorchDynamo, which takes seconds
 
     source = ConstantSource(name)
@@ -28,7 +27,6 @@ def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:
 
 
 def symbol_name(scalar: Any) -> str:
-    """Return the symbol name of a scalar, even of a constant."""
     return str(scalar.node._expr)
 
 
@@ -37,13 +35,12 @@ def hint_of(scalar: torch.SymFloat) -> float:
 
 
 def number_of(shape_env: ShapeEnv, scalar: Any) -> Any:
-    """Return the current value of a symbolic scalar, or None."""
     known = scalar.node.expr.xreplace(shape_env.backed_var_to_val).xreplace(shape_env.real_tensor_prop_unbacked_vals)
     return None if known.free_symbols else scalar.node.pytype(known)
 
 
 def note_number(shape_env: ShapeEnv, scalar: Any, value: Any) -> str:
-    """Record the current value of a scalar read from a tensor, and return its symbol name."""
+    """Record the current value of a scalar read from a tensor; return its symbol name."""
     (symbol,) = scalar.node.expr.free_symbols
     shape_env.set_real_tensor_prop_unbacked_vals(symbol, int(value) if isinstance(value, bool) else value)
     return str(symbol)
@@ -54,7 +51,6 @@ def number_for(scalar: Any, values: Mapping[str, Any]) -> Any:
 
 
 def assumed(shape_env: ShapeEnv) -> list[Any]:
-    """Return the conditions that tracing assumed."""
     branches = (
         check.expr
         for checks in shape_env.deferred_runtime_asserts.values()
@@ -78,5 +74,4 @@ def _interpreted(expression: Any, values: Mapping[str, Any]) -> Any:
 
 
 def silent_branches() -> AbstractContextManager[None]:
-    """Suppress warnings about branches decided by current values."""
     return unlogged("torch.fx.experimental.symbolic_shapes", lambda record: str(record.msg).startswith(_TAKEN_BRANCH))

@@ -1,4 +1,4 @@
-"""Storages and layouts of tensors, and the values at which symbolic sizes are planned."""
+"""Storages and layouts of tensors, and planned values of symbolic sizes."""
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Generator, Iterable
@@ -15,22 +15,19 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 from lowtide.frameworks.torch.internals.releases import hint_of_expression, optimization_hint
 
 _UNLIMITED = 2**62
-"""Larger upper bounds mean no limit."""
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """Return a key that identifies a live storage."""
     storage: Any = tensor.untyped_storage()
     return storage._cdata
 
 
 def storage_bytes(tensor: torch.Tensor) -> int:
-    """Return the planned bytes of a tensor's storage."""
     return hint(tensor.untyped_storage().nbytes())
 
 
 def bytes_held_by(tensors: Iterable[torch.Tensor]) -> int:
-    """Return the bytes of all storages of tensors, each counted once."""
+    """Return the bytes of all storages, each counted once."""
     return sum({storage_key(tensor): storage_bytes(tensor) for tensor in tensors}.values())
 
 
@@ -39,13 +36,13 @@ def storage_over(memory: NDArray[np.uint8]) -> torch.UntypedStorage:
 
 
 def memory_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a 1-D view of a tensor's memory, including gaps."""
+    """Return a 1-D view of a tensor's memory, with gaps."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.as_strided((last + 1 if tensor.numel() else 0,), (1,))
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """Return the number of in-place changes, or 0 if a tensor does not count them."""
+    """Return the number of in-place changes, or 0 if not counted."""
     return 0 if tensor.is_inference() else tensor._version  # pyright: ignore[reportPrivateUsage]
 
 
@@ -59,20 +56,16 @@ def contiguous_copy(tensor: torch.Tensor) -> int:
 
 
 def is_channels_last(tensor: torch.Tensor) -> bool:
-    """Return whether images are channels-last and not contiguous."""
     if tensor.dim() not in (4, 5) or tensor.is_contiguous():
         return False
     return tensor.is_contiguous(memory_format=torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor has neither overlaps nor gaps."""
     return bool(torch.ops.aten.is_non_overlapping_and_dense.default(tensor))
 
 
 class _PlannedSizes:
-    """A program's symbols with planned values, and sizes computed from them."""
-
     def __init__(self) -> None:
         self.values: dict[sympy.Symbol, sympy.Integer] = {}
         self.known: dict[Any, int] = {}
@@ -82,7 +75,7 @@ _planned: WeakKeyDictionary[ShapeEnv, _PlannedSizes] = WeakKeyDictionary()
 
 
 def plan_at_most(size: torch.SymInt, most: int) -> None:
-    """Plan a symbolic size at `most`, or at the program's own smaller limit."""
+    """Plan a symbolic size at `most`, or at the program's smaller limit."""
     symbol, shape_env = size.node.expr, size.node.shape_env
     if isinstance(symbol, sympy.Symbol):
         limit = shape_env.var_to_range[symbol].upper
@@ -92,13 +85,12 @@ def plan_at_most(size: torch.SymInt, most: int) -> None:
 
 
 def upper_bound(size: Any) -> int | None:
-    """Return the upper bound of a data-dependent size, or None."""
     upper = size.node.shape_env.bound_sympy(size.node.expr).upper
     return int(upper) if isinstance(upper, sympy.Integer) and upper < _UNLIMITED else None
 
 
 def hint(size: Any) -> int:
-    """Return the planned value of a size: the upper bound if it is data-dependent."""
+    """Return a size's planned value: the upper bound if data-dependent."""
     if isinstance(size, torch.SymInt) and free_unbacked_symbols(size):
         bound = upper_bound(size)
         return optimization_hint(size) if bound is None else bound
@@ -118,7 +110,6 @@ def traced_with(size: torch.SymInt) -> int:
 
 @contextmanager
 def at_planned_sizes(shape_env: ShapeEnv) -> Generator[None]:
-    """Make PyTorch use planned instead of traced sizes."""
     planned = _planned.get(shape_env)
     values: dict[Any, Any] = shape_env.backed_var_to_val
     traced = {} if planned is None else {symbol: values[symbol] for symbol in planned.values}
@@ -130,7 +121,7 @@ def at_planned_sizes(shape_env: ShapeEnv) -> Generator[None]:
 
 
 def plain_number(value: Any) -> Any:
-    """Return the planned value of a symbolic number; 1 or 0.5 if only a run determines it."""
+    """Return a symbolic number's planned value; 1 or 0.5 if only a run determines it."""
     if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return value
     if value.node.has_hint():
