@@ -17,9 +17,8 @@ class Budget:
     """The limits of a plan."""
 
     allowed: Mapping[str, int | None]
-    """The largest allowed peak by space, None without a limit, negative if persistent buffers exceed it."""
+    """The largest allowed peak by space: None without a limit, negative if persistent buffers exceed it."""
     limited_by: Mapping[str, str]
-    """"the budget" or "its capacity"."""
 
     @classmethod
     def of_limits(cls, graph: Graph, limits: Sequence[int | None]) -> "Budget":
@@ -71,27 +70,26 @@ class Shortfall:
 
     space: str
     limited_by: str = "the budget"
-    """"the budget" or "its capacity"."""
     allowed_bytes: int
     """The limit without persistent buffers; negative if these alone exceed it."""
     reached_bytes: int
-    """Peak of the best plan found, without persistent buffers."""
+    """Peak of the best plan, without persistent buffers."""
     cause: Cause
     is_impossible: bool = False
-    """Whether every plan that the settings allow is proven to exceed the limit."""
+    """Whether all allowed plans provably exceed the limit."""
     needed_bytes: int | None = None
-    """Bytes that every plan of the claimed class needs; None if nothing is proven."""
+    """Bytes that every plan of the claimed class needs; None if unproven."""
     claim: Claim | None = None
-    """The class of plans for which `needed_bytes` is proven."""
+    """The class of plans needing `needed_bytes`."""
     op: str | None = None
     """With its place in the user's program."""
     op_bytes: int | None = None
-    """Bytes that the op itself reads, writes and uses as scratch."""
+    """Bytes that the op reads, writes and uses as scratch."""
     holders: tuple[BoundHolder, ...] = ()
     """Live at the lower bound, largest first."""
     base_order: str | None = None
     source: str | None = None
-    """The file of a plan that was read."""
+    """The plan file."""
 
     @property
     def missed_bytes(self) -> int:

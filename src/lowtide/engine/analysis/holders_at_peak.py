@@ -29,10 +29,10 @@ class Holder:
     """The op that makes it resident, None for inputs and copies."""
     last_use: str | None
     kept_alive_by: tuple[str, ...]
-    """Up to three ops that read it next and the number of others, then "output" or "the caller"; else the last op."""
+    """Up to three next readers and the number of others, then "output" or "the caller"; else the last op."""
     kind: str | None = None
     made_at: str | None = None
-    """Place of this op in the user's program."""
+    """Of this op in the user's program."""
 
 
 def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
@@ -89,7 +89,7 @@ class _Use:
     step: StepIndex
     reads: bool
     until: StepIndex
-    """The earliest end of the residency: earlier if the run hands over the storage."""
+    """The earliest end: earlier if the run hands over the storage."""
 
 
 def _resident_at(graph: Graph, ranges: LiveRanges, space: SpaceId, step: StepIndex) -> NDArray[np.intp]:

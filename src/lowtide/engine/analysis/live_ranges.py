@@ -18,7 +18,7 @@ class LiveRanges:
     first_steps: NDArray[np.int64]
     last_steps: NDArray[np.int64]
     continues: NDArray[np.int64]
-    """The residency that hands over its storage to this one, or -1."""
+    """The residency that hands over its storage, or -1."""
 
     def __len__(self) -> int:
         return len(self.buffers)

@@ -13,7 +13,7 @@ from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.graph.execution import usable_pairs
 
 MOST_WORK = 200_000_000
-"""Of one bound in flow arcs, a few seconds."""
+"""Of one bound, in flow arcs; takes a few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +23,9 @@ class LowerBound:
     space: str
     peak_bytes: int
     op: OpId | None
-    """None if inputs or outputs set the bound."""
+    """None for inputs or outputs."""
     before: NDArray[np.bool_] | None = field(default=None, compare=False, repr=False)
-    """Ops that run before it in the best case."""
+    """Ops before it in the best case."""
 
 
 class CalleeBounds:

@@ -19,7 +19,7 @@ class Role(IntEnum):
     INPUT = 0
     OUTPUT = 1
     ACTIVATION = 2
-    """A temporary saved for backward."""
+    """A temporary of updates: a gradient or the optimizer's."""
     UPDATE = 3
     """A temporary read by updates: a gradient or a temporary of the optimizer."""
     TEMPORARY = 4
@@ -30,7 +30,7 @@ class Role(IntEnum):
 
 
 PARTS = (*(role.caption for role in Role), "scratch", "padding", "fragmentation")
-"""From the bottom up; the last two need addresses."""
+"""From the bottom up. The last two need addresses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -41,9 +41,9 @@ class MemoryOverTime:
     n_runs: int
     runs_per_column: int
     steps: NDArray[np.int64]
-    """-1 is before the first step."""
+    """-1 before the first step."""
     parts: NDArray[np.int64]
-    """Shape (len(PARTS), columns); all but the last two add up to the live bytes."""
+    """Shape (len(PARTS), columns). All but the last two add up to the live bytes."""
 
     @property
     def live(self) -> NDArray[np.int64]:

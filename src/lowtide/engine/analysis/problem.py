@@ -21,11 +21,10 @@ class Evaluation:
     """The memory of an order."""
 
     peaks: NDArray[np.int64]
-    """Peak bytes per memory space."""
     peak_places: NDArray[np.int32]
     """First position at the peak, -1 for the inputs."""
     pairs: NDArray[np.int32]
-    """Rows of (op, read buffer, written buffer)."""
+    """(op, read buffer, written buffer)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +36,7 @@ class Problem:
     """They count with their claimed `peak_bytes`."""
     in_place: bool = True
     callee_peaks: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
-    """These replace the peaks of plans."""
+    """Instead of the peaks of plans."""
 
     @cached_property
     def transient(self) -> NDArray[np.int64]:

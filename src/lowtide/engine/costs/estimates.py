@@ -41,13 +41,13 @@ MATRIX_PRODUCT = frozenset(
 )
 
 CONVOLUTION = frozenset({"conv1d", "conv2d", "conv3d", "convolution", "Conv", "Conv2D", "Conv3D"})
-"""They read (input, weight, optional bias)."""
+"""Read (input, weight, optional bias)."""
 
 CONVOLUTION_BACKWARD = frozenset({"convolution_backward"})
-"""They read (output gradient, input, weight)."""
+"""Read (output gradient, input, weight)."""
 
 NEVER_FUSED = MATRIX_PRODUCT | CONVOLUTION | CONVOLUTION_BACKWARD
-"""Ops that read their operands from memory."""
+"""Read operands from memory."""
 
 
 def plain_kind(kind: str) -> str:
@@ -57,7 +57,7 @@ def plain_kind(kind: str) -> str:
 
 
 ELEMENT_BYTES = 4
-"""Single precision is assumed."""
+"""Single precision assumed."""
 _KERNEL_AREA = 9
 
 

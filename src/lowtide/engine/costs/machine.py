@@ -13,9 +13,9 @@ class Machine:
     flops_per_second: float
     start_seconds: float
     link_bytes_per_second: float = 1.25e9
-    """Of a device within its node."""
+    """Within its node."""
     network_bytes_per_second: float = 1.25e9
-    """Of a device to other nodes."""
+    """To other nodes."""
     devices_per_node: int = 1
 
     def __post_init__(self) -> None:
@@ -36,4 +36,4 @@ class Machine:
 
 
 PLAIN_MACHINE = Machine(bytes_per_second=1e10, flops_per_second=1e11, start_seconds=2e-6)
-"""100 GFLOP/s, 10 GB/s and a network of 10 Gbit/s. Plans depend only on ratios."""
+"""100 GFLOP/s, 10 GB/s, 10 Gbit/s network. Plans depend only on ratios."""

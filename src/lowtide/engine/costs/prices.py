@@ -15,13 +15,13 @@ class Prices:
 
     profile: str
     seconds: NDArray[np.float64]
-    """One entry per op, with one run of its callees."""
+    """Per op, with one run of its callees."""
     callees: Mapping[str, "Prices"] = field(default_factory=dict[str, "Prices"])
-    """Of subgraphs by name, nested ones included. Others keep their own costs."""
+    """By subgraph name, nested ones included. Others keep their own costs."""
     device: str = ""
     estimated: tuple[str, ...] = ()
     precision: float = 0.0
-    """Plans that differ by less than this share of all seconds count as equally fast."""
+    """Plans within this share of all seconds are equally fast."""
 
     def of_callee(self, name: str, subgraph: Graph) -> "Prices":
         return replace(self.callees.get(name) or given_prices(subgraph), callees=self.callees)

@@ -41,7 +41,7 @@ def machine_named(name: str) -> Machine:
 
 ProfileName = Literal["given", "eager", "fused", "flops", "measured"]
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
-"""given: costs of the graph. eager: a kernel per op. fused: pointwise ops nearly free. flops: arithmetic only."""
+"""given: the graph's costs. eager: a kernel per op. fused: pointwise ops nearly free. flops: arithmetic only."""
 
 _ESTIMATES: Mapping[str, Callable[[Graph, Machine], NDArray[np.float64]]] = {
     "eager": eager_seconds,

@@ -14,7 +14,7 @@ from lowtide.engine.graph.structure import ReadBeforeWriteError
 _MOST_SUBGRAPHS = 4096
 _DEEPEST_CALL = 64
 _MOST_AT_ONCE = 2**62
-"""Below 2^63, so that alignment cannot overflow."""
+"""Below 2^63, so alignment cannot overflow."""
 
 
 def check_graph(graph: Graph) -> None:

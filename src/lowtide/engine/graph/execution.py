@@ -12,9 +12,9 @@ from lowtide.engine.graph.graph import Graph, Lifetime
 from lowtide.engine.graph.rows import Rows
 
 RESULT_IS_BODY_ROOT = frozenset({"while", "call", "conditional"})
-"""Op kinds with the root of their body as result."""
+"""Op kinds whose result is their body's root."""
 ABSENT = -1
-"""The version of a buffer that is not resident."""
+"""Version of a buffer that is not resident."""
 
 
 def is_valid_order(graph: Graph, order: NDArray[np.integer]) -> bool:

@@ -17,15 +17,15 @@ from lowtide.engine.graph.structure import Structure, derive_structure
 
 Mask = NDArray[np.bool_]
 STATE_TO_DEVICE = "lowtide.state_to_device"
-"""Kind of an op that copies a buffer to a new one in another memory space."""
+"""Copies a buffer to a new one in another memory space."""
 STATE_TO_HOST = "lowtide.state_to_host"
-"""Kind of an op that copies a buffer over one in another memory space."""
+"""Copies a buffer over one in another memory space."""
 OPERAND_TO_HOST = "lowtide.operand_to_host"
-"""Kind of an op that copies an input of an update on the host to a new buffer there."""
+"""Copies an input of an update on the host to a new buffer there."""
 PARAMETER_TO_DEVICE = "lowtide.parameter_to_device"
-"""Kind of an op that copies an updated parameter from the host over the one on the device."""
+"""Copies an updated parameter from the host over the device's."""
 UPDATE_ON_HOST = "lowtide.update_on_host"
-"""Kind of an op that updates a parameter on the host. It may read small buffers elsewhere."""
+"""Updates a parameter on the host. May read small buffers elsewhere."""
 COPYING_KINDS = frozenset({STATE_TO_DEVICE, STATE_TO_HOST, OPERAND_TO_HOST, PARAMETER_TO_DEVICE})
 
 
@@ -37,16 +37,16 @@ class Space:
     capacity_bytes: int | None = None
     """None is unlimited."""
     alignment: int = 1
-    """Every address is a multiple of this many bytes."""
+    """Addresses are multiples of this."""
     bandwidth_bytes_per_s: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Speed of copies, by name of the other space."""
+    """Copies, by name of the other space."""
 
 
 class Lifetime(IntEnum):
     """The lifetime class of a buffer, with the numbers of native kernels."""
 
     PERSISTENT = 0
-    """Exists throughout and is not part of the peak: weights, optimizer state."""
+    """Exists throughout and is not in the peak: weights, optimizer state."""
     INPUT = 1
     """Exists from start to end."""
     DONATED = 2
@@ -99,7 +99,7 @@ class Graph(OpColumns):
     subgraphs: Mapping[str, "Graph"] = field(default_factory=dict[str, "Graph"])
     """All callees, nested ones included."""
     unmodeled: tuple[str, ...] = ()
-    """Facts that the reader could not model."""
+    """What the reader could not model."""
 
     def __post_init__(self) -> None:
         for entry in fields(self):

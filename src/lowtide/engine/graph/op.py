@@ -53,31 +53,31 @@ class OpColumns:
     reads: Rows
     writes: Rows
     mutates: Rows
-    """Existing buffers that are written."""
+    """Existing buffers it writes."""
     after: Rows
-    """Control predecessors, which keep no buffer alive."""
+    """Control predecessors, keeping no buffer alive."""
     in_place: Rows
-    """Optional in-place pairs, flat: read buffer, written buffer, read buffer, ..."""
+    """Optional pairs, flat: read buffer, written buffer, read buffer, ..."""
     scratch: NDArray[np.int64]
-    """Bytes needed only while the op runs, without callees."""
+    """Bytes while the op runs, without callees."""
     pure: NDArray[np.bool_]
     """Whether equal inputs give equal results."""
     ordered: NDArray[np.bool_]
-    """Whether the op keeps its place among ordered ops."""
+    """Whether it keeps its place among ordered ops."""
     cost: NDArray[np.float64]
-    """Run time in seconds, 1.0 if unknown."""
+    """Seconds, 1.0 if unknown."""
     flops: NDArray[np.float64]
     """Floating-point operations, NaN if unknown."""
     traffic: NDArray[np.float64]
     """Bytes of operands and results, NaN if unknown."""
     ranks: NDArray[np.int32]
-    """Number of processes of a collective, else 1."""
+    """Processes of a collective, else 1."""
     rank_spans: NDArray[np.int32]
-    """Number of consecutive ranks that contain these processes."""
+    """Consecutive ranks that contain these processes."""
     callees: Sequence[tuple[str, ...]]
     devices: Sequence[str | None]
     sources: Sequence[str | None]
-    """Place in the user's program, such as "blocks.3.mlp.act at model.py:41"."""
+    """In the user's program: "blocks.3.mlp.act at model.py:41"."""
 
     def described(self, op: OpId) -> str:
         """Return the name of an op, with its source if known."""

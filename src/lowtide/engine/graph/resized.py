@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lowtide.engine.graph.graph import Graph
 
 N_SAMPLES = 3
-"""Byte counts are polynomials of degree 2: of the batch, or of the length of attention scores."""
+"""Byte counts are quadratic in the batch, or in the length of attention scores."""
 
 
 def resized(samples: Sequence[tuple[int, Graph]], size: int) -> Graph | None:

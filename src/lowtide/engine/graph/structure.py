@@ -15,14 +15,13 @@ class Structure:
     """The structure of a program. Every list is ascending, without repeats."""
 
     allocates: Rows
-    """Buffers that an op writes first."""
+    """Buffers it writes first."""
     touches: Rows
-    """Buffers that must be resident before an op."""
+    """Buffers resident before it."""
     predecessors: Rows
-    """Ops that must run before an op."""
     successors: Rows
     users: Rows
-    """Ops that touch a buffer, without its allocator."""
+    """Ops touching a buffer, without its allocator."""
     producers: Ids
     """The allocator of each buffer, or -1."""
 

@@ -12,7 +12,7 @@ from lowtide.engine.graph import Graph, Space
 
 HOST = "host"
 _USUAL_MEMORY = 1.6
-"""Speed of the host's memory for one device, relative to its link: 51.2 GB/s to 32 GB/s in a DGX A100."""
+"""Host memory speed for one device, relative to its link: 51.2 GB/s to 32 GB/s in a DGX A100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +20,10 @@ class Host:
     """A host to add to a program's first memory space."""
 
     bandwidth_bytes_per_s: float
-    """Of the link in each direction."""
+    """The link, each way."""
     capacity_bytes: int | None = None
     memory_bytes_per_s: float | None = None
-    """Speed of its memory for one device; by default `_USUAL_MEMORY` times that of the link."""
+    """Memory for one device; by default `_USUAL_MEMORY` times the link's speed."""
 
     @property
     def update_bytes_per_s(self) -> float:

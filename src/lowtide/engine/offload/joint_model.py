@@ -34,13 +34,13 @@ from lowtide.engine.search.proof_of_cost import Name
 
 _MAX_WINDOWS = 16
 _ROUNDING = 1e-9
-"""Share of all seconds taken off the bound for their rounding: stalls that long make up for it."""
+"""Share of all seconds taken off the bound for rounding: stalls that long make up for it."""
 _FIRST_SLACK = 0.02
 _MAX_SLACKS = 3
 _FREE_SHARE_PER_SLACK = 0.25
-"""Share of the budget left free, relative to that of the streams."""
+"""Share of the budget left free, relative to the streams'."""
 _FIRST_PART, _LATER_PART = 1.5, 0.25
-"""Shares of the solver work: for the first choice, and for each later one."""
+"""Shares of the solver work: first choice, later ones."""
 _PROMISE_RATIO = 1.005
 
 
@@ -53,7 +53,7 @@ class JointModel:
         self.model = PlaceModel(program)
         self.offloadable: list[bool] = offloadable_buffers(program).tolist()
         self.starts: list[float] = np.concatenate([[0.0], np.cumsum(seconds[program.order])]).tolist()
-        """Of the op at every place without other delays, then the end."""
+        """Per place, without other delays, then the end."""
         uses: list[list[Place]] = [[] for _ in self.offloadable]
         for place, op in enumerate(self.model.order):
             for buffer in self.model.touches[op]:
@@ -176,9 +176,9 @@ class JointResult:
 
     bound: float = 0.0
     claimed_bound: float = 0.0
-    """The solver's, not proven."""
+    """The solver's, unproven."""
     seconds: tuple[float, ...] = ()
-    """Run time of each op that the bounds are for."""
+    """Per op, for the bounds."""
     work: int = 0
     places: tuple[Place, ...] = ()
 
@@ -224,11 +224,11 @@ def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool
 class _Choice:
     milp: MixedIntegerProgram
     bound: float
-    """The solver's bound."""
+    """The solver's."""
     solution: NDArray[np.float64] | None
     work: int
     is_new: bool
-    """Whether it was not tried before."""
+    """Whether it is untried."""
     meets_promise: bool
     """Whether the best plan keeps the promised slow-down."""
 

@@ -12,11 +12,11 @@ from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.offload.host_space import Link
 
 UpdatePlace = Literal["device", "host", "either"]
-"""Where parameters with state on the host are updated. "either" balances link and host memory."""
+"""Where parameters with state on the host are updated; "either" balances link and host memory."""
 _OPTIMIZERS = frozenset({"adam", "adamw", "sgd", "adagrad"})
-"""Whole optimizers as one op, in PyTorch `_fused_adam_` and so on."""
+"""Whole optimizers as one op, PyTorch's `_fused_adam_` and so on."""
 LEAST_BYTES = 1024
-"""Smaller buffers are not moved."""
+"""Smaller buffers stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +26,16 @@ class Update:
     ops: tuple[OpId, ...]
     """In program order."""
     again: tuple[OpId, ...]
-    """Small ops that the update repeats, so as not to wait for them."""
+    """Small ops that the update repeats instead of waiting for them."""
     state: tuple[BufferId, ...]
     copied: tuple[BufferId, ...]
-    """Buffers of the device that it reads: the gradient, and a parameter without master weights."""
+    """Device buffers it reads: the gradient, and a parameter without master weights."""
     returned: tuple[BufferId, ...]
-    """Buffers of the device that it overwrites: the parameter."""
+    """Device buffers it overwrites: the parameter."""
     small: tuple[BufferId, ...]
-    """Operands that are not moved."""
+    """Unmoved operands."""
     counts: tuple[BufferId, ...]
-    """The small operands that it overwrites: the number of steps."""
+    """Small operands it overwrites: the number of steps."""
 
 
 def is_element_wise(kind: str) -> bool:

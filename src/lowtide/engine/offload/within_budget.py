@@ -25,7 +25,7 @@ from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.engine.search.proof_of_cost import CostProof, Name
 
 _GREEDY_PART = 12
-"""Choices without the solver may execute one part in this many of all accesses."""
+"""Without the solver, choices may execute one part in this many of all accesses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,13 +36,13 @@ class OffloadResult(RecomputeResult):
     """
 
     rerun_seconds: float
-    """Time of recomputed ops."""
+    """Recomputed ops."""
     stall_seconds: float
-    """Time that compute waits for copies."""
+    """Waits of compute for copies."""
     hidden_seconds: float
-    """Time of transfers while compute is busy."""
+    """Transfers during compute."""
     offloaded_bytes: int
-    """Bytes copied to the host."""
+    """Copied to the host."""
 
 
 def plan_within_budget(

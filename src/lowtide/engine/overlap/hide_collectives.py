@@ -23,9 +23,9 @@ class Communication:
     """Seconds of a plan's collectives, 0 without any."""
 
     seconds: float = 0.0
-    """Of all collectives, recomputed ones included."""
+    """All collectives, recomputed ones included."""
     exposed_seconds: float = 0.0
-    """Time that computation waits for them."""
+    """Waits of compute for them."""
 
 
 def communication_of(graph: Graph, plan: Plan, prices: Prices) -> Communication:

@@ -15,7 +15,7 @@ from lowtide.engine.plan import Plan, Run, Step, StepKind
 from lowtide.engine.timeline import COLLECTIVES, off_device_ops
 
 BEFORE, ITSELF, AFTER = range(3)
-"""Position of a moved step at its new place."""
+"""Where a moved step goes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,18 +26,18 @@ class Steps:
     seconds: list[float]
     """By op."""
     clock: list[float]
-    """Start of each step if no step waits for a collective or a copy."""
+    """Start of each step if none waits for a collective or a copy."""
     room: NDArray[np.int64]
-    """Free bytes at each step, by memory space, reduced by moves."""
+    """Free bytes per step by memory space, reduced by moves."""
     transient: NDArray[np.int64]
-    """Bytes that each op needs while it runs, by memory space."""
+    """Bytes while each op runs, by memory space."""
     streams: list[str | None]
-    """By op, the stream of a collective or of an op off the device; None for the compute stream."""
+    """By op: a collective's or off-device op's stream, None for compute."""
     reads: list[list[BufferId]]
     changes: list[list[BufferId]]
-    """By op, the buffers it writes or mutates."""
+    """By op, buffers written or mutated."""
     touches: list[list[BufferId]]
-    """By op, the buffers it reads or writes."""
+    """By op, buffers read or written."""
     predecessors: list[list[OpId]]
     allowed: list[int]
     """By memory space."""

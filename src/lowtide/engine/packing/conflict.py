@@ -14,9 +14,9 @@ from lowtide.engine.packing.rules import RULES
 
 _IMPOSSIBLE = 1
 _MOST_EXAMINED = 100_000_000
-"""Limit on the pieces examined for the fewest items."""
+"""Pieces examined for the fewest items."""
 _TRY_SHARE = 8
-"""One part in this many of all work, for a single proof."""
+"""One part in this many of all work, per proof."""
 
 Ids = NDArray[np.intp]
 

@@ -17,7 +17,7 @@ from lowtide.core.files import read_bytes, write_bytes
 from lowtide.engine.packing.buffers import FREE, Buffers, Ints
 
 MOST_RECORD_BYTES = 2**17
-"""Longest record, and the longest field that `csv` accepts."""
+"""Longest record, and longest field for `csv`."""
 _ROWS_AT_ONCE = 2**16
 _SPELLINGS = {
     "id": ("id", "buffer", "buffer_id"),
@@ -33,7 +33,7 @@ _INCLUSIVE = "end"
 _REQUIRED = ("id", "first", "last", "size")
 _MEANINGS = {spelling: meaning for meaning, spellings in _SPELLINGS.items() for spelling in spellings}
 _MOST_STEPS = 2**62
-"""Largest step, so that differences fit 64 bits."""
+"""So that differences fit 64 bits."""
 _LIMIT = 2**63
 _LONGEST_SHOWN = 40
 _BLANKS = " \t"
@@ -61,7 +61,7 @@ class BufferFile:
 
 class _Record(NamedTuple):
     line: int
-    """Of its first line, from 1."""
+    """Its first, from 1."""
     text: str
     fields: list[str]
 

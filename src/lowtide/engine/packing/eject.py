@@ -9,7 +9,7 @@ from lowtide.engine.packing.buffers import FREE, Ints
 from lowtide.engine.packing.items import Items
 
 _AT_HOME = 4
-"""Cost of pushing out an item at its home; other items cost 1."""
+"""Cost of pushing out an item at home; others cost 1."""
 
 
 def complete(items: Items, start: Ints, homes: Ints, limit: int, steps: int) -> Ints | None:

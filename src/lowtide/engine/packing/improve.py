@@ -12,26 +12,26 @@ from lowtide.engine.packing.buffers import FREE, Ints
 from lowtide.engine.packing.items import Items
 
 Kernel = Callable[[int, int], tuple[int, Ints, int]]
-"""Maps a height and a work limit to whether a packing was found, its offsets, and the work."""
+"""From a height and a work limit to success, offsets and work."""
 _FOUND, _IMPOSSIBLE = 0, 1
 _ROUNDS = (1_000_000, 10_000_000, 100_000_000)
-"""Work of the rounds in which all searches try the goal in turns."""
+"""Work of the rounds in which searches take turns."""
 _JOINED_FACTOR = 4
-"""Factor on the work of a round for joined blocks."""
+"""Factor on a round's work for joined blocks."""
 _SHARES = {"exact-search": (3, 10), "second-exact-search": (6, 4), "joined-blocks": (2, 4)}
 """Each search gets one part in n of all work, and one part in m of that per try at the goal."""
 _SHARE_FIRST = 4
 """One part in this many of the penalty loop's work precedes the larger rounds."""
 _STEPS = 40
-"""Ejection lowers a packing by this part of its distance to the goal at a time."""
+"""Ejection lowers a packing by this part of its distance to the goal."""
 _MOST_ABOVE, _DESCENT_PARTS = 8, 128
-"""Descents start at packings at most this many parts above the goal."""
+"""Descents start at most this many parts above the goal."""
 _STARTS = 2
-"""The lowest of these packings, where descents begin."""
+"""The lowest packings, where descents begin."""
 _DESCENTS, _EARLY_DESCENTS = 18, 9
-"""All descents, and those before the largest round."""
+"""All, and those before the largest round."""
 _NEAR = 50
-"""A part is nearly done at this fraction above the goal, one part in n."""
+"""A part is nearly done this far above the goal, one part in n."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Improvement:
     method: str = ""
     work: int = 0
     missed_goal: int | None = None
-    """The goal missed by the first round."""
+    """Missed by the first round."""
 
 
 def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Iterator[None]:

@@ -29,14 +29,14 @@ class Items:
     steps: Ints
     """From birth to death."""
     piece_rows: Ints
-    """n + 1 bounds into `pieces`; empty if every item is one rectangle."""
+    """n + 1 bounds into `pieces`; empty if all items are rectangles."""
     pieces: Ints
     """Rows (first, last, low, high, buffer), by item and low end: half-open sections, and bytes above the item's
     offset."""
     may_overlap: Rows | None
-    """Per buffer, those that may share its bytes."""
+    """Per buffer, those it may overlap."""
     apart: Rows | None
-    """Per buffer, those that must not share its bytes."""
+    """Per buffer, those it must not overlap."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -88,9 +88,9 @@ class Items:
 class Layout:
     items: Items
     item_of: Ints
-    """The item of every buffer; -1 if it, or its group, is never alive or empty."""
+    """-1 for a buffer that, or whose group, is never alive or empty."""
     low: Ints
-    """Offset of every buffer above its item."""
+    """Offset above the item."""
 
     def buffers_of(self, items: Iterable[int]) -> tuple[int, ...]:
         return tuple(np.flatnonzero(np.isin(self.item_of, list(items))).tolist())

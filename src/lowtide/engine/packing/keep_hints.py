@@ -16,9 +16,9 @@ from lowtide.engine.packing.rules import RULES
 from lowtide.engine.packing.validate import broken_rule
 
 _MOST_ITEMS = 20_000
-"""Larger numbers of items keep all hints or none; a try takes quadratic time."""
+"""More items keep all hints or none; a try takes quadratic time."""
 _MOST_TO_GROW = 100
-"""With more items, placing the rest around kept items fails too often."""
+"""With more items, placing the rest fails too often."""
 _STEPS_PER_ITEM = 10
 _WORK_SHARE = 10
 _TRY_SHARE = 64

@@ -29,7 +29,7 @@ class Packed:
     """An offset for every buffer, and a lower bound of the arena."""
 
     offsets: Ints
-    """In bytes; 0 for a buffer that is never alive or empty, unless fixed."""
+    """In bytes; 0 for buffers never alive or empty, unless fixed."""
     arena_bytes: int
     lower_bound_bytes: int
     status: Status
@@ -37,14 +37,14 @@ class Packed:
     fits the capacity. stopped_by_work: neither a fitting packing nor a proof was found. interrupted: Ctrl-C ended the
     search. The offsets are always a valid packing, possibly above the capacity."""
     bound_holders: tuple[int, ...]
-    """Buffers that together set the bound."""
+    """Buffers that together set it."""
     conflict: tuple[int, ...]
-    """If infeasible, few buffers that together exceed the capacity; else empty."""
+    """If infeasible, few buffers that together exceed the capacity."""
     conflict_minimal: bool = False
-    """Whether every buffer of the conflict, or group of tied buffers, is proven necessary."""
+    """Whether every buffer, or group of tied buffers, in the conflict is proven necessary."""
     hints_kept: int = 0
     method: str
-    """Name of the method that found the packing."""
+    """The method that found the packing."""
     work: int
     """Items examined by all methods."""
 
@@ -67,7 +67,7 @@ class Spill:
     wanted: SpaceId
     space: SpaceId
     too_large: bool
-    """Whether the buffer exceeds its first choice; otherwise that space was full."""
+    """Whether the buffer exceeds its first choice; otherwise that was full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,7 +78,7 @@ class PackedSpaces:
     """Positions in the list of spaces."""
     offsets: Ints
     packed: Mapping[str, Packed]
-    """The packing of every space, by name, with ids within that space."""
+    """By space name, with ids within that space."""
     spilled: tuple[Spill, ...]
     status: Status
     """optimal: every buffer is in its first choice. feasible: every space fits. infeasible: proven impossible.

@@ -62,7 +62,7 @@ class Packing:
     addresses: Addresses
     arena_bytes: Mapping[str, int]
     lower_bound_bytes: Mapping[str, int]
-    """Of the arenas, at least the plan's peak."""
+    """Of the arenas; at least the plan's peak."""
     effort: EffortName = DEFAULT_EFFORT
     interrupted: bool = False
 

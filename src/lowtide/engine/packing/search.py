@@ -19,10 +19,9 @@ from lowtide.engine.packing.rules import RULES, stacked
 _MOST_FOR_QUADRATIC = 20_000
 """With more items, quadratic rules and the short penalty loop are skipped."""
 _SHORT_LOOP = 25_000
-"""Work per item of the short penalty loop, about fifty rounds."""
+"""Per item, about fifty rounds."""
 _NEAR = 50
-"""Before many items are split, ejection repairs their packing if at most this fraction above the goal, one part in n.
-"""
+"""Before many items are split, ejection repairs a packing at most this far above the goal, one part in n."""
 _MOST_ROUNDS = 64
 
 

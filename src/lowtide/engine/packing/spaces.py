@@ -26,7 +26,7 @@ class SpaceUnits:
 
     unit_of: Ints
     choices: tuple[tuple[int, ...], ...]
-    """Spaces per unit, in order of preference."""
+    """Per unit, in order of preference."""
     size_bytes: Ints
 
 

@@ -44,14 +44,14 @@ class Claim:
 
     figure: Figure
     space: str | None
-    """None for a cost."""
+    """None for costs."""
     over: PlanClass
     at_least: float
     """Bytes without persistent buffers, or cost."""
     in_place: bool
-    """Whether the plans may use optional in-place pairs."""
+    """Whether plans may use optional in-place pairs."""
     in_chunks: bool
-    """Whether the program is in chunks instead of unmodified."""
+    """Whether the program is in chunks."""
     shown_by: Evidence
     base_order: str | None = None
 

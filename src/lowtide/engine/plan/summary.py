@@ -18,9 +18,9 @@ class PlanSummary:
     lower_bound_bytes: Mapping[str, int]
     arena_bytes: Mapping[str, int]
     runs: Sequence[int]
-    """Ops in run order, recomputed runs included."""
+    """In run order, with recomputed runs."""
     copies: int
-    """Number of copies to other memory spaces and back."""
+    """To other memory spaces and back."""
 
     @property
     def first_runs(self) -> list[int]:

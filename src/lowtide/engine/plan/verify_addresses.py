@@ -14,7 +14,7 @@ from lowtide.engine.plan.plan import Plan
 _LAST_ADDRESS = 2**62
 _Table = NDArray[np.int64]
 _KEY = (0, 3, 1)
-"""Columns that identify a residency: buffer, memory space, first step."""
+"""Identifies a residency: buffer, memory space, first step."""
 
 
 class SortedRanks:

@@ -19,9 +19,9 @@ from lowtide.engine.plan.plan import HOME, Plan, StepKind
 
 _Ints = NDArray[np.int64]
 _READ, _WRITE, _COPY_SOURCE, _COPY_TARGET, _FREE, _HAND_OVER, _START = range(7)
-"""Kinds of events, in sorting order within a step; `_START` has step -1."""
+"""Events, sorted within a step; `_START` has step -1."""
 _BUFFERS_PER_PART = 2**15
-"""Limits the memory for sorting."""
+"""Limits memory for sorting."""
 
 
 class Violations:
@@ -65,14 +65,14 @@ class Accesses:
     buffers: NDArray[np.int32]
     kinds: NDArray[np.int8]
     allocators: NDArray[np.int32]
-    """The op that allocates each buffer, or -1."""
+    """Per buffer, or -1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SlotEvents:
     buffers: _Ints
     slots: _Ints
-    """0 for the home space, 1 + s for a copy in space s."""
+    """0 at home, 1 + s in space s."""
     steps: _Ints
     kinds: _Ints
     versions: _Ints

@@ -19,7 +19,7 @@ class Peak:
 
     bytes: int
     step: StepIndex
-    """The first step at the peak, -1 for the time before the first step."""
+    """The first at the peak, -1 before the first step."""
 
 
 def verify_execution(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> tuple[list[Peak], NDArray[np.int64]]:

@@ -30,7 +30,7 @@ class Draft:
     graph: Graph
     settings: PlanSettings
     budget: Budget
-    """Per memory space, from the budget and the capacities."""
+    """Per memory space, from budget and capacities."""
     prices: Prices
     unmodified_peak_bytes: Mapping[str, int]
     """Percentages refer to it."""
@@ -39,40 +39,39 @@ class Draft:
     plan: Plan
     """The best plan found, with its `peak_bytes`."""
     problem: Problem
-    """The graph with the callees of this plan."""
+    """With this plan's callees."""
     scheduler: str = "baseline"
-    """Name of the plan's order."""
+    """The plan's order."""
     packing: Packing | None = None
-    """Addresses of the plan's buffers, once placed."""
+    """Once placed."""
 
     extra_cost: float = 0.0
     extra_cost_bound: float | None = 0.0
     solver_bound: float | None = None
     """The solver's unproven higher bound, or None."""
     provable_cost: ProvableCost | None = None
-    """The bound of the extra cost with its proof."""
+    """The extra cost's bound with its proof."""
     base_order: str | None = None
-    """Name of the order of first runs; None if it is the plan's own."""
+    """The order of first runs; None if it is the plan's own."""
     holds_for_any_order: bool = False
-    """Whether the bound of the extra cost holds for all orders, not only for the base order."""
+    """Whether the bound of the extra cost holds for all orders or only for the base order."""
     bounds: tuple[LowerBound, ...] = ()
-    """Lower bounds of the peak per memory space; empty if nothing is proven yet."""
+    """Of the peak, per memory space; empty if nothing is proven."""
     searched_peak: int = 0
-    """The bound of the first space if a search of all runs proved it, else 0."""
+    """The first space's bound if a search of all runs proved it, else 0."""
     proof: Proof | None = None
-    """Proof of the bounds, if it can be checked; without the logs of refuted budgets."""
+    """Of the bounds, if it can be checked; without logs of refuted budgets."""
     solved: Searched | None = None
     """The search behind the proof, if any."""
     is_judged: bool = False
-    """Whether the plan was compared with its bounds: `is_optimal` and `shortfall` are final."""
+    """Whether `is_optimal` and `shortfall` are final."""
     is_optimal: bool = False
     """Whether no plan that the settings allow is better."""
     shortfall: Shortfall | None = None
-    """Why the budget is missed, or None."""
     keep: Keep | None = None
-    """Receives the best plan found while a stage takes long."""
+    """Receives the best plan while a stage takes long."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the search. The remaining stages then finish as quickly as possible."""
+    """By Ctrl-C. The remaining stages finish as quickly as possible."""
 
     @property
     def status(self) -> Status:

@@ -29,7 +29,7 @@ from lowtide.engine.schedule import make_candidate, make_candidate_within, with_
 from lowtide.engine.timeline import play_timeline
 
 _WAITS_AT_ONCE = "cpu"
-"""The memory space of PyTorch's CPU, where a collective blocks until it is complete and cannot be hidden."""
+"""PyTorch's CPU space: a collective blocks until complete and cannot be hidden."""
 
 
 @without_collection()

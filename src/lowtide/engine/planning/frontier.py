@@ -23,13 +23,13 @@ class Frontier:
     space: str
     baseline_peak_bytes: int
     base_order: str
-    """Name of the order that the largest budget comes from."""
+    """The order that the largest budget comes from."""
     base_cost: float
     costs: str
     """The profile that priced the ops."""
     points: tuple[RecomputeResult, ...]
     knee: int | None
-    """The point with the best trade-off; None if fewer than three fit."""
+    """The best trade-off; None if fewer than three fit."""
 
     def __repr__(self) -> str:
         peaks = [point.peak_bytes for point in self.points]

@@ -17,9 +17,9 @@ from lowtide.engine.recompute.floor import floor_of
 from lowtide.engine.recompute.program import OrderedProgram
 
 MOST_OPS = 5_000
-"""Larger graphs get no offer, because it would take longer than planning the order."""
+"""Larger graphs get no offer: it would take longer than planning the order."""
 _LITTLE_TIME = 0.01
-"""Share of the run time that is always worth a lower peak."""
+"""Share of run time always worth a lower peak."""
 _STEPS = 3
 
 
@@ -36,7 +36,7 @@ class NextTechnique:
     budget: str
     """The budget to ask for."""
     fits: bool = False
-    """Whether this plan meets the given budget, which the result misses."""
+    """Whether this plan meets the budget that the result misses."""
 
     @property
     def settings(self) -> str:

@@ -26,11 +26,11 @@ from lowtide.engine.planning.draft import Draft
 from lowtide.engine.planning.result import Result
 
 VARIABLE = "LOWTIDE_CACHE"
-"""The environment variable that names the folder of the cache, or is "off"."""
+"""The cache folder, or "off"."""
 MOST_BYTES = 256 * 2**20
 """Most recently used plans are kept up to this size."""
 _LEAST_SECONDS = 0.5
-"""Plans that took less time are not kept."""
+"""Faster plans are not kept."""
 _NOT_KEPT = {"graph", "plan", "claims", "plain_proof", "solved", "seconds"}
 _PLAN, _FACTS = ".plan.json.gz", ".result.json"
 
@@ -75,7 +75,7 @@ class CachedPlan:
     """The entry of a plan that is being made."""
 
     path: Path
-    """Path of its files, without their endings."""
+    """Without endings."""
     graph: Graph
 
     @classmethod

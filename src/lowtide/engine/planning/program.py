@@ -11,9 +11,9 @@ from lowtide.engine.offload.updates import UpdatePlace
 from lowtide.engine.plan import Plan
 
 FormName = Literal["unmodified", "in chunks", "in finer chunks", "in finest chunks"]
-"""The forms of a program, in planning order."""
+"""Forms of a program, in planning order."""
 ALL = 8
-"""All state that can be on the host, in eighths. Eighths keep the number of forms small."""
+"""All state that can be on the host, in eighths. These keep forms few."""
 UPDATE_PLACES: tuple[UpdatePlace, ...] = get_args(UpdatePlace)
 CHUNKED: tuple[FormName, ...] = ("in chunks", "in finer chunks", "in finest chunks")
 
@@ -25,7 +25,7 @@ class Form:
     name: FormName
     graph: Graph
     is_exact: bool = True
-    """Whether results are bit-equal to those of the unmodified program, rather than equal up to rounding."""
+    """Whether results are bit-equal to the unmodified program's, not just up to rounding."""
 
 
 class Program(ABC):

@@ -17,7 +17,7 @@ from lowtide.engine.recompute.program import OrderedProgram
 from lowtide.engine.recompute.unrolled import first_runs, unroll
 
 _WORTH = 100
-"""Arenas that exceed the peak by more than this fraction (1/100) are tightened."""
+"""Arenas this far above the peak (1/100) are tightened."""
 _MOST_RUNS = 2_000
 _MOST_PACKINGS = {"fast": 30, "balanced": 100, "max": 1_000}
 Ints = NDArray[np.int32]

@@ -15,7 +15,7 @@ from lowtide.engine.recompute.program import Drops, OrderedProgram
 from lowtide.engine.search import solve
 
 _MAX_OPS = 32
-"""Largest group of ops to move."""
+"""Per moved group."""
 
 
 def frees_early(problem: Problem, order: Order) -> Order:

@@ -14,9 +14,9 @@ _LEAST_GAIN = 0.001
 _TRIM_COST_RATIO = 1.25
 """Plans within this multiple of the best extra cost are trimmed."""
 _RELATIVE_ERROR = 1e-6
-"""Taken off these bounds, so that duals of limited precision can prove them."""
+"""Taken off bounds, so that duals of limited precision can prove them."""
 _TRADE_ERROR = 1e-11
-"""Rounding error of bounds of `trade_at`, relative to the cost of all ops: its cuts count in parts of 1e-13."""
+"""Rounding error of `trade_at`, relative to the cost of all ops: its cuts count in parts of 1e-13."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,34 +30,34 @@ class BestPlan:
     """Proven lower bound on the extra cost."""
     peak_bound: int = 0
     negligible: float = 0.0
-    """Extra cost accepted above the bound."""
+    """Accepted above the bound."""
     max_drop_cost: float = float("inf")
-    """Extra cost at which plans of drops are given up, because another base order has a much cheaper plan."""
+    """Above it, plans of drops are given up: another base order has a much cheaper plan."""
     may_improve: bool = False
     """Whether other searches may find better plans."""
     may_be_lower: bool = False
-    """Whether plans for higher targets may lower the peak if no plan fits."""
+    """Whether plans for higher targets may lower the peak if none fits."""
     is_far_from_bound: bool = False
-    """Whether plans of drops, except those of repeated layers, are far from their bound."""
+    """Whether plans of drops, without those of repeated layers, are far from their bound."""
     layers_suffice: bool = False
-    """Whether repeated layers come near the bound of a large program and end the search."""
+    """Whether repeated layers come near a large program's bound and end the search."""
     is_exact: bool = False
     """Whether the exact search ended: no better plan exists."""
     claimed_bound: float = 0.0
-    """Steers the search. It includes the solver's bound and is never published."""
+    """Steers the search, includes the solver's bound, and is never published."""
     claimed_places: tuple[Place, ...] = ()
-    """Places of the program with the solver's highest bound."""
+    """Those with the solver's highest bound."""
     bound_places: tuple[Place, ...] = ()
-    """Places of the linear program that shows `bound`, if one does."""
+    """Those of the linear program that shows `bound`."""
     solver_work: int = 0
     play_work: int = 0
     places: list[Place] = field(default_factory=list[int])
     first_plans: "tuple[BestPlan, BestPlan] | None" = None
-    """Plans from the peak and from repeated layers, until plans of drops follow."""
+    """From the peak and repeated layers, until plans of drops follow."""
     improved: Execution | None = None
-    """The last plan of a neighborhood search."""
+    """From the last neighborhood search."""
     place_bounds: Sequence[PlaceBound] | None = None
-    """Bounds from single places, the highest first; None if not computed."""
+    """From single places, highest first; None if not computed."""
     execution: Execution = field(init=False)
 
     def __post_init__(self) -> None:

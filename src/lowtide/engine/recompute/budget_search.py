@@ -24,27 +24,27 @@ _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 """Shares of the budget left free at a place for later recomputed runs."""
 _MAX_TRADED = 3
 _MAX_RESERVES = 12
-"""Executions to find the smallest reserve with which the choice at one place fits everywhere."""
+"""Executions to find the smallest reserve with which one place's choice fits everywhere."""
 _RESERVE_STEPS = 500
-"""For segments of layers, the reserve is exact to the budget divided by this."""
+"""For segments of layers, the reserve is exact to this part of the budget."""
 _WORTH_SETTLING = 0.2
-"""Gap within which plans of drops are not refined as run sequences."""
+"""Plans of drops within this gap are not refined as run sequences."""
 _LARGE_PROGRAM_OPS = 10_000
-"""Larger programs end the search if repeated layers come near the bound."""
+"""Larger programs end the search if repeated layers come near the bound,"""
 _LARGE_PROGRAM_GAPS = 3
-"""That near, in gaps at which every search ends."""
+"""in gaps at which every search ends."""
 _MAX_OPS_ON_DEMAND = 4_000
-"""In larger programs, recomputation on demand exceeds its work limit."""
+"""Above it, recomputation on demand exceeds its work limit."""
 _NEAR_FACTOR = 16
-"""Factor on the work for the plan of lowest peak if the budget is above the needs of single ops."""
+"""Factor on the work for the lowest peak if the budget is above the needs of single ops."""
 _TARGET_MARGIN = 200
-"""The lowest target exceeds the lower bound by one part in this number."""
+"""The lowest target is one part in this many above the lower bound."""
 _TARGETS = 3
-"""Number of targets if no plan meets a budget."""
+"""Targets if no plan meets a budget."""
 _TARGET_EFFORT = RECOMPUTE_EFFORTS["fast"].part(4)
-"""Effort per target. These plans lower the peak, not the cost."""
+"""Per target. These plans lower the peak, not the cost."""
 _NO_GAP = 0.0001
-"""Gap that ends every search."""
+"""Ends every search."""
 
 
 def plan_within_budget(

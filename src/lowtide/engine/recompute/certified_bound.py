@@ -14,17 +14,17 @@ from lowtide.engine.recompute.solver import LinearRelaxation, MixedIntegerProgra
 
 _ROUNDOFF = 2.0**-53
 _SAFETY = 1.01
-"""Factor on estimates of rounding errors, for their own rounding."""
+"""On estimates of rounding errors, for their own rounding."""
 _TINY = 1e-300
-"""Added to errors of sums for underflow."""
+"""For underflow in sums."""
 _INTEGRAL = 1e-6
 _LEAST_DUAL = 1e-12
 """Smaller multipliers, relative to the largest, are rounding errors."""
 _WORK_PER_NODE = 500
 _ROOT_WORK = 150_000
-"""Least limit on the work for the first linear program."""
+"""Least work limit of the first linear program."""
 _MAX_NUMBERS = 20_000_000
-"""Limit on the numbers of all cases, for memory."""
+"""In all cases, for memory."""
 _VALUES_PER_WORK = 50
 
 
@@ -49,9 +49,9 @@ class CertifiedBound:
     """A proven lower bound on the cost of every solution."""
 
     at_least: float
-    """Infinite if there is no solution."""
+    """Infinite without a solution."""
     tree: tuple[BranchedCase | BoundedCase, ...]
-    """The cases in depth-first order. Each split precedes its two cases."""
+    """Cases in depth-first order, each split before its two cases."""
     work: int
 
 

@@ -25,7 +25,7 @@ _FEW_LAYERS = 6
 _MAX_SHARE = 0.4
 """if these have at most this share of the ops."""
 _NEAR_EXPECTED = 1.04
-"""Multiple of the extra cost per layer within which the search ends."""
+"""Multiple of the extra cost per layer that ends the search."""
 
 
 def compose(

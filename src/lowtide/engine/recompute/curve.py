@@ -25,8 +25,8 @@ class Curve:
 
     points: tuple[RecomputeResult, ...]
     knee: int | None
-    """Index of the recommended point: the farthest below the line from the first to the last point that fits, both axes
-    scaled to that line. None if fewer than three fit."""
+    """The recommended point: farthest below the line from first to last fitting point, both axes scaled to it. None if
+    fewer than three fit."""
 
 
 def plan_curve(

@@ -28,12 +28,12 @@ class _End(IntEnum):
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactResult:
     runs: Ints | None = None
-    """The cheapest within the budget or, if none fits, those of lowest peak found."""
+    """Cheapest within the budget, or of the lowest peak found."""
     cost_bound: float = 0.0
-    """Lower bound on the extra cost of plans within the budget, infinite if none fits."""
+    """For plans within the budget, infinite if none fits."""
     peak_bound: int = 0
     is_exact: bool = False
-    """Whether the runs are proven to be the cheapest or, if none fits, of lowest peak."""
+    """Whether the runs are proven cheapest or, if none fits, of lowest peak."""
 
 
 def search_exactly(
@@ -87,7 +87,7 @@ class _States:
         written = np.zeros(graph.n_buffers, np.bool_)
         written[graph.writes.values] = written[graph.mutates.values] = True
         self._stays = graph.exists_at_start & graph.exists_at_end & ~written
-        """Per buffer, whether it is always resident with the same contents and needs no item."""
+        """Per buffer, whether it is always resident unchanged and needs no item."""
         self._again = may_run_twice(graph).tolist()
         self._at_end: list[_Item] = [
             (buffer, versions.final[buffer])

@@ -13,7 +13,7 @@ from lowtide.engine.graph import Graph, GraphBuilder, Op
 from lowtide.engine.recompute.repeats import Stretch, long_stretches, op_classes
 
 _LEAST_SHARE = 0.01
-"""Shorter stretches, as a share of the program, are no layers."""
+"""Shorter stretches are no layers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +22,7 @@ class FewerLayers:
 
     problem: Problem
     ops: NDArray[np.int32]
-    """Per op of this program, the op of the whole program."""
+    """Their ops in the whole program."""
     layers: int
     all_layers: int
 
@@ -89,7 +89,7 @@ class _Removal:
         self.stretches = stretches
         self.first_gone: list[int] = []
         self.layer_of: list[int] = [-1] * graph.n_buffers
-        """Per buffer, its layer, or -1."""
+        """Per buffer, or -1."""
         self.made_by: list[OpId] = [-1] * graph.n_buffers
         self.is_gone = [False] * graph.n_ops
 

@@ -25,21 +25,21 @@ from lowtide.engine.search import solve
 
 _MAX_REORDERINGS = 3
 _SETTLE_COST_RATIO = 1.1
-"""Orders within this multiple of the lowest extra cost get run sequences."""
+"""Within this multiple of the lowest extra cost, orders get run sequences."""
 _MISSED_COST_RATIO = 0.9
-"""Orders whose plans miss the budget get run sequences if they cost at most this share of the best plan."""
+"""Orders that miss the budget get run sequences at this share of the best plan's cost or less."""
 _DROP_COST_RATIO = 1.5
-"""Drops of an order are given up at this multiple of the lowest extra cost of the orders before it."""
+"""Drops are given up at this multiple of the lowest extra cost of earlier orders."""
 _DROP_WORK_RATIO = 2
-"""Drops of an order get at most this multiple of the work of the cheapest order before it,"""
+"""Drops get at most this multiple of the work of the cheapest earlier order,"""
 _LEAST_DROP_WORK = 25_000_000
-"""or this number of accesses if that is more."""
+"""or this many accesses if that is more."""
 _FEW_OPS = 1_000
-"""Larger programs skip base orders with the bound and the first plan of an earlier one."""
+"""Larger programs skip base orders with the bound and first plan of an earlier one."""
 _CLOSE_COST_RATIO = 1.25
-"""The best order of a family is improved if within this multiple of the best plan's cost."""
+"""The best order of a family is improved within this multiple of the best plan's cost."""
 _LEAST_GAIN = 0.01
-"""Share of the extra cost that a useful search saves."""
+"""Of a useful search, as a share of the extra cost."""
 
 Search = Literal["settle", "reorder", "polish"]
 """Run sequences, reorderings, and then neighborhoods and the solver."""
@@ -65,9 +65,9 @@ class Composed:
     """The cheapest plan over several base orders."""
 
     result: RecomputeResult
-    """Its bounds hold for `order`, unless they hold for any order."""
+    """Its bounds hold for `order`, or for any order."""
     base: str
-    """Name of the base order, plus "+ rerun order" for each reordering of its runs."""
+    """The base order, plus "+ rerun order" for each reordering of its runs."""
     order: Order
     problem: Problem
 
@@ -77,16 +77,16 @@ class ComposeSettings:
     """How to choose the order and the recomputed ops."""
 
     cost: NDArray[np.float64] | None = None
-    """Recompute cost per op, by default the graph's."""
+    """Per op, by default the graph's."""
     reorder: bool = True
     """Whether the order of first runs may change."""
     effort: EffortName = DEFAULT_EFFORT
     exact: bool = True
     """Whether to use the exact search and the solver."""
     prove: bool = False
-    """Whether to raise the cost bound as far as the work limit for proofs allows."""
+    """Whether to raise the cost bound up to the work limit for proofs."""
     negligible: float = 0.0
-    """In larger graphs, the accepted extra cost above its bound, as a share of the base cost."""
+    """In larger graphs, accepted extra cost above the bound, as a share of the base cost."""
 
     @property
     def limits(self) -> RecomputeEffort:
@@ -105,7 +105,7 @@ class _Attempt:
 
     name: str
     base: str
-    """The name before reorderings."""
+    """Before reorderings."""
     search: BudgetSearch
     found: BestPlan
 
@@ -155,9 +155,9 @@ class OrderSearch:
     report: Report
     keep: Callable[[Plan], None] | None
     _begun: dict[str, _Attempt] = field(default_factory=dict[str, "_Attempt"])
-    """The base orders with a bound and a fast plan."""
+    """Base orders with a bound and a fast plan."""
     _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
-    """Rank of the last plan passed on."""
+    """Rank of the last kept plan."""
 
     def plan(self, orders: Sequence[tuple[str, Order]], route: Route = EVERY_ROUTE) -> tuple[Composed, Route]:
         """Return the cheapest plan found from the named base orders, and the useful part of the route.

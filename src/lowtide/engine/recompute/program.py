@@ -16,7 +16,7 @@ from lowtide.engine.plan import HOME, Plan, StepKind
 
 Ints = NDArray[np.int32]
 _UNIT_SHARE = 1e-6
-"""A bound is rounded up if it exceeds a multiple of the costs' unit by this share of it."""
+"""Bounds this far above a multiple of the costs' unit, as a share of it, are rounded up."""
 
 
 def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
@@ -79,13 +79,13 @@ class Execution:
 
     runs: Ints
     stages: Ints
-    """Per run, the place of the base op it serves, or the number of ops at the end."""
+    """Place of the base op that a run serves, or the number of ops at the end."""
     live: NDArray[np.int64]
-    """Per run, live bytes of the memory space."""
+    """Bytes of the memory space."""
     dies: NDArray[np.uint8]
     """Per run, for each buffer it touches and then allocates: whether this is the copy's last use."""
     pairs: Ints
-    """Rows of in-place pairs: (position of the run, buffer read, buffer written)."""
+    """(Position of the run, buffer read, buffer written)."""
     extra_cost: float
     peak_bytes: int
 

@@ -24,16 +24,14 @@ class ProvableCost:
     """A bound on the extra cost in the first memory space, shown by linear programs over memory at some places."""
 
     order: tuple[OpId, ...]
-    """Order of first runs."""
     costs: tuple[float, ...]
-    """Recompute cost per op."""
     places: tuple[Place, ...]
     budget_bytes: int
     in_place: bool
     at_least: float | None
     """None if no plan fits."""
     seconds: tuple[float, ...] = ()
-    """Run time per op if plans may copy buffers to the host."""
+    """Run times if plans may copy buffers to the host."""
 
     def prove(self, graph: Graph, build: "Build | None" = None) -> CostProof | None:
         """Return the proof, found again by the solver, over the program that `build` makes.
@@ -78,7 +76,7 @@ class ProvableCost:
 
 
 Build: TypeAlias = Callable[[ProvableCost, OrderedProgram], tuple[BuiltModel, Mapping[int, Name]]]
-"""Makes the program over the places of a bound, and names its columns."""
+"""Makes the program over a bound's places, and names its columns."""
 
 
 def _build(cost: ProvableCost, program: OrderedProgram) -> tuple[BuiltModel, Mapping[int, Name]]:

@@ -19,33 +19,32 @@ class RecomputeResult:
     """A plan for a base order and a budget, its extra cost, and a bound on that cost."""
 
     plan: Plan
-    """Within the budget if `fits`, else the plan of lowest peak found."""
+    """Within the budget if `fits`, else of the lowest peak found."""
     drops: Drops
     """The best found, to start another search from."""
     budget_bytes: int
     peak_bytes: int
-    """In the memory space of the budget, without persistent buffers."""
+    """In the budget's space, without persistent buffers."""
     fits: bool
     base_cost: float
     extra_cost: float
     extra_cost_bound: float
-    """Lower bound on the extra cost of plans within the budget with this order of first runs, if random, ordered and
-    mutating ops run once. Infinite if none fits."""
+    """Lower bound for plans within the budget with this order of first runs, if random, ordered and mutating ops run
+    once. Infinite if none fits."""
     solver_bound: float | None = None
     """The solver's unproven higher bound for this order of first runs, or None."""
     provable_cost: ProvableCost | None = None
-    """The bound with its proof by linear programs; None if another search found it."""
+    """With its proof by linear programs; None if another search found it."""
     floor: Floor
     peak_bound: int
-    """Lower bound on the peak with this order of first runs."""
+    """With this order of first runs."""
     holds_for_any_order: bool = False
     method: Method
     """"exact" if HiGHS or the exact search was used."""
     work: int
     places: tuple[Place, ...]
-    """Places at which the bound counts memory."""
+    """Where the bound counts memory."""
     shortfall: Shortfall | None
-    """Why the budget is missed, or None."""
 
     @property
     def rank(self) -> tuple[int, float, int]:

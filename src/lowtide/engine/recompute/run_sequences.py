@@ -16,11 +16,11 @@ T = TypeVar("T")
 _RESERVES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45)
 _MAX_RESTARTS = 6
 _MAX_COST_RATIO = 8.0
-"""Extra cost allowed at first, relative to running every op once."""
+"""Extra cost allowed at first, relative to all ops once."""
 _TRIM_COST_RATIO = 1.3
 """Extra cost allowed before trimming, relative to the best plan."""
 _STAGE_WIDTHS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""Half the width of a window of stages, as a share of all ops."""
+"""Half windows of stages, as shares of all ops."""
 _PLACE_WIDTHS = (0.002, 0.005, 0.01, 0.02, 0.05)
 _WINDOW_RESERVES = (0.0, 0.0, 0.03, 0.1)
 _PRICE_FACTORS = (0.5, 1.0, 1.0, 1.0, 2.0)
@@ -28,12 +28,12 @@ _VARY_PROBABILITY = 0.7
 _WINDOW_COST_RATIO = 1.25
 _WORK_PER_TRY = 100_000_000
 _MAX_FAILURES = 150
-"""Failed tries in a row that end the search, plus the number of ops up to `_MOST_OPS_COUNTED`."""
+"""Failed tries in a row to end the search, plus the number of ops up to `_MOST_OPS_COUNTED`."""
 _MOST_OPS_COUNTED = 50
 _MAX_FAILED_WORK = 50_000_000
-"""Work without a gain that ends the search, or a quarter of its limit if more."""
+"""Work without gain to end the search, or a quarter of its limit if more."""
 _RULES = tuple(product((1.0, 0.5), (1.0, 0.0, 2.0), (False, True)))
-"""Exponents of size and distance, and whether the most expensive operand is made first."""
+"""Exponents of size and distance; whether the most expensive operand is made first."""
 _MAX_HALVINGS = 7
 
 

@@ -42,7 +42,7 @@ class MixedIntegerProgram:
     row_upper: NDArray[np.float64]
     row_units: NDArray[np.float64]
     row_slack: NDArray[np.float64]
-    """Room added for the solver in units, so that its rounding excludes no solution."""
+    """For the solver, in units, so that rounding excludes no solution."""
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     continuous: NDArray[np.int32]
@@ -94,7 +94,7 @@ class ModelRows:
 @dataclass(frozen=True, slots=True, eq=False)
 class Solved:
     claimed_bound: float
-    """The solver's unproven bound on the least cost; infinite if it finds the program infeasible."""
+    """The solver's, unproven; infinite if it finds no solution."""
     solution: NDArray[np.float64] | None
     work: int
     """Steps weighted by the program's size, about 500,000 to 1,500,000 per second."""
@@ -160,7 +160,7 @@ class Relaxed:
     """The optimal cost, 0 if not found, infinite if infeasible."""
     solution: NDArray[np.float64] | None
     duals: NDArray[np.float64]
-    """Multipliers of the exact program's rows, or of a combination of rows that no solution satisfies."""
+    """Of the exact program's rows, or of a combination of rows that no solution satisfies."""
     work: int
 
 

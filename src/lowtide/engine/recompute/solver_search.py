@@ -17,16 +17,16 @@ from lowtide.engine.recompute.program import Execution, OrderedProgram
 from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 
 _ROUGH_GAP = 0.03
-"""Gap for solutions while many places are missing."""
+"""For solutions while many places are missing."""
 _MAX_STALLED_ROUNDS = 3
-"""Rounds without progress that end the search."""
+"""Without progress, to end the search."""
 _MAX_FAILURES = 2
-"""Places in a row that do not raise the bound and end the search."""
+"""Places in a row without a higher bound, to end the search."""
 _EASY_GAP = 0.2
-"""First plans within this gap need few places and get all solver work."""
+"""First plans this close need few places and get all solver work."""
 _NEAR_GAP = 0.1
 _ENOUGH = 0.95
-"""Share of the gap to solve to, to leave room for rounding."""
+"""Share of the gap to solve to; leaves room for rounding."""
 _MAX_PARTNERS = 12
 _MAX_STRONGEST = 3
 _LEAST_RAISE = 1.01

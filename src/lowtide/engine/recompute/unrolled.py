@@ -16,7 +16,7 @@ class Unrolled:
 
     graph: Graph
     op_of: tuple[int, ...]
-    """Per op of this graph, the original op."""
+    """The original op."""
 
     def runs(self, order: Order) -> list[int]:
         """Return an order of this graph as original ops."""

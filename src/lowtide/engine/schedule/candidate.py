@@ -22,7 +22,7 @@ from lowtide.engine.search import Proof, Searched, equal_orders, fit_order
 
 _MOST_ORDERS = 4
 _MOST_OPS = 20_000
-"""Packing larger graphs several times takes too long."""
+"""Packing larger graphs repeatedly takes too long."""
 
 
 def settle_callees(graph: Graph, scheduler: Scheduler, *, in_place: bool = True) -> Problem:
@@ -65,11 +65,10 @@ class Candidate:
     """Sort key, see `compare_key`."""
     seconds: float
     bounds: tuple[LowerBound, ...] = ()
-    """Per memory space; empty if the scheduler proves none."""
+    """Per memory space; empty if unproven."""
     solved: Searched | None = None
-    """The search that proves the bounds, if any."""
+    """The search behind the bounds, if any."""
     packing: Packing | None = None
-    """The packing of the plan, if known."""
     interrupted: bool = False
 
     @property

@@ -24,7 +24,7 @@ from lowtide.engine.search.proof import Proof
 from lowtide.engine.search.proof_of_cost import CostProof
 
 _ROUNDING = 1e-12
-"""Rounding error of a sum of costs, relative to their total."""
+"""Of a sum of costs, relative to their total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Certificate:
     claims: Sequence[CheckedClaim]
     bounds: Sequence[CheckedBound]
     extra_cost: float | None
-    """The confirmed bound of the extra cost, infinite if no plan fits; None without a proof."""
+    """The confirmed bound, infinite if no plan fits; None without a proof."""
 
 
 def check_certificate(graph: Graph, plan: Plan, proof: Proof | None) -> Certificate:

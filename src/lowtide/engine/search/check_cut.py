@@ -14,7 +14,7 @@ from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import CutFlow
 
 _MOST_BYTES = 2**62
-"""Limit on the sum of a flow, against overflow."""
+"""Limits a flow's sum, against overflow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,13 +27,13 @@ class Cut:
     op: OpId
     fixed: int
     sizes: NDArray[np.int64]
-    """Per buffer. A result with a single in-place operand costs bytes only while this operand lives."""
+    """A result with a single in-place operand costs bytes only while this operand lives."""
     makers: NDArray[np.int32]
-    """Per buffer, the op that must have run before it costs bytes, or -1."""
+    """The op after which it costs bytes, or -1."""
     used: NDArray[np.int32]
-    """Buffers, once per op that must run before the buffer is freed."""
+    """Buffers, once per op that must precede the free."""
     users: NDArray[np.int32]
-    """These ops, per entry of `used`; the op itself represents the end."""
+    """These ops; the op itself represents the end."""
 
 
 def cut_of(program: PlainProgram, op: OpId) -> Cut:

@@ -18,16 +18,16 @@ from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import Proof, SpaceProof
 
 MAX_EXAMINED = 3_000_000
-"""Limit on the ops examined per budget, some seconds in Python."""
+"""Per budget; some seconds in Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedBound:
     space: str
     confirmed_bytes: int
-    """The largest bound shown."""
+    """The largest shown."""
     not_rechecked: tuple[int, ...]
-    """Larger claimed bounds that take too much work to check."""
+    """Larger claimed bounds, too much work to check."""
 
 
 def check_proof(graph: Graph, proof: Proof, *, max_examined: int = MAX_EXAMINED) -> Sequence[CheckedBound]:

@@ -55,7 +55,7 @@ class HeldBackCuts:
         predecessors = problem.graph.structure.predecessors
         self.work = 0
         self.added = _least_added_bytes(problem, space)
-        """Bytes that each op allocates with all its in-place pairs used."""
+        """Bytes that ops allocate with all their in-place pairs used."""
         self._problem = problem
         self._space = space
         self._earlier = predecessors.values

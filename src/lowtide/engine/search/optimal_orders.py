@@ -14,7 +14,7 @@ from lowtide.engine.graph import Lifetime
 from lowtide.engine.graph.rows import Rows
 
 _MOST_OPS = 200_000
-"""Larger graphs are skipped; this size takes five seconds."""
+"""Larger graphs are skipped; this one takes five seconds."""
 EMPTY = -1
 """The part without ops, and the op of a parallel part."""
 
@@ -99,9 +99,9 @@ def _steps(problem: Problem) -> tuple[list[int], list[int]]:
 
 class _Segment(NamedTuple):
     keeps: bool
-    """Whether bytes remain at its end; segments without come first."""
+    """Whether bytes remain at the end; segments without come first."""
     urgency: int
-    """The peak if no bytes remain, else the negative fall from peak to end."""
+    """Peak if no bytes remain, else the negative fall from peak to end."""
     first: OpId
     last: OpId
     hill: int

@@ -6,7 +6,7 @@ from heapq import merge
 from lowtide.engine.search.plain_program import PlainProgram
 
 Segment = tuple[int, int]
-"""Peak and net bytes of consecutive ops, relative to their start."""
+"""Peak and net bytes of consecutive ops, from their start."""
 _Edges = dict[int, dict[int, list[Segment]]]
 
 

@@ -20,7 +20,7 @@ class PlainProgram:
         self.bytes_here: NDArray[np.int64] = np.where(
             (graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0
         )
-        """Bytes per buffer; 0 for persistent buffers and those in other spaces."""
+        """0 for persistent buffers and those in other spaces."""
         self._transient_here = transient[:, space]
         self._in_place = in_place
 

@@ -32,7 +32,7 @@ class PlainReruns:
         self._place_of = {op: place for place, op in enumerate(proof.order)}
         twice: list[bool] = may_run_twice(graph).tolist()
         self._is_remade = [op >= 0 and twice[op] for op in program.producers]
-        """Per buffer, whether its producer may run again."""
+        """Whether its producer may run again."""
         self.may_run_twice = twice
 
     def first(self, buffer: BufferId) -> Place:

@@ -76,7 +76,7 @@ class Previous(msgspec.Struct, frozen=True, array_like=True, tag="previous", for
 
 
 Line = Need | Over | Cycle | Either | First | Last | Next | Previous
-"""A line of a log. It holds under all earlier lines, except those of ended cases."""
+"""A log line, valid under all earlier lines except those of ended cases."""
 
 
 class RefutedBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,7 +85,7 @@ class RefutedBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     budget_bytes: _Bytes
     at_least_bytes: _Bytes
     log: tuple[Line, ...] = ()
-    """Steps that show the bound; if empty, see `check_proof`."""
+    """Shows the bound; if empty, see `check_proof`."""
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,7 +98,7 @@ class CutFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A maximum flow for the least memory of an op; see `least_by_flow`."""
 
     uses: Moves
-    """From buffers to ops that must run before the buffer is freed; the op itself represents the end."""
+    """From buffers to ops that must precede their free; the op itself represents the end."""
     dependencies: Moves
 
 
@@ -108,14 +108,14 @@ class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     space: str
     bound_bytes: _Bytes
     op: _Id | None
-    """The op that needs `cut_bytes` in any order; None for inputs and outputs."""
+    """It needs `cut_bytes` in any order; None for inputs and outputs."""
     before: tuple[_Id, ...]
-    """Ascending: the closed set before `op` for which it needs least."""
+    """The closed set before `op` with the least need, ascending."""
     cut_bytes: _Bytes
     flow: CutFlow | None = None
     """Shows that `op` never needs less; None if not requested."""
     tree_bytes: _Bytes | None
-    """Optimal peak of a tree or series-parallel graph."""
+    """A tree's or series-parallel graph's optimal peak."""
     refuted: tuple[RefutedBudget, ...]
     """In the order of refutation."""
 
@@ -130,9 +130,9 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     spaces: tuple[SpaceProof, ...]
     """Empty if only a cost is proven."""
     cost: CostProof | None = None
-    """Shows a lower bound of the extra cost of recomputation."""
+    """Of the extra cost of recomputation."""
     callees: dict[str, "Proof"] = {}
-    """Proofs for all graphs called directly or indirectly, without callees of their own."""
+    """Of all graphs called directly or indirectly, without callees of their own."""
 
     @property
     def bound_bytes(self) -> Mapping[str, int]:

@@ -6,7 +6,7 @@ import msgspec
 
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Name = tuple[str | int, ...]
-"""The kind of a row or a column and its indices, see `plain_reruns`."""
+"""A row's or column's kind and indices, see `plain_reruns`."""
 
 
 class SplitCase(msgspec.Struct, frozen=True, array_like=True, tag="split", forbid_unknown_fields=True):
@@ -40,16 +40,16 @@ class CostProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     budget_bytes: Annotated[int, msgspec.Meta(ge=0)]
     order: tuple[_Id, ...]
     costs: tuple[float, ...]
-    """Cost of recomputing each op."""
+    """Of recomputing each op."""
     seconds: tuple[float, ...] = ()
-    """Run time of each op; empty if the plans have no copies to the host."""
+    """Run times; empty without copies to the host."""
     places: tuple[_Id, ...]
-    """Ascending places of the order where memory is counted."""
+    """Where memory is counted, ascending."""
     at_least: float | None
     """None if no plan fits."""
     rows: tuple[Name, ...]
-    """Rows that cases use by index."""
+    """Used by cases, by index."""
     columns: tuple[Name, ...]
-    """Columns that splits use by index."""
+    """Used by splits, by index."""
     cases: tuple[Case, ...]
-    """In depth-first order. Each split precedes its two cases."""
+    """In depth-first order, each split before its two cases."""

@@ -20,9 +20,9 @@ from lowtide.engine.search.solve import Solution
 
 _MIN_LOG_WORK = 200_000_000
 _LOG_OPS = 1_000
-"""Above this number of ops, the minimal work for a log shrinks."""
+"""Above it, the minimal work for a log shrinks."""
 _LOG_WORK_FACTOR = 8
-"""Limit on the work for a log, as a multiple of the search."""
+"""For a log, as a multiple of the search's work."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -30,9 +30,9 @@ class Solution:
     peaks: tuple[int, ...]
     bounds: tuple[LowerBound, ...]
     cuts: tuple[LowerBound, ...]
-    """The bounds before exact search."""
+    """Before exact search."""
     tree_bytes: int | None = None
-    """Optimal peak of a tree or series-parallel graph."""
+    """A tree's or series-parallel graph's optimal peak."""
     refuted: tuple[FitOutcome, ...] = field(default=())
     interrupted: bool = False
     work: int = 0

@@ -33,7 +33,7 @@ class OffDeviceOp:
     stream: str
     seconds: float
     bytes_out: int
-    """Copied out of the first memory space."""
+    """From the first memory space."""
 
 
 def off_device_ops(graph: Graph) -> dict[OpId, OffDeviceOp]:

@@ -15,7 +15,7 @@ from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Ti
 
 _Copy = tuple[BufferId, SpaceId]
 _Extra = dict[tuple[int, int], float]
-"""Of plans of callees, by id of graph and plan."""
+"""Per callee's plan, by id of graph and plan."""
 
 
 def play_timeline(
@@ -173,14 +173,13 @@ class Transfers:
     """Figures of the copies of a plan."""
 
     bytes_out: int = 0
-    """Bytes copied to other memory spaces."""
+    """To other memory spaces."""
     state_bytes_out: int = 0
-    """Bytes that copying ops of the program copy out of the first memory space: state on the host, and inputs of
-    updates there."""
+    """By copying ops of the program from the first memory space: state on the host, and inputs of updates there."""
     stall_seconds: float = 0.0
-    """Time that compute waits for copies."""
+    """Waits of compute for copies."""
     hidden_seconds: float = 0.0
-    """Time of copies while compute is busy."""
+    """Copies during compute."""
 
 
 def transfers_of(graph: Graph, plan: Plan, prices: Prices) -> Transfers:

@@ -21,15 +21,15 @@ class Timeline:
     streams: tuple[str, ...]
     """"compute", then "source -> destination" for copies and "collectives", by first use."""
     step_streams: NDArray[np.int8]
-    """Position in `streams`, or NO_STREAM."""
+    """Index into `streams`, or NO_STREAM."""
     starts: NDArray[np.float64]
     durations: NDArray[np.float64]
     stalls: NDArray[np.float64]
-    """Time that compute waits before the step."""
+    """Waits of compute before the step."""
     final_stall: float
-    """Time from the last step to the end."""
+    """From the last step to the end."""
     base_seconds: float
-    """Time to run every op once."""
+    """For every op once."""
 
     @property
     def ends(self) -> NDArray[np.float64]:
