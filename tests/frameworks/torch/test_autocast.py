@@ -138,6 +138,14 @@ def test_a_planned_step_trains_as_the_plain_loop(loss: Loss, digest: Callable[[A
     assert digest(list(planned.parameters())) == digest(list(plain.parameters()))
 
 
+@pytest.mark.parametrize("loss", [tied_layers, repeated_attention], ids=lambda loss: loss.__name__)
+def test_a_planned_step_needs_the_predicted_memory(loss: Loss) -> None:
+    model, rows = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    measured = lowtide.torch.training_step(model, loss, optimizer, (rows,), budget="100%", effort="fast").measure()
+    assert measured.after_bytes == pytest.approx(measured.predicted_bytes, rel=0.02)
+
+
 def test_a_backward_pass_under_autocast_warns() -> None:
     model, rows = make()
     with half(), pytest.warns(UserWarning, match="runs under autocast"):

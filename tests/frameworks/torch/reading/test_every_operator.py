@@ -24,6 +24,7 @@ from tests.frameworks.torch.reading.measured_scratch import one_thread
 
 GROUPS = 64
 SAMPLES = 3
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.complex64)
 SCALARS = 64
 """Tolerance for scalars, which are not modeled."""
 SEEN: set[str] = set()
@@ -31,9 +32,10 @@ FAILS = (RuntimeError, ValueError, TypeError, IndexError, LowtideError)
 """Samples that cannot be captured, and kernels that refuse made-up numbers."""
 
 
-def programs(op: Any) -> Iterator[GraphModule]:
+def programs(op: Any, dtype: torch.dtype) -> Iterator[GraphModule]:
     """Yield the captured graphs of some samples, with the backward pass if there is one."""
-    for sample in islice(op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd), SAMPLES):
+    has_gradients = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+    for sample in islice(op.sample_inputs("cpu", dtype, requires_grad=has_gradients), SAMPLES):
 
         def run(*args: Any, sample: Any = sample) -> Any:
             result = op.op(*args, **sample.kwargs)
@@ -82,14 +84,15 @@ def allocated(node: Node, args: Any, kwargs: Any) -> int:
 
 
 @pytest.mark.share_of_cases(0.25)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_a_kernel_that_allocates_more_than_its_results_is_predicted_or_listed(group: int) -> None:
+def test_a_kernel_that_allocates_more_than_its_results_is_predicted_or_listed(group: int, dtype: torch.dtype) -> None:
     pytest.importorskip("expecttest")  # PyTorch's database needs it
     from torch.testing._internal.common_methods_invocations import op_db
 
     with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore")
-        for op in op_db[group::GROUPS]:
-            for module in programs(op):
+        for op in (op for op in op_db[group::GROUPS] if op.supports_dtype(dtype, "cpu")):
+            for module in programs(op, dtype):
                 for node, args, kwargs in calls(module):
                     assert is_unmeasured(node) or allocated(node, args, kwargs) <= predicted(node) + SCALARS, node

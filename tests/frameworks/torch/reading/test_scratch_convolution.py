@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lowtide.frameworks.torch.internals.runtime import onednn_computes
 from tests.examples import examples
 from tests.frameworks.torch.reading.measured_scratch import SCALARS, measured_scratch, modeled_scratch
 
@@ -111,6 +112,22 @@ def test_scratch_of_a_convolutions_gradients(case: Case) -> None:
     measured = measured_scratch(lambda: aten.convolution_backward.default(*arguments))
     modeled = modeled_scratch(aten.convolution_backward.default, *arguments)
     _check(case, measured, modeled, gradient, image, weight)
+
+
+@pytest.mark.parametrize("groups", [1, 4, 16])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_without_onednn_half_precision_images_are_unfolded(dtype: torch.dtype, groups: int) -> None:
+    if onednn_computes(dtype):
+        pytest.skip(f"oneDNN computes {dtype} on this processor")
+    image, weight = torch.rand(2, 16, 32, 32, dtype=dtype), torch.rand(16, 16 // groups, 3, 3, dtype=dtype)
+    settings_of = ([1, 1], [1, 1], [1, 1], False, [0, 0], groups)
+    backward = (torch.rand_like(image), image, weight, None, *settings_of, [True, True, False])
+    for function, arguments in (
+        (aten.convolution.default, (image, weight, None, *settings_of)),
+        (aten.convolution_backward.default, backward),
+    ):
+        measured = measured_scratch(lambda function=function, arguments=arguments: function(*arguments))
+        assert measured == pytest.approx(modeled_scratch(function, *arguments), abs=SCALARS)
 
 
 def test_a_kernel_with_more_rows_than_the_image_is_unfolded_for_its_gradient() -> None:

@@ -9,13 +9,17 @@ from typing import Any
 import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
+from torch.optim.optimizer import _global_optimizer_post_hooks as post_hooks
+from torch.optim.optimizer import _global_optimizer_pre_hooks as pre_hooks
 
 SYMBOLIC_CHOICES: dict[str, Any] = {"max": torch.sym_max, "min": torch.sym_min}
 """Replacements for symbolic scalars."""
 
 
 def has_step_hooks(optimizer: Optimizer) -> bool:
-    return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+    """Return whether the optimizer, or all optimizers, call hooks before or after an update."""
+    own: Any = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    return bool(own or pre_hooks or post_hooks)
 
 
 def has_gradient_hooks(parameter: torch.Tensor) -> bool:

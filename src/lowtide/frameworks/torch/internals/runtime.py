@@ -91,6 +91,18 @@ def gpu_kind(device: str) -> tuple[str, int, int]:
 
 
 @cache
+def onednn_computes(dtype: torch.dtype) -> bool:
+    """Return whether PyTorch uses oneDNN for products and convolutions of a dtype on this processor."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    if dtype == torch.bfloat16:
+        return torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    if dtype == torch.float16:
+        return torch.ops.mkldnn._is_mkldnn_fp16_supported()
+    return dtype == torch.float32
+
+
+@cache
 def multiplies_bfloat16() -> bool:
     """Return whether the processor multiplies bfloat16 itself; others add up products in float32."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

@@ -3,16 +3,33 @@
 from functools import cache
 from typing import Any
 
+import torch
 from torch.fx import Node
 
-from lowtide.frameworks.torch.internals.operators import op_name, overload_of
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.hints import hinted_value_of
+from lowtide.frameworks.torch.internals.operators import is_view, op_name, overload_of
 
 _PREFIXES = ("linalg_", "_linalg_", "_fft_", "mkldnn_rnn_layer", "_unique", "unique_", "_histogramdd", "quantized_")
 _ON_CPU = {
     *("cholesky_solve", "cholesky_inverse", "geqrf", "ormqr", "lu_unpack", "triangular_solve", "logdet", "det"),
     *("multinomial", "masked_select", "masked_scatter", "masked_scatter_backward", "histc", "bincount", "isin"),
     *("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "index_reduce", "index_select", "scatter_reduce"),
-    *("median", "nanmedian", "mode", "dist", "_trilinear", "roll", "tril", "triu", "mvlgamma", "ldexp", "isinf", "mv"),
+    *(
+        "renorm",
+        "median",
+        "nanmedian",
+        "mode",
+        "dist",
+        "_trilinear",
+        "roll",
+        "tril",
+        "triu",
+        "mvlgamma",
+        "ldexp",
+        "isinf",
+        "mv",
+    ),
     *("_chunk_cat", "channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "soft_margin_loss", "addr", "exp2"),
     *("soft_margin_loss_backward", "multi_margin_loss", "multilabel_margin_loss_forward", "_ctc_loss"),
     *("_ctc_loss_backward", "_upsample_nearest_exact1d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
@@ -54,7 +71,17 @@ STATE = {"mkldnn_rnn_layer_backward": "workspace", "_cudnn_rnn_backward": "reser
 
 def is_library_op(node: Node, device: str | None = None) -> bool:
     """Return whether a kernel on this type of device, or on any, allocates memory that no rule describes."""
-    return _is_library_op(node.target, device)
+    return _is_library_op(node.target, device) or has_complex_numbers(node)
+
+
+def has_complex_numbers(node: Node) -> bool:
+    """Return whether a kernel has complex operands or results; PyTorch makes its own temporaries for them."""
+    overload = overload_of(node.target)
+    if overload is None or overload.namespace != "aten" or is_view(overload):
+        return False
+    return any(
+        map(torch.is_complex, pytree.tensors_in([hinted_value_of(each) for each in (*node.all_input_nodes, node)]))
+    )
 
 
 @cache

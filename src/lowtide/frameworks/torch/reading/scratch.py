@@ -14,7 +14,7 @@ from lowtide.frameworks.torch.internals.nodes import map_nodes
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.internals.tensors import bytes_of, contiguous_copy, is_channels_last
 from lowtide.frameworks.torch.reading.effects import Arguments, arguments_by_name, is_repeatable_collective
-from lowtide.frameworks.torch.reading.library_ops import is_library_op
+from lowtide.frameworks.torch.reading.library_ops import has_complex_numbers, is_library_op
 from lowtide.frameworks.torch.reading.outlined import outlined_by
 from lowtide.frameworks.torch.reading.scratch_convolution import convolution, convolution_backward
 from lowtide.frameworks.torch.reading.scratch_products import (
@@ -26,6 +26,10 @@ from lowtide.frameworks.torch.reading.scratch_products import (
 from lowtide.frameworks.torch.reading.scratch_reductions import RULES_OF_REDUCTIONS, single_precision_bytes
 from lowtide.frameworks.torch.reading.workspaces import workspace_of
 
+_BATCH_NORMS = (
+    *("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"),
+    *("_batch_norm_with_update", "_batch_norm_with_update_functional"),
+)
 _SELECTORS = ("condition", "mask")
 """Arguments that are not cast."""
 
@@ -51,6 +55,8 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
         if devices == {"cuda"} and op_name(target) == "addmm":
             return cuda_product(given)
         return _measured(node)
+    if has_complex_numbers(node) and (found := workspace_of(node)) is not None:
+        return found.scratch_bytes
     rule = _RULES.get(op_name(target))
     if rule is not None:
         return rule(given, hinted_value_of(node))
@@ -120,11 +126,14 @@ def _channel_sums(given: Arguments, _: Any) -> int:
 
 
 def _batch_norm_backward(given: Arguments, result: Any) -> int:
+    """Return the bytes of a second image gradient. Half-precision images of other strides are cast instead."""
     gradient, source = given["grad_out"], given["input"]
     operands = (gradient, source)
-    same_layout = all(map(torch.Tensor.is_contiguous, operands)) or all(map(is_channels_last, operands))
-    channels = result[1] if result[1] is not None else source[0]
-    return (bytes_of(source) if same_layout and given["output_mask"][0] else 0) + single_precision_bytes(channels, 3)
+    per_channel = single_precision_bytes(result[1] if result[1] is not None else source[0], 3)
+    if all(map(torch.Tensor.is_contiguous, operands)) or all(map(is_channels_last, operands)):
+        return per_channel + (bytes_of(source) if given["output_mask"][0] else 0)
+    is_cast = source.dtype == torch.float16 or (source.dtype == torch.bfloat16 and gradient.is_contiguous())
+    return per_channel + (single_precision_bytes(source) if is_cast else 0)
 
 
 def _resampled(given: Arguments, result: Any) -> int:
@@ -147,7 +156,7 @@ _RULES: dict[str, Callable[[Arguments, Any], int]] = {
     **RULES_OF_REDUCTIONS,
     "all_gather_into_tensor": lambda given, result: _flat_copy(result, given["group_name"]),
     "reduce_scatter_tensor": lambda given, _: _flat_copy(given["input"], given["group_name"]),
-    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), matrix_product),
+    **{name: matrix_product(name) for name in ("mm", "addmm", "bmm", "baddbmm")},
     **dict.fromkeys(("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"), _fused_update),
     **dict.fromkeys(("upsample_nearest2d", "upsample_bilinear2d", "_upsample_nearest_exact2d"), _resampled),
     **dict.fromkeys(("upsample_bicubic2d", "upsample_trilinear3d", "upsample_nearest3d"), _resampling_weights),
@@ -156,8 +165,7 @@ _RULES: dict[str, Callable[[Arguments, Any], int]] = {
     **dict.fromkeys(("_softmax", "_log_softmax"), _copies("self")),
     **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _copies("grad_output", "output")),
     **dict.fromkeys(("max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d"), _image_copies("self")),
-    "native_batch_norm": lambda _, result: single_precision_bytes(result[1], 3),
-    "_native_batch_norm_legit_functional": lambda _, result: single_precision_bytes(result[1], 3),
+    **dict.fromkeys(_BATCH_NORMS, lambda _, result: single_precision_bytes(result[1], 3)),
     **dict.fromkeys(("_fused_rms_norm", "native_dropout"), _size_of("input")),
     "max_pool2d_with_indices_backward": _image_copies("grad_output"),
     "embedding": _copies("indices"),
@@ -167,7 +175,7 @@ _RULES: dict[str, Callable[[Arguments, Any], int]] = {
     "native_layer_norm_backward": _layer_norm_backward,
     "native_group_norm": lambda given, result: 0 if given["input"].is_contiguous() else _channel_sums(given, result),
     "native_group_norm_backward": _channel_sums,
-    "native_batch_norm_backward": _batch_norm_backward,
+    **dict.fromkeys(("native_batch_norm_backward", "batch_norm_backward"), _batch_norm_backward),
     "convolution": convolution,
     "convolution_backward": convolution_backward,
     "im2col": _size_of("self"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from lowtide.frameworks.torch.internals.runtime import onednn_computes
 from lowtide.frameworks.torch.internals.tensors import bytes_of, contiguous_copy, is_channels_last
 from lowtide.frameworks.torch.reading.effects import Arguments
 
@@ -33,21 +34,18 @@ _MARGIN = 12
 def convolution(given: Arguments, result: Any) -> int:
     """Return the scratch of a convolution, transposed or not."""
     image, weight = given["input"], given["weight"]
-    rules = [_native if own else _onednn for own in _libraries(given, image, weight)]
-    return max(rule(given, image, weight, result) for rule in rules) if image.dim() in (3, 4, 5) else 0
+    rule = _onednn if _goes_to_onednn(given, image, weight) else _native
+    return rule(given, image, weight, result) if image.dim() in (3, 4, 5) else 0
 
 
 def convolution_backward(given: Arguments, _: Any) -> int:
     gradient, image, weight = given["grad_output"], given["input"], given["weight"]
-    rules = [_native_backward if own else _onednn_backward for own in _libraries(given, image, weight)]
-    return max(rule(given, gradient, image, weight) for rule in rules) if image.dim() in (3, 4, 5) else 0
+    rule = _onednn_backward if _goes_to_onednn(given, image, weight) else _native_backward
+    return rule(given, gradient, image, weight) if image.dim() in (3, 4, 5) else 0
 
 
-def _libraries(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> tuple[bool, ...]:
-    """Return whether PyTorch's own kernels run; both answers if the processor decides."""
-    if image.dtype == torch.float16:
-        return True, False
-    return (image.dtype not in (torch.float32, torch.bfloat16) or _is_small(given, image, weight),)
+def _goes_to_onednn(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> bool:
+    return onednn_computes(image.dtype) and not _is_small(given, image, weight)
 
 
 def _is_small(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> bool:

@@ -1,13 +1,15 @@
 """Scratch memory of matrix products and attention."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from lowtide.frameworks.torch.internals.runtime import multiplies_bfloat16, multiplies_tiles
-from lowtide.frameworks.torch.internals.tensors import bytes_of, is_dense
+from lowtide.frameworks.torch.internals.runtime import multiplies_bfloat16, multiplies_tiles, onednn_computes
+from lowtide.frameworks.torch.internals.tensors import bytes_of, is_dense, plain_number
 from lowtide.frameworks.torch.reading.effects import Arguments
+from lowtide.frameworks.torch.reading.workspaces import memory_of_call
 
 _KIB = 2**10
 HALF_TYPES = (torch.bfloat16, torch.float16)
@@ -33,6 +35,8 @@ _ACCUMULATOR_ENDS = 256
 """Padding of the float32 result that processors without bfloat16 products add up."""
 _SMALL = 16**3
 """PyTorch itself computes products this small."""
+_MOST_MEASURED = 2**28
+"""Most multiplications of a product that is measured: milliseconds."""
 
 _QUERIES_PER_BLOCK = ((768, 256), (192, 64), (0, 32))
 """Minimum number of queries, and queries per block."""
@@ -47,29 +51,48 @@ _WORKSPACES = (1024 * _KIB, 32768 * _KIB)
 """Of cuBLASLt in PyTorch 2.11, up to and above compute capability 8."""
 
 
-def matrix_product(given: Arguments, result: torch.Tensor) -> int:
-    """Return the scratch of a product on the CPU.
+def matrix_product(name: str) -> Callable[[Arguments, Any], int]:
+    """Return the rule of a product on the CPU.
 
     BLAS copies matrices without contiguous rows or columns, in a batch one at a time. In half precision, oneDNN copies
-    the whole batch unless it is dense.
+    the whole batch unless it is dense. What else it needs is measured in small products, and bounded in others.
     """
-    copied, touched = 0, bytes_of(result)
-    for name in ("self", "mat1", "mat2", "batch1", "batch2"):
-        matrix = given.get(name)
-        if not isinstance(matrix, torch.Tensor) or matrix.dim() < 2:
-            continue
-        touched += bytes_of(matrix)
+    product: Any = getattr(torch.ops.aten, name).default
+    return lambda given, result: _product(product, given, result)
+
+
+def _product(product: Any, given: Arguments, result: torch.Tensor) -> int:
+    if result.dtype not in HALF_TYPES or not onednn_computes(result.dtype):
+        return _copies(given)
+    left, right = next((given[one], given[other]) for one, other in _FACTORS if one in given and other in given)
+    work = int(plain_number(result.numel() * left.shape[-1]))
+    measured = memory_of_call(product, given) if work <= _MOST_MEASURED else None
+    return measured.scratch_bytes if measured else _copies(given) + _half_product(given, left, right, result)
+
+
+def _copies(given: Arguments) -> int:
+    """Return the bytes of copied operands."""
+    copied = 0
+    for matrix in _matrices(given):
         if matrix.dim() == 3 and matrix.dtype in HALF_TYPES and not is_dense(matrix):
             copied += bytes_of(matrix)
         elif 1 not in matrix.stride()[-2:]:
             copied += bytes_of(matrix) // (matrix.shape[0] if matrix.dim() == 3 else 1)
-    if result.dtype not in HALF_TYPES:
-        return copied
-    left, right = next((given[one], given[other]) for one, other in _FACTORS if one in given and other in given)
-    if result.dtype == torch.bfloat16 and not multiplies_bfloat16():
-        copied += 2 * bytes_of(result) + _ACCUMULATOR_ENDS
-    is_small = left.shape[-2] * left.shape[-1] * right.shape[-1] <= _SMALL
-    return copied + (min(3 * touched, _UNPACKED) if is_small or not multiplies_tiles() else _in_tiles(left, right))
+    return copied
+
+
+def _matrices(given: Arguments) -> list[torch.Tensor]:
+    operands = (given.get(name) for name in ("self", "mat1", "mat2", "batch1", "batch2"))
+    return [each for each in operands if isinstance(each, torch.Tensor) and each.dim() > 1]
+
+
+def _half_product(given: Arguments, left: torch.Tensor, right: torch.Tensor, result: torch.Tensor) -> int:
+    """Return an upper bound of what oneDNN needs besides copies."""
+    summed = 2 * bytes_of(result) + _ACCUMULATOR_ENDS
+    found = summed if result.dtype == torch.bfloat16 and not multiplies_bfloat16() else 0
+    if left.shape[-2] * left.shape[-1] * right.shape[-1] > _SMALL and multiplies_tiles():
+        return found + _in_tiles(left, right)
+    return found + min(3 * (bytes_of(result) + sum(map(bytes_of, _matrices(given)))), _UNPACKED)
 
 
 def _in_tiles(left: torch.Tensor, right: torch.Tensor) -> int:
@@ -124,8 +147,9 @@ def attention_backward(given: Arguments, _: Any) -> int:
     queries, keys = _block(query, given["key"])
     found = queries * (1 + 2 * keys) * _working_size(query)
     if _is_half(query):
-        rows = 2 * (queries + keys) * max(width, _MIN_WIDTH)
-        found += 2 * queries * keys * query.element_size() + rows * _working_size(query) + _HALF_BUFFERS
+        found += 2 * queries * keys * query.element_size()
+    if _is_half(query) and onednn_computes(query.dtype):
+        found += 2 * (queries + keys) * max(width, _MIN_WIDTH) * _working_size(query) + _HALF_BUFFERS
     operands = (given[name] for name in ("grad_out", "query", "key", "value", "out"))
     if not all(operand.transpose(1, 2).is_contiguous() for operand in operands):
         found += bytes_of(query)

@@ -1,6 +1,7 @@
 """Scratch memory of losses and reductions on the CPU."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -66,13 +67,26 @@ def _mean(given: Arguments, result: torch.Tensor) -> int:
     return single_precision_bytes(given["self"]) + single_precision_bytes(result) if halves else 0
 
 
+def _converted(given: Arguments, result: torch.Tensor) -> int:
+    """Return the bytes of an operand converted to the result's dtype."""
+    source = given["self"]
+    return source.numel() * result.element_size() if source.dtype != result.dtype else 0
+
+
 def _sum(given: Arguments, result: torch.Tensor) -> int:
-    """Return the bytes of a converted operand, or as `_mean` over several dimensions."""
+    """Return the bytes of a converted operand. A half-precision sum over several strides counts as `_mean`."""
     source = given["self"]
     if source.dtype != result.dtype:
-        return source.numel() * result.element_size()
-    several = isinstance(given.get("dim"), list | tuple) and len(given["dim"]) > 1
-    return _mean(given, result) if several else 0
+        return _converted(given, result)
+    dims: Any = given.get("dim")
+    return _mean(given, result) if _sums_several_strides(source, dims) else 0
+
+
+def _sums_several_strides(source: torch.Tensor, dims: list[int] | None) -> bool:
+    """Return whether the summed dimensions (all without `dims`) cannot be traversed as one with one stride."""
+    summed = [(source.stride(dim), source.shape[dim]) for dim in dims or range(source.dim()) if source.shape[dim] != 1]
+    summed.sort()
+    return any(outer[0] != inner[0] * inner[1] for inner, outer in pairwise(summed))
 
 
 def _sort(given: Arguments, _: Any) -> int:
@@ -88,7 +102,8 @@ def _single_precision_result(given: Arguments, result: torch.Tensor) -> int:
 
 
 RULES_OF_REDUCTIONS: dict[str, Callable[[Arguments, Any], int]] = {
-    **dict.fromkeys(("sum", "cumsum", "cumprod", "prod"), _sum),
+    **dict.fromkeys(("cumsum", "cumprod", "prod"), _converted),
+    "sum": _sum,
     **dict.fromkeys(("scatter", "scatter_add", "gather", "index_add"), _single_precision_result),
     **dict.fromkeys(("mse_loss", "smooth_l1_loss", "huber_loss"), _loss),
     "binary_cross_entropy": _cross_entropy_of_probabilities,

@@ -2,6 +2,7 @@
 
 import math
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.internals.runtime import kept_random_state, without_autocast, without_modes
 from lowtide.frameworks.torch.internals.tensors import plain_number, storage_bytes, storage_key
 from lowtide.frameworks.torch.reading.captured import attribute
-from lowtide.frameworks.torch.reading.effects import arguments_by_name
+from lowtide.frameworks.torch.reading.effects import Arguments, arguments_by_name
 from lowtide.frameworks.torch.reading.library_ops import KEEPS_STATE, STATE, is_library_op
 
 _MOST_BYTES = 2**28
@@ -55,7 +56,20 @@ def workspace_of(node: Node) -> KernelMemory | None:
     args, kwargs = map_arguments(node, _value_of)
     key = str(node.target), form_of((args, kwargs)), _keeps_state(node), torch.get_num_threads()
     if key not in _known:
-        _known[key] = _measured(node, device) if _may_run(node, device, (args, kwargs)) else None
+        may_run = _may_run(node, device, (args, kwargs))
+        _known[key] = _measured(lambda: _memory_of_node(node, device), device) if may_run else None
+    return _known[key]
+
+
+def memory_of_call(operator: Any, given: Arguments) -> KernelMemory | None:
+    """Return the memory of a kernel on the CPU, measured once per form of operands.
+
+    Return None if it fails on made-up numbers.
+    """
+    key = str(operator), form_of(given), False, torch.get_num_threads()
+    if key not in _known:
+        cpu = torch.device("cpu")
+        _known[key] = _measured(lambda: _memory_of(operator, (), stand_in(given), cpu), cpu)
     return _known[key]
 
 
@@ -102,7 +116,7 @@ def _source_of(argument: Any) -> Node | None:
     return source if isinstance(source, Node) and workspace_of(source) is not None else None
 
 
-def _measured(node: Node, device: torch.device) -> KernelMemory | None:
+def _measured(run: Callable[[], KernelMemory], device: torch.device) -> KernelMemory | None:
     try:
         with (
             TRACING,
@@ -111,16 +125,21 @@ def _measured(node: Node, device: torch.device) -> KernelMemory | None:
             kept_random_state([device]),
             without_collection(),
         ):
-            return _run_measured(node, device)
+            return run()
     except _FAILURES:
         return None
 
 
-def _run_measured(node: Node, device: torch.device) -> KernelMemory:
+def _memory_of_node(node: Node, device: torch.device) -> KernelMemory:
     args, kwargs = _operands(node)
+    return _memory_of(lambda *args, **kwargs: _run(node, args, kwargs), args, kwargs, device)
 
+
+def _memory_of(
+    kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device
+) -> KernelMemory:
     def call() -> Any:
-        return _run(node, args, kwargs)
+        return kernel(*args, **kwargs)
 
     call()
     peak, result = cpu_peak_of(call) if device.type == "cpu" else cuda_peak_of(call, device)

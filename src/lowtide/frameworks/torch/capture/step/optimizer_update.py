@@ -65,12 +65,17 @@ def settings_of(group: dict[str, Any]) -> dict[str, Any]:
 
 def refuse_hooks(optimizer: Optimizer) -> None:
     """Raise UnsupportedError for hooks, which a graph cannot call."""
-    if has_step_hooks(optimizer):
-        raise UnsupportedError(f"{type(optimizer).__name__} has step hooks; use before_update or after_update instead")
+    refuse_step_hooks(optimizer)
     for parameter in parameters_of(optimizer):
         if has_gradient_hooks(parameter):
             shape = tuple(parameter.shape)
             raise UnsupportedError(f"a parameter of shape {shape} has gradient hooks; use before_update instead")
+
+
+def refuse_step_hooks(optimizer: Optimizer) -> None:
+    """Raise UnsupportedError for hooks of the update, among them hooks of all optimizers."""
+    if has_step_hooks(optimizer):
+        raise UnsupportedError(f"{type(optimizer).__name__} has step hooks; use before_update or after_update instead")
 
 
 def unwrapped_step(optimizer: Optimizer) -> Any:

@@ -15,6 +15,7 @@ from lowtide.frameworks.torch.capture.state.rehearsal import Rehearsal, Rehearse
 from lowtide.frameworks.torch.capture.step.decisions import Decisions
 from lowtide.frameworks.torch.capture.step.failed_call import describe_failed_call
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
+from lowtide.frameworks.torch.capture.step.optimizer_update import refuse_step_hooks
 from lowtide.frameworks.torch.capture.step.training_step import Part, TrainingStep
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
 from lowtide.frameworks.torch.internals.optimizers import growth_of, live_scale, note_step, update_scale
@@ -64,6 +65,7 @@ class TrainingStepBinding(Binding):
             raise CaptureMismatchError("this graph is for another call of the step; make its calls in order")
         inputs = self.call.bind(args, kwargs)
         self.step.python.check(self.rehearsed, lambda: self.rehearse(args, kwargs))
+        refuse_step_hooks(self.step.optimizer)
         check_modes(self.modules.modules, self.modes)
         if self.state.fixed_settings() != self.settings:
             raise CaptureMismatchError("the optimizer's settings changed since the step was captured; capture again")
