@@ -44,13 +44,14 @@ def open_model(
       GraphModule, captured program, or a tuple (function or module, example inputs)
     - an open model
 
-    With `device`, the program is a PyTorch training step that is lowered to the kernels of an absent CUDA device: the
-    name of a callable, or (function, module or `TrainingStep`, example inputs). See docs/absent_devices.md.
+    With `device`, a PyTorch training step is lowered to the kernels of an absent CUDA device: the name of a callable,
+    or (function, module or `TrainingStep`, example inputs). See docs/absent_devices.md.
 
     `dims` maps names of dynamic dimensions to sizes. With `host`, plans may offload buffers. A file runs code only with
-    `trust`; without it, a .pt2 that needs this is refused. Naming a callable runs its module (docs/trust.md). `output`
-    is the path of the planned program or the plan.
-    Raises UsageError for an unknown kind of source and for an output that cannot hold its program, both before reading;
+    `trust`; a .pt2 that needs it is refused otherwise. Naming a callable runs its module (docs/trust.md). `output` is
+    the path of the planned program or plan.
+
+    Before reading, raises UsageError for an unknown kind of source or an output that cannot hold its program. Raises
     InputError or a subclass if the source cannot be read.
     """
     given = cast("object", dims)

@@ -9,7 +9,7 @@ from lowtide.core.units import format_bytes, given_bytes
 from lowtide.engine.costs import Device, device_key, device_named, devices, is_device
 
 _KERNELS = "a100-80"
-"""The device whose kernels and speed are assumed for a GPU given by size."""
+"""The device that gives kernels and speed for a GPU given by size."""
 MPS = "mps"
 
 

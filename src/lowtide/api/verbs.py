@@ -63,18 +63,17 @@ def plan(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Result:
     """Find the plan with the least peak, or the cheapest one within a budget.
 
     `program` is anything that `lowtide.open_model` takes; a function or module may be followed by its example
-    `inputs`. If computing its largest tensors in chunks lowers the peak, the plan may be for that form
-    (`Result.form`). The options are those of `lowtide plan`: `budget` is "8 GiB" with weights and state included, or
-    "70%" of the baseline's peak without them. `transient` excludes persistent buffers from a budget in bytes.
-    `allow` names techniques: "reorder", "share", "recompute", "offload", "rounding". Without it, "reorder" and "share"
-    are used, which cost no time, and with a budget also "recompute". `scheduler` restricts the search to one order.
-    `costs` are the graph's own ("given"), a profile ("eager", "fused"), or prices. `effort` limits the work of the
-    search: "fast", "balanced" or "max". The search ends once a good plan is found; `prove` goes on to raise the bound
-    of its cost.
+    `inputs`. If chunks of its largest tensors lower the peak, the plan may be for that form (`Result.form`). Options
+    are those of `lowtide plan`: `budget` is "8 GiB" with weights and state included, or "70%" of the baseline's peak
+    without them. `transient` excludes persistent buffers from a budget in bytes. `allow` names techniques: "reorder",
+    "share", "recompute", "offload", "rounding". By default, "reorder" and "share" are used, which cost no time, and
+    with a budget also "recompute". `scheduler` restricts the search to one order. `costs` are the graph's own
+    ("given"), a profile ("eager", "fused"), or prices. `effort` limits the search: "fast", "balanced" or "max". The
+    search ends once a good plan is found; `prove` goes on to raise the bound of its cost.
 
-    The plan is verified before it is returned, and a plan is returned in every case. `Result.shortfall` holds the
-    reason for a missed budget; `Result.claims` name the class of plans that each bound holds for. Ctrl-C returns the
-    best plan found. Raises UsageError for a bad call, and the errors of `open_model`.
+    A verified plan is returned in every case. `Result.shortfall` has the reason for a missed budget; `Result.claims`
+    name the class of plans for each bound. Ctrl-C returns the best plan found. Raises UsageError for a bad call, and
+    the errors of `open_model`.
 
     >>> import lowtide
     >>> builder = lowtide.GraphBuilder("two branches")

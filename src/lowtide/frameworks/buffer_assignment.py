@@ -32,6 +32,7 @@ class Allocation:
     is_result: bool
     """Whether it contains a result ("may be live out")."""
     color: int
+    """The memory space."""
     buffers: tuple[AssignedBuffer, ...]
 
     @property

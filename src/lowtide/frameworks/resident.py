@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _POPULATE_READ = 22
+"""MADV_POPULATE_READ, which Python does not define."""
 
 
 class ResidentGrowth:

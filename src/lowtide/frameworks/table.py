@@ -41,7 +41,7 @@ class Framework:
     writes: tuple[str, ...] = ()
     """Endings of planned programs; a model's `file_endings` are a subset."""
     packages: tuple[str, ...] = ()
-    """Packages and classes whose objects, subclasses included, it reads, besides its own folder."""
+    """Packages and classes of the objects that it reads, with subclasses, besides its own folder."""
     trusting_model: str | None = None
     """Function that opens files that may run code, as "module:function"; None if no file may."""
     reads_calls: bool = False
@@ -54,7 +54,7 @@ class Framework:
     """Methods of objects that lack information: only the public model class, with arguments, reads them."""
 
     writes_only: tuple[str, ...] = ()
-    """Classes whose objects can be saved; empty for all."""
+    """Classes of objects that can be saved; empty for all."""
 
     writes_only_with: str = ""
     """Condition for saving these, for messages."""

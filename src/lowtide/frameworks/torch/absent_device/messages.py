@@ -19,6 +19,7 @@ class Open:
     """A callable that builds the program; None if `content` is the program."""
     content: bytes = b""
     main: str | None = None
+    """Path of this process's script."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,6 +37,7 @@ class Opened:
     unplanned: Graph
     """The kernels in Inductor's order without a plan, with all persistent memory."""
     unplanned_peak_bytes: int
+    """Their exact peak, without persistent memory."""
     unplanned_seconds: Sequence[float]
     eager: Graph
     eager_seconds: float

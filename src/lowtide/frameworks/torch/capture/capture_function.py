@@ -103,7 +103,7 @@ class FunctionBinding(Binding):
     modules: ModuleTensors
     call: CallInputs
     gradient_places: tuple[int, ...]
-    """Inputs whose gradients follow the function's own outputs."""
+    """Inputs with gradients, which follow the function's own outputs."""
     spec: pytree.TreeSpec
     modes: tuple[bool, ...]
 

@@ -130,7 +130,7 @@ class Partitioner:
         return bool(self.options.techniques & {"recompute", "offload"}) or has_checkpoints(graph)
 
     def _ready(self, whole: GraphModule) -> GraphModule:
-        """Return a program whose views share the right storage, and whose overwritten tensors allow recomputation."""
+        """Return a program in which views share the right storage, and overwritten tensors allow recomputation."""
         return run_rewrites(whole, RUNS_AGAIN if self._may_repeat(whole.graph) else [FollowViews()])
 
     def plan(

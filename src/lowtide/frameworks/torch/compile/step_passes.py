@@ -25,7 +25,7 @@ class GivenGraph:
     held: Collection[int] | None = None
     """Positions of the inputs that outlive a whole training step.
 
-    None: a graph of TorchDynamo, whose backward pass AOTAutograd makes.
+    None: a graph of TorchDynamo; AOTAutograd makes its backward pass.
     """
 
     @property

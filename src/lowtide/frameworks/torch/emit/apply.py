@@ -36,6 +36,7 @@ class Applied:
         self.captured = captured
         self.module = module
         self.planned = planned
+        """Graph and plan, if they predict the memory."""
         self._run = module.forward if run is None else run
         self._before_first_call = before_first_call
         self._donated = [i for i, (_, lifetime) in enumerate(captured.inputs) if lifetime is Lifetime.DONATED]

@@ -1,4 +1,4 @@
-"""Copies around uses of a state on the host: of all of it, or of rows for each chunk of its update."""
+"""Copies around uses of a state on the host: of the whole state, or of rows for each chunk of its update."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -215,6 +215,7 @@ class PendingWaits:
 
 
 _MASK = 10
+"""Argument that selects the gradients of image, weight and bias."""
 
 
 def compute_only_wanted(graph: Graph) -> None:

@@ -150,14 +150,17 @@ def saved_description(place: int, node: Node) -> Any:
 
 
 def is_unchecked(node: Node) -> bool:
+    """Return whether autograd does not check a saved tensor for mutation."""
     return bool(node.meta.get("saved_tensor_with_no_vc_check", False))
 
 
 def is_opaque_object(node: Node) -> bool:
+    """Return whether a node's value is a script object."""
     return isinstance(value_of(node), FakeScriptObject)
 
 
 def must_save(node: Node) -> bool:
+    """Return whether the user's checkpoint policy saves a value."""
     return node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
 
 
@@ -167,6 +170,7 @@ def mark_must_save(node: Node) -> None:
 
 
 def must_recompute(node: Node) -> bool:
+    """Return whether the user's checkpoints recompute a value."""
     return node.meta.get("recompute") in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 
 
@@ -175,6 +179,7 @@ def checkpoint_region(node: Node) -> int:
 
 
 def is_graph_retained() -> bool:
+    """Return whether the running backward pass may run again."""
     return torch._C._autograd._get_current_graph_task_keep_graph()
 
 

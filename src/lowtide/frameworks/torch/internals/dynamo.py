@@ -26,6 +26,7 @@ def takes_hooks(inputs: Sequence[Any]) -> bool:
 
 
 def differentiates(module: GraphModule) -> bool:
+    """Return whether a captured graph computes gradients by `torch.func`."""
     return any(getattr(node.target, "__name__", "") == "_grad_increment_nesting" for node in module.graph.nodes)
 
 

@@ -28,6 +28,7 @@ _COPIES = {_ATEN.clone.default, _ATEN._to_copy.default, _ATEN.native_dropout.def
 _SCATTERS = {_ATEN.slice_scatter.default, _ATEN.select_scatter.default, _ATEN.diagonal_scatter.default}
 """Ops with contiguous results if their first operand overlaps itself; fake ones overlap in PyTorch 2.11."""
 _WITH_NUMBERS = ("Tensor", "Scalar")
+"""Overloads that treat a number as a tensor without dimensions."""
 _IMAGES = 4
 _active: list[Any] = []
 """PyTorch's own dispatch, while replaced."""

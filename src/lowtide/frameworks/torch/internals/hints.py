@@ -15,6 +15,7 @@ from lowtide.frameworks.torch.internals.tensors import hint, plain_number, upper
 
 
 def hinted_value_of(node: Node) -> Any:
+    """Return a node's value at its planned sizes."""
     value = value_of(node)
     return _hinted(value) if isinstance(value, torch.Tensor) else pytree.tree_map(_hinted, value)
 
@@ -29,6 +30,7 @@ def is_symbolic(tensor: torch.Tensor) -> bool:
 
 
 def depends_on_values(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor's size depends on values."""
     has_symbols = any(isinstance(size, torch.SymInt) for size in tensor.shape)  # the full search is slow
     return has_symbols and bool(free_unbacked_symbols(tensor))
 
@@ -48,6 +50,7 @@ def is_limited(tensor: torch.Tensor) -> bool:
 
 
 def is_always(condition: Any) -> bool:
+    """Return whether a condition holds for all sizes of the graph's inputs."""
     return statically_known_true(condition)
 
 

@@ -150,6 +150,7 @@ def _spanned_bytes(value: Any) -> int:
 
 
 def form_of(value: Any) -> Form:
+    """Return a value's planned sizes and strides."""
     sizevars = V.graph.sizevars
     with at_planned_sizes(sizevars.shape_env):
         shape, strides = value.get_size(), value.get_stride()

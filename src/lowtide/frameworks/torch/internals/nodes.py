@@ -18,7 +18,7 @@ from lowtide.frameworks.torch.internals.tensors import storage_key
 
 
 def graph_module(root: Any, graph: Graph) -> GraphModule:
-    """Return a module of a graph, whose code is made when first read or called."""
+    """Return a module of a graph. Its code is made when first read or called."""
     return _LazyGraphModule(root, graph)
 
 

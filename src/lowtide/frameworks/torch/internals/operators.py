@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.internals import pytree
 
 _libraries: list[Any] = []  # an operator lives as long as its library
 _CHANNELS_LAST = [1, 3, 2, 0]
+"""Dimensions, innermost first."""
 
 
 def overload_of(target: Any) -> Any:
@@ -52,6 +53,7 @@ def is_view(target: Any) -> bool:
 
 
 def is_element_wise(target: Any) -> bool:
+    """Return whether Inductor fuses an operator into its users."""
     return isinstance(target, OpOverload) and (torch.Tag.pointwise in target.tags or target.namespace == "prims")
 
 

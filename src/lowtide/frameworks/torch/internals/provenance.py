@@ -26,6 +26,7 @@ _PYTORCH = str(Path(torch.__file__).parent)
 _LOWTIDE = str(Path(lowtide.__file__).parent)
 _DISPATCH = ("__torch_dispatch__", "__torch_function__")
 _FROM = "custom"
+"""A field that PyTorch copies unchanged."""
 
 
 @contextmanager

@@ -19,6 +19,7 @@ except ImportError:  # before 2.13, scheduler passes have the class of graph pas
 __all__ = ["CustomSchedulerPass"]
 
 ALLOCATORS = ("2.11.", "2.12.", "2.13.", "2.14.", "2.15.")
+"""Releases with a CPU allocator like that in `native/torch/registration.cpp`."""
 
 
 def optimization_hint(size: Any) -> int:

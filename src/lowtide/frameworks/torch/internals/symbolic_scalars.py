@@ -17,7 +17,7 @@ _TAKEN_BRANCH = "propagate_real_tensors"
 
 
 def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:
-    """Return a symbolic float whose current value decides branches."""
+    """Return a symbolic float with a current value, which decides branches."""
     from torch._dynamo.source import ConstantSource  # loads TorchDynamo, which takes seconds
 
     source = ConstantSource(name)

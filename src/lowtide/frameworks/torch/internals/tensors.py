@@ -23,6 +23,7 @@ def storage_key(tensor: torch.Tensor) -> int:
 
 
 def storage_bytes(tensor: torch.Tensor) -> int:
+    """Return the planned bytes of a tensor's storage."""
     return hint(tensor.untyped_storage().nbytes())
 
 
@@ -56,6 +57,7 @@ def contiguous_copy(tensor: torch.Tensor) -> int:
 
 
 def is_channels_last(tensor: torch.Tensor) -> bool:
+    """Return whether images are channels-last and not contiguous."""
     if tensor.dim() not in (4, 5) or tensor.is_contiguous():
         return False
     return tensor.is_contiguous(memory_format=torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d)
@@ -110,6 +112,7 @@ def traced_with(size: torch.SymInt) -> int:
 
 @contextmanager
 def at_planned_sizes(shape_env: ShapeEnv) -> Generator[None]:
+    """Make PyTorch use planned instead of traced sizes."""
     planned = _planned.get(shape_env)
     values: dict[Any, Any] = shape_env.backed_var_to_val
     traced = {} if planned is None else {symbol: values[symbol] for symbol in planned.values}

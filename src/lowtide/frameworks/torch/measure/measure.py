@@ -29,6 +29,7 @@ from lowtide.frameworks.torch.reading.captured import Captured
 
 _WARM_UP_CALLS = 2
 _WARM_UP_CALLS_IN_ARENA = 5
+"""The first call creates state, so addresses are learned twice."""
 _TIMED_CALLS = 3
 
 State = nn.Module | Optimizer | torch.Tensor

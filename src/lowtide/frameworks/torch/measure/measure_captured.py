@@ -26,7 +26,9 @@ from lowtide.frameworks.torch.rewrites.chunks.rounding import in_other_last_digi
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCall:
     peak_bytes: int
+    """Live tensor bytes with inputs, without persistent tensors."""
     host_peak_bytes: int
+    """Bytes of copies and of state on the host."""
     device: torch.device
     outputs_digest: str
     """Digest of outputs, gradients, and final persistent tensors."""

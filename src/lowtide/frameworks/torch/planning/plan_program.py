@@ -115,7 +115,7 @@ def _from_folder(
         own if own is not None and has_plan(own.graph, folder) and not has_plan(written.graph, folder) else written
     )
     in_forms = forms if program is written else None
-    # warned of later
+    # a missed budget gives a warning later
     loaded = load_plan(in_forms or GraphModel(program.graph), folder, options.settings, over_budget=True)
     program = program if in_forms is None else in_forms.program_for(loaded.plan)
     together = partners(program.module, options.same_on_all_ranks)

@@ -22,6 +22,7 @@ from lowtide.frameworks.torch.planning.read_program import ReadProgram, read_pro
 
 _LOG = logging.getLogger("lowtide")
 MINOR_BYTES = 4096
+"""Peak below which a missed percentage is not reported."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

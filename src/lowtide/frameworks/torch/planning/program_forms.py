@@ -123,7 +123,7 @@ _SETTINGS = PlanSettings(effort="fast", addresses=False)
 
 
 def outline_chunks(module: GraphModule, fuse: Fuse | None = None) -> GraphModule:
-    """Return a program whose regions in chunks are ops with plans of their own; `fuse` compiles loops."""
+    """Return a program with its regions in chunks as ops with own plans; `fuse` compiles loops."""
     return run_rewrites(module, [OutlineChunks(partial(_hold_planned, fuse))])
 
 

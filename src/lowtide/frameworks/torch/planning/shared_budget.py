@@ -129,6 +129,7 @@ class SharedBudget:
 
     @property
     def is_settled(self) -> bool:
+        """Whether measuring has ended."""
         return self._steps >= _SETTLED
 
     def run(self, graph: ProgramGraph, inputs: Sequence[Any]) -> Any:

@@ -31,6 +31,7 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
     name = "write-out-of-place"
     source = "ATen's operators with a trailing underscore compute the same as those without."
     last: str
+    """Name of the node at which to stop."""
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, Any]]:
         found: list[tuple[Node, Any]] = []

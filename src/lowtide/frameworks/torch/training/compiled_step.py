@@ -97,7 +97,8 @@ def _for_inductor(
 ) -> tuple[FxGraph, dict[int, float]]:
     """Return the graph for Inductor, and its constant settings by position.
 
-    A learning rate is passed as a tensor, whose number the graph reads. Draws that checkpoints repeat are drawn once.
+    A learning rate is passed as a tensor, from which the graph reads the number. Draws that checkpoints repeat are
+    drawn once.
     """
     graph = FxGraph()
     placeholders = module.graph.find_nodes(op="placeholder")

@@ -51,7 +51,7 @@ _MAX_FORMS = 32
 
 
 _COMPARED_CALL = 2
-"""The call whose GPU peak is compared with the prediction; the first may create state."""
+"""The call with a GPU peak to compare with the prediction; the first may create state."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +108,7 @@ class PlannedStep:
 
     @property
     def result(self) -> Result:
+        """The plan, with its peak, bound and status."""
         return self._programs[0].result
 
     @property

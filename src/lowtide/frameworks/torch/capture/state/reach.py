@@ -117,7 +117,7 @@ class _PlaceSearch:
         self._waiting: deque[tuple[str, Any]] = deque()
         self._globals: dict[int, Globals] = {}
         self._by_name: list[tuple[str, Any]] = []
-        """Objects whose attributes are followed if code names them."""
+        """Objects with attributes to follow if code names them."""
 
     def run(self, roots: Mapping[str, object]) -> None:
         for label, root in roots.items():

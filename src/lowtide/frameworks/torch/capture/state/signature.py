@@ -23,6 +23,7 @@ class SignatureRecorder(DispatchMode):
         self.calls: list[tuple[Any, ...]] = []
         self.is_paused = False
         self.invents_numbers = False
+        """Whether the run read a number from a tensor."""
         self._real: dict[int, torch.Tensor] = {}
         """Real values of one-element tensors, by `id`."""
         self._numbers: dict[int, int] = {}

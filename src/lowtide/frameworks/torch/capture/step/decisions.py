@@ -32,6 +32,7 @@ class ScalarOp(NamedTuple):
     args: Any
     kwargs: Any
     results: list[Any]
+    """Per result, a slot, the name of a symbol, or None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,7 @@ class Decisions:
 
     conditions: tuple[Any, ...]
     initial: tuple[Any, ...]
+    """Per slot, an input position, a constant, or None."""
     ops: tuple[ScalarOp, ...]
 
     def hold(self, sources: Sequence[Any], settings: Mapping[str, Any]) -> bool:

@@ -22,6 +22,7 @@ class ScalarSetting(NamedTuple):
     group: int
     key: str
     part: int | None
+    """Index in a tuple."""
 
     @property
     def label(self) -> str:

@@ -63,7 +63,7 @@ ModelHook = Callable[[nn.Module], object]
 class TrainingStep:
     """One step of training: clear gradients, compute and differentiate the loss, update the parameters.
 
-    A call runs it in PyTorch and returns the detached loss.
+    A call runs plain PyTorch and returns the detached loss.
 
     `loss_function(model, *batch)` returns the scalar loss. By default, it is `.loss`, `["loss"]` or the first element
     of `model(*batch)`, or the output itself. `before_update` gets the parameters with gradients, in the model's order,
@@ -98,6 +98,7 @@ class TrainingStep:
         self.spells_out_fused = False
         """Whether a captured update is plain instead of fused, for compilers that fuse."""
         self.done = 0
+        """Finished calls of the present step."""
         self.python = StepPython()
         self._thread = OneThread(
             "the training step", "call it from one thread at a time, or make a step with its own model for each thread"
@@ -121,6 +122,7 @@ class TrainingStep:
         return found if self.keeps_after_update else {**found, "after_update": self.after_update}
 
     def loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Return the loss with its autograd graph."""
         if self.loss_function is not None:
             return self.loss_function(self.model, *args, **kwargs)
         output: Any = self.model(*args, **kwargs)
@@ -130,6 +132,7 @@ class TrainingStep:
         return loss
 
     def parameters(self) -> list[torch.Tensor]:
+        """Return the optimizer's parameters, in the order of its groups."""
         return parameters_of(self.optimizer)
 
     def model_order(self) -> list[int]:

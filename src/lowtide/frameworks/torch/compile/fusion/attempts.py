@@ -19,7 +19,9 @@ class Attempt(Generic[Compiled]):
     excess_bytes: int
     """Known excess of the kernels over the budget; negative if they leave some."""
     planned_bytes: int
+    """Peak of the plan before fusion."""
     is_least: bool
+    """Whether no plan for fewer bytes exists."""
     is_free: bool
     """Whether nothing is recomputed or copied, so a larger target cannot help."""
 

@@ -43,6 +43,7 @@ from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 @dataclass(frozen=True, slots=True)
 class KnownInputs:
     away: Collection[str] = ()
+    """Inputs freed at their last use."""
     storages: Mapping[str, KernelStorage] = field(default_factory=dict[str, KernelStorage])
     """Storages of saved inputs by name; others have their own. A view holds its whole base."""
 

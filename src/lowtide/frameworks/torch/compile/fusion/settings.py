@@ -38,7 +38,7 @@ def settings(
     partitioner: Partitioner | None = None,
     record: Record | None = None,
 ) -> dict[str, Any]:
-    """Return Inductor's configuration: our partitioner, and our kernel order as the last pass.
+    """Return changes of Inductor's configuration: our partitioner, and our kernel order as the last pass.
 
     With a budget but without permission to reorder, kernels keep the order of their FX nodes, as planned. The user's
     passes to overlap communication run before ours. `peaks` limits the kernels, by default to the bytes that plans

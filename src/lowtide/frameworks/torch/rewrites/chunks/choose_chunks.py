@@ -32,6 +32,7 @@ from lowtide.frameworks.torch.rewrites.chunks.windows import Windows, sums_by_wi
 _UPDATE_CHUNKS = (2, 4, 8, 16)
 _PRODUCT_CHUNKS = (*_UPDATE_CHUNKS, 32, 64)
 _CHUNK_SHARE, _WINDOW_SHARE = 8, 4
+"""Chunks may need 1/8, windows 1/4 of the bytes alive across the region."""
 _VECTOR_ELEMENTS = 64
 """Update chunks fill whole vector registers of every kernel."""
 _BLOCKS = (64, 192, 256, 384)
@@ -44,8 +45,9 @@ _WINDOW_TENSORS, _UPDATE_TENSORS = 2, 3
 _REPORTED_SHARE = 4
 """Products are reported from 1/4 of the largest need of other ops on."""
 _ADDED_OPS_SHARE, _ADDED_OPS = 0.5, 500
-"""Limits of ops that updates add, per op of the program and in total, to limit planning time."""
+"""Ops that updates may add, per op of the program and in any case, to limit planning time."""
 _PRODUCT_OPS = 4_000
+"""Limit of ops in all chunks of a product region."""
 _ALLOW = "allow 'rounding' to use chunks"
 _OTHER_BITS = f"no chunk size gives equal bits; {_ALLOW}"
 _OTHER_RESULTS = "no chunk size gives equal results"

@@ -27,6 +27,7 @@ _MAX_CHUNKS = 16
 _LOSS = aten.nll_loss_forward.default
 _LOSS_BACKWARD = aten.nll_loss_backward.default
 _ALIASES = (aten.detach.default, aten.alias.default)
+"""`detach` is traced as `alias` since 2.14."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def _is_of_mean(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossGradient:
-    """A `log_softmax`, the gradient of a loss of it, and the gradient of the `log_softmax`."""
+    """A `log_softmax`, the gradient of its loss, and its own gradient."""
 
     logarithms: Node
     of_loss: Node

@@ -36,6 +36,7 @@ class RegionNeeds:
         self._lowered = lowered
         self.n_ops = len(lowered.ops)
         self.max_outside = 0
+        """The largest need of an op outside of the regions."""
         self._operands: dict[Region, set[BufferId]] = {region: set() for region in updates}
         self._operands |= {region: _large_operands(lowered, region) for region in products}
         self._ops: dict[Region, list[tuple[int, int]]] = {region: [] for region in nodes_of}

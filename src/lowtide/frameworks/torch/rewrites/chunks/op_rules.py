@@ -35,6 +35,7 @@ aten = torch.ops.aten
 VIEWS = ("view", "_unsafe_view")
 ALIASES = ("alias", "detach")
 _OF_PIXELS = 4
+"""Dimensions of a pixel loss gradient."""
 _ALONG_DIMS = (
     *("mean", "amax", "amin", "logsumexp", "argmax", "argmin", "any", "all", "max", "min"),
     *("_softmax", "_log_softmax", "squeeze", "topk"),

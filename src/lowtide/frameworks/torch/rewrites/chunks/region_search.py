@@ -276,7 +276,7 @@ class RegionSearch:
         return region
 
     def _in_two_passes(self, region: ProductRegion, second: Mapping[Node, None]) -> Refusal:
-        """Refuse a region with the nodes to recompute: large ones, or all of a network, whose results are small."""
+        """Refuse a region with the nodes to recompute: large ones, or all in a network of many small results."""
         least = 0 if self._any_order else self._large
         recomputed = tuple(node for node in region.ops if node not in second and elements_of(node) >= least)
         refusal = self._refuse(next(iter(second)), "needs results of all rows first")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 _NOISE_FACTOR = 64
+"""Sums of thousands of numbers differ by tens of last digits."""
 
 
 @dataclass(frozen=True, slots=True)

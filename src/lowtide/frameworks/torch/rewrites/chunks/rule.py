@@ -34,7 +34,7 @@ class ProductRows:
         return None
 
     def flat_shape(self, shape: Sequence[int]) -> list[int]:
-        """Return a shape whose row dimensions are merged."""
+        """Return a shape with merged row dimensions."""
         leading = self._known_dims(shape)
         return [math.prod(shape[:leading]), *shape[leading:]]
 
@@ -49,10 +49,12 @@ class ProductRows:
         return self.flat_shape(shape)[0] // self.count
 
     def match(self, operand: Sequence[int], result: Sequence[int]) -> bool:
+        """Return whether an operand has the rows of a result."""
         leading = self.leading_dims(result)
         return leading is not None and len(operand) == len(result) and operand[:leading] == result[:leading]
 
     def are_broadcast(self, operand: Sequence[int], result: Sequence[int]) -> bool:
+        """Return whether an operand is the same for every row of a result."""
         inner = len(result) - self._known_dims(result)
         return all(size == 1 for size in operand[: max(0, len(operand) - inner)])
 

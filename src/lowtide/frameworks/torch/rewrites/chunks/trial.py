@@ -153,7 +153,7 @@ def _as_module(region: ProductRegion, sources: list[Node], sizes: ChunkSizes | N
 
 
 def _random(like: Any, generator: torch.Generator, *, positive: bool) -> torch.Tensor:
-    """Return random numbers in the strides of `like`, whose elements may share memory."""
+    """Return random numbers in the strides of `like`. Its elements may share memory."""
     extent = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
     made = torch.empty(max(extent, 0), dtype=like.dtype, device=generator.device)
     if not made.is_floating_point():

@@ -210,7 +210,7 @@ def _append_chunks(graph: Graph, region: UpdateRegion, count: int, made: dict[No
 
 
 def _erase_unread(graph: Graph, made: Mapping[Node, Node], regions: Iterable[UpdateRegion]) -> None:
-    """Erase concatenations whose operands the chunks read instead."""
+    """Erase concatenations if the chunks read their operands instead."""
     sources = dict.fromkeys(source for region in regions for node in region.nodes for source in node.all_input_nodes)
     for source in sources:
         for node in view_chain(made[source]) if source in made and concatenated_chunks(made[source]) else ():
