@@ -19,24 +19,25 @@ class Budget:
     allowed: Mapping[str, int | None]
     """The largest allowed peak by space: None without a limit, negative if persistent buffers exceed it."""
     limited_by: Mapping[str, str]
+    """"the budget" or "its capacity"."""
 
     @classmethod
     def of_limits(cls, graph: Graph, limits: Sequence[int | None]) -> "Budget":
-        """Return a budget with limits in the order of spaces; capacities are ignored."""
+        """Return a budget with limits in the order of spaces, ignoring capacities."""
         allowed = dict(zip((space.name for space in graph.spaces), limits, strict=True))
         return cls(allowed, dict.fromkeys(allowed, "the budget"))
 
     @property
     def limits(self) -> tuple[int, ...]:
-        """The limits for native kernels, large if there is none."""
+        """Limits for native kernels, large if there is none."""
         return tuple(UNLIMITED if most is None else most for most in self.allowed.values())
 
     def excess_bytes(self, peaks: Mapping[str, int]) -> int:
-        """Return the bytes above the limits, summed over all spaces."""
+        """Return the bytes above all limits."""
         return sum(max(0, peaks[space] - most) for space, most in self.allowed.items() if most is not None)
 
     def rank(self, peaks: Mapping[str, int]) -> tuple[int, int]:
-        """Return the sort key of plans, lower is better."""
+        """Return the sort key of plans; lower is better."""
         return self.excess_bytes(peaks), sum(peaks.values())
 
 
@@ -66,7 +67,7 @@ Cause = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortfall:
-    """A memory space whose limit a plan exceeds, and the reason."""
+    """A memory space whose limit a plan exceeds, and why."""
 
     space: str
     limited_by: str = "the budget"
@@ -93,7 +94,7 @@ class Shortfall:
 
     @property
     def missed_bytes(self) -> int:
-        """Bytes by which the best plan found exceeds the limit."""
+        """Bytes above the limit in the best plan found."""
         return self.reached_bytes - self.allowed_bytes
 
     def __str__(self) -> str:

@@ -52,14 +52,14 @@ class Fold(Generic[HeldT]):
 
 
 def stem(name: str) -> str:
-    """Return a name without numbers, unless it has only numbers."""
+    """Return a name without numbers, unless it is only numbers."""
     return _NUMBER.sub("", name) or name
 
 
 def fold(holders: Iterable[HeldT]) -> list[Fold[HeldT]]:
     """Fold buffers of the same class, op kind and source line, in modules that differ only in numbers.
 
-    Without a source line, fold buffers of equal size with names that differ only in numbers. Largest sum first.
+    Without a source line, fold buffers of equal size whose names differ only in numbers. Largest sum first.
     """
     groups: dict[tuple[str, ...], list[HeldT]] = {}
     for holder in holders:
@@ -72,7 +72,7 @@ def fold(holders: Iterable[HeldT]) -> list[Fold[HeldT]]:
 
 
 def named_largest(holders: Iterable[HeldT]) -> str:
-    """Return one line with the largest folds, their bytes, and the count of the others."""
+    """Return the largest folds with bytes, and the count of the others, in one line."""
     rows = fold(holders)
     parts = [f"{row.label} ({format_bytes(row.size_bytes)})" for row in rows[:_MOST_NAMED]]
     rest = rows[_MOST_NAMED:]

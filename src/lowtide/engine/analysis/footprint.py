@@ -31,7 +31,7 @@ class Footprint:
 
     @property
     def peak_steps(self) -> dict[str, StepIndex]:
-        """First step at the peak by space name, -1 before the first step."""
+        """The first at the peak by space name, -1 before the first step."""
         return dict(zip(self.spaces, (self.live.argmax(axis=0) - 1).tolist(), strict=True))
 
 
@@ -60,7 +60,7 @@ def _simulate(graph: Graph, plan: Plan, known: _KnownPeaks) -> Footprint:
 def callee_peaks(
     graph: Graph, plans: Mapping[str, Plan], settled: Mapping[str, Mapping[str, int]] | None = None
 ) -> dict[str, Mapping[str, int]]:
-    """Return the peak of every callee, in `settled` or else of its plan."""
+    """Return every callee's peak: settled, or else of its plan."""
     return _callee_peaks(graph, plans, settled or {}, {})
 
 

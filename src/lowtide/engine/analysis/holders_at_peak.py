@@ -17,7 +17,7 @@ _MOST_READERS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A buffer that is alive at the peak of a memory space."""
+    """A buffer alive at the peak of a memory space."""
 
     space: str
     name: str

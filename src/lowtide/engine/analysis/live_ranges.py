@@ -11,7 +11,7 @@ from lowtide.engine.plan import HOME, Plan, StepKind
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveRanges:
-    """Residencies ordered by first step, without persistent buffers. Steps are half-open."""
+    """Residencies by first step, without persistent buffers. Steps are half-open."""
 
     buffers: NDArray[np.int32]
     spaces: NDArray[np.int16]
@@ -94,7 +94,7 @@ def _slots(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageBlocks:
-    """Residencies joined by in-place pairs, ordered by first step. Steps are half-open."""
+    """Residencies joined by in-place pairs, by first step. Steps are half-open."""
 
     spaces: NDArray[np.int64]
     first_steps: NDArray[np.int64]

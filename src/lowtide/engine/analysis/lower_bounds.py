@@ -18,7 +18,7 @@ MOST_WORK = 200_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowerBound:
-    """The lower bound of the peak in one memory space."""
+    """A lower bound of the peak in one memory space."""
 
     space: str
     peak_bytes: int
@@ -29,7 +29,7 @@ class LowerBound:
 
 
 class CalleeBounds:
-    """The bounds of callees, computed once each."""
+    """Bounds of callees, each computed once."""
 
     def __init__(self, *, in_place: bool) -> None:
         self._in_place = in_place
@@ -44,12 +44,12 @@ class CalleeBounds:
 
 
 def lower_bounds(problem: Problem, orders: Iterable[Order], callees: CalleeBounds | None = None) -> list[LowerBound]:
-    """Return, per memory space, the largest number of bytes that a single op needs in every order.
+    """Return, per memory space, the most bytes that a single op needs in every order.
 
     Sets of ops that may run before an op are closed under predecessors. Live bytes are submodular over such sets, so
     their minimum is a minimum cut: one flow over the ops incomparable with the op. Ops are tried by their need in the
-    given orders, until an op needs no more than the bound; one flow is usually enough. Stops after `MOST_WORK` arcs
-    with a weaker bound.
+    given orders, until an op needs no more than the bound; one flow usually suffices. Stops after `MOST_WORK` arcs with
+    a weaker bound.
     """
     problem = with_callee_floors(problem, callees)
     profiles = [_profile_by_op(problem, order) for order in orders]
@@ -87,7 +87,7 @@ def _profile_by_op(problem: Problem, order: Order) -> np.ndarray[tuple[int, int]
 
 
 def bytes_at_the_edges(graph: Graph, space: SpaceId) -> int:
-    """Return the live bytes before the first or after the last op, whichever is more."""
+    """Return the live bytes before the first or after the last op, the larger."""
     return int(graph.sizes[_live_at_the_edges(graph, space)].sum())
 
 
@@ -99,7 +99,7 @@ def _live_at_the_edges(graph: Graph, space: SpaceId) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundHolder:
-    """A buffer that is live at the lower bound."""
+    """A buffer live at the lower bound."""
 
     space: str
     name: str
@@ -111,10 +111,10 @@ class BoundHolder:
 
 
 def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundHolder]:
-    """Return the tensors that are live at the bounds, largest first. O(n + e) per space.
+    """Return the tensors live at the bounds, largest first. O(n + e) per space.
 
     They are live while the op that sets a bound runs right after its minimum cut, and add up to the bound. Outputs that
-    take over the storage of an operand are excluded.
+    take over an operand's storage are excluded.
     """
     problem = with_callee_floors(problem)
     graph = problem.graph
@@ -153,7 +153,7 @@ def holder_of(graph: Graph, space: str, buffer: BufferId) -> BoundHolder:
 
 
 def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask of the buffers live while `op` runs after the ops in `ran`."""
+    """Return a mask of buffers live while `op` runs after those in `ran`."""
     graph, structure = problem.graph, problem.graph.structure
     exists = (structure.producers >= 0) & ran[structure.producers]
     exists |= (structure.producers < 0) & (graph.lifetimes == Lifetime.DONATED)
@@ -169,7 +169,7 @@ def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.boo
 
 
 def _is_taken_over(graph: Graph, op: OpId, written: BufferId, ran: NDArray[np.bool_]) -> bool:
-    """Return whether an output takes over an operand's storage in the best case."""
+    """Return whether an output takes over an operand's storage at best."""
     candidates = [read for read, target in usable_pairs(graph, op) if target == written]
     if len(candidates) != 1:
         return bool(candidates)
@@ -178,7 +178,7 @@ def _is_taken_over(graph: Graph, op: OpId, written: BufferId, ran: NDArray[np.bo
 
 
 def own_bytes(graph: Graph, op: OpId, space: SpaceId) -> int:
-    """Return the bytes that an op reads, writes, mutates and uses as scratch in a memory space.
+    """Return the bytes that an op reads, writes, mutates and uses as scratch in a space.
 
     Persistent buffers and callees are not counted.
     """

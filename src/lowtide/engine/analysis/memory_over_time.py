@@ -14,7 +14,7 @@ from lowtide.engine.plan.addresses import Addresses
 
 
 class Role(IntEnum):
-    """The role of a buffer, from the bottom of a chart up."""
+    """A buffer's role, from the bottom of a chart up."""
 
     INPUT = 0
     OUTPUT = 1
@@ -35,7 +35,7 @@ PARTS = (*(role.caption for role in Role), "scratch", "padding", "fragmentation"
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MemoryOverTime:
-    """Bytes in one memory space. A column shows the step with the most bytes of some runs."""
+    """Bytes in one memory space. A column shows the largest step among some runs."""
 
     space: str
     n_runs: int
@@ -99,7 +99,7 @@ def runs_per_column(n_runs: int, most_columns: int) -> int:
 
 
 def memory_over_time(graph: Graph, plan: Plan, space: SpaceId, grain: int) -> MemoryOverTime:
-    """Return the memory of a space over a valid plan, with a column for every `grain` runs.
+    """Return a space's memory over a valid plan, with a column for every `grain` runs.
 
     O(steps + e) plus the columns that each residency spans.
     """

@@ -23,7 +23,7 @@ def memory_picture(
     budget_bytes: int | None = None,
     space: SpaceId = 0,
 ) -> MemoryPicture:
-    """Return the picture of a space. `unmodified` is the program before the plan, the graph by default.
+    """Return a space's picture. `unmodified` is the program before the plan, by default the graph.
 
     With `before_bytes`, only the peak of the unmodified program is drawn, for a plan of another form of it.
     """
@@ -42,7 +42,7 @@ def memory_picture(
 
 
 def largest_names(holders: list[Holder]) -> tuple[str, ...]:
-    """Return the names and sizes of the largest tensors, repeated layers folded."""
+    """Return the largest tensors' names and sizes, with repeated layers folded."""
     return tuple(f"{_named(each)} {format_bytes(each.size_bytes)}" for each in fold(holders)[:_MOST_NAMED])
 
 

@@ -29,7 +29,7 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A graph to be ordered, with plans for its callees."""
+    """A graph to order, with plans for its callees."""
 
     graph: Graph
     callees: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
@@ -54,14 +54,14 @@ class Problem:
         return np.arange(self.graph.n_ops, dtype=np.int32)
 
     def evaluate(self, order: Order) -> Evaluation:
-        """Return the peaks of an order with frees at last use. O(n + e), native."""
+        """Return an order's peaks with frees at last use. O(n + e), native."""
         peaks, places, pairs = _native.evaluate(self.native, order, self.in_place)
         return Evaluation(peaks, places, pairs.reshape(-1, 3))
 
     def peak_bytes(self, evaluation: Evaluation) -> dict[str, int]:
-        """Return the peaks of an evaluation by space name."""
+        """Return an evaluation's peaks by space name."""
         return dict(zip((space.name for space in self.graph.spaces), evaluation.peaks.tolist(), strict=True))
 
     def plan(self, order: Order) -> Plan:
-        """Return the plan of an order with the in-place pairs of its evaluation."""
+        """Return an order's plan with its evaluation's in-place pairs."""
         return Plan.from_order(self.graph, order, self.evaluate(order).pairs, self.callees)

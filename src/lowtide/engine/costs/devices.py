@@ -18,7 +18,7 @@ _HALF_TYPES = ("bfloat16", "float16")
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An accelerator: published peak speeds, and the limits that a compiler of kernels asks for."""
+    """An accelerator: published peak speeds, and limits that a compiler of kernels asks for."""
 
     name: str
     """As the driver reports it."""
@@ -97,10 +97,9 @@ def is_device(name: str) -> bool:
 
 
 def device_named(name: str) -> Device:
-    """Return a known device, or the one that a JSON file describes with the fields of `Device`.
+    """Return a known device, or the one described by a JSON file with the fields of `Device`.
 
-    Raises UsageError for an unknown name, MalformedInputError for a file with other fields, InputError for an
-    unreadable file.
+    Raises UsageError for an unknown name, MalformedInputError for other fields, InputError for an unreadable file.
     """
     if device_key(name) in devices():
         return devices()[device_key(name)]

@@ -64,7 +64,7 @@ _KERNEL_AREA = 9
 def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
     """Return the seconds of every op with one kernel per op. O(n + e).
 
-    Counted work is priced for the machine; other ops keep their cost. Without costs in the graph, work is estimated.
+    Counted work is priced for the machine; other ops keep their cost. Without costs, work is estimated.
     """
     priced = carries_costs(graph)
     if priced and machine is PLAIN_MACHINE:
@@ -81,7 +81,7 @@ def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 
 
 def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
-    """Return the seconds of every op if pointwise ops are fused. O(n + e).
+    """Return the seconds of every op with pointwise ops fused. O(n + e).
 
     A pointwise op keeps the share of its arithmetic or, if larger, of writing results for matrix products and
     convolutions.
@@ -102,9 +102,9 @@ def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 
 
 def arithmetic_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
-    """Return the seconds of the floating-point operations of every op. O(n + e).
+    """Return the seconds of every op's floating-point operations. O(n + e).
 
-    An op of unknown kind counts as one operation per four bytes written, so that recomputing it is not free.
+    An op of unknown kind counts as one operation per four bytes written, so recomputing it is not free.
     """
     counted: list[float] = graph.flops.tolist()
     for op, (read, written) in enumerate(operand_sizes(graph)):
@@ -164,8 +164,8 @@ def operand_sizes(graph: Graph) -> Iterator[tuple[list[int], list[int]]]:
 def sent_bytes(kind: str, traffic_bytes: float, ranks: int) -> float:
     """Return the bytes that every rank sends in a collective.
 
-    In a ring of r ranks, a gather or scatter sends (r - 1) / r of the full tensor, which is r / (r + 1) of the traffic.
-    An all-reduce does both. Source: Patarasuk and Yuan 2009, Bandwidth Optimal All-reduce Algorithms for Clusters of
+    In a ring of r ranks, a gather or scatter sends (r - 1) / r of the full tensor: r / (r + 1) of the traffic. An
+    all-reduce does both. Source: Patarasuk and Yuan 2009, Bandwidth Optimal All-reduce Algorithms for Clusters of
     Workstations.
     """
     name = plain_kind(kind)

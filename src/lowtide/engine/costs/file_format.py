@@ -30,9 +30,9 @@ class CostsRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
 
 
 def read_costs_file(path: str | Path, graph: Graph) -> Prices:
-    """Read a costs file (`*.costs.json`, `*.costs.json.gz`) of a graph.
+    """Read a graph's costs file (`*.costs.json`, `*.costs.json.gz`).
 
-    Raises MalformedInputError if it is not a costs file or has other ops, and InputError if it cannot be read.
+    Raises MalformedInputError if it is no costs file or has other ops, InputError if it cannot be read.
     """
     path = Path(path)
     record = read_document(path, CostsRecord, "not a valid costs file")

@@ -7,7 +7,7 @@ from lowtide.core.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A roofline model. Raises UsageError if a figure is not positive."""
+    """A roofline model; raises UsageError if a figure is not positive."""
 
     bytes_per_second: float
     flops_per_second: float
@@ -25,11 +25,11 @@ class Machine:
                 raise UsageError(f"machine with {entry.name} {value}; give a positive number")
 
     def seconds(self, traffic_bytes: float, flops: float) -> float:
-        """Return the time of an op: its start plus the larger of memory traffic and arithmetic."""
+        """Return an op's time: its start plus the larger of memory traffic and arithmetic."""
         return self.start_seconds + max(traffic_bytes / self.bytes_per_second, flops / self.flops_per_second)
 
     def collective_seconds(self, sent_bytes: float, rank_span: int) -> float:
-        """Return the time of a collective, over the network if `rank_span` ranks exceed a node."""
+        """Return a collective's time, over the network if `rank_span` ranks exceed a node."""
         within = rank_span <= self.devices_per_node
         speed = self.link_bytes_per_second if within else self.network_bytes_per_second
         return self.start_seconds + sent_bytes / speed

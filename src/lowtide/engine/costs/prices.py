@@ -11,7 +11,7 @@ from lowtide.engine.graph import Graph
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prices:
-    """Seconds of every op, and the profile that gave them."""
+    """Seconds of every op, with their profile."""
 
     profile: str
     seconds: NDArray[np.float64]
@@ -24,14 +24,15 @@ class Prices:
     """Plans within this share of all seconds are equally fast."""
 
     def of_callee(self, name: str, subgraph: Graph) -> "Prices":
+        """Return the prices of a subgraph."""
         return replace(self.callees.get(name) or given_prices(subgraph), callees=self.callees)
 
 
 def given_prices(graph: Graph) -> Prices:
-    """Return the costs of the graph as prices."""
+    """Return the graph's costs as prices."""
     return Prices(profile="given", seconds=graph.cost)
 
 
 def carries_costs(graph: Graph) -> bool:
-    """Return whether any cost of the device is known, so not 1.0."""
+    """Return whether any device cost is known, so not 1.0."""
     return bool((graph.cost[~graph.off_device] != 1.0).any())

@@ -59,9 +59,9 @@ def price(
 ) -> Prices:
     """Price every op of a graph by a profile, in seconds.
 
-    "measured" reads `costs_path`. Estimates are for `machine`, by default the machine in the profile ("eager@h100") or
-    a plain one. Raises UsageError for an unknown profile or machine or a wrong path, and MalformedInputError for a file
-    of another graph.
+    "measured" reads `costs_path`. Estimates are for `machine`, by default the profile's ("eager@h100") or a plain one.
+    Raises UsageError for an unknown profile or machine or a wrong path, MalformedInputError for a file of another
+    graph.
     """
     check_profile(profile)
     given, _, named = profile.partition("@")
@@ -96,7 +96,7 @@ def read_costs(name: str, graph: Graph) -> Prices:
 
 
 def _estimated(graph: Graph, profile: str, machine: Machine, known: dict[str, Prices]) -> Prices:
-    """An op takes at least one run of its callees, a conditional of the longest."""
+    """An op takes at least one run of its callees, a conditional the longest."""
     for name, subgraph in graph.subgraphs.items():
         if name not in known:
             known[name] = _estimated(subgraph, profile, machine, known)

@@ -49,7 +49,7 @@ class GraphBuilder:
         alignment: int = 1,
         bandwidth_bytes_per_s: Mapping[str, float] | None = None,
     ) -> SpaceId:
-        """Add a memory space and return its id. The default is one space named "device"."""
+        """Add a memory space and return its id. By default there is one, "device"."""
         self._spaces.append(
             Space(
                 name=name,
@@ -77,7 +77,7 @@ class GraphBuilder:
         lifetimes: Iterable[Lifetime],
         spaces: Iterable[SpaceId],
     ) -> None:
-        """Add many buffers with consecutive ids, faster than one by one."""
+        """Add buffers with consecutive ids, faster than one by one."""
         self._buffer_names.extend(names)
         self._sizes.extend(sizes)
         self._lifetimes.extend(lifetimes)
@@ -123,9 +123,9 @@ class GraphBuilder:
         """Add an op at the end of the program and return its id.
 
         `mutates` are existing buffers that the op writes into. `in_place` are optional pairs (read buffer, written
-        buffer) of equal size: the written one may take over the storage of the read one. `cost` is in seconds, 1.0 if
-        unknown. Cost profiles use `flops` and `traffic_bytes`, the bytes of operands and results. A collective runs on
-        `ranks` processes among `rank_span` consecutive ranks. `source` is the place in the user's program.
+        buffer) of equal size: the written one may take over the other's storage. `cost` is in seconds, 1.0 if unknown.
+        Cost profiles use `flops` and `traffic_bytes`, the bytes of operands and results. A collective runs on `ranks`
+        processes among `rank_span` consecutive ranks. `source` is the place in the user's program.
         """
         return self.add(
             Op(

@@ -18,7 +18,7 @@ _MOST_AT_ONCE = 2**62
 
 
 def check_graph(graph: Graph) -> None:
-    """Raise GraphError for the first violation in an invalid graph. O(n + e)."""
+    """Raise GraphError for an invalid graph's first violation. O(n + e)."""
     _check_names("memory space", [space.name for space in graph.spaces])
     _check_names("buffer", graph.buffer_names)
     _check_names("op", graph.op_names)

@@ -43,14 +43,14 @@ def reorder_graph(graph: Graph, order: NDArray[np.int32]) -> Graph:
 def may_run_twice(graph: Graph) -> NDArray[np.bool_]:
     """Return a mask of the ops that may be recomputed. O(n + e).
 
-    Such an op is pure, mutates no buffer, writes only buffers that it allocates, and is unordered or a collective. All
-    ranks follow the same plan, so a collective may be recomputed anywhere.
+    They are pure, mutate no buffer, write only buffers that they allocate, and are unordered or collectives. All ranks
+    follow the same plan, so a collective may be recomputed anywhere.
     """
     return graph.pure & (~graph.ordered | (graph.ranks > 1)) & ~_changes_existing_buffer(graph)
 
 
 def why_not_twice(graph: Graph, op: OpId) -> str:
-    """Return in a few words why `may_run_twice` excludes an op."""
+    """Return briefly why `may_run_twice` excludes an op."""
     if not graph.pure[op]:
         return "is not pure"
     if graph.ordered[op] and graph.ranks[op] == 1:
@@ -67,7 +67,7 @@ def _changes_existing_buffer(graph: Graph) -> NDArray[np.bool_]:
 
 
 def usable_pairs(graph: Graph, op: OpId) -> list[tuple[BufferId, BufferId]]:
-    """Return the in-place pairs of an op that can share storage, once each.
+    """Return an op's in-place pairs that can share storage, once each.
 
     The read buffer may be freed, and the op allocates the written one, of equal size in the same space.
     """
@@ -82,13 +82,13 @@ def usable_pairs(graph: Graph, op: OpId) -> list[tuple[BufferId, BufferId]]:
 
 
 def counted_sizes(graph: Graph, space: SpaceId) -> NDArray[np.int64]:
-    """Return, per buffer, the bytes it adds to the peak of a memory space."""
+    """Return, per buffer, its bytes in the peak of a memory space."""
     return np.where((graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Versions:
-    """Versions of buffers in program order. Every write makes a new version.
+    """Versions of buffers in program order. Every write makes one.
 
     Op i has the accesses `first[i]` to `first[i + 1]`. Those from `writes_from[i]` on are writes, which leave version
     `seen + 1`. A write that finds ABSENT allocates.
@@ -128,7 +128,7 @@ def transient_bytes(graph: Graph, callee_peaks: Mapping[str, Mapping[str, int]])
     """Return the bytes that ops need only while they run, shape (ops, spaces).
 
     These are scratch and the largest of the `callee_peaks`, by callee and space name. The peak of a while, call or
-    conditional includes its result, the buffers that it allocates or mutates; these bytes are subtracted.
+    conditional includes its result, the buffers that it allocates or mutates; these are subtracted.
     """
     result = np.zeros((graph.n_ops, len(graph.spaces)), np.int64)
     result[np.arange(graph.n_ops), graph.scratch_spaces] = graph.scratch

@@ -31,7 +31,7 @@ COPYING_KINDS = frozenset({STATE_TO_DEVICE, STATE_TO_HOST, OPERAND_TO_HOST, PARA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A memory space, such as device memory or an SRAM bank."""
+    """A memory space: device memory, an SRAM bank."""
 
     name: str
     capacity_bytes: int | None = None
@@ -43,7 +43,7 @@ class Space:
 
 
 class Lifetime(IntEnum):
-    """The lifetime class of a buffer, with the numbers of native kernels."""
+    """A buffer's lifetime class, numbered as in native kernels."""
 
     PERSISTENT = 0
     """Exists throughout and is not in the peak: weights, optimizer state."""
@@ -87,7 +87,7 @@ class Buffer:
 class Graph(OpColumns):
     """A program: ops in a valid order, their buffers, and memory spaces.
 
-    Ids are positions. Arrays are read-only and have one entry per buffer or per op; `Rows` have one list per op.
+    Ids are positions. Arrays are read-only, with one entry per buffer or op; `Rows` have one list per op.
     """
 
     name: str
@@ -131,22 +131,22 @@ class Graph(OpColumns):
 
     @cached_property
     def exists_at_start(self) -> Mask:
-        """Mask of buffers that exist before the first op."""
+        """Mask of buffers existing before the first op."""
         return self._in_classes(lambda lifetime: lifetime.exists_at_start)
 
     @cached_property
     def exists_at_end(self) -> Mask:
-        """Mask of buffers that exist after the last op."""
+        """Mask of buffers existing after the last op."""
         return self._in_classes(lambda lifetime: not lifetime.freeable)
 
     @cached_property
     def counted_at_start(self) -> Mask:
-        """Mask of buffers that the peak counts before the first op."""
+        """Mask of buffers in the peak before the first op."""
         return self._in_classes(lambda lifetime: lifetime.exists_at_start and not lifetime.persistent)
 
     @cached_property
     def counted_at_end(self) -> Mask:
-        """Mask of buffers that the peak counts after the last op."""
+        """Mask of buffers in the peak after the last op."""
         return self._in_classes(lambda lifetime: not lifetime.freeable and not lifetime.persistent)
 
     @cached_property
@@ -161,17 +161,17 @@ class Graph(OpColumns):
 
     @cached_property
     def called(self) -> tuple[str, ...]:
-        """Names of called graphs, in order of the first call."""
+        """Names of called graphs, by first call."""
         return tuple(dict.fromkeys(name for names in self.callees for name in names))
 
     @cached_property
     def structure(self) -> Structure:
-        """Dependences, and users of buffers."""
+        """Dependences, and buffers' users."""
         return derive_structure(self.lifetimes, self.reads, self.writes, self.mutates, self.after, self.ordered)
 
     @cached_property
     def copying(self) -> Mask:
-        """Mask of ops that only copy a buffer to another memory space. They run on the stream of that link."""
+        """Mask of ops that only copy a buffer to another memory space, on the stream of that link."""
         mask = np.zeros(self.n_ops, np.bool_)
         for op in (op for op, kind in enumerate(self.op_kinds) if kind in COPYING_KINDS):
             written = {*self.writes[op].tolist(), *self.mutates[op].tolist()}
@@ -182,7 +182,7 @@ class Graph(OpColumns):
 
     @cached_property
     def updates_on_host(self) -> Mask:
-        """Mask of ops that run on the host, on a stream of their own."""
+        """Mask of ops that run on the host, on their own stream."""
         mask = np.fromiter((kind == UPDATE_ON_HOST for kind in self.op_kinds), np.bool_, self.n_ops)
         mask.setflags(write=False)
         return mask
@@ -207,8 +207,8 @@ class Graph(OpColumns):
 
     @cached_property
     def most_bytes(self) -> int:
-        """A loose upper bound on the bytes of any plan: every buffer twice, for recomputed runs, and the largest
-        transient bytes."""
+        """A loose upper bound on any plan's bytes: every buffer twice, for recomputed runs, and the largest transient
+        bytes."""
         transient = int(self.scratch.max(initial=0))
         for op, names in enumerate(self.callees):
             if names:
@@ -218,7 +218,7 @@ class Graph(OpColumns):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all data that plans depend on, as hex."""
+        """SHA-256 of all that plans depend on, as hex."""
         digest = hashlib.sha256(b"lowtide graph 1\n")
         for space in self.spaces:
             links = sorted((other, float(speed)) for other, speed in space.bandwidth_bytes_per_s.items())
@@ -252,7 +252,7 @@ class Graph(OpColumns):
         )
 
     def persistent_bytes(self) -> dict[str, int]:
-        """Return persistent bytes by memory space name."""
+        """Persistent bytes by memory space name."""
         return self.bytes_by_space(self.persistent)
 
     def bytes_by_space(self, chosen: Mask) -> dict[str, int]:

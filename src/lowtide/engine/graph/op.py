@@ -80,7 +80,7 @@ class OpColumns:
     """In the user's program: "blocks.3.mlp.act at model.py:41"."""
 
     def described(self, op: OpId) -> str:
-        """Return the name of an op, with its source if known."""
+        """Return an op's name, with its source if known."""
         source = self.sources[op]
         return repr(self.op_names[op]) if source is None else f"{self.op_names[op]!r} ({source})"
 
@@ -117,12 +117,12 @@ class OpColumns:
             yield Op(**dict(zip(Op.__struct_fields__, values, strict=True)))
 
     def in_place_pairs(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
-        """Return the in-place pairs (read buffer, written buffer) of an op."""
+        """Return an op's in-place pairs (read buffer, written buffer)."""
         flat = self.in_place[op].tolist()
         return list(zip(flat[::2], flat[1::2], strict=True))
 
     def take_ops(self: OpColumnsT, order: Ids) -> OpColumnsT:
-        """Return the given ops in this order. `after` keeps their old ids."""
+        """Return ops in this order. `after` keeps their old ids."""
         columns: dict[str, Any] = {}
         for column in fields(OpColumns):
             values = getattr(self, column.name)

@@ -15,10 +15,10 @@ N_SAMPLES = 3
 
 
 def resized(samples: Sequence[tuple[int, Graph]], size: int) -> Graph | None:
-    """Return the graph of a program at a size, from `N_SAMPLES` pairs of other sizes and their graphs.
+    """Return a program's graph at a size, from `N_SAMPLES` pairs of other sizes and their graphs.
 
     Sizes of buffers and counts of work are the quadratics through the samples. Returns None if the samples differ in
-    more than that, or if a byte count would not be a natural number.
+    more than that, or if a byte count would be no natural number.
     """
     places, graphs = [place for place, _ in samples], [graph for _, graph in samples]
     first = graphs[0]

@@ -12,7 +12,7 @@ from lowtide.engine.graph.rows import Ids, Rows
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Structure:
-    """The structure of a program. Every list is ascending, without repeats."""
+    """A program's structure. Lists are ascending, without repeats."""
 
     allocates: Rows
     """Buffers it writes first."""
@@ -42,7 +42,7 @@ def derive_structure(
     after: Rows,
     ordered: NDArray[np.bool_],
 ) -> Structure:
-    """Return the structure of a program. O(n + e); raises ReadBeforeWriteError.
+    """Return a program's structure. O(n + e); raises ReadBeforeWriteError.
 
     A reader depends on the last writer, a writer on the last writer and all readers since. Ordered ops depend on one
     another.

@@ -15,7 +15,7 @@ from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, Step
 
 
 class CopyPlacer:
-    """Places frees and copies of plans for one graph and budget. Runs keep their order."""
+    """Places frees and copies for one graph and budget. Runs keep their order."""
 
     def __init__(
         self, graph: Graph, callees: Mapping[str, Plan], link: Link, seconds: NDArray[np.float64], budget_bytes: int
@@ -29,7 +29,7 @@ class CopyPlacer:
         return replace(Plan.from_steps(self._graph, steps), callees=dict(self._callees))
 
     def free_late(self, steps: Sequence[Step]) -> tuple[list[Step], list[float]]:
-        """Delay the free of every buffer that is still being copied out, until the copy ends or its bytes are needed.
+        """Delay the free of every buffer still being copied out, until the copy ends or its bytes are needed.
 
         A buffer stays if its prefetch comes first. Returns the steps and the start of each run without stalls.
         O(steps).
@@ -68,7 +68,7 @@ class CopyPlacer:
     def prefetch_early(self, steps: Sequence[Step], starts: Sequence[float]) -> list[Step]:
         """Start every prefetch as late as it still hides, or as soon after that as its bytes are free.
 
-        `starts` are those of the runs. O(steps + copies * runs moved over).
+        `starts` are the runs'. O(steps + copies * runs moved over).
         """
         live = self._live(steps)
         run_live = np.asarray([need for step, need in zip(steps, live, strict=True) if isinstance(step, Run)], np.int64)

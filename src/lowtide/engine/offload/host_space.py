@@ -20,10 +20,10 @@ class Host:
     """A host to add to a program's first memory space."""
 
     bandwidth_bytes_per_s: float
-    """The link, each way."""
+    """Speed of the link in each direction."""
     capacity_bytes: int | None = None
     memory_bytes_per_s: float | None = None
-    """Memory for one device; by default `_USUAL_MEMORY` times the link's speed."""
+    """Speed of its memory for one device; by default `_USUAL_MEMORY` times the link's speed."""
 
     @property
     def update_bytes_per_s(self) -> float:
@@ -32,11 +32,12 @@ class Host:
         return usual if self.memory_bytes_per_s is None else self.memory_bytes_per_s
 
     def added_to(self, graph: Graph) -> Graph:
+        """Return the graph with this host; see `with_host_space`."""
         return with_host_space(graph, self.bandwidth_bytes_per_s, self.capacity_bytes)
 
 
 def host_of_device(device: Device) -> Host:
-    """Return the host of a known device, with the speeds of the link and of its memory."""
+    """Return a known device's host, with the speeds of link and memory."""
     return Host(
         bandwidth_bytes_per_s=device.host_bytes_per_second, memory_bytes_per_s=device.host_memory_bytes_per_second
     )
@@ -44,7 +45,7 @@ def host_of_device(device: Device) -> Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Two memory spaces with a stream of copies in each direction."""
+    """Two memory spaces with a copy stream in each direction."""
 
     device: SpaceId
     host: SpaceId
@@ -72,7 +73,7 @@ def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: 
 
 
 def with_state_on_host(graph: Graph, state: Sequence[BufferId], memory_bytes_per_s: float | None = None) -> Graph:
-    """Return a graph with its host as the home of persistent buffers, and the speed of its memory.
+    """Return a graph with its host as the home of persistent buffers, and its memory's speed.
 
     Copying ops bring the state to the device, or updates run on the host at `memory_bytes_per_s`. These ops take no
     device time (see `off_device_ops`) and never run twice.
@@ -93,7 +94,7 @@ def _with_memory_speed(spaces: Sequence[Space], host: SpaceId, speed: float) -> 
 
 
 def find_link(graph: Graph, device: SpaceId) -> Link | None:
-    """Return the link between a space and the first one with copies in both directions, or None."""
+    """Return the link between a space and the first one with copies both ways, or None."""
     home = graph.spaces[device]
     for number, other in enumerate(graph.spaces):
         out, back = home.bandwidth_bytes_per_s.get(other.name, 0.0), other.bandwidth_bytes_per_s.get(home.name, 0.0)

@@ -187,8 +187,8 @@ def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool
     """Offer plans that the joint model chooses, and return its bound.
 
     A copy that hides in the model may stall in a schedule. The first choice fills the streams and gives the bound.
-    Later ones leave a share of the streams and the budget free: smaller if the last plan kept its promised slow-down,
-    else larger.
+    Later ones leave a share of streams and budget free: smaller if the last plan kept its promised slow-down, else
+    larger.
     """
     program = search.program
     baseline = program.execute(Drops())

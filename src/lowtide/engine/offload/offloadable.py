@@ -43,7 +43,7 @@ def _ops_confined_to(graph: Graph, space: SpaceId) -> NDArray[np.bool_]:
 def with_results_of_same_ops(
     graph: Graph, offloaded: NDArray[np.bool_], allowed: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return a mask of all `allowed` results of the ops that write the offloaded buffers."""
+    """Return a mask of all `allowed` results of the offloaded buffers' writers."""
     ops = np.zeros(graph.n_ops, np.bool_)
     ops[graph.structure.producers[offloaded]] = True
     allocates = graph.structure.allocates
@@ -57,9 +57,9 @@ def greedy_choices(
 ) -> Iterator[NDArray[np.bool_]]:
     """Yield masks of buffers to offload. O(n log n) each.
 
-    Candidates are idle at the peak of the unmodified program. One order puts the highest recompute cost per byte first.
-    The other starts with buffers that cost at least as much as any op recomputed in the plan `recomputed`, earliest
-    first. Both end when a share of the streams or `room_bytes` on the host is full.
+    Candidates are idle at the unmodified program's peak. One order puts the highest recompute cost per byte first. The
+    other starts with buffers that cost at least as much as any op recomputed in the plan `recomputed`, earliest first.
+    Both end when a share of the streams or `room_bytes` on the host is full.
     """
     idle = idle_at_peak(program, baseline)
     if not len(idle):
@@ -88,7 +88,7 @@ def greedy_choices(
 
 
 def idle_at_peak(program: OrderedProgram, baseline: Execution) -> NDArray[np.int64]:
-    """Return the offloadable buffers that are resident but unused at the peak of the unmodified program."""
+    """Return offloadable buffers resident but unused at the unmodified program's peak."""
     graph = program.problem.graph
     if not graph.n_ops:
         return np.zeros(0, np.int64)

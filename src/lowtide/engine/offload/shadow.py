@@ -26,7 +26,7 @@ _EXTRA_LOAD_PRICE = 1.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shadow:
-    """A program with loads, and the original ops and buffers."""
+    """A program with loads, and its original ops and buffers."""
 
     program: OrderedProgram
     ops: NDArray[np.int32]
@@ -77,7 +77,7 @@ def shadow_of(
     """Return the program that loads the offloaded buffers. O(n + e).
 
     Copies of `hidden` buffers cost almost nothing. Without `rerun`, only loads may run twice. A producer's scratch
-    includes the bytes loaded after it, and its in-place pairs are dropped.
+    includes the bytes loaded after it; its in-place pairs are dropped.
     """
     graph = program.problem.graph
     chosen: list[BufferId] = np.flatnonzero(offloaded).tolist()

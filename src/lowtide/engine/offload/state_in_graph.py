@@ -35,9 +35,8 @@ def state_of(graph: Graph) -> list[BufferId]:
 def state_on_host(graph: Graph, share: float, host: Host, place: UpdatePlace = "device") -> Graph | None:
     """Return a graph with a share of its state on its host, updated on the device or the host.
 
-    State that is updated on the device is copied there before its uses and back after them. For an update on the host,
-    the gradient is copied there and the new parameter back. Returns None without a link to a host, such state, or
-    updates.
+    State updated on the device is copied there before its uses and back after them. For an update on the host, the
+    gradient is copied there and the new parameter back. Returns None without a link to a host, such state, or updates.
     """
     state = state_of(graph)
     ends = np.cumsum(graph.sizes[state])

@@ -21,7 +21,7 @@ LEAST_BYTES = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """The ops that update one parameter, and the large buffers that they use."""
+    """The ops updating one parameter, and their large buffers."""
 
     ops: tuple[OpId, ...]
     """In program order."""
@@ -39,7 +39,7 @@ class Update:
 
 
 def is_element_wise(kind: str) -> bool:
-    """Return whether every element of an op's results depends on the same elements of its operands only."""
+    """Return whether every element of an op's results depends only on the same elements of its operands."""
     name = plain_kind(kind).removeprefix("_foreach_").removesuffix("_").removeprefix("_fused_")
     return name in POINTWISE or name in _OPTIMIZERS or name in ("zero", "_to_copy")
 
@@ -60,7 +60,7 @@ def find_updates(graph: Graph, state: Iterable[BufferId]) -> list[Update]:
 
 
 def balanced(graph: Graph, updates: Sequence[Update], link: Link, memory_bytes_per_s: float) -> list[Update]:
-    """Return the updates that run on the host so that the link and the host's memory are done soonest.
+    """Return the updates that run on the host so that the link and the host's memory finish soonest.
 
     The largest are placed first, each where both streams of copies and the host end earlier. O(n log n).
     """
@@ -87,7 +87,7 @@ def balanced(graph: Graph, updates: Sequence[Update], link: Link, memory_bytes_p
 def updates_to_move(
     graph: Graph, state: Sequence[BufferId], link: Link, memory_bytes_per_s: float, place: UpdatePlace
 ) -> list[Update]:
-    """Return the updates of state on the host that run there too, in program order."""
+    """Return the updates of state on the host that run there, in program order."""
     updates = [] if place == "device" else find_updates(graph, state)
     chosen = balanced(graph, updates, link, memory_bytes_per_s) if place == "either" else updates
     return sorted(chosen, key=lambda update: update.ops[-1])
@@ -150,7 +150,7 @@ def _repeatable_ops(graph: Graph) -> set[OpId]:
 
 @dataclass(slots=True, eq=False)
 class _Body:
-    """The ops of one update, which move together to the place of the last one."""
+    """The ops of one update, which move to the place of the last."""
 
     graph: Graph
     repeatable: Collection[OpId]
@@ -162,7 +162,7 @@ class _Body:
     def take_preparations(self) -> None:
         """Take ops that prepare operands: the gradient in float32, the count of steps, factors of the learning rate.
 
-        Small operands that other ops use too are recomputed by the update, which can then start early.
+        Small operands shared with other ops are recomputed by the update, so that it can start early.
         """
         before = -1
         while before < len(self.inside) + len(self.again):
@@ -213,7 +213,7 @@ class _Body:
         return self.inside.issuperset(self._users(buffer))
 
     def _preparing(self, buffer: BufferId) -> list[OpId]:
-        """Return the ops that prepare an operand for this update alone."""
+        """Return the ops that prepare an operand only for this update."""
         graph = self.graph
         if graph.persistent[buffer]:
             others = [op for op in self._users(buffer) if op not in self.inside]

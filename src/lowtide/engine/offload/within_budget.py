@@ -96,7 +96,7 @@ def plan_within_budget(
 
 
 def _limits_elsewhere(graph: Graph, needed: Mapping[str, int]) -> dict[str, int]:
-    """Limits are capacities, or the bytes `needed` by the program itself."""
+    """Limits are capacities, or the bytes the program itself needs."""
     persistent = graph.persistent_bytes()
     return {
         space.name: max(space.capacity_bytes - persistent[space.name], needed[space.name])

@@ -29,7 +29,7 @@ class Communication:
 
 
 def communication_of(graph: Graph, plan: Plan, prices: Prices) -> Communication:
-    """Return the time of a plan's collectives on a stream of their own. O(steps + e)."""
+    """Return the time of a plan's collectives on their own stream. O(steps + e)."""
     if not (graph.ranks > 1).any():
         return Communication()
     timeline = play_timeline(graph, plan, prices, collectives_apart=True)
@@ -130,7 +130,7 @@ def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
 
 
 def _with_room(plan: Steps, run: Run, place: StepIndex, step: StepIndex) -> StepIndex:
-    """Reserve room for the results of a run from the first place where they fit."""
+    """Reserve room for a run's results from the first place where they fit."""
     graph, room = plan.graph, plan.room
     made = np.zeros(room.shape[1], np.int64)
     np.add.at(made, graph.buffer_spaces[graph.writes[run.op]], graph.sizes[graph.writes[run.op]])

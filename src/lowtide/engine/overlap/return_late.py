@@ -14,7 +14,7 @@ def returning_ops(graph: Graph) -> frozenset[OpId]:
 
 
 def return_late(plan: Steps, returning: Collection[OpId]) -> Plan:
-    """Return the plan with its `returning` ops at its end, in the order of the updates, if no step needs them.
+    """Return the plan with its `returning` ops last, in the order of the updates, if no step needs them.
 
     A stream copies in the order of the steps, and such a copy waits for its update. O(accesses).
     """

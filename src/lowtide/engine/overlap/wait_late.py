@@ -17,7 +17,7 @@ _HOME = 0
 def wait_late(steps: Steps) -> Plan:
     """Return the plan with steps that would wait for a collective behind later ones that need not wait.
 
-    A weight is then updated when its gradient has arrived, while the backward pass continues. Dependent steps wait too.
+    So a weight is updated when its gradient has arrived, while the backward pass continues. Dependent steps wait too.
     Ordered ops keep their order: waiting steps run before them, or when too much of the first memory space is needed.
     O(accesses), and the steps that wait at once.
     """
@@ -35,7 +35,7 @@ class _Waiting:
 
 
 class _LateWalk:
-    """A walk through a plan in its new order, with time and bytes of the first memory space."""
+    """A walk through a plan in its new order, with time and bytes of the first space."""
 
     def __init__(self, steps: Steps) -> None:
         self._plan, graph = steps, steps.graph

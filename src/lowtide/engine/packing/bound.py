@@ -25,8 +25,8 @@ class Bound:
 def lower_bound(items: Items) -> Bound:
     """Return the largest sum of bytes alive in one section, or the end of the highest fixed item if larger.
 
-    Padding for alignment counts, except for the topmost item, and allowed overlap is subtracted. If pairs must be
-    apart, the heaviest clique counts too (see `heaviest_clique`). Complexity: O(n log n) without such pairs.
+    Padding for alignment counts, except for the topmost item; allowed overlap is subtracted. If pairs must be apart,
+    the heaviest clique counts too (see `heaviest_clique`). Complexity: O(n log n) without such pairs.
     """
     ends = np.where(items.fixed == FREE, 0, items.fixed) + items.sizes
     top = int(ends.argmax()) if len(items) else -1
@@ -41,7 +41,7 @@ def lower_bound(items: Items) -> Bound:
 
 
 def live_bytes(items: Items) -> Ints:
-    """Return the bytes alive per section; allowed overlap counts twice."""
+    """Return bytes alive per section; allowed overlap counts twice."""
     owners, pieces = items.all_pieces()
     return sum_by_section(items, pieces, _own_bytes(owners, pieces))
 
@@ -59,7 +59,7 @@ def alive_in(pieces: Ints, section: Section) -> NDArray[np.bool_]:
 
 
 def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
-    """Return the bytes of every piece, 0 if a larger alias covers it."""
+    """Return every piece's bytes, 0 if a larger alias covers it."""
     own = pieces[:, 3] - pieces[:, 2]
     shared = np.unique(owners[1:][(owners[1:] == owners[:-1]) & (pieces[1:, 4] != pieces[:-1, 4])])
     for item in shared.tolist():
@@ -102,7 +102,7 @@ def _sums(items: Items, step: int, best: Bound) -> Bound:
 
 
 def heaviest_clique(items: Items) -> tuple[int, tuple[int, ...]]:
-    """Return the bytes of a heavy set of buffers that pairwise must not share bytes, and their items.
+    """Return the bytes and items of a heavy set of buffers that pairwise must not share bytes.
 
     Greedy: each of the 300 largest buffers is extended by the largest buffers that conflict with the whole set. Sizes
     are padded to the common divisor of all alignments, except for the topmost buffer. Complexity: O(n^2) for the

@@ -17,7 +17,7 @@ _MOST_BYTES = 2**62
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class Buffers:
-    """Buffers of one memory space, one array entry each. Accepts any array-like of integers.
+    """Buffers of one memory space, one array entry each, from array-likes of integers.
 
     Raises MalformedInputError, naming the first invalid buffer.
     """
@@ -89,7 +89,7 @@ class Buffers:
         return str(buffer) if self.names is None else self.names[buffer]
 
     def take(self, ids: NDArray[np.intp]) -> "Buffers":
-        """Return some of the buffers in the given order, with the constraints among them.
+        """Return some buffers in the given order, with the constraints among them.
 
         Contiguous groups must be taken completely or not at all.
         """

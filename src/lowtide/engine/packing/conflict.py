@@ -29,9 +29,9 @@ class Conflict:
 
 
 def find_conflict(items: Items, suspects: Ids, capacity: int, work: int, exact_items: int) -> Conflict:
-    """Return a small set of items that exceeds a capacity; `suspects` are items proven to exceed it.
+    """Return a small set of items that exceeds a capacity; `suspects` are proven to exceed it.
 
-    A deletion filter drops halves, quarters and so on down to single items while the rest is proven to exceed the
+    A deletion filter drops halves, quarters and so on down to single items while the rest provably exceeds the
     capacity. If `work` (items examined) ends a proof, its items stay, and the set is not minimal. Complexity: O(k log
     n) proofs for k remaining items of n. Deterministic.
     """

@@ -50,7 +50,7 @@ _CSV_ERRORS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferFile:
-    """The buffers of a CSV file, with its content for writing offsets."""
+    """The buffers of a CSV file, with its content."""
 
     buffers: Buffers
     """In file order, with half-open live ranges."""
@@ -77,7 +77,7 @@ def read_buffer_file(path: Path) -> BufferFile:
 
 
 def parse_buffers(content: bytes, where: str) -> BufferFile:
-    """Parse the content of a CSV file; messages call it `where`. Raises MalformedInputError."""
+    """Parse a CSV file's content, called `where` in messages; raises MalformedInputError."""
     records = _records(content, where)
     header = next(records, None)
     if header is None:
@@ -104,7 +104,7 @@ def write_buffer_file(path: Path, file: BufferFile, offsets: Ints) -> None:
 
 
 def packed_lines(file: BufferFile, offsets: Ints) -> bytes:
-    """Return the records of a file with offsets, in its offset column or in a new last column.
+    """Return a file's records with offsets, in its offset column or in a new last column.
 
     Other fields keep their text; blank lines are dropped, and lines end in LF.
     """
@@ -121,7 +121,7 @@ def packed_lines(file: BufferFile, offsets: Ints) -> bytes:
 
 
 def _records(content: bytes, where: str) -> Iterator[_Record]:
-    """Yield all records, as wide as the first, except blank lines."""
+    """Yield all records except blank lines, as wide as the first."""
     lines: list[str] = []
     reader = csv.reader(_lines(content, where, lines), strict=True)
     width = 0
@@ -162,7 +162,7 @@ def _lines(content: bytes, where: str, record: list[str]) -> Iterator[str]:
 
 
 class _Columns:
-    """The columns of a file by meaning; raises MalformedInputError for bad fields."""
+    """A file's columns by meaning; raises MalformedInputError for bad fields."""
 
     def __init__(self, header: _Record, where: str) -> None:
         self.where = where

@@ -13,7 +13,7 @@ _AT_HOME = 4
 
 
 def complete(items: Items, start: Ints, homes: Ints, limit: int, steps: int) -> Ints | None:
-    """Return a packing of at most `limit` bytes, or None if `steps` placements do not reach one.
+    """Return a packing of at most `limit` bytes, or None if `steps` placements reach none.
 
     `start` holds offsets of placed items, `homes` preferred offsets, both FREE for none. The largest item is placed
     first: at its home, else in the lowest gap, else where it pushes out the cheapest items. Each push raises an item's
@@ -51,7 +51,7 @@ def _costs(items: Items, offsets: Ints, homes: Ints, pushed_out: Ints) -> NDArra
 
 
 def _place(items: Items, item: int, offsets: Ints, home: int, most: int, costs: NDArray[np.float64]) -> list[int]:
-    """Return the items that it pushes out."""
+    """Return the pushed-out items."""
     owners, below, above = _blocked_intervals(items, item, offsets)
     step = int(items.alignment[item])
     candidates = np.unique(np.concatenate([[0, max(home, 0)], -(-above // step) * step, below // step * step]))
@@ -75,7 +75,7 @@ def _place(items: Items, item: int, offsets: Ints, home: int, most: int, costs: 
 
 
 def _blocked_intervals(items: Items, item: int, offsets: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return blocked open intervals of offsets, and their items."""
+    """Return blocked open intervals of offsets, with their items."""
     if items.rectangles:
         near = (items.first < items.last[item]) & (items.first[item] < items.last) & (offsets != FREE)
         near[item] = False

@@ -125,7 +125,7 @@ def _searches(state: Improvement, effort: PackingEffort) -> list["_HeightSearch"
 
 
 def _close_in(state: Improvement, goal: int, search: "_HeightSearch", work: int) -> Iterator[None]:
-    """Try heights halfway between the refuted and the found ones, and repeat with more work.
+    """Try heights halfway between refuted and found ones, repeatedly with more work.
 
     Heights are multiples of the common divisor of all sizes, alignments and fixed offsets.
     """
@@ -166,7 +166,7 @@ def _eject(state: Improvement, height: int, work: int, seed: int = 0) -> tuple[b
 
 
 def _lower_by_ejection(state: Improvement, goal: int, work: int, seed: int = 0) -> Iterator[None]:
-    """In small steps, each a repair of the packing before."""
+    """Lower in small steps, each a repair of the packing before."""
     divisor = common_divisor(state.items)
     step = max(divisor, (state.height - goal) // _STEPS // divisor * divisor)
     while work > 0 and state.height > max(goal, state.bound):
@@ -214,7 +214,7 @@ def low_starts(state: Improvement, goal: int, work: int) -> list[Ints]:
 
 
 def descend(state: Improvement, goal: int, start: Ints, work: int, seed: int) -> None:
-    """Lower the packing `start` towards `goal`, and keep it if it is the lowest."""
+    """Lower `start` towards `goal`, and keep it if it is the lowest packing."""
     trial = Improvement(state.items, start, state.items.height(start), state.bound, "joined-blocks")
     for _ in _lower_by_ejection(trial, goal, work, seed):
         pass
@@ -250,7 +250,7 @@ class _HeightSearch:
         return self.attempt(height, self.left)
 
     def run(self, height: int, work: int) -> tuple[int, int]:
-        """Search without charging the remaining work; return the answer and the work."""
+        """Search without charging the remaining work; return answer and work."""
         fit, offsets, used = self._kernel(height, work)
         state = self._state
         state.work += used

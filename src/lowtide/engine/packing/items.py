@@ -16,7 +16,7 @@ _NO_OFFSETS, _NO_IDS = np.zeros(0, np.int64), np.zeros(0, np.int32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """Items to place. Buffers that must keep their distance form one item.
+    """Items to place. Buffers that must keep their distance form one.
 
     Sections are numbered from 0; each is the time between neighboring births and deaths.
     """
@@ -161,7 +161,7 @@ def _items(
 
 
 def _groups(buffers: Buffers, placed: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Return, per buffer, the first of its rigid group, and the distance above the group."""
+    """Return, per buffer, the first of its rigid group and the distance above the group."""
     n = len(buffers)
     group, low = np.arange(n), np.zeros(n, np.int64)
     for members in buffers.aliases:

@@ -31,7 +31,7 @@ Ids = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HintedOffsets:
-    """The hinted offset of every item, with the number and the bytes of its agreeing buffers."""
+    """Hinted offsets of items, with the number and bytes of agreeing buffers."""
 
     offsets: Ints
     counts: Ints
@@ -39,7 +39,7 @@ class HintedOffsets:
 
 
 def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effort: PackingEffort) -> Ints:
-    """Return a packing of items within `limit` bytes that keeps many hints, starting from `packed`.
+    """Return a packing within `limit` bytes that keeps many hints, starting from `packed`.
 
     Packings are ranked by the number of buffers at their hints, then by their bytes. Hints with the most clashes are
     dropped, and the rest is completed (see `complete`). For few items, blocks of hints are then added while the rest
@@ -77,7 +77,7 @@ def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effor
 
 
 def _drop_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets) -> Ids:
-    """Drop the item with the most clashes until none remain; ties to the lowest value."""
+    """Drop the item with the most clashes, ties by lowest value, until none remain."""
     dropped = np.zeros(len(hinted.offsets), np.bool_)
     while len(pairs):
         clashes = np.bincount(pairs.reshape(-1), minlength=len(dropped))
@@ -163,9 +163,9 @@ class _Tries:
 
 
 def hinted_offsets(buffers: Buffers, layout: Layout, limit: int) -> HintedOffsets:
-    """Return the hinted offset of every item that fits an arena of `limit` bytes. O(n log n).
+    """Return every item's hinted offset that fits an arena of `limit` bytes. O(n log n).
 
-    If hints of one item disagree, the offset of most buffers, then most bytes, then the lowest is used.
+    If hints of one item disagree, the offset of most buffers, then most bytes, then the lowest counts.
     """
     items = layout.items
     result = HintedOffsets(*(np.full(len(items), value, np.int64) for value in (FREE, 0, 0)))

@@ -25,7 +25,7 @@ _ADVICE = "pack it for one order, without `concurrent`"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Storage of a buffer, of in-place buffers, or of scratch; `producer` is -1 if it exists from the start."""
+    """Storage of a buffer, of in-place buffers, or of scratch. `producer` is -1 if it exists from the start."""
 
     touched_by: tuple[int, ...]
     producer: int
@@ -50,14 +50,14 @@ class Reachability:
                 self._after[op] = row
 
     def after_all(self, ops: Sequence[OpId]) -> NDArray[np.bool_]:
-        """Return a mask of the ops that run after all given ops in every order."""
+        """Return a mask of ops that run after all given ops in every order."""
         n = len(self._after)
         return np.unpackbits(np.bitwise_and.reduce(self._after[list(ops)], axis=0), count=n).astype(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The address of every residency, and the arena of each memory space."""
+    """Addresses of residencies, and arenas of memory spaces."""
 
     addresses: Addresses
     arena_bytes: Mapping[str, int]
@@ -87,9 +87,9 @@ def pack_plan(
 ) -> Packing:
     """Return addresses for all residencies of a plan, with the smallest arena per space that `pack` finds.
 
-    `transient` holds the scratch bytes per op and space, which are packed without an address in the result. In-place
-    results share an address. With `concurrent`, the addresses hold for an executor that runs ops in any order their
-    dependencies allow, or at once. Raises UnsupportedError if `concurrent` is impossible (see `refuse_fixed_order`).
+    `transient` holds scratch bytes per op and space, packed without an address in the result. In-place results share an
+    address. With `concurrent`, the addresses hold for an executor that runs ops at once or in any order their
+    dependencies allow. Raises UnsupportedError if `concurrent` is impossible (see `refuse_fixed_order`).
     """
     reach = Reachability(graph) if concurrent else None
     if reach is not None:

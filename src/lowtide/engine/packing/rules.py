@@ -14,7 +14,7 @@ Rule = Callable[[Items], Ints]
 
 
 def best_fit_by_size(items: Items) -> Ints:
-    """Place the largest items first, each in the tightest gap, else above its conflicts; ties to longer lives.
+    """Place the largest items first, ties by longer life, each in the tightest gap, else above its conflicts.
 
     Source: Pisarchyk and Lee 2020, "greedy by size", as in XLA and TensorFlow Lite. Complexity: O(n^2).
     """
@@ -65,7 +65,7 @@ RULES: dict[str, Rule] = {
 
 
 def stacked(items: Items) -> Ints:
-    """Place every free item above all fixed and all earlier items. O(n)."""
+    """Place free items above all fixed and earlier ones. O(n)."""
     free = np.flatnonzero(items.fixed == FREE)
     top = int((items.fixed + items.sizes)[items.fixed != FREE].max(initial=0))
     offsets = items.fixed.copy()

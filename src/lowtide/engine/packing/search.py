@@ -42,7 +42,7 @@ class Split:
 
 
 class PackSearch:
-    """A search for the smallest arena, or for an arena within a capacity, with the best packing as its state.
+    """A search for the smallest arena, or for an arena within a capacity; its state is the best packing.
 
     Tries orders along the skyline, then the published rules, then improves the parts that are too high (see `improve`).
     Deterministic and limited by work.
@@ -96,7 +96,7 @@ class PackSearch:
         self.offsets, self.height, self.method = offsets, self.items.height(offsets), method
 
     def adopt(self, other: "PackSearch") -> None:
-        """Adopt the better packing and bound of another search, and add its work."""
+        """Adopt another search's better packing and bound, and add its work."""
         self.offer(other.offsets, other.method)
         if other.bound.size_bytes > self.bound.size_bytes:
             self.bound = other.bound
@@ -123,7 +123,7 @@ class PackSearch:
         return offsets, "skyline"
 
     def _repair(self) -> None:
-        """Repair the packing of many items if it is little above the goal."""
+        """Repair a packing of many items if it is little above the goal."""
         is_near = self.height <= self._goal + self._goal // _NEAR
         if self._is_finished() or not is_near or not self.items.plain or len(self.items) <= self._effort.exact_items:
             return
@@ -220,7 +220,7 @@ def split(items: Items) -> Split:
     """Split items at every moment that no item spans, and put items alive throughout a part at its bottom.
 
     The rest of a part may split again. No smallest arena is lost: an item alive throughout conflicts with all others of
-    its part. Items with pieces, fixed offsets or pairs are split by time only.
+    its part. Items with pieces, fixed offsets or pairs are split only by time.
     """
     offsets = np.full(len(items), -1, np.int64)
     if items.apart is not None:

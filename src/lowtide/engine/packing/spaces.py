@@ -22,7 +22,7 @@ _MOST_RETURNS = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpaceUnits:
-    """Units of buffers that groups tie together."""
+    """Buffers tied together by groups."""
 
     unit_of: Ints
     choices: tuple[tuple[int, ...], ...]
@@ -68,7 +68,7 @@ class _Assignment:
         self._packed: dict[int, Packed] = {}
 
     def spill(self) -> None:
-        """Move units to their next choices until every space fits or none can move."""
+        """Move units to their next choices until every space fits or no unit can move."""
         todo = list(range(len(self._spaces)))
         while todo:
             space = todo.pop(0)
@@ -175,7 +175,7 @@ class _Assignment:
         return pack(aligned, capacity=about.capacity_bytes, effort=self._effort)
 
     def _live_bytes(self, space: SpaceId) -> tuple[Ints, Ints, Ints]:
-        """Return the live pieces in a space, the steps of change, and the bytes from each on."""
+        """Return a space's live pieces, the steps of change, and the bytes from each on."""
         here = np.zeros(len(self._buffers), np.bool_)
         here[self._buffers_in(space)] = True
         pieces = live_pieces(self._buffers)
@@ -218,7 +218,7 @@ class _Assignment:
 
 
 def space_units(buffers: Buffers, n_spaces: int, choices: Sequence[Sequence[int]] | None) -> SpaceUnits:
-    """Join the buffers of groups into units. Without `choices`, every unit may use all spaces.
+    """Join the buffers of groups into units, which may use all spaces without `choices`.
 
     Raises MalformedInputError for choices that are empty, unknown, repeated, missing or different within a group, and
     for a fixed buffer with several choices.

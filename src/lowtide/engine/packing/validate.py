@@ -12,7 +12,7 @@ from lowtide.engine.packing.buffers import FREE, Buffers, Ints, live_pieces
 
 
 def validate(buffers: Buffers, offsets: Ints, capacity: int | None = None) -> None:
-    """Check that offsets are a valid packing of buffers, of at most `capacity` bytes.
+    """Check that offsets are a valid packing of at most `capacity` bytes.
 
     Raises VerificationError for the first violation, naming the buffers and the step. Buffers that are never alive or
     empty are only checked for their fixed offsets. Complexity: O(n log^2 n) for n buffers, gaps, group members and
@@ -26,7 +26,7 @@ def validate(buffers: Buffers, offsets: Ints, capacity: int | None = None) -> No
 
 
 def broken_rule(buffers: Buffers, offsets: Ints, capacity: int | None = None) -> str | None:
-    """Return the complaint of `validate`, or None for a valid packing."""
+    """Return the complaint of `validate`, None for a valid packing."""
     return next(_broken_rules(buffers, offsets, capacity), None)
 
 
@@ -111,7 +111,7 @@ def _overlaps(buffers: Buffers, offsets: Ints, pieces: Ints) -> Iterator[str]:
 
 
 def _exempt(buffers: Buffers) -> Ints:
-    """Return rows (group, buffer): buffers of one group may overlap."""
+    """Return rows (group, buffer); buffers of one group may overlap."""
     group_of = np.arange(len(buffers)) + len(buffers.aliases)
     rows: list[Ints] = [np.zeros((0, 2), np.int64)]
     for group, members in enumerate(buffers.aliases):

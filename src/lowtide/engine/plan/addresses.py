@@ -29,7 +29,7 @@ class Address:
 
 
 class Addresses(Sequence[Address]):
-    """A table of addresses, shape (n, 5), with the fields of `Address` as columns."""
+    """Addresses, shape (n, 5), with the fields of `Address` as columns."""
 
     __slots__ = ("table",)
 
@@ -62,14 +62,14 @@ class Addresses(Sequence[Address]):
 
     @classmethod
     def of(cls, rows: Iterable[Address]) -> "Addresses":
-        """Build a table from addresses; raises VerificationError for a number out of range."""
+        """Build a table from addresses; raises VerificationError for numbers out of range."""
         if isinstance(rows, cls):
             return rows
         return cls.of_rows([(row.buffer, row.first_step, row.last_step, row.space, row.offset) for row in rows])
 
     @classmethod
     def of_rows(cls, rows: Sequence[tuple[int, int, int, int, int]]) -> "Addresses":
-        """Build a table from tuples; raises VerificationError for a number out of range."""
+        """Build a table from tuples; raises VerificationError for numbers out of range."""
         try:
             return cls(np.array(rows, np.int64))
         except OverflowError:

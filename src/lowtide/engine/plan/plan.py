@@ -86,6 +86,7 @@ class Plan:
     lower_bound_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     arena_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     addresses: Sequence[Address] = ()
+    """Usually a table `Addresses`."""
     claims: tuple[Claim, ...] = ()
     callees: Mapping[str, "Plan"] = field(default_factory=dict[str, "Plan"])
 

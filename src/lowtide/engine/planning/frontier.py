@@ -21,6 +21,7 @@ class Frontier:
     """Plans for several budgets, largest first: peaks never rise, extra costs never fall."""
 
     space: str
+    """The memory space of the budgets."""
     baseline_peak_bytes: int
     base_order: str
     """The order that the largest budget comes from."""

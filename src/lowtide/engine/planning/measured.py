@@ -231,6 +231,7 @@ class Rewritten:
     done: Mapping[str, Sequence[str]]
     """Names of the rewritten parts, by kind of rewrite: "recomputed" and so on."""
     write: Callable[[Path], None]
+    """Write the program to a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

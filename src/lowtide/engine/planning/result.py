@@ -37,6 +37,7 @@ class Result:
     """A verified plan with its cost and bounds. Bytes are per memory space, without persistent buffers."""
 
     graph: Graph
+    """The graph that the plan is for."""
     plan: Plan
     budget: Budget
     """Limits per memory space."""

@@ -34,6 +34,7 @@ class FunctionDef:
     """Nodes of the body that must run."""
 
     def with_nodes(self, nodes: Sequence[NodeDef]) -> "FunctionDef":
+        """Return the function with other nodes."""
         fields = named_fields("FunctionDef", self.piece)
         kept = [self.piece[start:end] for name, start, _, end in fields if name != "node_def"]
         made = [encode_field("FunctionDef", "node_def", node.piece) for node in nodes]
