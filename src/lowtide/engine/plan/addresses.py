@@ -16,7 +16,7 @@ BEFORE_THE_FIRST_STEP = -1
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of one residency: half-open steps and an offset in bytes.
+    """A residency's address: half-open steps and an offset in bytes.
 
     Inputs start at step 0, or at `BEFORE_THE_FIRST_STEP` if step 0 frees them.
     """

@@ -136,8 +136,8 @@ class _PlanInPieces(PlanRecord):
 def read_plan_file(path: str | Path, graph: Graph) -> Plan:
     """Read a plan file (`*.plan.json`, `*.plan.json.gz`) and verify the plan.
 
-    Raises MalformedInputError, FingerprintError for another graph, VerificationError for a wrong plan, and InputError
-    for an unreadable file. Capacities are not checked if the status is "infeasible".
+    Raises MalformedInputError, FingerprintError for another graph, VerificationError for a wrong plan, InputError for
+    an unreadable file. Capacities are unchecked if the status is "infeasible".
     """
     path, refusal = Path(path), "not a valid plan file"
     record = read_document(path, _PlanInPieces, refusal)
@@ -155,7 +155,7 @@ def read_plan_file(path: str | Path, graph: Graph) -> Plan:
 
 @without_collection()
 def write_plan_file(plan: Plan, path: str | Path, graph: Graph) -> None:
-    """Write a plan file atomically, gzipped if the name ends in .gz. Equal plans give equal files.
+    """Write a plan file atomically, gzipped for .gz. Equal plans give equal files.
 
     Raises UsageError if the path cannot be written or a callee has two plans.
     """
@@ -183,7 +183,7 @@ def plan_schema() -> dict[str, Any]:
 
 
 def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
-    """Check first: a plan of another graph has other errors too."""
+    """Checked first, because a plan of another graph has other errors too."""
     if record.graph != graph.fingerprint:
         raise FingerprintError(f"the plan was made for another graph than {graph.name!r}; make a new plan for it")
 

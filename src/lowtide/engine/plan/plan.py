@@ -70,8 +70,8 @@ Step = Run | Free | CopyOut | CopyIn
 class Plan:
     """Steps over a graph, with addresses and claims.
 
-    Steps are stored as arrays. Byte figures are by memory space name, without persistent buffers. Callees without a
-    plan run in program order.
+    Steps are arrays. Byte figures are by memory space name, without persistent buffers. Callees without a plan run in
+    program order.
     """
 
     graph_fingerprint: str
@@ -131,7 +131,7 @@ class Plan:
                 yield CopyIn(target, space)
 
     def without_claims(self) -> "Plan":
-        """Return the plan without bounds and claims, for a program that they do not hold for."""
+        """Return the plan without bounds and claims, for a program they do not hold for."""
         return replace(self, claims=(), lower_bound_bytes={}, status="feasible")
 
     def with_claims(
@@ -196,7 +196,7 @@ class Plan:
     ) -> "Plan":
         """Build the plan that runs `order` and frees buffers right after their last use. O(n + e).
 
-        `pairs` has rows (op, read buffer, written buffer) in run order.
+        `pairs` are (op, read buffer, written buffer) in run order.
         """
         used = np.zeros((0, 3), np.int32) if pairs is None else pairs.reshape(-1, 3)
         last = _last_use(graph, order)
@@ -237,7 +237,7 @@ def _as_pairs(flat: Sequence[BufferId]) -> tuple[tuple[BufferId, BufferId], ...]
 
 
 def _last_use(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the position of the last op that uses or allocates each buffer, or -1."""
+    """Return the position of each buffer's last use or allocation, or -1."""
     position = np.empty(graph.n_ops, np.int64)
     position[order] = np.arange(len(order))
     last = np.full(graph.n_buffers, -1, np.int64)

@@ -10,7 +10,7 @@ from lowtide.engine.plan.file_format import CopyInRow, CopyOutRow, PlanRecord, R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """The figures and the runs of a plan file, unverified: there is no program to verify it for."""
+    """A plan file's figures and runs, unverified for lack of a program."""
 
     graph_fingerprint: str
     status: str
@@ -24,12 +24,12 @@ class PlanSummary:
 
     @property
     def first_runs(self) -> list[int]:
-        """Each op once, in the order of its first run."""
+        """Each op once, by first run."""
         return list(dict.fromkeys(self.runs))
 
 
 def read_plan_summary(path: str | Path) -> PlanSummary:
-    """Read a plan file without its program; raises InputError, and MalformedInputError if it is not a plan file."""
+    """Read a plan file without its program; raises InputError, MalformedInputError if it is no plan file."""
     record = read_document(Path(path), PlanRecord, "no valid plan file")
     runs = [row.op for row in record.steps if isinstance(row, RunRow)]
     copies = sum(isinstance(row, CopyOutRow | CopyInRow) for row in record.steps)

@@ -135,10 +135,9 @@ def _where(graph: Graph, plan: Plan, step: StepIndex) -> str:
 
 
 def _check_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None:
-    """Check that the claims agree with the peak and with one another. O(steps + claims).
+    """Check that claims agree with the peak and one another. O(steps + claims).
 
-    A plan with status "optimal" must meet bounds of its class, or claim a bound of its extra cost, which is not checked
-    here.
+    An "optimal" plan must meet bounds of its class, or claim a bound of its extra cost, which is not checked here.
     """
     _check_figures(plan, peak_bytes)
     for claim in plan.claims:

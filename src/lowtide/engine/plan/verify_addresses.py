@@ -18,7 +18,7 @@ _KEY = (0, 3, 1)
 
 
 class SortedRanks:
-    """A set of integers below n, in words of about sqrt(n) bits. Every operation takes O(sqrt n) bits."""
+    """Integers below n, in words of about sqrt(n) bits. Operations take O(sqrt n) bits."""
 
     def __init__(self, limit: int) -> None:
         self._width = 1 << ((max(limit, 1).bit_length() + 1) // 2)
@@ -62,7 +62,7 @@ class SortedRanks:
 def verify_addresses(graph: Graph, plan: Plan, residencies: NDArray[np.int64]) -> None:
     """Check that the addresses of an executable plan are complete, aligned and without overlaps.
 
-    Addresses must match the table of `verify_execution`. Raises VerificationError. O(k log k) for k addresses.
+    They must match the table of `verify_execution`. Raises VerificationError. O(k log k) for k addresses.
     """
     given = Addresses.of(plan.addresses).table
     _check_ids(graph, given)
@@ -154,7 +154,7 @@ def _check_offsets(graph: Graph, plan: Plan, given: _Table) -> None:
 
 
 def _check_overlaps(graph: Graph, given: _Table, rows: NDArray[np.int64]) -> None:
-    """Among live residencies, only neighbors by offset can overlap."""
+    """Only live neighbors by offset can overlap."""
     buffers, firsts, lasts, spaces, offsets = given[rows].T
     # All inputs exist before the first step, including those that step 0 frees.
     at_start = (firsts == 0) & (spaces == graph.buffer_spaces[buffers]) & (graph.lifetimes[buffers] <= Lifetime.DONATED)

@@ -25,7 +25,7 @@ _BUFFERS_PER_PART = 2**15
 
 
 class Violations:
-    """The first violated rule of a plan, by step, then by rule."""
+    """A plan's first violated rule, by step, then by rule."""
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         self.graph = graph
@@ -34,7 +34,7 @@ class Violations:
         self._message = ""
 
     def add(self, steps: _Ints, wrong: NDArray[np.bool_], rule: int, describe: Callable[[int], str]) -> None:
-        """Record the first violation of a rule; all arguments have one row per check."""
+        """Record a rule's first violation; arguments have one row per check."""
         rows = np.flatnonzero(wrong)
         if not len(rows):
             return
@@ -195,7 +195,7 @@ def _accesses_in_program_order(
 def _versions_left(kinds: _Ints, versions: _Ints, sources: _Ints, targets: _Ints) -> tuple[_Ints, _Ints]:
     """Return the version left by each event, and the last changing event up to it.
 
-    A copy leaves the version of its source. Chains of copies are followed by doubling.
+    A copy leaves its source's version. Chains of copies are followed by doubling.
     """
     rows = np.arange(len(kinds))
     changed_by = np.maximum.accumulate(np.where((kinds == _READ) | (kinds == _COPY_SOURCE), 0, rows))

@@ -15,7 +15,7 @@ from lowtide.engine.plan.verify_contents import Violations, program_accesses, ve
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The peak of a memory space, without persistent buffers."""
+    """A memory space's peak, without persistent buffers."""
 
     bytes: int
     step: StepIndex

@@ -22,7 +22,7 @@ _MOST_PERCENT = 100
 def parse_budget(
     budget: GivenBudget, graph: Graph, baseline_peak: Mapping[str, int], *, transient: bool = False
 ) -> Budget:
-    """Return the limits of all memory spaces from a budget for the first one and from all capacities.
+    """Return the limits of all memory spaces from a budget for the first one and all capacities.
 
     Bytes include persistent buffers unless `transient`. A percentage or a number with a point from 0 to 1 is a share of
     the baseline's peak, without persistent buffers. Raises UsageError for anything else, and for `transient` without
@@ -47,7 +47,7 @@ def parse_budget(
 
 
 def given_budget(budget: GivenBudget) -> GivenBudget:
-    """Return a user's budget. Raises UsageError if it cannot be read or lacks a unit: 50, but not "50 B"."""
+    """Return a user's budget; raises UsageError if it is unreadable or lacks a unit: 50, but not "50 B"."""
     if budget is not None:
         read_budget(budget)
         is_small = isinstance(budget, int | str) and str(budget).strip().isdecimal() and int(budget) <= _MOST_PERCENT
@@ -56,7 +56,7 @@ def given_budget(budget: GivenBudget) -> GivenBudget:
 
 
 def budget_bytes(budget: str | int | float, baseline_peak: int, persistent: int) -> int:
-    """Return the bytes that a budget leaves besides persistent buffers; raises UsageError if it cannot be read."""
+    """Return a budget's bytes without persistent buffers; raises UsageError if it is unreadable."""
     return _asked(read_budget(budget), baseline_peak, persistent)
 
 
@@ -69,7 +69,7 @@ def _asked(given: int | Fraction, baseline_peak: int, persistent: int) -> int:
 
 
 def read_budget(budget: str | int | float) -> int | Fraction:
-    """Return a budget's bytes, or its share of the baseline's peak; raises UsageError for anything else."""
+    """Return a budget's bytes or share of the baseline's peak; raises UsageError for anything else."""
     percent = _PERCENT.fullmatch(budget) if isinstance(budget, str) else None
     if percent:
         return Fraction(percent[1]) / 100

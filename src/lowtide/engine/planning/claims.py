@@ -10,7 +10,7 @@ from lowtide.engine.search import Proof
 
 
 def claims_of(draft: Draft, packing: Packing | None) -> tuple[Claim, ...]:
-    """Return the claims about a draft's peaks, its arenas if buffers were placed, and its extra cost."""
+    """Return the claims about a draft's peaks, its arenas if placed, and its extra cost."""
     arenas = () if packing is None else _of_arenas(draft, packing)
     return (*claims_of_peaks(draft), *arenas, *_of_cost(draft))
 
@@ -18,7 +18,7 @@ def claims_of(draft: Draft, packing: Packing | None) -> tuple[Claim, ...]:
 def peak_claims(
     bounds: Mapping[str, int], proof: Proof | None, over: PlanClass, *, in_place: bool, in_chunks: bool = False
 ) -> list[Claim]:
-    """Return a claim for each memory space with a positive lower bound."""
+    """Return a claim per memory space with a positive lower bound."""
     return [
         Claim(
             figure="peak",
@@ -43,7 +43,7 @@ def _evidence(proof: Proof | None, space: str) -> Evidence:
 
 
 def claims_of_peaks(draft: Draft) -> list[Claim]:
-    """Return a claim for each memory space whose peak has a lower bound."""
+    """Return a claim per memory space whose peak has a lower bound."""
     bounds = {bound.space: bound.peak_bytes for bound in draft.bounds}
     claims = peak_claims(
         bounds, draft.proof, draft.bounds_hold_for, in_place=draft.settings.takes_pairs, in_chunks=draft.in_chunks

@@ -75,7 +75,7 @@ class Draft:
 
     @property
     def status(self) -> Status:
-        """The outcome as plan files name it. It is decided only here."""
+        """The outcome as in plan files, decided only here."""
         if self.interrupted:
             return "interrupted"
         if self.shortfall is not None:
@@ -90,7 +90,7 @@ class Draft:
 
     @property
     def fits(self) -> bool:
-        """Whether the plan is within the limits of every memory space."""
+        """Whether the plan is within all memory spaces' limits."""
         return self.budget.excess_bytes(self.plan.peak_bytes) == 0
 
     def is_beaten_by(self, plan: Plan) -> bool:
@@ -103,7 +103,7 @@ class Draft:
         return replace(self, plan=plan, problem=problem, packing=packing)
 
     def offer(self, plan: Plan) -> None:
-        """Pass a plan that beats the draft's to `keep`, verified and marked interrupted."""
+        """Pass a better plan to `keep`, verified and marked interrupted."""
         if self.keep is not None and (plan is self.plan or self.is_beaten_by(plan)):
             verify(self.graph, plan, check_capacity=False)
             self.keep(self.graph, replace(plan, status="interrupted"))

@@ -42,11 +42,11 @@ def find_plan(
     *,
     start: Draft | None = None,
 ) -> Result:
-    """Return the plan that the settings ask for; see `lowtide.minimize`. The graph must contain the host already.
+    """Return the plan that the settings ask for; see `lowtide.minimize`. The graph already contains the host.
 
     If `graph` is another form, `unmodified` is the unmodified program's graph, to which percentages and the baseline's
-    peak refer. `start` is the `baseline` of the graph, if known. `keep` receives the best plan found before each stage
-    that may take long. A plan that took long is kept in the cache, see `plan_cache`.
+    peak refer. `start` is the graph's `baseline`, if known. `keep` receives the best plan before each stage that may
+    take long. A plan that took long is cached, see `plan_cache`.
     """
     started = time.perf_counter()
     report = progress or current_report()
@@ -69,10 +69,10 @@ def find_plan(
 
 
 def baseline(graph: Graph, settings: PlanSettings, unmodified: Graph | None = None) -> Draft:
-    """Return the plan of the program in its own order, the best until a stage finds a better one.
+    """Return the plan in program order, the best until a stage finds a better one.
 
-    `unmodified` is the graph that percentages refer to, if not `graph`. Raises UsageError for a budget or costs that
-    cannot be read, and for techniques without effect.
+    `unmodified` is the graph that percentages refer to, if not `graph`. Raises UsageError for an unreadable budget or
+    costs, and for techniques without effect.
     """
     plan = Plan.baseline(graph)
     plan = replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)
@@ -106,7 +106,7 @@ def order(draft: Draft, report: Report) -> Draft:
 
     Without a budget, this is an order of least peak and, if buffers get addresses, of least arena. With a budget, it is
     an order that fits and moves few ops, or program order if that fits. If recomputation or offload may follow, the
-    search is short: a plan that fits is then found sooner than the proof that no order fits.
+    search is short: a plan that fits is then found sooner than the proof that no order does.
     """
     if draft.interrupted:
         return draft
@@ -137,10 +137,10 @@ def order(draft: Draft, report: Report) -> Draft:
 
 @stage
 def overlap(draft: Draft, report: Report) -> Draft:
-    """Return the draft with collectives and ops off the device that start earlier and whose inputs are freed later.
+    """Return the draft with collectives and ops off the device starting earlier, and their inputs freed later.
 
     They then overlap with other ops. Ops that wait for them may run later. Memory may grow up to the budget or, without
-    one, the plan's own peak. The runs and the order of ordered ops do not change, so bounds of the cost stay valid.
+    one, the plan's own peak. The runs and the order of ordered ops do not change, so cost bounds stay valid.
     """
     graph, plan = draft.graph, draft.plan
     waits_at_once = graph.spaces[0].name == _WAITS_AT_ONCE or not (graph.ranks > 1).any()
@@ -168,7 +168,7 @@ def overlap(draft: Draft, report: Report) -> Draft:
 
 
 def with_stalls(draft: Draft) -> Draft:
-    """Return the draft with the waits for ops off the device as a part of its cost."""
+    """Return the draft with waits for ops off the device in its cost."""
     if not draft.graph.off_device.any():
         return draft
     extra = play_timeline(draft.graph, draft.plan, draft.prices).extra_seconds
@@ -180,7 +180,7 @@ def with_stalls(draft: Draft) -> Draft:
 def place(draft: Draft, report: Report) -> Draft:
     """Return the draft with claims and, if asked for, addresses in its plan.
 
-    Recomputed runs may move to make the arena smaller.
+    Recomputed runs may move for a smaller arena.
     """
     report(Stage.FINISH)
     if draft.settings.addresses:
@@ -198,7 +198,7 @@ def place(draft: Draft, report: Report) -> Draft:
 
 
 def _packed(draft: Draft, report: Report) -> Draft:
-    """An earlier packing is kept if it is proven smallest or was made with the same effort."""
+    """An earlier packing stays if proven smallest or made with the same effort."""
     report("placing buffers")
     effort = "fast" if draft.interrupted else draft.settings.effort
     packing = draft.packing
@@ -213,7 +213,7 @@ def _packed(draft: Draft, report: Report) -> Draft:
 
 @stage
 def verified(draft: Draft, report: Report) -> Draft:
-    """Return the draft after its plan is verified independently of all stages."""
+    """Return the draft after its plan is verified, independently of all stages."""
     plan = replace(draft.plan, status=draft.status) if draft.interrupted else draft.plan
     report("verifying the plan")
     verify(draft.graph, plan, check_capacity=False)

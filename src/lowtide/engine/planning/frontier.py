@@ -49,13 +49,13 @@ class Frontier:
 
 @without_collection()
 def least_peak(graph: Graph, settings: PlanSettings, progress: Report | None = None) -> Draft:
-    """Return the draft of a graph in its order of least peak, the start of its frontier."""
+    """Return a graph's draft in its order of least peak, its frontier's start."""
     free = replace(settings, techniques=settings.techniques - NEED_BUDGET)
     return order(baseline(graph, free), progress or current_report())
 
 
 def budgets_from(least: Draft) -> list[int]:
-    """Return seven budgets from the peak of an order of least peak down to its floor."""
+    """Return seven budgets from an order of least peak's peak down to its floor."""
     return default_budgets(OrderedProgram(least.problem, least.plan.order(), least.prices.seconds))
 
 

@@ -17,7 +17,7 @@ from lowtide.engine.search import prove
 def judge(draft: Draft, report: Report) -> Draft:
     """Return the draft with its bounds, whether the plan is optimal, and why the budget is missed.
 
-    The verdict of an earlier stage stays. After Ctrl-C no bound is computed or claimed, because that may take long.
+    The verdict of an earlier stage stays. After Ctrl-C no bound is computed or claimed: that may take long.
     """
     if draft.is_judged:
         return draft
@@ -37,7 +37,7 @@ def judge(draft: Draft, report: Report) -> Draft:
 
 
 def _shortfall(draft: Draft) -> Shortfall | None:
-    """A limit proven impossible to meet comes first."""
+    """Limits proven impossible come first."""
     found = [missed for place in range(len(draft.bounds)) if (missed := _shortfall_in(draft, place)) is not None]
     return next((missed for missed in found if missed.is_impossible), found[0] if found else None)
 

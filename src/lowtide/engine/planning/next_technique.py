@@ -51,8 +51,8 @@ def next_technique(
 
     Of three budgets between the result's peak and its floor, offers the lowest that costs at most 1 % more time, or the
     cheapest. For a missed budget, offers the plan that meets it or has a lower peak. Uses little effort: planning for
-    that budget finds the same or better. Returns None for an interrupted result and for graphs of more than `MOST_OPS`
-    ops. Ctrl-C ends only this search.
+    that budget finds the same or better. Returns None for interrupted results and graphs of more than `MOST_OPS` ops.
+    Ctrl-C ends only this search.
     """
     is_asked = bool(settings.techniques & NEED_BUDGET) or (settings.budget is not None and result.shortfall is None)
     if is_asked or result.status == "interrupted" or not 0 < graph.n_ops <= MOST_OPS:

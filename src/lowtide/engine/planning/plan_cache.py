@@ -36,7 +36,7 @@ _PLAN, _FACTS = ".plan.json.gz", ".result.json"
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the cache, or None if it is off."""
+    """Return the cache's folder, None if it is off."""
     named = os.environ.get(VARIABLE, "")
     if named.lower() in ("off", "0"):
         return None
@@ -50,7 +50,7 @@ def cache_folder() -> Path | None:
 
 
 def cache_files() -> list[Path]:
-    """Return the files of the cache, most recently used first."""
+    """Return the cache's files, most recently used first."""
     folder = cache_folder()
     if folder is None or not folder.is_dir():
         return []
@@ -59,14 +59,14 @@ def cache_files() -> list[Path]:
 
 
 def size_of(path: Path) -> int:
-    """Return the size of a file, 0 if another process has deleted it."""
+    """Return a file's size, 0 if another process has deleted it."""
     with suppress(OSError):
         return path.stat().st_size
     return 0
 
 
 def clear_cache() -> int:
-    """Delete all plans of the cache; return the bytes freed."""
+    """Delete all cached plans; return the bytes freed."""
     return sum(map(_removed, cache_files()))
 
 
@@ -80,9 +80,9 @@ class CachedPlan:
 
     @classmethod
     def of(cls, draft: Draft, unmodified: Graph | None) -> "CachedPlan | None":
-        """Return the entry for a draft before planning, or None if such plans are not kept.
+        """Return a draft's entry before planning, None if such plans are not kept.
 
-        Plans with bounds from a search of all orders are not kept: the proof is not in a plan file.
+        Plans with bounds from a search of all orders are not kept: a plan file lacks the proof.
         """
         settings = draft.settings
         folder = cache_folder() if settings.techniques & NEED_BUDGET and not draft.fits else None
@@ -181,7 +181,7 @@ def _kept() -> list[str]:
 
 @cache
 def _code() -> str:
-    """Other code may make other plans, so the key has the version and the state of the files."""
+    """Other code may plan differently, so the key has the version and the files' state."""
     try:
         number = version("lowtide")
     except PackageNotFoundError:

@@ -20,7 +20,7 @@ CHUNKED: tuple[FormName, ...] = ("in chunks", "in finer chunks", "in finest chun
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """One version of a program: another graph that computes the same results."""
+    """A version of a program: another graph with the same results."""
 
     name: FormName
     graph: Graph
@@ -29,7 +29,7 @@ class Form:
 
 
 class Program(ABC):
-    """A program that can be planned. Frameworks override `make_form` to offer further forms."""
+    """A program to plan. Frameworks override `make_form` to offer forms."""
 
     @property
     @abstractmethod
@@ -51,7 +51,7 @@ class Program(ABC):
         return None
 
     def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "Program | None":
-        """Return the program with `share` eighths of its state on its host, or None if no state can be there.
+        """Return the program with `share` eighths of its state on its host, None if no state can be there.
 
         Such state is on the device only during its update, unless the update runs on the host. With another `place`
         than "device", results are equal up to rounding; None if no update can run on the host.
@@ -85,7 +85,7 @@ class Program(ABC):
                     yield form
 
     def form_of(self, plan: Plan) -> Form | None:
-        """Return the form that a plan was made for, or None. Existing forms are compared first."""
+        """Return a plan's form, or None. Existing forms are compared first."""
         known = next((form for form in self.made_forms() if form.graph.fingerprint == plan.graph_fingerprint), None)
         others = self.forms_with_state()
         return known or next((form for form in others if form.graph.fingerprint == plan.graph_fingerprint), None)
@@ -94,7 +94,7 @@ class Program(ABC):
         return [self._unmodified, *(form for form in self._forms.values() if form is not None)]
 
     def forms_with_state(self) -> Iterator[Form]:
-        """Yield all forms, first those with all state on the device."""
+        """Yield all forms, those with all state on the device first."""
         yield from self.forms()
         for place in UPDATE_PLACES:
             for share in range(ALL, 0, -1):

@@ -136,7 +136,7 @@ class Result:
 
     @property
     def extra_time(self) -> float:
-        """Time that chunks, recomputed runs and waiting for copies add, as a share of the unmodified program.
+        """Time added by chunks, recomputed runs and waits for copies, as a share of the unmodified program.
 
         Updates on the host may make it negative.
         """

@@ -97,7 +97,7 @@ class PlanSettings:
 
     @property
     def chooses_order(self) -> bool:
-        """Whether any order is allowed, not only a named one or program order."""
+        """Whether any order is allowed, not just a named one or program order."""
         return "reorder" in self.techniques and self.scheduler is None
 
     @property
@@ -117,7 +117,7 @@ def default_techniques(budget: GivenBudget) -> Techniques:
 
 
 def allowed_techniques(allow: Iterable[str] | None, budget: GivenBudget) -> Techniques:
-    """Return the techniques that a call allows, by default those of `default_techniques`.
+    """Return the techniques that a call allows, by default `default_techniques`.
 
     Raises UsageError for techniques that are unknown or need a budget.
     """

@@ -26,10 +26,9 @@ Ints = NDArray[np.int32]
 def tighten(draft: Draft, packing: Packing, effort: EffortName, report: Report) -> tuple[Plan, Packing]:
     """Return a plan with the same runs, peak and cost and the smallest arena found, with its packing.
 
-    First runs keep their order, so bounds of the cost stay valid. Each recomputed run moves to the latest or earliest
-    position where all runs find their inputs. Plans without recomputation, plans with copies, and arenas near the peak
-    stay unchanged. Source: first-improvement local search. Complexity: one packing per try; the effort limits the
-    tries.
+    First runs keep their order, so cost bounds stay valid. Each recomputed run moves to the latest or earliest position
+    where all runs find their inputs. Plans without recomputation, plans with copies, and arenas near the peak stay
+    unchanged. Source: first-improvement local search. Complexity: one packing per try, limited by the effort.
     """
     plan, peak = draft.plan, sum(draft.plan.peak_bytes.values())
     runs = plan.targets[plan.kinds == StepKind.RUN].astype(np.int32)
@@ -62,7 +61,7 @@ def tighten(draft: Draft, packing: Packing, effort: EffortName, report: Report) 
 
 
 def _moved_reruns(draft: Draft, runs: Ints) -> Iterator[Ints]:
-    """Each recomputed run moves to its latest, then its earliest position."""
+    """Each recomputed run moves to its latest, then earliest position."""
     graph, first = unroll(draft.problem, runs.tolist()).graph, first_runs(runs.tolist())
     seen: set[int] = set()
     for position, op in enumerate(runs.tolist()):

@@ -21,8 +21,8 @@ _MAX_OPS = 32
 def frees_early(problem: Problem, order: Order) -> Order:
     """Return an order in which small groups of ops run early if they free more bytes than they leave. O(accesses * 32).
 
-    A group is the remaining users of a buffer and their predecessors. It waits if it would overwrite an operand, such
-    as a weight, of a result that may be recomputed. The peak may rise, but fewer buffers stay to the end.
+    A group is a buffer's remaining users and their predecessors. It waits if it would overwrite an operand, such as a
+    weight, of a result that may be recomputed. The peak may rise, but fewer buffers stay to the end.
     """
     return _EarlyFrees(problem).of(order)
 
@@ -118,9 +118,8 @@ class _EarlyFrees:
 def lower_sections(program: OrderedProgram, budget: int, effort: SearchEffort) -> Order:
     """Return the base order with every section above a budget in its order of lowest peak.
 
-    Sections, because an order of lowest peak may rise above the budget where another order would not. They end where
-    memory is lowest between two rises, and none needs more than before. Deterministic. One search per section, and
-    O(accesses).
+    Sections, because an order of lowest peak may exceed the budget where another would not. They end where memory is
+    lowest between two rises; none needs more than before. Deterministic. One search per section, and O(accesses).
     """
     order = program.order
     live = program.execute(Drops()).live

@@ -21,7 +21,7 @@ _TRADE_ERROR = 1e-11
 
 @dataclass(slots=True, eq=False)
 class BestPlan:
-    """The best plan found for one budget, bounds on its cost, and the work spent."""
+    """The best plan for one budget, bounds on its cost, and the work spent."""
 
     budget: int
     drops: Drops
@@ -74,7 +74,7 @@ class BestPlan:
 
     @property
     def first_rank(self) -> tuple[int, float, int]:
-        """Sort key of the fast plans: how soon this search may find a cheap plan."""
+        """Sort key of fast plans: how soon this search may find a cheap plan."""
         first = self if self.first_plans is None else self.first_plans[1]
         return first.rank(first.execution)
 
@@ -88,11 +88,11 @@ class BestPlan:
 
     @property
     def max_cost_to_trim(self) -> float:
-        """Extra cost above which trimming is unlikely to make a plan the best one."""
+        """Extra cost above which trimming hardly makes a plan the best one."""
         return _TRIM_COST_RATIO * self.cost
 
     def rank(self, execution: Execution) -> tuple[int, float, int]:
-        """Return the sort key of an execution: bytes over the budget, extra cost, peak."""
+        """Return an execution's sort key: bytes over the budget, extra cost, peak."""
         over = max(0, execution.peak_bytes - self.budget)
         return over, execution.extra_cost, execution.peak_bytes
 
@@ -103,14 +103,14 @@ class BestPlan:
         self.raise_to_certified(program, bound - error, (place,))
 
     def raise_to_certified(self, program: OrderedProgram, bound: float, places: tuple[Place, ...]) -> None:
-        """Raise the cost bound to that of the linear program over some places, which has no rounding errors."""
+        """Raise the cost bound to that of the linear program over some places, free of rounding errors."""
         bound = rounded_up(program, bound)
         if bound > self.bound:
             self.bound, self.bound_places = bound, places
 
     @property
     def solver_bound(self) -> float | None:
-        """The solver's bound if it exceeds the proven one, else None."""
+        """The solver's bound if above the proven one."""
         claimed = min(self.claimed_bound, self.cost)
         return claimed if self.claimed_places and claimed > self.bound else None
 
@@ -119,7 +119,7 @@ class BestPlan:
         return before_rounding(min(self.claimed_bound, self.cost), program.cost)
 
     def claim_bound(self, program: OrderedProgram, bound: float, places: Sequence[Place] = ()) -> None:
-        """Let an unproven bound steer the search. With places, it is the solver's for the program over them."""
+        """Let an unproven bound steer the search. With places, it is the solver's over them."""
         bound = rounded_up(program, bound)
         if bound > self.steering_bound and places:
             self.claimed_places = tuple(places)
@@ -166,7 +166,7 @@ class BestPlan:
 
 
 def rounded_up(program: OrderedProgram, bound: float) -> float:
-    """Round a cost bound up if all costs are multiples of the smallest one."""
+    """Round a cost bound up if all costs are multiples of the smallest."""
     unit = cost_unit(program.cost)
     return float(np.ceil(bound / unit)) * unit if unit and np.isfinite(bound) else bound
 

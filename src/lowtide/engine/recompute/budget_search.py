@@ -60,8 +60,8 @@ def plan_within_budget(
     """Return a verified plan of low extra cost with its peak within the budget, and a bound on that cost.
 
     `order` is the order of first runs, `cost` the recompute cost per op (default: the graph's). `budget_bytes` excludes
-    persistent buffers. With `exact` and HiGHS (extra "exact"), a solver improves the plan and its bound. Deterministic:
-    limits count work. Raises UsageError for a negative budget and for invalid costs.
+    persistent buffers. With `exact` and HiGHS (extra "exact"), a solver improves plan and bound. Deterministic: limits
+    count work. Raises UsageError for a negative budget and invalid costs.
     """
     program = OrderedProgram(problem, order, checked_cost(problem, cost), space)
     result = BudgetSearch(program).plan(budget_bytes, RECOMPUTE_EFFORTS[effort], exact=exact)
@@ -141,7 +141,7 @@ class BudgetSearch:
         return BestPlan(budget, Drops(), self.baseline, negligible=self._negligible)
 
     def plan_of_runs(self, runs: Ints, known: BestPlan, effort: RecomputeEffort) -> BestPlan:
-        """Return the plan of the runs, trimmed to the budget, with the bounds of `known`."""
+        """Return the runs' plan, trimmed to the budget, with the bounds of `known`."""
         found = BestPlan(
             known.budget,
             Drops(),
@@ -161,7 +161,7 @@ class BudgetSearch:
         return found
 
     def settle(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Offer run sequences if the plans of drops are far from their bound."""
+        """Offer run sequences if plans of drops are far from their bound."""
         if not (found.may_improve and found.is_far_from_bound):
             return
         settled = settle_from(
@@ -176,7 +176,7 @@ class BudgetSearch:
                 found.offer(offered)
 
     def lower(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """If no plan fits, lower the peak by plans for targets above the budget or by recomputation on demand."""
+        """If no plan fits, lower the peak by plans for higher targets or by recomputation on demand."""
         if found.fits:
             return
         if found.may_be_lower:
@@ -191,7 +191,7 @@ class BudgetSearch:
             self._improve(found, effort.run_work)
 
     def close_gap(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Improve the bound and the plan with the solver if it is installed and a gap is left."""
+        """Improve bound and plan with the solver, if installed and a gap is left."""
         self.weigh(found, effort)
         if found.may_improve and found.may_fit and not found.is_within(effort.relative_gap) and solver.is_available():
             if not found.layers_suffice:
@@ -200,7 +200,7 @@ class BudgetSearch:
                 self._improve(found, effort.run_work // 4)
 
     def bound_more(self, found: BestPlan, effort: RecomputeEffort, *, exact: bool) -> None:
-        """Raise the bound of the chosen plan with the strongest places if a gap is left."""
+        """Raise the chosen plan's bound with the strongest places if a gap is left."""
         self.weigh(found, effort)
         if (
             exact
@@ -355,7 +355,7 @@ class BudgetSearch:
         return int(execution.stages[int(np.where(is_first, execution.live, 0).argmax())])
 
     def result(self, found: BestPlan, effort: RecomputeEffort, *, exact: bool) -> RecomputeResult:
-        """Return a result with a proven bound. `exact` enables the solver and the exact search."""
+        """Return a result with a proven bound. `exact` enables solver and exact search."""
         self._solving.certify(found, effort)
         exact = exact and (solver.is_available() or found.is_exact)
         execution = found.execution

@@ -38,7 +38,7 @@ class BranchedCase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundedCase:
-    """The end of a case: multipliers that bound its cost, or that show that it has no solution."""
+    """The end of a case: multipliers that bound its cost or show that it has no solution."""
 
     duals: NDArray[np.float64]
     is_infeasible: bool
@@ -46,7 +46,7 @@ class BoundedCase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CertifiedBound:
-    """A proven lower bound on the cost of every solution."""
+    """A proven lower bound on every solution's cost."""
 
     at_least: float
     """Infinite without a solution."""
@@ -124,7 +124,7 @@ def _recorded(root: _Node) -> tuple[float, tuple[BranchedCase | BoundedCase, ...
 
 
 class _SafeArithmetic:
-    """Evaluates multipliers with bounds on all rounding errors, instead of directed rounding."""
+    """Evaluates multipliers with bounds on rounding errors, instead of directed rounding."""
 
     def __init__(self, milp: MixedIntegerProgram) -> None:
         self._milp = milp

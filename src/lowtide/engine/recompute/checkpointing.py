@@ -15,7 +15,7 @@ from lowtide.engine.plan import Free, Plan, Run, Step, verify
 
 
 def rerunnable_ops(graph: Graph) -> NDArray[np.bool_]:
-    """Return a mask of the ops that can be recomputed whenever their operands are resident. O(n + e)."""
+    """Return a mask of ops recomputable whenever their operands are resident. O(n + e)."""
     last_writer = np.full(graph.n_buffers, -1, np.int64)
     for rows in (graph.writes, graph.mutates):
         np.maximum.at(last_writer, rows.values, rows.owners())
@@ -35,7 +35,7 @@ def plan_of_runs(
 ) -> Plan:
     """Return the plan that runs ops in this sequence and frees every buffer after its last use.
 
-    `before` and `after` add steps at places in `runs`. The plan is not verified. O(runs + e).
+    `before` and `after` add steps at places in `runs`. Unverified. O(runs + e).
     """
     frees = _frees(graph, runs)
     steps: list[Step] = [Free(buffer) for buffer in _never_used(graph)]
@@ -95,7 +95,7 @@ def segment_plan(graph: Graph, *, backward_from: OpId | None = None, n_segments:
 
 
 def _turn(graph: Graph) -> OpId:
-    """Return the op at the peak of the first memory space, or the number of ops."""
+    """Return the op at the first memory space's peak, or the number of ops."""
     plan = Plan.baseline(graph)
     footprint = simulate(graph, plan)
     step = footprint.peak_steps[footprint.spaces[0]]

@@ -21,8 +21,7 @@ _MAX_WEIGHED = 600_000
 def drop_until_it_fits(
     program: OrderedProgram, drops: Drops, budget_bytes: int, max_work: int, max_cost: float = math.inf
 ) -> tuple[bool, Drops]:
-    """Add drops until the peak is within the budget, then remove unneeded ones. Return whether it is met, and the
-    drops.
+    """Add drops until the peak is within the budget, then remove unneeded ones; return success and drops.
 
     Each step drops the idle buffer at the peak with the largest reduction of bytes over budget per extra cost. Stops
     when drops no longer help, above an extra cost of `max_cost`, or after `max_work` accesses. O(drops * accesses),
@@ -80,7 +79,7 @@ def trade_at(
 
 
 def with_rising_costs(program: OrderedProgram) -> OrderedProgram:
-    """Return the program with costs that rise slightly along its order, for choices only.
+    """Return the program with costs rising slightly along its order, for choices only.
 
     With equal costs, all repeated blocks drop a buffer or none does. With rising costs only as many blocks drop as
     needed, the first ones first.
@@ -98,7 +97,7 @@ def _used_after(program: OrderedProgram, place: Place) -> NDArray[np.bool_]:
 
 
 def _needed_for_pairs(program: OrderedProgram, needs: Needs, op: OpId) -> NDArray[np.bool_]:
-    """Return a mask of the buffers read by pairs without a substitute."""
+    """Return a mask of buffers read by pairs without a substitute."""
     taken = np.zeros(program.problem.graph.n_buffers, np.bool_)
     pairs = possible_pairs(program, op, needs.pinned_until)
     reads, written = [read for read, _ in pairs], [write for _, write in pairs]
@@ -109,7 +108,7 @@ def _needed_for_pairs(program: OrderedProgram, needs: Needs, op: OpId) -> NDArra
 
 @dataclass(frozen=True, slots=True)
 class PlaceBound:
-    """A lower bound on the extra cost, from the memory at one place."""
+    """A lower bound on the extra cost from memory at one place."""
 
     place: Place
     bound: float

@@ -39,9 +39,9 @@ def compose(
 ) -> Composed:
     """Return the cheapest plan within a budget, over all orders for small graphs, else from named base orders.
 
-    The budget is that of the first memory space. Small graphs are searched exactly. If that stops early, and for all
-    others, base orders are compared and the best one improved. For larger graphs, `keep` receives each better plan.
-    Deterministic. Plans are not verified.
+    The budget is the first memory space's. Small graphs are searched exactly. If that stops early, and for all others,
+    base orders are compared and the best one improved. For larger graphs, `keep` receives each better plan.
+    Deterministic. Plans are unverified.
     """
     settings, report = settings or ComposeSettings(), progress or silent
     costs = checked_cost(problem, settings.cost)
@@ -61,7 +61,7 @@ def compose(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Planning:
-    """The search from base orders, which may begin with fewer layers."""
+    """The search from base orders, perhaps with fewer layers at first."""
 
     problem: Problem
     orders: Sequence[tuple[str, Order]]
@@ -75,7 +75,7 @@ class _Planning:
         """Return the cheapest plan found.
 
         A program of many equal layers is first planned with a few. The whole program then takes the base order and
-        searches that were useful there. If its plan is dearer per layer, all orders and searches follow.
+        searches useful there. If its plan is dearer per layer, all orders and searches follow.
         """
         search = OrderSearch(self.problem, self.budget, self.cost, self.settings, self.report, self.keep)
         known: list[Composed] = []

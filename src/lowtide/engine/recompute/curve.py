@@ -21,7 +21,7 @@ _DEFAULT_POINTS = 7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """Results from the largest budget to the smallest. Peaks never rise and extra costs never fall."""
+    """Results by falling budget. Peaks never rise and extra costs never fall."""
 
     points: tuple[RecomputeResult, ...]
     knee: int | None
@@ -51,7 +51,7 @@ def plan_curve(
 
 
 def default_budgets(program: OrderedProgram) -> list[int]:
-    """Return seven evenly spaced budgets from the peak of a base order down to `least_bytes`."""
+    """Return seven evenly spaced budgets from a base order's peak down to `least_bytes`."""
     most = int(program.problem.evaluate(program.order).peaks[program.space])
     least = least_bytes(program, floor_of(program))
     return [most - (most - least) * k // (_DEFAULT_POINTS - 1) for k in range(_DEFAULT_POINTS)]
@@ -64,7 +64,7 @@ def checked_budgets(budgets: Sequence[int]) -> list[int]:
 
 
 def curve_of(composed: Sequence[Composed], cost: NDArray[np.float64]) -> Curve:
-    """Return the verified curve of plans for several budgets, the largest first."""
+    """Return the verified curve of plans for several budgets, largest first."""
     points = _share_plans(_share_bounds(composed), cost)
     for plan, problem in {id(point.plan): (point.plan, of.problem) for point, of in points}.values():
         verify(problem.graph, plan, check_capacity=False)
@@ -125,7 +125,7 @@ def _share_plans(composed: Sequence[Composed], cost: NDArray[np.float64]) -> lis
 
 
 def _word_above(bound: float, word: float | None, most: float = float("inf")) -> float | None:
-    """The solver's bound, at most the cost of a plan, if it exceeds the proven one."""
+    """The solver's bound, at most a plan's cost, if above the proven one."""
     return None if word is None or min(word, most) <= bound else min(word, most)
 
 

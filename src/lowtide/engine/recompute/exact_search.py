@@ -77,7 +77,7 @@ def search_exactly(
 
 
 class _States:
-    """A problem for the native kernel: items are versions of buffers, states are sets of resident items."""
+    """A problem for the native kernel: items are versions of buffers, states sets of resident items."""
 
     def __init__(self, problem: Problem, cost: NDArray[np.float64], space: SpaceId, order: Order | None) -> None:
         graph = problem.graph

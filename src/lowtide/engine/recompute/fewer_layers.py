@@ -18,7 +18,7 @@ _LEAST_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FewerLayers:
-    """A program with fewer layers, made of ops of the whole program."""
+    """A program with fewer layers, made of the whole program's ops."""
 
     problem: Problem
     ops: NDArray[np.int32]
@@ -34,7 +34,7 @@ class FewerLayers:
         return found[found >= 0]
 
     def budget(self, whole: Problem, budget: int) -> int | None:
-        """Return the budget that leaves each layer as much memory as in the whole program, or None if it leaves none.
+        """Return the budget that leaves each layer as much memory as in the whole program, None if none.
 
         Memory is assumed to grow by the same bytes per layer, from this program's peak to the whole one's.
         """
@@ -94,7 +94,7 @@ class _Removal:
         self.is_gone = [False] * graph.n_ops
 
     def is_possible(self) -> bool:
-        """Mark the ops to leave out. Return whether each stretch loses one block of the right length."""
+        """Mark the ops to leave out; return whether each stretch loses one block of the right length."""
         at = 0
         for number, stretch in enumerate(self.stretches):
             self._mark_single(range(at, stretch.first))
@@ -108,7 +108,7 @@ class _Removal:
         return True
 
     def _layer(self, stretch: Stretch, period: int, number: int) -> int:
-        """Mark the ops of a period. Its layer is that of most buffers that it uses."""
+        """Mark a period's ops. Its layer is that of most buffers it uses."""
         start = stretch.first + period * stretch.period
         ops = range(start, start + stretch.period)
         layer = period
@@ -124,7 +124,7 @@ class _Removal:
         return layer
 
     def _mark_single(self, ops: range) -> None:
-        """Leave out ops that use results of removed layers only."""
+        """Leave out ops that use only results of removed layers."""
         for op in ops:
             used = {self.layer_of[buffer] for buffer in self.touches[op]} - {-1}
             is_removed = bool(used) and all(layer in self.removed for layer in used)
@@ -136,7 +136,7 @@ class _Removal:
             self.layer_of[buffer], self.made_by[buffer] = layer, op
 
     def ops(self) -> tuple[Graph, list[OpId]] | None:
-        """Return the graph of the ops left, and these ops, or None if one lacks an operand."""
+        """Return the graph of the ops left, and these, or None if one lacks an operand."""
         graph, kept = self.graph, [op for op, gone in enumerate(self.is_gone) if not gone]
         position = {op: place for place, op in enumerate(kept)}
         in_layers = {op for stretch in self.stretches for op in range(stretch.first, stretch.end)}
@@ -163,7 +163,7 @@ class _Removal:
         return self._built(records), kept
 
     def _nearest(self, buffer: BufferId, user: OpId) -> BufferId | None:
-        """Return a buffer, that of the nearest remaining layer if left out, or None."""
+        """Return a buffer, or if it is left out the nearest remaining layer's, or None."""
         maker = self.made_by[buffer]
         if maker < 0 or not self.is_gone[maker]:
             return buffer

@@ -28,8 +28,8 @@ def floor_of(program: OrderedProgram) -> Floor:
     """Return the largest need of any single moment of a base order. O(n + e).
 
     The start needs all inputs, the end all outputs. A running op needs its own buffers, callees by their bounds, and
-    buffers used later that cannot be recomputed. Holds for plans with this order of first runs that recompute only the
-    ops of `may_run_twice`.
+    buffers used later that cannot be recomputed. Holds for plans with this order of first runs that recompute only ops
+    of `may_run_twice`.
     """
     graph = program.problem.graph
     needs = needs_by_place(program)
@@ -131,7 +131,7 @@ def first_and_last_use(program: OrderedProgram) -> tuple[NDArray[np.int64], NDAr
 
 
 def is_recomputable(graph: Graph) -> NDArray[np.bool_]:
-    """Return, per buffer, whether the op that allocates it may run twice."""
+    """Return, per buffer, whether its allocating op may run twice."""
     producers = graph.structure.producers
     recomputable = np.zeros(graph.n_buffers, np.bool_)
     made = producers >= 0
@@ -162,7 +162,7 @@ def _largest(program: OrderedProgram, buffers: NDArray[np.int64]) -> tuple[int, 
 
 
 def least_bytes(program: OrderedProgram, floor: Floor) -> int:
-    """Return a lower bound on the peak for a base order: its floor or `least_to_gather`."""
+    """Return a lower bound on a base order's peak: its floor or `least_to_gather`."""
     return max(floor.peak_bytes, least_to_gather(program.problem, program.space).peak_bytes)
 
 

@@ -47,7 +47,7 @@ Search = Literal["settle", "reorder", "polish"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The base order to take, or None for all, and the searches to use."""
+    """The base order to take, None for all, and the searches to use."""
 
     base: str | None = None
     searches: frozenset[Search] = frozenset(get_args(Search))
@@ -74,7 +74,7 @@ class Composed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ComposeSettings:
-    """How to choose the order and the recomputed ops."""
+    """How to choose order and recomputed ops."""
 
     cost: NDArray[np.float64] | None = None
     """Per op, by default the graph's."""
@@ -126,7 +126,7 @@ class _Attempt:
         return float("inf") if over else cost
 
     def begins_like(self, other: "_Attempt") -> bool:
-        """Bounds and fast plans are equal, so both orders are likely to end equally."""
+        """Whether bounds and fast plans are equal, so that both orders are likely to end equally."""
         return (self.found.bound, self.found.first_rank) == (other.found.bound, other.found.first_rank)
 
     def is_near(self, best: tuple[int, float, int], factor: float) -> bool:
@@ -160,10 +160,10 @@ class OrderSearch:
     """Rank of the last kept plan."""
 
     def plan(self, orders: Sequence[tuple[str, Order]], route: Route = EVERY_ROUTE) -> tuple[Composed, Route]:
-        """Return the cheapest plan found from the named base orders, and the useful part of the route.
+        """Return the cheapest plan from the named base orders, and the useful part of the route.
 
         All base orders get plans of drops, the most promising first. Those near the cheapest get run sequences. The
-        best order of each family is then improved, and the solver closes the gap of the best plan.
+        best order of each family is then improved, and the solver closes the best plan's gap.
         """
         best, useful = self._best(orders, route)
         if self.settings.proves:
@@ -173,7 +173,7 @@ class OrderSearch:
         return composed, Route(best.base, frozenset(useful))
 
     def is_done_by(self, named: tuple[str, Order]) -> bool:
-        """Return whether the fast plan of a base order cannot be improved."""
+        """Return whether a base order's fast plan cannot be improved."""
         return self._begin(*named, float("inf")).is_done
 
     def _begin(self, name: str, order: Order, max_cost: float) -> _Attempt:
@@ -261,7 +261,7 @@ class OrderSearch:
         return OrderedProgram(self.problem, order, self.cost)
 
     def _settle(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
-        """Search run sequences for orders whose plans may become the cheapest, the cheapest first."""
+        """Search run sequences for orders that may become the cheapest, cheapest first."""
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
             best = min(other.rank for other in attempts)
             may_win = attempt.is_near(best, _SETTLE_COST_RATIO) and attempt.found.may_fit
@@ -271,7 +271,7 @@ class OrderSearch:
                 self._keep_if_better(attempt)
 
     def _lower(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
-        """Lower the peaks of the orders that may fit, or of the lowest order."""
+        """Lower the peaks of orders that may fit, or of the lowest order."""
         lowest = min(attempts, key=_rank)
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
             if attempt.found.may_fit or attempt is lowest:
@@ -287,7 +287,7 @@ class OrderSearch:
         settles: bool = True,
         lowers: bool = False,
     ) -> _Attempt:
-        """Reorder the best of each family that is near the best attempt."""
+        """Reorder the best of each family near the best attempt."""
         leaders = sorted((min(family, key=_rank) for family in families if family), key=_rank)
         best = leaders[0]
         for leader in leaders:
@@ -367,7 +367,7 @@ def _distinct(orders: Iterable[tuple[str, Order]]) -> Iterator[tuple[str, Order]
 
 
 def _in_better_order(known: _Attempt, effort: EffortName, budget: int) -> Ints:
-    """Return the plan's runs as ordered by the order search."""
+    """Return the plan's runs in the order search's order."""
     program = known.search.program
     problem = program.problem
     unrolled = unroll(problem, known.found.execution.runs.tolist())

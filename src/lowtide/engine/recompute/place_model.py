@@ -24,7 +24,7 @@ _NEVER = -2
 
 
 class PlaceModel:
-    """Builds the program of one base order for any places and budget."""
+    """Builds a base order's program for any places and budget."""
 
     def __init__(self, program: OrderedProgram) -> None:
         self.program = program
@@ -46,13 +46,13 @@ class PlaceModel:
     def build(
         self, places: Sequence[Place], budget_bytes: int, reserves: Mapping[int, int] | None = None
     ) -> "BuiltModel":
-        """Return the program for ascending places. With `reserves` to leave free, its optimum is not a bound."""
+        """Return the program for ascending places. With `reserves` to leave free, its optimum is no bound."""
         return ModelBuilder(self, places, budget_bytes, reserves or {}).build()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltModel:
-    """A mixed-integer program and the meaning of its columns, by counted place."""
+    """A mixed-integer program and its columns' meaning, by counted place."""
 
     places: Sequence[Place]
     milp: MixedIntegerProgram
@@ -144,7 +144,7 @@ class ModelBuilder:
         return sorted(b for b in needed if model.first[b] <= place and not model.always[b])
 
     def _relevant_buffers(self) -> list[tuple[list[int], list[int]]]:
-        """Return, per place, the buffers needed after it, and those that help to make these or later ones."""
+        """Return, per place, buffers needed after it, and those that help to make these or later ones."""
         wanted: list[tuple[list[int], list[int]]] = []
         helpful: set[int] = set()
         for number in reversed(range(len(self.places))):

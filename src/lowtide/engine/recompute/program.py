@@ -64,7 +64,7 @@ def first_run_at(place: Place) -> Moment:
 class Drops:
     """Buffers to drop, by moment of the base order.
 
-    At each moment, buffers used later are kept and all others dropped; for the listed buffers it is the reverse.
+    At each moment, buffers used later are kept and others dropped; for listed buffers it is the reverse.
     """
 
     moments: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -92,7 +92,7 @@ class Execution:
 
 @dataclass(frozen=True, eq=False)
 class OrderedProgram:
-    """A base order of a problem, with recompute costs and the memory space to plan for."""
+    """A problem's base order, with recompute costs and the memory space to plan for."""
 
     problem: Problem
     order: Order
@@ -108,7 +108,7 @@ class OrderedProgram:
 
     @cached_property
     def counted_sizes(self) -> NDArray[np.int64]:
-        """Per buffer, the bytes it adds to the peak."""
+        """Bytes each buffer adds to the peak."""
         return counted_sizes(self.problem.graph, self.space)
 
     @cached_property
@@ -119,17 +119,17 @@ class OrderedProgram:
         return places
 
     def execute(self, drops: Drops) -> Execution:
-        """Run the program, recomputing missing operands right before each op. Any drops work. O(accesses), native."""
+        """Run the program, recomputing missing operands right before each op; any drops work. O(accesses), native."""
         runs, stages, live, dies, pairs, extra_cost, peak = self.native.execute(drops.moments, drops.listed.ravel())
         return Execution(runs, stages, live, dies, pairs.reshape(-1, 3), extra_cost, peak)
 
     def replay(self, runs: Ints) -> Execution:
-        """Run ops in sequence: first runs in base order, recomputed runs anywhere. O(accesses), native."""
+        """Run ops in sequence: first runs in base order, recomputed ones anywhere. O(accesses), native."""
         runs, stages, live, dies, pairs, extra_cost, peak = self.native.replay(runs)
         return Execution(runs, stages, live, dies, pairs.reshape(-1, 3), extra_cost, peak)
 
     def plan(self, execution: Execution) -> Plan:
-        """Return an execution as a plan that frees each buffer after its last use. O(accesses)."""
+        """Return an execution as a plan with frees after last use. O(accesses)."""
         graph = self.problem.graph
         touches: list[list[int]] = list(graph.structure.touches)
         allocates: list[list[int]] = list(graph.structure.allocates)
@@ -169,19 +169,19 @@ class OrderedProgram:
 
 
 def cost_unit(cost: NDArray[np.float64]) -> float:
-    """Return the smallest positive cost if all costs are multiples of it, else 0."""
+    """Return the smallest positive cost if all are multiples of it, else 0."""
     positive = cost[cost > 0]
     unit = float(positive.min(initial=np.inf))
     return unit if np.isfinite(unit) and not (positive % unit).any() else 0.0
 
 
 def before_rounding(bound: float, cost: NDArray[np.float64]) -> float:
-    """Return the least bound that is rounded up to `bound`, a multiple of the unit."""
+    """Return the least bound rounded up to `bound`, a multiple of the unit."""
     return bound - (1 - _UNIT_SHARE) * cost_unit(cost)
 
 
 def checked_cost(problem: Problem, cost: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Return costs, by default the graph's. Raises UsageError unless each op has a finite cost of at least 0."""
+    """Return costs, by default the graph's; raises UsageError unless each op has a finite cost of at least 0."""
     costs = np.ascontiguousarray(problem.graph.cost if cost is None else cost, np.float64)
     if costs.shape != (problem.graph.n_ops,):
         raise UsageError(f"costs have shape {costs.shape}; give one cost for each of the {problem.graph.n_ops} ops")

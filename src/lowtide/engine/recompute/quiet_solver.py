@@ -15,7 +15,7 @@ _lock = Lock()
 
 
 def new_solver() -> "highspy.Highs":
-    """Return a solver that prints nothing and runs on one thread."""
+    """Return a silent solver on one thread."""
     import highspy
 
     with _lock:

@@ -16,7 +16,7 @@ _MAX_COMPARED = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Places `first` to `end - 1`, where every op matches the op one period before."""
+    """Places `first` to `end - 1`, each op matching the one a period before."""
 
     first: Place
     end: Place
@@ -49,7 +49,7 @@ def longest_stretch(classes: Ints) -> Stretch | None:
 
 
 def long_stretches(classes: Ints, least_ops: int) -> Iterator[Stretch]:
-    """Yield disjoint stretches of at least this many ops, the longest first. O(ops * periods) each."""
+    """Yield disjoint stretches of at least this many ops, longest first. O(ops * periods) each."""
     left = classes.copy()
     while (found := longest_stretch(left)) is not None and found.end - found.first >= least_ops:
         yield found

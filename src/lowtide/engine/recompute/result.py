@@ -16,7 +16,7 @@ Method = Literal["greedy", "exact"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecomputeResult:
-    """A plan for a base order and a budget, its extra cost, and a bound on that cost."""
+    """A plan for a base order and a budget, and a bound on its extra cost."""
 
     plan: Plan
     """Within the budget if `fits`, else of the lowest peak found."""
@@ -72,7 +72,7 @@ class RecomputeResult:
 
 
 def explain_shortfall(program: OrderedProgram, floor: Floor, budget: int, lowest_peak: int, bound: float) -> Shortfall:
-    """Return why the lowest peak found for a base order misses the budget.
+    """Return why a base order's lowest peak found misses the budget.
 
     The cause is an op: its tensors exceed the budget, or its operands while they are made. "not found" or "base order"
     otherwise.

@@ -123,8 +123,8 @@ def _recomputed_over_budget(program: OrderedProgram, execution: Execution, budge
 def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, max_work: int) -> Execution:
     """Return a plan that costs no more than a given one that fits, by large neighborhood search.
 
-    Each try removes the recomputed runs of a window, settles the rest with varied costs, and trims. Source: Shaw
-    (1998). Deterministic: random draws are seeded, and `max_work` limits accesses and arcs of minimum cuts.
+    Each try removes a window's recomputed runs, settles the rest with varied costs, and trims. Source: Shaw (1998).
+    Deterministic: random draws are seeded, and `max_work` limits accesses and arcs of minimum cuts.
     """
     random = RandomState([0])  # draws the same numbers in every version of NumPy
     native = program.native

@@ -28,7 +28,7 @@ _MAX_SETTLED = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CrossingBuffers:
-    """Buffers that cross the places before the turn, where the backward pass starts."""
+    """Buffers crossing the places before the turn, where the backward pass starts."""
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]
@@ -43,7 +43,7 @@ class CrossingBuffers:
 
 
 def crossing_buffers(program: OrderedProgram, turn: Place) -> CrossingBuffers:
-    """Return the buffers that cross places before the turn, in O(n + e)."""
+    """Return the buffers crossing places before the turn. O(n + e)."""
     users, sizes = program.problem.graph.structure.users, program.counted_sizes
     first, _ = first_and_last_use(program)
     last = first.copy()
@@ -112,7 +112,7 @@ class Layers:
     def kept_between_segments(self, layers: int, growth: float) -> Buffers:
         """Return, per buffer, whether it is recomputable and crosses between segments.
 
-        The last segment has `layers` layers. Others are longer by `growth` per later layer, whose buffers are free by
+        The last segment has `layers` layers. Others are longer by `growth` per later layer: its buffers are free by
         then.
         """
         ends: list[int] = []
@@ -125,7 +125,7 @@ class Layers:
 
 
 def repeated_layers(program: OrderedProgram, turn: Place) -> Layers | None:
-    """Return the layers that repeat before the turn, or None. One layer's best choice is then best for all."""
+    """Return the layers that repeat before the turn, or None. One layer's best choice is best for all."""
     stretch = longest_stretch(op_classes(program.problem.graph, program.order[:turn].tolist()))
     if stretch is None:
         return None

@@ -31,7 +31,7 @@ _VALUES_PER_WORK = 100
 class MixedIntegerProgram:
     """Minimize cost * x over integer x with lower <= x <= upper and row_lower <= rows <= row_upper.
 
-    All numbers are exact. For the solver, rows are divided by their units and costs by their mean.
+    Numbers are exact. For the solver, rows are divided by their units and costs by their mean.
     """
 
     cost: NDArray[np.float64]
@@ -74,7 +74,7 @@ class ModelRows:
         self.names.append(name)
 
     def program(self, cost: Sequence[float], continuous: Sequence[int]) -> MixedIntegerProgram:
-        """Return the program of these rows with columns from 0 to 1."""
+        """Return these rows' program with columns from 0 to 1."""
         return MixedIntegerProgram(
             np.asarray(cost, np.float64),
             np.asarray(self.starts, np.int32),
@@ -146,15 +146,14 @@ def solve(
 
 
 def relax(milp: MixedIntegerProgram, *, max_work: int) -> tuple[float, int]:
-    """Return the solver's bound for the linear relaxation (0 if it takes too long, infinite if infeasible), and the
-    work done."""
+    """Return the linear relaxation's bound (0 if it takes too long, infinite if infeasible), and the work done."""
     relaxed = LinearRelaxation(milp).solve(max_work=max_work)
     return relaxed.claimed_bound, relaxed.work
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relaxed:
-    """The result for one linear program, not trusted."""
+    """An untrusted result for one linear program."""
 
     claimed_bound: float
     """The optimal cost, 0 if not found, infinite if infeasible."""
@@ -165,7 +164,7 @@ class Relaxed:
 
 
 class LinearRelaxation:
-    """Solves the linear relaxation of a program repeatedly, each time from the last basis."""
+    """Solves a program's linear relaxation repeatedly, each time from the last basis."""
 
     def __init__(self, milp: MixedIntegerProgram) -> None:
         self._milp = milp

@@ -178,7 +178,7 @@ class SolverSearch:
                 return
 
     def _next_place(self, execution: Execution, found: BestPlan) -> int | None:
-        """Return the uncounted place that exceeds the budget most, a first run if possible."""
+        """Return the uncounted place most above the budget, a first run if possible."""
         is_first = self.program.places[execution.runs] == execution.stages
         counted = np.isin(execution.stages, found.places)
         for eligible in (is_first & ~counted, ~counted & (execution.stages < len(self.program.order))):

@@ -12,22 +12,22 @@ from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, Op
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unrolled:
-    """The graph of a sequence of runs, free to be reordered."""
+    """The graph of a run sequence, free to be reordered."""
 
     graph: Graph
     op_of: tuple[int, ...]
     """The original op."""
 
     def runs(self, order: Order) -> list[int]:
-        """Return an order of this graph as original ops."""
+        """Return this graph's order as original ops."""
         return [self.op_of[op] for op in order.tolist()]
 
 
 def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
-    """Build the graph of a sequence of runs, each reading the latest copies. O(runs).
+    """Build the graph of a run sequence, each run reading the latest copies. O(runs).
 
-    Control edges bind every run. The last copy of an output is the output, others are intermediates. Memory of callees
-    becomes scratch.
+    Control edges bind every run. An output's last copy is the output, others are intermediates. Callees' memory becomes
+    scratch.
     """
     graph = problem.graph
     builder = GraphBuilder(graph.name)

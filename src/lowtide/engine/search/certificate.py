@@ -29,7 +29,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedClaim:
-    """A claim of a plan, and whether it was shown without the code that found it."""
+    """A plan's claim, and whether it was shown without the code that found it."""
 
     claim: Claim
     is_shown: bool
@@ -37,7 +37,7 @@ class CheckedClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """The claims of a plan, and the checked bounds of its proof."""
+    """A plan's claims, and its proof's checked bounds."""
 
     claims: Sequence[CheckedClaim]
     bounds: Sequence[CheckedBound]
@@ -46,12 +46,11 @@ class Certificate:
 
 
 def check_certificate(graph: Graph, plan: Plan, proof: Proof | None) -> Certificate:
-    """Return the claims of a verified plan with whether each is shown, and the checked bounds of its proof.
+    """Return a verified plan's claims with whether each is shown, and the checked bounds of its proof.
 
     The proof shows claims about all orders and about the extra cost; the bytes of each op show claims about all reruns.
-    A claim about an arena is shown if the peak is as large, and one about an extra cost if it is 0. Without claims, the
-    plan's bounds count as claims. Raises ProofError if plan and proof contradict one another, and the errors of
-    `check_proof`.
+    A claim about an arena is shown if the peak is as large, one about an extra cost if it is 0. Without claims, the
+    plan's bounds count as claims. Raises ProofError if plan and proof contradict one another, and as `check_proof`.
     """
     checked: Sequence[CheckedBound] = ()
     if proof is not None:
@@ -175,7 +174,7 @@ def _is_shown(
 
 
 def check_cost(graph: Graph, proof: CostProof, *, in_place: bool) -> float:
-    """Return the confirmed bound of a proof, infinite if it shows that no plan fits.
+    """Return a proof's confirmed bound, infinite if it shows that no plan fits.
 
     The bound is that of exact arithmetic, to the nearest double. Raises ProofError if the cases do not show it.
     """

@@ -36,7 +36,7 @@ class ExactProgram(Protocol):
 
     @property
     def counted(self) -> Collection[Name]:
-        """Columns that count even if no row with a multiplier names them. Others cost at least 0 in every solution."""
+        """Columns that count without a row with a multiplier. Others cost at least 0 in every solution."""
         ...
 
     def row(self, name: Name) -> ExactRow: ...
@@ -44,7 +44,7 @@ class ExactProgram(Protocol):
 
 
 class CaseError(Exception):
-    """Raised for cases that do not cover all solutions or that show nothing."""
+    """Cases that do not cover all solutions or show nothing."""
 
 
 def least_cost(
@@ -95,7 +95,7 @@ class _Checker:
         return self._columns[name]
 
     def split(self, case: SplitCase, box: dict[Name, tuple[Exact, Exact]]) -> list[dict[Name, tuple[Exact, Exact]]]:
-        """Return the boxes of both cases, the first one last."""
+        """Return both cases' boxes, the first one last."""
         if case.column >= len(self._column_names):
             raise CaseError(f"column {case.column} is unknown")
         name = self._column_names[case.column]

@@ -73,7 +73,7 @@ def is_closed_before(program: PlainProgram, op: OpId, before: NDArray[np.bool_])
 
 
 def needed_after(cut: Cut, before: NDArray[np.bool_]) -> int:
-    """Return the bytes needed by the op after exactly the ops of a mask. O(n + e)."""
+    """Return the op's need after exactly the masked ops. O(n + e)."""
     is_made = (cut.makers < 0) | before[cut.makers]
     is_kept = np.zeros(len(cut.sizes), np.bool_)
     is_kept[cut.used[~before[cut.users]]] = True
@@ -118,11 +118,11 @@ def _single_operands(program: PlainProgram, op: OpId) -> dict[BufferId, BufferId
 
 
 def least_by_flow(structure: Structure, cut: Cut, flow: CutFlow) -> int | None:
-    """Return the bytes that a flow shows an op to need in any order, or None if the flow is invalid.
+    """Return the bytes that a flow shows an op to need in any order, None if it is invalid.
 
-    By weak duality of flows and cuts (Ford and Fulkerson, 1956). Bytes move from the maker of a buffer to ops that must
-    run before its free, at most its size, and from an op to its predecessors. They start at ancestors of `op`, end at
-    its descendants, and other ops pass them on. Bytes leave a closed set of executed ops only through live buffers, so
+    By weak duality of flows and cuts (Ford and Fulkerson, 1956). Bytes move from a buffer's maker to ops that must run
+    before its free, at most its size, and from an op to its predecessors. They start at ancestors of `op`, end at its
+    descendants, and other ops pass them on. Bytes leave a closed set of executed ops only through live buffers, so
     these hold at least the bytes that end. Buffers live for every set count in full and move nothing. Complexity: O((n
     + e) log e).
     """

@@ -21,7 +21,7 @@ class ClosureCut:
 
 
 def run_after_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
-    """Return the order that runs exactly the ops before the cut, then the op at `place`, then the rest."""
+    """Return the order with exactly the ops before the cut, then the op at `place`, then the rest."""
     before = cut.before[order]
     after = ~before
     after[place] = False
@@ -39,7 +39,7 @@ class ClosureCuts:
         self.work = 0
 
     def of(self, op: OpId, space: SpaceId) -> ClosureCut:
-        """Return the cut of an op in a memory space, by one flow."""
+        """Return an op's cut in a memory space, by one flow."""
         found = self._found.get((op, space))
         if found is None:
             peak, before, work = self._cutters[space].cut(op)

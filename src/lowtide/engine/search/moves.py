@@ -18,7 +18,7 @@ _SWAPS_PER_ORDER = 2_000
 def moved_ops(order: Order, given: Order) -> list[int]:
     """Return a minimal set of ops to move to turn one order into the other, in the given order.
 
-    The other ops are a longest common subsequence. Complexity: O(n log n).
+    The others are a longest common subsequence. Complexity: O(n log n).
     """
     place = np.empty(len(given), np.int64)
     place[given] = np.arange(len(given))
@@ -42,7 +42,7 @@ def moved_ops(order: Order, given: Order) -> list[int]:
 def bring_nearer(
     problem: Problem, order: Order, given: Order, accepts: Callable[[Order], bool], most_tries: int
 ) -> Order:
-    """Move ops of an order back to their given places while `accepts` accepts the result.
+    """Move an order's ops back to their given places while `accepts` accepts the result.
 
     Moved ops return in blocks that are halved down to single ops (delta debugging, Zeller 1999). A block goes next to
     its given predecessor or successor. Tries at most `most_tries` orders. Guarantees: valid, never farther away, and

@@ -20,7 +20,7 @@ EMPTY = -1
 
 
 class GraphPart(NamedTuple):
-    """A part in series, `left`, `op`, `right`; without an op, `left` and `right` in parallel."""
+    """A part in series (`left`, `op`, `right`), or without an op `left` and `right` in parallel."""
 
     op: OpId
     left: int
@@ -82,7 +82,7 @@ def _frees_are_fixed(problem: Problem, parts: Sequence[GraphPart]) -> bool:
 
 
 def _steps(problem: Problem) -> tuple[list[int], list[int]]:
-    """Return, per op, the bytes added during its run, and net."""
+    """Return each op's bytes added during its run, and net."""
     graph, structure = problem.graph, problem.graph.structure
     last = _last_users(problem)
     net = np.zeros(graph.n_ops, np.int64)

@@ -21,7 +21,7 @@ from lowtide.engine.search.proof_of_cost import CostProof, Name
 
 
 class PlainCopies(PlainReruns):
-    """The integer program with copies. Its costs are seconds."""
+    """The integer program with copies; costs are seconds."""
 
     def __init__(self, program: PlainProgram, proof: CostProof) -> None:
         super().__init__(program, proof)
@@ -66,7 +66,7 @@ class PlainCopies(PlainReruns):
         return starts
 
     def column(self, name: Name) -> ExactColumn:
-        """Return a column; KeyError if no plan makes it positive or it is no column."""
+        """Return a column; KeyError if no plan makes it positive or it does not exist."""
         refuse_negative(name)
         match name:
             case ("back", 0, int(buffer)) if buffer in self._copied:

@@ -37,7 +37,7 @@ class PlainMaxFlow:
             self._residual.append(residual)
 
     def run(self) -> int:
-        """Return the value of a maximum flow; INFINITE or more without a finite cut."""
+        """Return a maximum flow's value; INFINITE or more without a finite cut."""
         total = 0
         while total < INFINITE:
             level = self._levels()

@@ -10,7 +10,7 @@ from lowtide.engine.graph.execution import transient_bytes
 def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:
     """Return the most bytes that the start, the end or an op needs in any plan. O(n + e).
 
-    An op needs kept inputs, its buffers and scratch, less results written in place. Ignores subgraphs called by ops.
+    An op needs kept inputs, its buffers and scratch, less results written in place. Ignores called subgraphs.
     """
     position = [each.name for each in graph.spaces].index(space)
     structure, lifetimes = graph.structure, graph.lifetimes
@@ -28,11 +28,11 @@ def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:
 
 
 def needed_to_gather(graph: Graph, space: str, *, in_place: bool) -> int:
-    """Return the most bytes live while the last operand of an op is made, for the best last operand.
+    """Return the most bytes live while an op's last operand is made, for the best last operand.
 
-    The other operands are live then, in addition to the buffers and scratch of the producer, less results written in
-    place. Holds for any order and any reruns, without copies to the host. Ignores subgraphs called by ops. Complexity:
-    O(operands * accesses of their producers).
+    The other operands are live then, besides the producer's buffers and scratch, less results written in place. Holds
+    for any order and any reruns, without copies to the host. Ignores called subgraphs. Complexity: O(operands *
+    accesses of their producers).
     """
     position = [each.name for each in graph.spaces].index(space)
     structure, sizes = graph.structure, _counted_sizes(graph, position)

@@ -10,7 +10,7 @@ from lowtide.engine.graph import Graph, Lifetime
 
 
 class PlainProgram:
-    """One memory space of a graph. Sets of executed ops are ints, one bit per op."""
+    """One memory space of a graph. Sets of executed ops are ints, a bit per op."""
 
     def __init__(self, graph: Graph, transient: NDArray[np.int64], in_place: bool, space: SpaceId) -> None:
         """`transient` is scratch bytes, shape (ops, spaces)."""
@@ -79,7 +79,7 @@ class PlainProgram:
         ]
 
     def live_at_start(self, *, unused: bool) -> int:
-        """Return the bytes of inputs; `unused` includes donated inputs without users."""
+        """Return the inputs' bytes; `unused` includes donated inputs without users."""
         counted = self.graph.lifetimes == Lifetime.DONATED
         if not unused:
             counted &= np.diff(self.structure.users.offsets) > 0
@@ -113,7 +113,7 @@ class PlainProgram:
         return self.lifetimes[buffer].freeable and all(executed >> user & 1 for user in self.users[buffer])
 
     def _saved(self, op: OpId, executed: int) -> int:
-        """By in-place pairs: a maximum-weight matching."""
+        """Saved by in-place pairs: a maximum-weight matching."""
         takers: dict[int, list[int]] = {}
         for read, written in self.pairs[op]:
             if self._dies(read, executed):

@@ -21,7 +21,7 @@ from lowtide.engine.search.proof_of_cost import CostProof, Name
 
 
 class PlainReruns:
-    """The integer program of a base order, counted places and a budget. Rows and columns are made on demand."""
+    """The integer program of a base order, counted places and a budget, with rows and columns on demand."""
 
     counted = ()
 
@@ -41,7 +41,7 @@ class PlainReruns:
 
     @cached_property
     def uses(self) -> list[list[Place]]:
-        """Per buffer, the places of all ops that touch it, and the end for results."""
+        """Per buffer, the places of all ops touching it, and the end for results."""
         program, end = self.program, len(self.order)
         uses = [[self._place_of[op] for op in users] for users in program.users]
         for buffer, lifetime in enumerate(program.lifetimes):
@@ -54,7 +54,7 @@ class PlainReruns:
         return self.program.graph.sizes[buffer] == 0 or self.program.lifetimes[buffer] in free
 
     def _is_pinned(self, buffer: BufferId, place: Place) -> bool:
-        """A buffer that cannot be recomputed is used after the place."""
+        """Whether a buffer that cannot be recomputed is used after the place."""
         return not self._is_remade[buffer] and max(self.uses[buffer], default=-1) > place
 
     def _own(self, place: Place) -> set[BufferId]:
@@ -97,7 +97,7 @@ class PlainReruns:
         return self.program.bytes_of(Lifetime.INPUT) + sum(sizes[buffer] for buffer in own) - spared
 
     def column(self, name: Name) -> ExactColumn:
-        """Return a column; KeyError if no plan makes it 1 or it is no column."""
+        """Return a column; KeyError if no plan makes it 1 or it does not exist."""
         refuse_negative(name)
         match name:
             case ("kept", int(k), int(buffer)) if self.is_kept(k, buffer):

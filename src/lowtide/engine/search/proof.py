@@ -20,7 +20,7 @@ _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class Need(msgspec.Struct, frozen=True, array_like=True, tag="need", forbid_unknown_fields=True):
-    """A dependency: `op`, one of the two ops, exceeds the budget if `later` runs before `earlier`."""
+    """A dependency: `op`, one of both, exceeds the budget if `later` runs before `earlier`."""
 
     op: _Id
     earlier: _Id
@@ -28,17 +28,17 @@ class Need(msgspec.Struct, frozen=True, array_like=True, tag="need", forbid_unkn
 
 
 class Over(msgspec.Struct, frozen=True, array_like=True, tag="over", forbid_unknown_fields=True):
-    """The op exceeds the budget, which ends a case."""
+    """The op exceeds the budget; ends a case."""
 
     op: _Id
 
 
 class Cycle(msgspec.Struct, frozen=True, array_like=True, tag="cycle", forbid_unknown_fields=True):
-    """The dependencies form a cycle, which ends a case."""
+    """The dependencies form a cycle; ends a case."""
 
 
 class Either(msgspec.Struct, frozen=True, array_like=True, tag="either", forbid_unknown_fields=True):
-    """A case in which `one` runs before `other`; then the opposite case."""
+    """A case with `one` before `other`; then the opposite."""
 
     one: _Id
     other: _Id
@@ -64,13 +64,13 @@ class Last(msgspec.Struct, frozen=True, array_like=True, tag="last", forbid_unkn
 
 
 class Next(msgspec.Struct, frozen=True, array_like=True, tag="next", forbid_unknown_fields=True):
-    """Cases: each of these ops runs next. No other op that can run there fits."""
+    """Cases: each of these ops runs next. No other fits there."""
 
     ops: tuple[_Id, ...]
 
 
 class Previous(msgspec.Struct, frozen=True, array_like=True, tag="previous", forbid_unknown_fields=True):
-    """Cases: each of these ops runs before the fixed last ops. No other op there fits."""
+    """Cases: each of these ops runs before the fixed last ops. No other fits there."""
 
     ops: tuple[_Id, ...]
 
@@ -95,7 +95,7 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class CutFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A maximum flow for the least memory of an op; see `least_by_flow`."""
+    """A maximum flow for an op's least memory; see `least_by_flow`."""
 
     uses: Moves
     """From buffers to ops that must precede their free; the op itself represents the end."""
@@ -121,7 +121,7 @@ class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lower bounds for all memory spaces of a graph; see `check_proof`."""
+    """Lower bounds for all of a graph's memory spaces; see `check_proof`."""
 
     lowtide_proof: Literal[1] = 1
     graph: str
@@ -185,10 +185,10 @@ def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome], 
 
 
 def write_proof_file(proof: Proof, path: Path) -> None:
-    """Write a proof as JSON, gzipped if the name ends in .gz. Raises UsageError if the path is not writable."""
+    """Write a proof as JSON, gzipped for .gz; raises UsageError if the path is not writable."""
     write_bytes(path, msgspec.json.encode(proof))
 
 
 def read_proof_file(path: Path) -> Proof:
-    """Read a proof without checking its claims. Raises the errors of `read_document`."""
+    """Read a proof without checking its claims; raises as `read_document`."""
     return read_document(path, Proof, "not a proof of lowtide")

@@ -17,9 +17,9 @@ class SplitCase(msgspec.Struct, frozen=True, array_like=True, tag="split", forbi
 
 
 class ClosedCase(msgspec.Struct, frozen=True, array_like=True, tag="closed", forbid_unknown_fields=True):
-    """The end of a case, by one multiplier for each of some rows.
+    """The end of a case, by a multiplier for each of some rows.
 
-    The combined row bounds the cost or, if `is_infeasible`, has no solution between the bounds of the columns.
+    The combined row bounds the cost or, if `is_infeasible`, has no solution between the columns' bounds.
     """
 
     is_infeasible: bool
@@ -33,7 +33,7 @@ Case = SplitCase | ClosedCase
 class CostProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A lower bound on the extra cost of all plans within a budget, with first runs in one order.
 
-    With `seconds`, it covers plans with copies: the cost is then a slow-down, and memory is counted at one place.
+    With `seconds`, it covers plans with copies: the cost is a slow-down, with memory counted at one place.
     """
 
     space: str

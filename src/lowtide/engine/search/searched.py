@@ -94,7 +94,7 @@ def _lines(rows: Iterator[list[int]]) -> Iterator[Line]:
 
 
 def with_flows(proof: Proof, graph: Graph) -> Proof:
-    """Return a proof with the flows of its cuts and of its callees' cuts."""
+    """Return a proof with the flows of its own and its callees' cuts."""
     subgraphs = called_graphs(graph)
     callees = {name: _with_flows(callee, subgraphs[name]) for name, callee in proof.callees.items()}
     return msgspec.structs.replace(_with_flows(proof, graph), callees=callees)

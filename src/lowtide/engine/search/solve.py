@@ -24,7 +24,7 @@ _TRIES = ((True, 2), (False, 1), (False, 0))
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution:
-    """The best order found, the lower bounds, and their steps."""
+    """The best order, the lower bounds, and their steps."""
 
     order: Order
     peaks: tuple[int, ...]
@@ -231,7 +231,7 @@ class _Search:
         return FitOutcome(fit=Fit.IMPOSSIBLE, budget=tuple(budget), next_budget=tuple(following), work=work)
 
     def refute(self, space: SpaceId, outcome: FitOutcome) -> bool:
-        """Raise the bound of a space; return whether it rose."""
+        """Raise a space's bound; return whether it rose."""
         raised = min(outcome.next_budget[space], self.peaks[space])
         bound = self.bounds[space]
         # With callees nothing is refuted, as above.

@@ -94,8 +94,8 @@ def _first_better(current: Profile, cuts: ClosureCuts, space: SpaceId, most_work
 def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int) -> Order:
     """Improve an order by moving its worst op before later ops that allocate as much.
 
-    These ops are held back, and the cut of the worst op gives a move, as in `uncross`. Stops after about `most_work`
-    arcs. Guarantees: never a worse order.
+    These are held back, and the worst op's cut gives a move, as in `uncross`. Stops after about `most_work` arcs.
+    Guarantees: never a worse order.
     """
     current = Profile(problem, order, space)
     cuts = HeldBackCuts(problem, space)

@@ -11,12 +11,12 @@ from lowtide.engine.graph import Graph
 
 
 def stream_name(graph: Graph, source: SpaceId, target: SpaceId) -> str:
-    """Return the name of the stream of copies between two spaces."""
+    """Return the name of the copy stream between two spaces."""
     return f"{graph.spaces[source].name} -> {graph.spaces[target].name}"
 
 
 def speed_between(graph: Graph, source: SpaceId, target: SpaceId, where: str) -> float:
-    """Return the bytes per second between two spaces. Raises GraphError if they are not linked."""
+    """Return the bytes per second between two spaces; raises GraphError if they are not linked."""
     name, bandwidths = graph.spaces[target].name, graph.spaces[source].bandwidth_bytes_per_s
     if name not in bandwidths:
         raise GraphError(
@@ -28,7 +28,7 @@ def speed_between(graph: Graph, source: SpaceId, target: SpaceId, where: str) ->
 
 @dataclass(frozen=True, slots=True)
 class OffDeviceOp:
-    """The stream and time of an op that does not run on the device."""
+    """Stream and time of an op off the device."""
 
     stream: str
     seconds: float
@@ -37,7 +37,7 @@ class OffDeviceOp:
 
 
 def off_device_ops(graph: Graph) -> dict[OpId, OffDeviceOp]:
-    """Return the stream and time of every op off the device. Raises GraphError for spaces that are not linked."""
+    """Return every off-device op's stream and time; raises GraphError for unlinked spaces."""
     found = {op: _copy(graph, op) for op in np.flatnonzero(graph.copying).tolist()}
     if not graph.updates_on_host.any():
         return found
@@ -58,7 +58,7 @@ def _copy(graph: Graph, op: OpId) -> OffDeviceOp:
 
 
 def _update(graph: Graph, op: OpId, traffic_bytes: int) -> OffDeviceOp:
-    """At the speed of copies within the space of its largest overwritten buffer."""
+    """At the copy speed within its largest overwritten buffer's space."""
     host = int(graph.buffer_spaces[max(graph.mutates[op].tolist(), key=lambda buffer: graph.sizes[buffer])])
     seconds = traffic_bytes / speed_between(graph, host, host, f"op {graph.op_names[op]!r}")
     return OffDeviceOp(graph.spaces[host].name, seconds, 0)

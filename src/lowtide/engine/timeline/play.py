@@ -71,7 +71,7 @@ def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra, apart: bool) 
 
 
 class _Player:
-    """The clocks of all streams and the pending copies and collectives."""
+    """The clocks of all streams, and pending copies and collectives."""
 
     def __init__(self, graph: Graph, n_steps: int, run_seconds: Sequence[float], apart_on: Mapping[OpId, str]) -> None:
         self._graph = graph
@@ -91,7 +91,7 @@ class _Player:
         self.stalls = [0.0] * n_steps
 
     def run(self, step: StepIndex, op: OpId, touches: Sequence[BufferId], overwrites: Sequence[BufferId]) -> None:
-        """An op waits for its operands and for reads of buffers it overwrites."""
+        """Wait for operands and for reads of overwritten buffers."""
         start = self._now
         if self._in_use:
             for buffer in touches:
@@ -170,7 +170,7 @@ def _run_seconds(graph: Graph, plan: Plan, prices: Prices, known: _Extra) -> lis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfers:
-    """Figures of the copies of a plan."""
+    """Figures of a plan's copies."""
 
     bytes_out: int = 0
     """To other memory spaces."""

@@ -15,7 +15,7 @@ NO_STREAM = -1
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Timeline:
-    """The start and duration of every step, in seconds."""
+    """Start and duration of every step, in seconds."""
 
     profile: str
     streams: tuple[str, ...]
@@ -51,7 +51,7 @@ class Timeline:
 
     @property
     def extra_seconds(self) -> float:
-        """Time beyond running every op once on the compute stream."""
+        """Time beyond every op once on the compute stream."""
         return self.compute_seconds - self.base_seconds + self.stall_seconds
 
     @cached_property
