@@ -124,3 +124,21 @@ def test_updates_run_on_the_host_where_that_costs_less() -> None:
         assert row.fit.result.to_rounding == ("rounding" in (row.fit.techniques or ())) == (found[-1] > 0)
         assert row.to_json()["updated_on_host_bytes"] == found[-1]
     assert found == [0, 4 * 256 * KIB]
+
+
+def test_a_size_whose_lower_bound_exceeds_the_device_is_searched_once() -> None:
+    """At 2,048 rows, one op alone needs 2 MiB. The row names all techniques as tried, and shows the lowest peak."""
+    search = _search(_Counted())
+    (row,) = search.rows("batch", [2048])
+    assert row.level is None
+    assert row.planned_bytes >= 2 * DEVICE
+    recompute = frozenset({"reorder", "share", "recompute"})
+    assert row.fit.tried == (frozenset(), {"reorder", "share"}, recompute, recompute | {"rounding"})
+    assert search.techniques(2048, "recompute") is None
+
+
+def test_the_first_plan_that_fits_answers_as_the_search_for_the_best() -> None:
+    for size in (600, 1000, 1023, 1024, 1200):
+        searched = _search(_Counted())
+        used = searched.techniques(size, "recompute")
+        assert (used is None) == (searched.fit(size, "recompute").level is None)

@@ -66,6 +66,13 @@ def test_a_bare_number_below_a_mebibyte_lacks_its_unit(size: str | int) -> None:
     assert given_bytes(f"{number} B") == int(number)
 
 
+@pytest.mark.parametrize("size", ["0.5", " 24.5 ", ".5", 0.5])
+def test_a_number_with_a_point_is_no_size_without_a_unit(size: str | float) -> None:
+    number = str(size).strip()
+    with pytest.raises(UsageError, match=f"^{number} has no unit; write '{number}GiB'$"):
+        given_bytes(size)
+
+
 @pytest.mark.parametrize("size", [0, "0", 2**20, "1048576", "24G", "24GB", "24 GiB", "50 B"])
 def test_a_size_with_a_unit_or_of_a_mebibyte_is_accepted(size: str | int) -> None:
     assert given_bytes(size) == parse_bytes(size)

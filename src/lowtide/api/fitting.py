@@ -148,14 +148,22 @@ def _settings_in_words(step: Step, axis: Axis) -> str:
 
 def _code(captures: Captures, search: SizeSearch, rows: Sequence[SizeFit], largest: Mapping[Level, int]) -> list[str]:
     """Return the code of the largest size that fits, without offload if possible; empty if none fits."""
-    fitting = {row.level: row for row in rows if row.level is not None}
-    fitting.update((level, search.fit(size, level)) for level, size in largest.items())
-    if not fitting:
+    sizes: dict[Level, int] = {row.level: row.size for row in rows if row.level is not None}
+    sizes.update(largest)
+    if not sizes:
         return []
-    level = max(fitting, key=lambda each: (each != "offload", LEVELS.index(each)))
-    found = fitting[level]
-    used = found.fit.techniques or frozenset[str]()
-    return _next_code(captures.step(found.size), used if found.fit.result.to_rounding else used - {ROUNDING})
+    level = max(sizes, key=lambda each: (each != "offload", LEVELS.index(each)))
+    return _next_code(captures.step(sizes[level]), _used(search, rows, sizes[level], level))
+
+
+def _used(search: SizeSearch, rows: Sequence[SizeFit], size: int, level: Level) -> Techniques:
+    """Return the techniques with which a size fits: those of its best plan if it is a row or has state on the host."""
+    row = next((row for row in rows if row.size == size and row.level == level), None)
+    if row is None and level != "offload":
+        return search.techniques(size, level) or frozenset()
+    fit = (row or search.fit(size, level)).fit
+    used = fit.techniques or frozenset[str]()
+    return used if fit.result.to_rounding else used - {ROUNDING}
 
 
 def _next_code(step: Step, techniques: Techniques) -> list[str]:

@@ -1,6 +1,7 @@
 """The table of `fits` for a training step: sizes, the techniques with which each fits, and the largest ones."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from lowtide.api.step_captures import Captures, SizedStep
@@ -9,6 +10,8 @@ from lowtide.core.progress import Report
 from lowtide.core.techniques import ROUNDING, Techniques
 from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import Plan
+from lowtide.engine.planning.first_fit import FirstFit, first_fit
+from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.fitting import fit_device, ladder_for
 from lowtide.reporting.fitting_sizes import LEVELS, Axis, Level, SizeFit, level_of
@@ -21,6 +24,9 @@ _SEARCHED: tuple[Level, ...] = ("unchanged", "recompute", "chunks", "offload")
 """Levels whose largest size is searched."""
 _STEPS: Mapping[Level, int] = {"chunks": 8, "offload": 4}
 """Near the limit, plans with chunks or offload take long, so they are searched in steps of a part of the size."""
+
+
+_NOT_TRIED: Techniques = frozenset()
 
 
 class SizeSearch:
@@ -39,6 +45,7 @@ class SizeSearch:
         self._allow = allow
         self._steps: dict[int, SizedStep] = {}
         self._fits: dict[tuple[int, Level | None], SizeFit] = {}
+        self._techniques: dict[tuple[int, Level], Techniques | None] = {}
 
     def rows(self, axis: Axis, sizes: Sequence[int]) -> list[SizeFit]:
         """Return the fits of sizes in ascending order, up to the first that does not fit.
@@ -54,6 +61,7 @@ class SizeSearch:
         fitting = [row.size for row in rows if row.level is not None]
         if fitting and not self._captures.is_right(fitting[-1]):
             self._fits.clear()
+            self._techniques.clear()
             self._steps.clear()
             return self.rows(axis, sizes)
         return rows
@@ -69,12 +77,24 @@ class SizeSearch:
                 self._target.memory_bytes,
                 self._settings,
                 self._report,
-                plan=step.planned,
+                plan=partial(self._planned, step),
                 plan_updates=step.without_chunks().planned,
                 ladder=ladder,
             )
             self._fits[key] = SizeFit(size=size, fit=fit)
         return self._fits[key]
+
+    def _planned(self, step: SizedStep, settings: PlanSettings, progress: Report | None) -> Result:
+        """Return the best plan of a step. With offload, the search for it is long, and begins only if a plan fits."""
+        if "offload" in settings.techniques:
+            found = first_fit(step, settings, progress)
+            if found.missed is not None:
+                return found.missed
+        return step.planned(settings, progress)
+
+    def _first_fit(self, step: SizedStep, techniques: Techniques, *, in_chunks_only: bool) -> FirstFit:
+        settings = replace(self._settings, budget=self._target.memory_bytes, techniques=techniques)
+        return first_fit(step, settings, self._report, in_chunks_only=in_chunks_only)
 
     def _step(self, size: int) -> SizedStep:
         if size not in self._steps:
@@ -114,11 +134,27 @@ class SizeSearch:
     def _fits_within(self, size: int, level: Level) -> bool:
         """Return whether a size fits with techniques up to a level."""
         if level != "unchanged":
-            return self.fit(size, level).level is not None
+            return self.techniques(size, level) is not None
         graph = self._captures.graph(size)
         space = graph.spaces[0].name
         peak = simulate(graph, Plan.baseline(graph)).peak_bytes[space]
         return int(peak) + graph.persistent_bytes()[space] <= self._target.memory_bytes
+
+    def techniques(self, size: int, level: Level) -> Techniques | None:
+        """Return the techniques of a level with which a size fits, without rounding if bits are equal; None if none do.
+
+        The search ends at the first plan that fits.
+        """
+        key = (size, level)
+        if key not in self._techniques:
+            step = self._step(size)
+            self._techniques[key] = None
+            missed_whole = level == "chunks" and self._techniques.get((size, "recompute"), _NOT_TRIED) is None
+            for rung in self._ladder(step, level)[-1:]:  # allows all that the others do
+                found = self._first_fit(step, rung, in_chunks_only=missed_whole)
+                if found.fits:
+                    self._techniques[key] = rung if found.rounds else rung - {ROUNDING}
+        return self._techniques[key]
 
 
 def sizes_of(axis: Axis, own: int, longest: int | None) -> tuple[list[int], int]:

@@ -17,6 +17,7 @@ _FACTORS = {
 }
 _QUANTITY = re.compile(r"\s*(\d{1,19}(?:\.\d{1,19})?)\s*([a-zA-Z]*)\s*", re.ASCII)
 _BARE = re.compile(r"\s*\d{1,19}\s*", re.ASCII)
+_BARE_WITH_POINT = re.compile(r"\s*\d{0,19}\.\d{1,19}\s*", re.ASCII)
 _SHARE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", re.ASCII)
 
 
@@ -39,11 +40,14 @@ def parse_bytes(text: str | SupportsIndex) -> int:
     return int(whole + fraction) * factor // 10 ** len(fraction)
 
 
-def given_bytes(size: str | SupportsIndex) -> int:
-    """Return the bytes of a size that a user gave; raises UsageError for a bare number below 1 MiB.
+def given_bytes(size: str | float | SupportsIndex) -> int:
+    """Return the bytes of a size that a user gave; raises UsageError for a bare number below 1 MiB or with a point.
 
     Such a number usually lacks its unit. "50 B" is accepted.
     """
+    if isinstance(size, float) or (isinstance(size, str) and _BARE_WITH_POINT.fullmatch(size)):
+        number = str(size).strip()
+        raise UsageError(f"{number} has no unit; write '{number}GiB'")
     check_unit(size, ("MiB", "GiB"))
     return parse_bytes(size)
 

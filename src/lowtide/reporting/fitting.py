@@ -8,9 +8,10 @@ from pathlib import Path
 
 from lowtide.core.documents import fields_of
 from lowtide.core.progress import Report, current_report
-from lowtide.core.techniques import COST_NOTHING, ROUNDING, TECHNIQUES, Techniques, listed, refuse_ignored
+from lowtide.core.techniques import COST_NOTHING, NEED_BUDGET, ROUNDING, TECHNIQUES, Techniques, listed, refuse_ignored
 from lowtide.core.units import exact_size, format_bytes, percent
 from lowtide.engine.graph import Graph
+from lowtide.engine.planning.first_fit import cannot_fit
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.program import ALL, Program
 from lowtide.engine.planning.result import Result
@@ -122,10 +123,12 @@ def fit_device(
     Tries sets of techniques in the order of `ladder`, by default those of `ladder_for`. If one fits that puts state on
     the host, updates there are tried too, if rounding is allowed, and taken if they cost less. Ignores the budget and
     the techniques of the settings. `plan` replaces `plan_best_form`, whose errors are raised. `plan_updates` is used
-    for updates on the host.
+    for updates on the host. Techniques whose plans lower bounds exclude count as tried. If these are all, the plan of
+    lowest peak without offload is still searched.
     """
     report, find = progress or current_report(), plan or partial(plan_best_form, program)
     first, *others = ladder_for(program, settings) if ladder is None else ladder
+    excluded: list[Techniques] = []
 
     def tried_with(techniques: Techniques) -> Result:
         report(f"trying {listed(techniques)}")
@@ -136,8 +139,13 @@ def fit_device(
     for techniques in others:
         if result.shortfall is None or result.status == "interrupted":
             break
-        if not _is_far(program, techniques, results):
+        if cannot_fit(program, replace(settings, budget=device_bytes, techniques=techniques)):
+            excluded.append(techniques)
+        elif not _is_far(program, techniques, results, excluded):
             result = results[techniques] = tried_with(techniques)
+    if result.shortfall is not None and excluded and not any(tried & NEED_BUDGET for tried in results):
+        lowest = [tried for tried in excluded if "offload" not in tried][-1:] or excluded[:1]
+        results[lowest[0]] = tried_with(lowest[0])
     result = min(reversed(results.values()), key=_missed_bytes)
     rounds = tuple(results)[-1] | {ROUNDING}
     if rounds in others and rounds not in results and result.state_on_host_bytes and result.status != "interrupted":
@@ -146,13 +154,13 @@ def fit_device(
         rounded = find_updates(replace(settings, budget=device_bytes, techniques=rounds), progress)
         if rounded.shortfall is None and rounded.extra_time < result.extra_time:
             result = results[rounds] = rounded
-    tried = tuple(results)
+    fitting = None if result.shortfall is not None else tuple(results)[-1]
     return DeviceFit(
         graph=result.graph,
         device_bytes=device_bytes,
         result=result,
-        techniques=None if result.shortfall is not None else tried[-1],
-        tried=tried,
+        techniques=fitting,
+        tried=tuple(each for each in dict.fromkeys((first, *others, rounds)) if each in results or each in excluded),
         source=str(source) if isinstance(source, str | Path) else None,
     )
 
@@ -167,13 +175,15 @@ def _updated(result: Result) -> str:
     return f", {format_bytes(there)} of it updated there, equal up to rounding" if there else ""
 
 
-def _is_far(program: Program, techniques: Techniques, results: Mapping[Techniques, Result]) -> bool:
+def _is_far(
+    program: Program, techniques: Techniques, results: Mapping[Techniques, Result], excluded: Sequence[Techniques]
+) -> bool:
     """Return whether chunks and offload were tried, and chunks miss more bytes than the state that offload moves.
 
     Plans with both take long, so they are tried only if their state on the host may be enough.
     """
     in_chunks = results.get(techniques - {"offload"})
-    if in_chunks is None or techniques - {ROUNDING} not in results:
+    if in_chunks is None or techniques - {ROUNDING} not in (*results, *excluded):
         return False
     moved = program.with_state_on_host(ALL)
     space = in_chunks.graph.spaces[0].name

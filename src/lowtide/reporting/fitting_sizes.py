@@ -124,7 +124,7 @@ class FitTable:
 
     @property
     def _has_chunks(self) -> bool:
-        return "chunks" in self.largest or any(row.in_chunks for row in self.rows)
+        return "chunks" in self.largest or any(row.in_chunks for row in self.rows if row.level is not None)
 
     @property
     def is_interrupted(self) -> bool:

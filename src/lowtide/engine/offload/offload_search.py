@@ -105,8 +105,8 @@ class OffloadSearch:
         """Offer plans that offload at most the given buffers and other results of the same ops. Return whether they are
         new.
 
-        With `rerun`, ops may be recomputed, and with `exact`, the solver chooses them. If a plan stalls, more of the
-        budget is left free for copies. `play_work` limits the accesses per plan.
+        With `rerun`, ops may be recomputed, and with `exact`, the solver chooses them. If a plan stalls, or misses the
+        budget by less than that, more of the budget is left free for copies. `play_work` limits the accesses per plan.
         """
         graph = self.program.problem.graph
         hidden, offloaded = offloaded, with_results_of_same_ops(graph, offloaded, offloadable_buffers(self.program))
@@ -121,7 +121,8 @@ class OffloadSearch:
         effort = replace(RECOMPUTE_EFFORTS["fast"], play_work=play_work)
         placer = CopyPlacer(graph, self.program.problem.callees, link, self.prices.seconds, self.budget)
         before = shadow.program.native.work
-        for headroom in _FINE_HEADROOMS if exact else _HEADROOMS:
+        headrooms = _FINE_HEADROOMS if exact else _HEADROOMS
+        for headroom in headrooms:
             budget = self.budget - int(headroom * self.budget)
             found = search.plan(budget, effort, exact=exact)
             self.play_work += shadow.program.native.work - before
@@ -129,6 +130,8 @@ class OffloadSearch:
             steps = shadow.steps_with_copies(found.plan, link.host)
             if found.peak_bytes > self.budget:
                 self._offer(placer.plan(steps))
+                if found.peak_bytes > (1 + headrooms[-1]) * self.budget:
+                    break
                 continue
             if self.costs_at_most(self._rerun_seconds(steps)) or not self._time(placer, steps):
                 break

@@ -7,6 +7,7 @@ from dataclasses import replace
 from lowtide.core.effort import DEFAULT_EFFORT
 from lowtide.core.progress import Report
 from lowtide.core.techniques import ROUNDING, refuse_ignored
+from lowtide.engine.analysis.lower_bounds import LowerBound
 from lowtide.engine.planning.draft import Draft, Keep
 from lowtide.engine.planning.find_plan import baseline, find_plan
 from lowtide.engine.planning.frontier import Frontier, budgets_from, frontier_from, least_peak
@@ -42,14 +43,14 @@ def plan_best_form(
         )
     draft = baseline(program.graph, settings)
     floor = least_possible(draft.problem, 0)
-    may_chunk = _allows_chunks(settings, draft.prices.profile) and (
+    may_chunk = allows_chunks(settings, draft.prices.profile) and (
         settings.budget is not None or not program.chunking_slows
     )
     allowed = draft.budget.allowed[floor.space]
     if may_chunk and allowed is not None and floor.peak_bytes > allowed:
         if keep is not None:
             keep(program.graph, draft.plan)
-        return _chunks_first(program, settings, draft, progress, keep)
+        return _chunks_first(program, settings, draft, floor, progress, keep)
     result = find_plan(program.graph, settings, progress=progress, keep=keep, start=draft)
     fits_for_free = settings.budget is not None and result.shortfall is None and result.extra_cost == 0
     is_near_floor = result.peak_bytes[floor.space] <= floor.peak_bytes * _NEAR_ITS_FLOOR
@@ -61,11 +62,20 @@ def plan_best_form(
 
 
 def _chunks_first(
-    program: Program, settings: PlanSettings, draft: Draft, progress: Report | None, keep: Keep | None
+    program: Program,
+    settings: PlanSettings,
+    draft: Draft,
+    floor: LowerBound,
+    progress: Report | None,
+    keep: Keep | None,
 ) -> Result:
-    """Return the best plan of a form in chunks or, if none fits, of all forms."""
+    """Return the best plan of a form in chunks or, if none fits and none is below the other form's floor, of all."""
     in_chunks = plan_in_chunks(program, settings, progress)
-    if in_chunks is not None and (in_chunks.shortfall is None or in_chunks.status == "interrupted"):
+    if in_chunks is not None and (
+        in_chunks.shortfall is None
+        or in_chunks.status == "interrupted"
+        or in_chunks.peak_bytes[floor.space] < floor.peak_bytes
+    ):
         return in_chunks
     result = find_plan(program.graph, settings, progress=progress, keep=keep, start=draft)
     if in_chunks is None or result.status == "interrupted":
@@ -89,7 +99,7 @@ def program_frontier(program: Program, settings: PlanSettings, progress: Report 
     """
     forms = [least_peak(program.graph, settings, progress)]
     own = forms[0]
-    if _allows_chunks(settings, own.prices.profile):
+    if allows_chunks(settings, own.prices.profile):
         forms += [least_peak(form.graph, settings, progress) for form in _without_first(program.forms(rounded=False))]
     budgets = budgets_from(min(forms, key=_floor))
     found = [frontier_from(form, settings, budgets, progress) for form in forms if _floor(form) <= budgets[0]]
@@ -157,7 +167,8 @@ def _floor(draft: Draft) -> int:
     return least_possible(draft.problem, 0).peak_bytes
 
 
-def _allows_chunks(settings: PlanSettings, costs: str) -> bool:
+def allows_chunks(settings: PlanSettings, costs: str) -> bool:
+    """Return whether the settings allow forms in chunks, which have other ops than those measured."""
     return settings.chooses_order and costs != "measured"
 
 

@@ -34,10 +34,9 @@ def plan_with_state(
     its own, or all of them. The plan with the least extra time wins, then the one with the least state on the host.
     Percentages refer to the program with all state on the device.
     """
-    may_move = "offload" in settings.techniques and settings.budget is not None and not settings.transient
-    if not may_move or is_part(settings.budget) or program.with_state_on_host(ALL) is None:
+    if not may_move_state(program, settings):
         return plan_best_form(program, settings, progress, keep)
-    search = _StateSearch(program, settings, progress, keep)
+    search = StateSearch(program, settings, progress, keep)
     if not search.is_too_large(least):
         found = search.plan(least)
         if found.shortfall is None and not found.extra_time:
@@ -47,8 +46,14 @@ def plan_with_state(
     return best if search.with_all is None else _without_claims_about_others(best, search.with_all)
 
 
+def may_move_state(program: Program, settings: PlanSettings) -> bool:
+    """Return whether state of the program may be on its host: with offload, and a budget that covers the state."""
+    allows = "offload" in settings.techniques and settings.budget is not None and not settings.transient
+    return allows and not is_part(settings.budget) and program.with_state_on_host(ALL) is not None
+
+
 @dataclass(eq=False)
-class _StateSearch:
+class StateSearch:
     """Plans a program with more or less of its state on the host."""
 
     program: Program
@@ -59,12 +64,18 @@ class _StateSearch:
 
     @property
     def best(self) -> Result:
+        """The best plan found."""
         return min(self.found.values(), key=_rank)
 
     @property
     def with_all(self) -> Result | None:
         """The plan that needs the least of the device: with all state on the host and, if possible, all updates."""
         return self.found.get((ALL, self._places[-1]))
+
+    @property
+    def with_least_on_device(self) -> Program:
+        """The program with all state on the host and, if possible, all updates."""
+        return self._moved(ALL, self._places[-1])
 
     @cached_property
     def _places(self) -> tuple[UpdatePlace, ...]:
@@ -109,13 +120,19 @@ class _StateSearch:
         return self.found[key]
 
     def _plan(self, share: int, place: UpdatePlace) -> Result:
-        program, moved = self.program, self._moved(share, place)
-        settings = self.settings
+        moved = self._moved(share, place)
+        result = plan_best_form(moved, self.settings_for(moved), self.progress, self.keep)
+        return self.compared(result, moved) if share else result
+
+    def settings_for(self, moved: Program) -> PlanSettings:
+        """Return the settings for the program with state on the host, which may have no forms that round."""
         if len(self._places) > 1 and not moved.has_rounded_forms:
-            settings = replace(settings, techniques=settings.techniques - {ROUNDING})
-        result = plan_best_form(moved, settings, self.progress, self.keep)
-        if not share:
-            return result
+            return replace(self.settings, techniques=self.settings.techniques - {ROUNDING})
+        return self.settings
+
+    def compared(self, result: Result, moved: Program) -> Result:
+        """Return the result of a program with state on the host, compared with the program without it."""
+        program, settings = self.program, self.settings
         cost, own_cost = (float(settings.prices(each.graph).seconds.sum()) for each in (program, moved))
         return replace(
             result,

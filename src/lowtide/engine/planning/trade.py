@@ -141,10 +141,15 @@ def _with_copies(
             continue
         report(f"choosing what goes to the host ({name})")
         found.append((name, _copied(draft, order, most, None if tried else alone)))
+        _offer(draft, found[-1][1].plan)
         tried.add(order.tobytes())
         if found[-1][1].rank[:2] == (0, 0.0):
             break
     return min(found, key=lambda each: each[1].rank)
+
+
+def _offer(draft: Draft, plan: Plan) -> None:
+    draft.offer(replace(plan, peak_bytes=simulate(draft.graph, plan).peak_bytes))
 
 
 def _copied(draft: Draft, order: Order, most: int, alone: RecomputeResult | None) -> RecomputeResult:

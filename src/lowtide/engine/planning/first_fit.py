@@ -1,0 +1,129 @@
+"""Whether a program fits a budget: by lower bounds, or by the first plan that fits, without the search for the best."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lowtide.core.progress import Report
+from lowtide.core.techniques import NEED_BUDGET, ROUNDING
+from lowtide.engine.graph import Graph
+from lowtide.engine.offload import HOST
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.draft import Draft
+from lowtide.engine.planning.find_plan import baseline, find_plan
+from lowtide.engine.planning.plan_best_form import allows_chunks
+from lowtide.engine.planning.plan_state import StateSearch, may_move_state
+from lowtide.engine.planning.program import Form, Program
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.planning.trade import bounds_with_reruns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstFit:
+    """Whether a plan that fits was found."""
+
+    fits: bool
+    missed: Result | None = None
+    """The plan that misses the budget by least; None if a plan fits, or if lower bounds exclude all plans."""
+    rounds: bool = False
+    """Whether results of the plan that fits are equal up to rounding only."""
+
+
+def cannot_fit(program: Program, settings: PlanSettings) -> bool:
+    """Return whether lower bounds exclude every plan of a program that the settings allow, forms in chunks included.
+
+    False for settings without recomputation and offload, whose plans take no longer than their bounds.
+    """
+    if not settings.techniques & NEED_BUDGET:
+        return False
+    states = [program]
+    if may_move_state(program, settings):
+        states.append(StateSearch(program, settings, None, None).with_least_on_device)
+    return all(
+        is_excluded(baseline(form.graph, settings, None if form.name == "unmodified" else state.graph))
+        for state in states
+        for form in _forms(state, settings)
+    )
+
+
+def is_excluded(start: Draft) -> bool:
+    """Return whether a lower bound for all orders with recomputation, and copies if allowed, exceeds the budget."""
+    most = start.budget.allowed[start.graph.spaces[0].name]
+    if most is None or start.fits:
+        return False
+    copies = "offload" in start.settings.techniques
+    return most < bounds_with_reruns(start.problem, copies=copies)[0].peak_bytes
+
+
+def first_fit(
+    program: Program, settings: PlanSettings, progress: Report | None = None, *, in_chunks_only: bool = False
+) -> FirstFit:
+    """Return whether a plan fits, and end the search at the first one. `in_chunks_only` skips the unmodified form.
+
+    If state may be on the host, all of it is: a plan never needs less of the device with less state on the host. If the
+    host is too small for that, smaller shares follow. Forms whose lower bound exceeds the budget are not searched.
+    """
+    if not may_move_state(program, settings):
+        return _first_fit(program, settings, progress, in_chunks_only=in_chunks_only)
+    search = StateSearch(program, settings, progress, None)
+    moved = search.with_least_on_device
+    found = _first_fit(moved, search.settings_for(moved), progress, in_chunks_only=in_chunks_only)
+    missed = found.missed
+    if missed is None:
+        return found
+    if missed.shortfall is not None and missed.shortfall.space == HOST:
+        search.halve(0)
+        return FirstFit(fits=search.best.shortfall is None, missed=search.best)
+    return FirstFit(fits=False, missed=search.compared(missed, moved))
+
+
+def _first_fit(
+    program: Program, settings: PlanSettings, progress: Report | None, *, in_chunks_only: bool = False
+) -> FirstFit:
+    missed: list[Result] = []
+    for form in _forms(program, settings):
+        unmodified = None if form.name == "unmodified" else program.graph
+        if unmodified is None and in_chunks_only:
+            continue
+        start = baseline(form.graph, settings, unmodified)
+        if is_excluded(start):
+            continue
+        try:
+            found = find_plan(form.graph, settings, unmodified, progress, _Stop(start), start=start)
+        except _FitsError:
+            return _fitting(form)
+        if found.shortfall is None:
+            return _fitting(form)
+        missed.append(found)
+    return FirstFit(fits=False, missed=min(missed, key=_missed_bytes, default=None))
+
+
+def _fitting(form: Form) -> FirstFit:
+    return FirstFit(fits=True, rounds=not form.is_exact or bool(form.graph.updates_on_host.any()))
+
+
+def _forms(program: Program, settings: PlanSettings) -> Iterator[Form]:
+    """Yield the unmodified form and the forms in chunks that the settings allow, each made when it is reached."""
+    if allows_chunks(settings, settings.prices(program.graph).profile):
+        yield from program.forms(rounded=ROUNDING in settings.techniques)
+    else:
+        yield program.make_unmodified()
+
+
+class _FitsError(Exception):
+    """Ends a search whose plan fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """Ends the search of a draft at the first plan that fits."""
+
+    start: Draft
+
+    def __call__(self, _graph: Graph, plan: Plan) -> None:
+        if self.start.budget.excess_bytes(plan.peak_bytes) == 0:
+            raise _FitsError
+
+
+def _missed_bytes(result: Result) -> int:
+    return 0 if result.shortfall is None else result.shortfall.missed_bytes
