@@ -22,7 +22,7 @@ def notes_of_model(plan: Plan) -> Notes:
 
 
 def notes_of_nodes(translation: Translation, plan: Plan, order: NodeOrder) -> list[Notes]:
-    """Return notes by node, in the order of the planned file. O(steps + e).
+    """Return notes by node, in the planned file's order. O(steps + e).
 
     An op's node gets its run number, live bytes, addresses, in-place pairs and recompute count.
     """
@@ -58,7 +58,7 @@ def notes_of_nodes(translation: Translation, plan: Plan, order: NodeOrder) -> li
 
 
 def with_notes(content: Content, notes: Sequence[Notes]) -> Pieces:
-    """Return a model's bytes in pieces, with `notes` on the nodes of the main graph."""
+    """Return a model's bytes in pieces, with `notes` on the main graph's nodes."""
     left = iter(notes)
 
     def edit(view: memoryview, start: int, stop: int) -> Pieces:

@@ -13,7 +13,7 @@ from lowtide.frameworks.onnx.reading.translation import Translation
 
 
 def planned_order(model: ModelProto, translation: Translation, plan: Plan) -> NodeOrder:
-    """Return the order of nodes, subgraphs included, that follows a plan.
+    """Return the node order, subgraphs included, that follows a plan.
 
     Views and constants precede their first reader. Raises FingerprintError for a plan of another graph,
     UnsupportedError for one that copies, VerificationError for an invalid one.
@@ -53,8 +53,8 @@ def _order(graph: GraphProto, translation: Translation, plan: Plan) -> NodeOrder
 class _Placing:
     """Places ops in the plan's order, views and constants before their readers.
 
-    Recomputed values get new names, used by later readers and their views, so the runtime frees the earlier value. The
-    last value of a graph output keeps its name.
+    Recomputed values get new names, used by later readers and their views, so the runtime frees the earlier value. A
+    graph output's last value keeps its name.
     """
 
     def __init__(self, graph: GraphProto, nodes_of_ops: Sequence[tuple[int, ...]]) -> None:

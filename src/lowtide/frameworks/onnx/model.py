@@ -56,7 +56,7 @@ from lowtide.frameworks.wire import Content
 
 @dataclass(frozen=True, eq=False)
 class OnnxForm(Form):
-    """A form of a model, with the model that was written for it."""
+    """A form, with the model written for it."""
 
     model: "OnnxModel" = field(kw_only=True)
 
@@ -136,7 +136,7 @@ class OnnxModel(Model):
         return OnnxForm(name, graph, model=model)
 
     def _planned_by(self, plan: Plan) -> "OnnxModel":
-        """Return the model of the form that a plan is for; this model for a plan of another program."""
+        """Return the model of a plan's form; this one for a plan of another program."""
         form = self.form_of(plan)
         return form.model if isinstance(form, OnnxForm) else self
 
@@ -160,7 +160,7 @@ class OnnxModel(Model):
         write_pieces(path, drained(self._planned_by(plan)._planned(plan)))
 
     def save_annotated(self, plan: Plan, path: Path) -> None:
-        """Write the same as `save`, with notes on the plan in the metadata of each node, for viewers."""
+        """Write as `save` does, with notes on the plan in each node's metadata, for viewers."""
         check_weights_reachable(self._model, self._folder, path.parent)
         model = self._planned_by(plan)
         order, _ = model._file_order(plan)
@@ -185,7 +185,7 @@ class OnnxModel(Model):
         return reordered_model(self._content(), order, {**metadata, **(notes or {})})
 
     def _file_order(self, plan: Plan) -> tuple[NodeOrder, str]:
-        """Return the order of the nodes in a file that follows a plan, and its mark in the metadata.
+        """Return the node order in a file that follows a plan, and its mark in the metadata.
 
         If the stock runtime would need more memory for that file than for the unmodified one, an order is tried that
         makes the runtime's default order equal to the plan's.
@@ -236,7 +236,7 @@ class OnnxModel(Model):
 
     @property
     def level(self) -> str | None:
-        """The level at which ONNX Runtime optimized the model; None for a model as given."""
+        """The level at which ONNX Runtime optimized the model; None for one as given."""
         return self._level
 
     @property
@@ -245,9 +245,9 @@ class OnnxModel(Model):
         return self._is_faster_here
 
     def _addresses(self, order: NodeOrder, metadata: Mapping[str, str]) -> Mapping[str, str]:
-        """Run the planned model in child processes and return the addresses that they record; empty if it does not run.
+        """Run the planned model in child processes and return their recorded addresses; empty if it does not run.
 
-        Workspaces of kernels depend on the number of threads, so addresses are recorded for one thread and for all.
+        Workspaces depend on the number of threads, so addresses are recorded for one thread and for all.
         """
         with temporary_folder(self._model, self._folder) as folder:
             planned = folder / "planned.onnx"
@@ -262,7 +262,7 @@ class OnnxModel(Model):
         return {ADDRESSES: joined_texts(filter(None, learned))} if any(learned) else {}
 
     def _file_of(self, source: ModelSource, folder: Path) -> Path:
-        """Return the file of a model, written to a folder if it is an object."""
+        """Return a model's file, written to a folder if it is an object."""
         if not isinstance(source, ModelProto):
             return Path(source)
         path = folder / "given.onnx"
@@ -270,7 +270,7 @@ class OnnxModel(Model):
         return path
 
     def _content(self) -> Content:
-        """Return the bytes of the model; raises InputError if the file has changed since it was read."""
+        """Return the model's bytes; raises InputError if the file has changed since it was read."""
         content = whole_content(self._source)
         if not isinstance(self._source, ModelProto) and _differ(self._model, light_model(content)):
             raise InputError(f"{self._name} has changed since it was read; plan it again")

@@ -114,7 +114,7 @@ class Session(PlannedSession):
             return stock.io_binding()
 
     def _plan_for(self, values: Mapping[str, Any]) -> None:
-        """Plan a waiting model for the sizes of these inputs; a run in another thread goes on."""
+        """Plan a waiting model for these inputs' sizes; a run in another thread goes on."""
         if self._waiting is not None and self._planning.acquire(blocking=False):
             try:
                 self._plan_waiting(values)
@@ -136,7 +136,7 @@ class Session(PlannedSession):
 
 @dataclass(frozen=True, slots=True)
 class _UntilFirstRun:
-    """A model that is planned for the sizes of its first run, and the arguments to open it with."""
+    """A model to plan for its first run's sizes, and its arguments."""
 
     source: ModelPath
     options: Any
@@ -147,7 +147,7 @@ class _UntilFirstRun:
     more: Mapping[str, Any]
 
     def sizes(self, values: Mapping[str, Any]) -> Mapping[str, int] | None:
-        """Return the sizes of all dynamic dimensions; None if the inputs do not fit the model."""
+        """Return all dynamic dimensions' sizes; None if the inputs do not fit the model."""
         graph = _graph_of(self.source)
         try:
             found = {name: size for each in fed_inputs(graph) for name, size in sizes_of(each, values[each.name])}
@@ -169,7 +169,7 @@ def _graph_of(source: ModelPath) -> GraphProto:
 
 
 def _missing_sizes(source: ModelPath, dims: Mapping[str, int]) -> Sequence[str]:
-    """Return the dynamic dimensions without a size; none for a model that cannot be read."""
+    """Return dynamic dimensions without a size; none for an unreadable model."""
     try:
         return [name for name in dynamic_dimensions(_graph_of(source)) if name not in dims]
     except InputError:

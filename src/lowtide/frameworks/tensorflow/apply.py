@@ -73,7 +73,7 @@ def _joined_pairs(steps: Sequence[int | PortStep], pairs: dict[int, int]) -> lis
 
 
 def _planned_functions(translation: TensorflowTranslation, plan: Plan) -> dict[str, tuple[TensorflowTranslation, Plan]]:
-    """Return the reordered functions, each with its plan of the highest peak."""
+    """Return the reordered functions, each with its highest peak's plan."""
     plans: dict[str, Plan] = {}
     waiting = [plan]
     while waiting:
@@ -104,7 +104,7 @@ def _check_plan(translation: TensorflowTranslation, plan: Plan) -> None:
 
 
 def _nodes_in_order(body: NodeBody, ops: Sequence[int], steps: Sequence[int | PortStep]) -> list[NodeDef]:
-    """Return the nodes of a body that run, in the order of `steps`. `ops` are all nodes that run.
+    """Return a body's running nodes in the order of `steps`. `ops` are all running nodes.
 
     The first run after the free of an offloaded output waits for its copy. An IdentityN waits for all its inputs, so
     its readers read these instead.
@@ -177,7 +177,7 @@ class _Writer:
         return self.current[place]
 
     def move(self, step: PortStep, before: str | None) -> None:
-        """Add a copy or record a free. Raises UnsupportedError for a copy of an unknown data type."""
+        """Add a copy or record a free; raises UnsupportedError to copy an unknown data type."""
         port = step.port
         if step.kind == StepKind.FREE:
             if port in self.leaving:
@@ -212,7 +212,7 @@ class _Writer:
         ]
 
     def _read(self, text: str, port: Port) -> str:
-        """Return the input text for the current value of an output."""
+        """Return the input text for an output's current value."""
         chain: list[int] = []
         texts = [text]
         while port[0] not in self.ops and self.body.nodes[port[0]].op in VIEWS and self.body.data[port[0]]:
@@ -226,7 +226,7 @@ class _Writer:
         return now
 
     def _view(self, view: int, text: str) -> str:
-        """Return the name of a view, or of its copy if its first input is not `text`."""
+        """Return a view's name, or its copy's if its first input is not `text`."""
         node = self.body.nodes[view]
         inputs = (text, *node.inputs[1:])
         if inputs == tuple(node.inputs):

@@ -15,12 +15,12 @@ from lowtide.frameworks.tensorflow.rewrites.memory_rewrites import SwappedInput
 
 ORIGINAL = "original"
 _LOWERED = 0.99
-"""Estimates above this share of the estimate before count as unchanged."""
+"""Estimates above this share of the one before count as unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The nodes after a level, and its changes by name."""
+    """The nodes after a level, with its changes by name."""
 
     nodes: Sequence[NodeDef]
     recomputed: Sequence[str] = ()
@@ -34,7 +34,7 @@ class Changes:
 
 
 def split_level(level: str) -> tuple[LevelName, bool]:
-    """Return the level of a name, and whether it is exact: "original" or "original:manual".
+    """Return a named level, and whether it is exact: "original" or "original:manual".
 
     Raises UsageError for an unknown level.
     """
@@ -88,14 +88,14 @@ def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, s
 
 
 def _scope_of(nodes: Sequence[NodeDef], scope: str) -> str:
-    """Return `scope`, or the scope of TensorFlow 2 if the default scope has no nodes."""
+    """Return `scope`, or TensorFlow 2's if the default scope has no nodes."""
     if scope != DEFAULT_SCOPE or any(is_in_scope(node.name, scope) for node in nodes):
         return scope
     return TAPE_SCOPE
 
 
 _Candidate = Callable[[Passes], Passes | None]
-"""Runs passes on an unchanged graph; None if they have nothing to do."""
+"""Runs passes on an unchanged graph; None if nothing is to do."""
 _Estimated = tuple[Mapping[str, int], Passes]
 
 
@@ -121,7 +121,7 @@ def _recomputing_any_kind(level: LevelName) -> _Candidate:
 
 
 def _estimated(unchanged: Passes, make: _Candidate) -> _Estimated | None:
-    """Return a candidate with Grappler's estimate of its peak, or None if its nodes form a cycle."""
+    """Return a candidate with Grappler's estimate of its peak, None if its nodes form a cycle."""
     try:
         work = make(unchanged.restarted())
         return None if work is None else (work.estimates(), work)
@@ -130,7 +130,7 @@ def _estimated(unchanged: Passes, make: _Candidate) -> _Estimated | None:
 
 
 def _lowest(candidates: Iterable[_Estimated | None]) -> _Estimated | None:
-    """Return the candidate with the lowest estimate, if any."""
+    """Return the candidate with the lowest estimate."""
     found = [each for each in candidates if each is not None]
     return min(found, key=lambda each: sum(each[0].values()), default=None)
 

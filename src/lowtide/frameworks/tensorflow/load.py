@@ -44,10 +44,10 @@ class LoadedGraph:
     object_of: Callable[[GraphDef], Any]
     """Makes an object of the source's kind."""
     captured: Mapping[str, tuple[int, Shape]] = field(default_factory=dict[str, tuple[int, Shape]])
-    """Placeholders for captured variables of a function, with data types and shapes."""
+    """Placeholders for a function's captured variables, with types and shapes."""
 
     def content_of(self, graph: GraphDef, name: str) -> list[Content]:
-        """Return the content of a file with another graph, as text if the file name asks for it."""
+        """Return another graph's file content, as text if the name asks for it."""
         if not name.lower().endswith(TEXT) or self.file_endings == BINARY:
             return self.pieces_of(graph)
         if graph is self.graph and self.text is not None:

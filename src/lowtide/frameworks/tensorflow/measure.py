@@ -28,7 +28,7 @@ class GraphRun:
     """One run of a graph."""
 
     peak_bytes: int
-    """Of live outputs and feeds, without constants and variables."""
+    """Live outputs and feeds, without constants and variables."""
     order: tuple[str, ...]
     """Nodes in the order of their runs."""
     on_host: tuple[str, ...]
@@ -42,7 +42,7 @@ class GraphRun:
 
     @property
     def compared(self) -> tuple[Any, ...]:
-        """Values of the fetches, and of the variables after the run."""
+        """Fetched values, and variables after the run."""
         return *self.values, *self.state
 
 
@@ -84,7 +84,7 @@ def run_graph(
 
 
 def made_up_feeds(fed: Fed) -> dict[str, Any]:
-    """Return reproducible values for feeds. Raises UnsupportedError if they are not numeric or have unknown shapes."""
+    """Return reproducible feeds; raises UnsupportedError if they are not numeric or have unknown shapes."""
     feeds: dict[str, Any] = {}
     for name, (kind, sizes) in fed.items():
         dtype = _NUMPY.get(kind)
@@ -95,7 +95,7 @@ def made_up_feeds(fed: Fed) -> dict[str, Any]:
 
 
 def made_up_variables(graph: GraphDef) -> dict[str, Any]:
-    """Return reproducible small values for the variables of a graph."""
+    """Return reproducible small values for a graph's variables."""
     values: dict[str, Any] = {}
     for node in graph.nodes:
         sizes, kind = shape(node.attribute("shape")), _NUMPY.get(integer(node.attribute("dtype")))
@@ -108,7 +108,7 @@ def made_up_variables(graph: GraphDef) -> dict[str, Any]:
 def _peaks(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> tuple[int, int]:
     """Replay the reported run; return the peaks of the device and of the CPU that replaces the host.
 
-    An output is live until its last reader, and the readers of its views, end.
+    An output is live until its last reader, and its views' readers, end.
     """
     ran = {each.name: each for each in run.nodes}
     readers: Counter[Port] = Counter()

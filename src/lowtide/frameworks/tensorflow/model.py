@@ -89,7 +89,7 @@ class TensorflowModel(Model):
         return self._loaded.graph
 
     def with_host(self, host: Host) -> "TensorflowModel":
-        """Return the same graph with a host that its plans may copy to."""
+        """Return the same graph with a host that plans may copy to."""
         other = copy(self)
         translation = replace(self.translation, graph=host.added_to(self.graph))
         other._read = replace(self._read, translation=translation)
@@ -155,7 +155,7 @@ class TensorflowModel(Model):
             return optimize_nodes(self._loaded.graph.nodes, situation, level, scope)
 
     def rewritten(self, level: str, devices: Mapping[str, str]) -> Rewritten:
-        """Return the result of `at_level` for the command line."""
+        """Return `at_level` for the command line."""
         changes = self.at_level(level, devices=devices)
         done = {
             "recomputed": changes.recomputed,
@@ -180,11 +180,11 @@ class TensorflowModel(Model):
         return self._loaded.object_of(graph)
 
     def with_nodes(self, nodes: Sequence[NodeDef]) -> Any:
-        """Return the graph with other nodes, as an object of the kind that was read."""
+        """Return the graph with other nodes, as the kind of object read."""
         return self.object_of(self._loaded.graph.with_nodes(nodes))
 
     def save_nodes(self, nodes: Sequence[NodeDef], path: Path) -> None:
-        """Write a graph with other nodes, in the kind of file that was read."""
+        """Write a graph with other nodes, as the kind of file read."""
         write_pieces(path, self._loaded.content_of(self._loaded.graph.with_nodes(nodes), path.name))
 
     def measure(self, plan: Plan) -> Measurement:
@@ -223,7 +223,7 @@ class TensorflowModel(Model):
         return added_resident_bytes(started, feeds, fetches, starts)
 
     def _to_run(self, graph: GraphDef) -> tuple[GraphDef, dict[str, Any], list[str], dict[str, Any]]:
-        """Return a graph that can run, with made-up feeds, its fetches, and made-up variables."""
+        """Return a runnable graph with made-up feeds, its fetches, and made-up variables."""
         runnable = with_seeds(with_variables(graph, self._loaded.captured))
         fetches = [*tensor_names(self._read.translation.body, self._read.translation.results), *self._read.targets]
         return runnable, made_up_feeds(self._read.fed), fetches, made_up_variables(runnable)

@@ -49,7 +49,7 @@ INLINE = (
     | {"BroadcastGradientArgs", "ConcatOffset", "ExpandDims", "Identity", "IdentityN", "NoOp", "PreventGradient"}
     | {"Rank", "ReadVariableOp", "Reshape", "Shape", "ShapeN", "Size", "Squeeze", "StopGradient"}
 )
-"""Cheap ops, which TensorFlow's executor runs as soon as they are ready."""
+"""Cheap ops, run by TensorFlow's executor as soon as ready."""
 
 FILTER_GRADIENT, BIAS_GRADIENT = "Conv2DBackpropFilter", "BiasAddGrad"
 """Fused by oneDNN."""
@@ -58,10 +58,10 @@ SEEDED = frozenset(
     {"Multinomial", "ParameterizedTruncatedNormal", "RandomCrop", "RandomGamma", "RandomPoisson", "RandomPoissonV2"}
     | {"RandomShuffle", "RandomStandardNormal", "RandomUniform", "RandomUniformInt", "TruncatedNormal"}
 )
-"""Random ops, which differ between sessions without a seed."""
+"""Random ops; without a seed, they differ between sessions."""
 
 COPY_OUT, COPY_BACK = "_CopyFromGpuToHost", "_CopyFromHostToGpu"
-"""The ops of a swap, which exist only in TensorFlow for GPUs."""
+"""The ops of a swap; only in TensorFlow for GPUs."""
 
 CONTROL_FLOW_V1 = frozenset(
     {"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "_SwitchN"}
@@ -85,7 +85,7 @@ BYTES_OF_TYPES = {
     18: 16,
     7: 24,
 }
-"""Of one element; for texts, of the header in the tensor."""
+"""Of an element; for texts, of the tensor's header."""
 
 
 RESOURCE, VARIANT = 20, 21
@@ -104,7 +104,7 @@ class ArgumentSpec:
     is_reference: bool
 
     def types(self, node: NodeDef, defaults: dict[str, int]) -> list[int]:
-        """Return the data types of the values of this argument."""
+        """Return the data types of this argument's values."""
         if self.count == "*":
             return integers(node.attribute(self.kind))
         one = int(self.kind) if self.kind.isdigit() else _number(node, self.kind, defaults)
@@ -122,7 +122,7 @@ class OpSpec:
         return [kind for argument in self.outputs for kind in argument.types(node, self.defaults)]
 
     def output_place(self, node: NodeDef, name: str) -> int | None:
-        """Return the index of the first value of a named output, or None."""
+        """Return the index of a named output's first value."""
         place = 0
         for argument in self.outputs:
             if argument.name == name:
@@ -131,7 +131,7 @@ class OpSpec:
         return None
 
     def input_types(self, node: NodeDef) -> list[tuple[int, bool]]:
-        """Return the data type of every input, and whether it is a reference."""
+        """Return every input's data type, and whether it is a reference."""
         return [
             (kind, argument.is_reference) for argument in self.inputs for kind in argument.types(node, self.defaults)
         ]

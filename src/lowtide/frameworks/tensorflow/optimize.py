@@ -29,13 +29,13 @@ class OptimizedGraph:
     recomputed: tuple[str, ...]
     """Nodes with a copy `Recomputed/NAME`."""
     swapped: tuple[tuple[str, int], ...]
-    """Inputs that are swapped, as (node, index of the input)."""
+    """Swapped inputs, as (node, index of the input)."""
     accumulated: tuple[str, ...]
     """Sums rewritten to accumulations."""
     relaxed: tuple[str, ...]
     """Assignments that need no pinned memory."""
     before_bytes: Mapping[str, int]
-    """Peaks by device: Grappler's estimate, or with a budget the baseline's peak."""
+    """Peaks by device: Grappler's estimate, or the baseline's with a budget."""
     after_bytes: Mapping[str, int]
     """Peaks by device after."""
     left_alone: str | None = None

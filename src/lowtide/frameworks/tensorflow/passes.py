@@ -61,7 +61,7 @@ class Situation:
 
 
 class Passes:
-    """A graph that the passes of a level change."""
+    """A graph that a level's passes change."""
 
     def __init__(self, nodes: Sequence[NodeDef], situation: Situation, scope: str) -> None:
         self.nodes = EditedNodes(nodes)
@@ -89,7 +89,7 @@ class Passes:
         return {device: estimated_pressure(self._graph(device)[1], 0, 0).excess_bytes for device in self.devices}
 
     def worth_recomputing(self) -> tuple[set[str], set[str]]:
-        """Return the nodes of the groups that save memory if recomputed, and of all groups."""
+        """Return the nodes of groups that save memory if recomputed, and of all groups."""
         body, graph = self._graph(self.devices[0])
         neighbors = nodes_of(graph)
         hints = hints_of(body, self._situation.fed)
@@ -156,7 +156,7 @@ class Passes:
         return bool(self.recomputed)
 
     def optimize_as_grappler(self, level: LevelName) -> "Passes":
-        """Run the passes for one device after the other exactly as Grappler, and return these passes."""
+        """Run the passes device by device exactly as Grappler, and return these passes."""
         if level in RECOMPUTING:
             self._recompute_as_grappler(level)
         for space in self._situation.devices.spaces:
@@ -240,15 +240,14 @@ class Passes:
             self._seconds[f"{RECOMPUTED}{name}"] = self._seconds.get(name, 0.0)
 
     def _hold_back(self, reader: OpId, graph: Graph) -> None:
-        """Make the next op on the device wait for the reader of a swapped value, so that the reader's inputs are freed
-        early."""
+        """Make the next op on the device wait for the reader of a swapped value, so that its inputs are freed early."""
         for op in range(reader + 1, graph.n_ops):
             if graph.devices[op] == graph.devices[reader] and graph.reads[op].size:
                 self.nodes.wait_for(graph.op_names[op], graph.op_names[reader])
                 break
 
     def _swap(self, swap: Swap, graph: Graph) -> bool:
-        """Return whether a swap was added: it is new, its input is no reference, and its node is not on the host."""
+        """Return whether a swap was added: new, its input no reference, its node not on the host."""
         name = graph.op_names[swap.op]
         devices = self._situation.devices
         if not devices.has_other_memory(devices.by_node.get(name, devices.fallback)):
@@ -277,7 +276,7 @@ class Passes:
 
 
 def _later(level: LevelName) -> LevelName:
-    """Return the level for all devices after the first."""
+    """Return the level for devices after the first."""
     if level == "heuristics":
         return "default"
     return "no" if level == "recomputation" else level

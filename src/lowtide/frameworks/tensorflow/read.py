@@ -29,7 +29,7 @@ Fed = dict[str, tuple[int, Shape]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Feeds, fetches, sizes and devices that the caller gives."""
+    """The caller's feeds, fetches, sizes and devices."""
 
     feeds: Sequence[str] = ()
     """Outputs that the caller provides, besides placeholders."""

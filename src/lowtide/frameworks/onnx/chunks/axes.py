@@ -42,7 +42,7 @@ def _first(axis: int, node: NodeProto) -> Axes:
 
 
 def _operands(names: Sequence[str], axis: int, node: NodeProto, known: MainValues) -> Axes:
-    """Return the axes of inputs that are broadcast to the result."""
+    """Return the axes of inputs broadcast to the result."""
     rank = len(_result(node, known))
     shapes = [_shape(known, name) if name else () for name in names]
     own = [axis - (rank - len(shape)) for shape in shapes]

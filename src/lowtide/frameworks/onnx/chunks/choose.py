@@ -12,7 +12,7 @@ _TRIED_CHUNKS = 4
 _LEAST_SAVED = 2**20
 """Bytes that chunks must save."""
 _WORTH = 3 / 4
-"""Largest share of the seed's need that a region in chunks may have."""
+"""Largest share of the seed's need for a region in chunks."""
 _SHARES = (2, 4, 8, 16, 64)
 """Divisors of the seed's need that limit edge values."""
 
@@ -31,7 +31,7 @@ FINE = Fineness(most_chunks=1024, enough=1024)
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A region, and numbers of chunks in order of preference."""
+    """A region, and its preferred numbers of chunks."""
 
     region: ChunkedRegion
     chunks: Sequence[int]
@@ -40,9 +40,9 @@ class Chosen:
 def choose_regions(values: MainValues, fineness: Fineness = COARSE) -> list[Chosen]:
     """Return the regions to compute in chunks; empty if the peak would not fall.
 
-    A node needs what it reads, writes and uses as scratch, without weights. Regions grow around the neediest nodes, one
-    after the other, until one cannot be cut. Each gets the fewest chunks that bring it below the nodes outside, or are
-    fine enough. Complexity: O(nodes) per attempt to add a node, at most 50,000 attempts.
+    A node needs what it reads, writes and uses as scratch, without weights. Regions grow around the neediest nodes in
+    turn, until one cannot be cut. Each gets the fewest chunks that bring it below the nodes outside, or are fine
+    enough. Complexity: O(nodes) per attempt to add a node, at most 50,000 attempts.
     """
     needed = {place: values.needed(place) for place in range(len(values.nodes))}
     before = max(needed.values(), default=0)
@@ -75,7 +75,7 @@ class _RegionSearch:
         self._tries = 0
 
     def around(self, seed: int, needed: int, taken: frozenset[int]) -> ChunkedRegion | None:
-        """Return the region around a node with the least need, without nodes in `taken`, or None."""
+        """Return the region around a node with the least need, without nodes in `taken`."""
         found = self._regions(seed, needed, taken)
         return min(found, key=lambda region: (_least(region, self._fineness), len(region.nodes)), default=None)
 

@@ -33,7 +33,7 @@ class ChunkedRegion:
 
 @dataclass(slots=True)
 class Growing:
-    """A region under construction: nodes join if they agree about cut axes."""
+    """A region under construction. Nodes join if they agree about cut axes."""
 
     values: MainValues
     taken: frozenset[int]
@@ -78,7 +78,7 @@ class Growing:
         return True
 
     def grow(self, least: int) -> None:
-        """Add neighbors across edge values above `least` bytes or not possible as edge."""
+        """Add neighbors across edge values above `least` bytes or impossible as edge."""
         refused: set[str] = set()
         while True:
             edges = (*self.sliced(), *self.results())
@@ -166,7 +166,7 @@ class Growing:
 
 
 def _most_inside(values: MainValues, nodes: Sequence[int], edge: set[int]) -> int:
-    """Return the peak bytes of nodes in order, without edge buffers."""
+    """Return the peak of nodes in order, without edge buffers."""
     touched: list[set[int]] = []
     names_of: dict[int, str] = {}
     for place in nodes:
@@ -185,7 +185,7 @@ def _most_inside(values: MainValues, nodes: Sequence[int], edge: set[int]) -> in
 
 
 def order_in_one_go(values: MainValues, regions: Sequence[ChunkedRegion]) -> list[int | ChunkedRegion] | None:
-    """Return node positions and regions in a valid order, or None for cyclic dependences of regions.
+    """Return node positions and regions in a valid order, None if regions depend cyclically.
 
     Complexity: O((nodes + reads) log nodes).
     """

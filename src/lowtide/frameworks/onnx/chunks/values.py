@@ -39,7 +39,7 @@ class MainValues:
         return self._values[name].type.tensor_type.elem_type
 
     def numbers(self, name: str) -> list[int] | None:
-        """Return the integers of a short constant, None for other values."""
+        """Return a short constant's integers, None for other values."""
         tensor = self._constants.get(name)
         array = None if tensor is None else array_of(tensor)
         return None if array is None or array.dtype.kind not in "iu" else array.reshape(-1).tolist()
@@ -56,5 +56,5 @@ class MainValues:
         return self._scratch.get(place, 0)
 
     def needed(self, place: int) -> int:
-        """Return the bytes that a node reads, writes and uses as scratch."""
+        """Return the bytes a node reads, writes and uses as scratch."""
         return self.bytes_of([*self.reads[place], *filter(None, self.nodes[place].output)]) + self.scratch(place)

@@ -80,7 +80,7 @@ def _write_equal(
 def _tried(
     content: Content, model: ModelProto, values: MainValues, chosen: Sequence[Chosen], path: Path
 ) -> dict[ChunkedRegion, int]:
-    """Return by region the first number of chunks with equal bits."""
+    """Return each region's first number of chunks with equal bits."""
     pieces, pairs = _both_ways(content, model.graph, values, chosen)
     write_pieces(path, drained(pieces))
     equal = iter(equal_in_child(path, [pair for of_region in pairs for of_chunks in of_region for pair in of_chunks]))
@@ -105,7 +105,7 @@ _Naming = Callable[[str], str]
 def _scan_of(
     values: MainValues, region: ChunkedRegion, chunks: int, new_name: _Naming, results: Sequence[str]
 ) -> list[NodeProto]:
-    """Return the nodes that compute a region in chunks and write `results`."""
+    """Return the nodes computing a region in chunks and writing `results`."""
     inside = {name: new_name(f"{name}/chunk") for name in region.axes}
     joined = [new_name(f"{name}/chunks") for name in region.results]
     nodes: list[NodeProto] = []

@@ -19,7 +19,7 @@ from lowtide.frameworks.onnx.operators.nodes import (
 
 
 def check_model(model: ModelProto, where: str) -> None:
-    """Check texts, names, functions and operators, in this order; `where` names the model in messages.
+    """Check texts, names, functions and operators in this order; `where` names the model in messages.
 
     Raises MalformedInputError for the first error, UnsupportedError for functions that expand too far.
     """
@@ -30,7 +30,7 @@ def check_model(model: ModelProto, where: str) -> None:
 
 
 def _check_names(model: ModelProto) -> None:
-    """Check that every name is written once, before it is read."""
+    """Check that every name is written once, before its reads."""
     _check_graph(model.graph, frozenset(), "the graph")
     seen: set[tuple[str, str, str]] = set()
     for function in model.functions:
@@ -83,7 +83,7 @@ def _first_repeated(names: Iterable[str]) -> str | None:
 
 
 def check_text(model: ModelProto, where: str) -> None:
-    """Raise MalformedInputError for a name that is not UTF-8, which protobuf returns as bytes."""
+    """Raise MalformedInputError for names that are not UTF-8, which protobuf returns as bytes."""
     for text in _texts(model):
         if isinstance(text, bytes):
             raise MalformedInputError(f"{where}: name {text!r} is not UTF-8; the file is damaged")
@@ -159,10 +159,9 @@ def _calls(nodes: Iterable[NodeProto]) -> Mapping[_Key, int]:
 
 
 def check_operators(model: ModelProto) -> None:
-    """Raise MalformedInputError for nodes with wrong numbers of inputs or outputs, or missing attributes.
+    """Raise MalformedInputError for wrong numbers of inputs or outputs, or missing attributes.
 
-    Operators unknown to ONNX and the model's functions are not checked. Raises UnsupportedError for a newer operator
-    set.
+    Operators unknown to ONNX and the model's functions are unchecked. Raises UnsupportedError for a newer operator set.
     """
     versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     newest = defs.onnx_opset_version()

@@ -52,7 +52,7 @@ def check_weights_reachable(model: ModelProto, source: Path | None, target: Path
 def folder_for_copies(model: ModelProto, source: Path | None) -> Path:
     """Return a new folder for copies of the model, with links to its weights.
 
-    Hard links work within a file system, and the runtime follows no others.
+    Hard links work within a file system; the runtime follows no others.
     """
     is_beside = source is not None and external_locations(model) and os.access(source, os.W_OK)
     folder = Path(mkdtemp(prefix="lowtide.", dir=source if is_beside else None))

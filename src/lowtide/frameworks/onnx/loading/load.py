@@ -21,7 +21,7 @@ ModelSource = str | os.PathLike[str] | ModelProto
 
 
 def load_model(source: ModelSource) -> ModelProto:
-    """Return the model at a path without weights, or the object itself.
+    """Return a path's model without weights, or the object itself.
 
     Raises MalformedInputError for another kind of file, InputError for an unreadable one, UsageError for another
     object.
@@ -40,7 +40,7 @@ def load_model(source: ModelSource) -> ModelProto:
 def whole_content(source: ModelSource) -> Content:
     """Return a model's bytes with weights; a file is mapped.
 
-    Raises as `load_model` does, and UnsupportedError for an object too large for a file.
+    Raises as `load_model`, and UnsupportedError for an object too large for a file.
     """
     if isinstance(source, ModelProto):
         return serialize(source, describe_source(source))
@@ -48,7 +48,7 @@ def whole_content(source: ModelSource) -> Content:
 
 
 def load_whole_model(source: ModelSource) -> ModelProto:
-    """Return the model at a path with weights, or the object itself."""
+    """Return a path's model with weights, or the object itself."""
     if isinstance(source, ModelProto):
         return source
     return ModelProto.FromString(cast("bytes", whole_content(source)))
@@ -109,7 +109,7 @@ _LONG_FIELDS: Mapping[str, Mapping[int, str]] = {
     },
     "sparse": {of.SPARSE_VALUES: "tensor", of.SPARSE_INDICES: "tensor"},
 }
-"""By kind of message, the fields that may hold tensors, and their kinds."""
+"""By message kind, the fields that may hold tensors, and their kinds."""
 
 
 def light_model(content: Content) -> bytes:
@@ -153,7 +153,7 @@ _PART_BYTES = 2**22
 
 
 def drained(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """Yield bytes in bounded parts; release pages of mapped files once written."""
+    """Yield bytes in bounded parts; release mapped pages once written."""
     for piece in pieces:
         pages = piece.obj if isinstance(piece, memoryview) else None
         for start in range(0, max(len(piece), 1), _PART_BYTES):
@@ -169,13 +169,13 @@ BY_DEFAULT = ", in the default order"
 """Suffix if the runtime's default order is the planned one."""
 
 MACHINE = "lowtide.machine"
-"""Key for the only machine that a file is for: the channels of a block, and the runtime's release."""
+"""Key for the only machine of a file: the channels of a block, and the runtime's release."""
 
 SHARING = "lowtide.sharing"
 """Key for files in which several nodes read one result of a DequantizeLinear."""
 
 ADDRESSES = "lowtide.addresses"
-"""Key for the addresses of a run's allocations, for the planned shapes."""
+"""Key for the addresses of a run's allocations, at the planned shapes."""
 
 
 def read_metadata(model: str | bytes | os.PathLike[str]) -> dict[str, str]:

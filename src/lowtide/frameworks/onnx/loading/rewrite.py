@@ -14,14 +14,14 @@ Pieces = list[bytes | memoryview]
 
 @dataclass(frozen=True, slots=True)
 class NodeOrder:
-    """The order of a graph's nodes, by position, and of the graphs in them."""
+    """Positions of a graph's nodes in order, and of inner graphs'."""
 
     nodes: Sequence[int]
     """A recomputed node appears once per run."""
     names: Mapping[int, Mapping[str, str]]
     """New names of values by place in this order."""
     inner: Mapping[tuple[int, str], "NodeOrder"] = field(default_factory=dict[tuple[int, str], "NodeOrder"])
-    """By position of the node and label as in `subgraphs_of`."""
+    """By node position and label as in `subgraphs_of`."""
 
 
 def reordered_model(content: Content, order: NodeOrder, metadata: Mapping[str, str]) -> Pieces:
@@ -77,7 +77,7 @@ def _key(view: memoryview, start: int, stop: int) -> str:
 
 
 def _edited(node: NodeProto, place: int, position: int, order: NodeOrder) -> NodeProto:
-    """Reorder the graphs of a node and rename its values, in place; return the node."""
+    """Reorder a node's graphs and rename its values, in place; return it."""
     for label, graph in subgraphs_of(node):
         inner = order.inner.get((position, label))
         if inner is not None:
@@ -121,7 +121,7 @@ def rewritten_model(
 
 
 def renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
-    """Rename a node's values in place, captured names included; return the node.
+    """Rename a node's values in place, captured names included; return it.
 
     Its own name gets the first new output as suffix, so that profiles distinguish runs.
     """

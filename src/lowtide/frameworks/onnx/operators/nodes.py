@@ -31,7 +31,7 @@ def ints_of(node: NodeProto, name: str) -> list[int]:
 
 
 def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
-    """Yield the graphs in a node's attributes with labels: attribute names, numbered in lists."""
+    """Yield a node's graphs with labels: attribute names, numbered in lists."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH:
             yield attribute.name, attribute.g
@@ -41,7 +41,7 @@ def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
 
 
 def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """Yield all nodes of a graph or function, nested ones included."""
+    """Yield a graph's or function's nodes, nested ones included."""
     for node in graph.node:
         yield node
         for _, inner in subgraphs_of(node):
@@ -69,13 +69,13 @@ def default_opset(model: ModelProto) -> int:
 
 
 def fed_inputs(graph: GraphProto) -> list[ValueInfoProto]:
-    """Return the inputs without an initializer; old files list weights as inputs too."""
+    """Return inputs without an initializer; old files list weights as inputs too."""
     weights = set(weight_names(graph))
     return [value for value in graph.input if value.name not in weights]
 
 
 def outer_names(graph: GraphProto) -> list[str]:
-    """Return the names that a subgraph captures, in order of use."""
+    """Return names captured by a subgraph, in order of use."""
     own = {value.name for value in graph.input}.union(weight_names(graph))
     own.update(name for node in graph.node for name in node.output)
     used = [name for node in graph.node for name in input_names(node)]
@@ -84,7 +84,7 @@ def outer_names(graph: GraphProto) -> list[str]:
 
 
 def input_names(node: NodeProto) -> list[str]:
-    """Return all that a node reads, with repeats: inputs, then captures of its subgraphs."""
+    """Return a node's reads, with repeats: inputs, then its subgraphs' captures."""
     names = [name for name in node.input if name]
     for _, graph in subgraphs_of(node):
         names.extend(outer_names(graph))

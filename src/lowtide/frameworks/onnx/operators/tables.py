@@ -40,7 +40,7 @@ _IN_PLACE_SINCE_1_24: Operator = ("com.microsoft", "FusedConv")
 
 
 def in_place_pairs(operator: Operator) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of an operator in the installed ONNX Runtime, or in the newest if none is installed."""
+    """Return an operator's pairs in the installed ONNX Runtime, or in the newest if none is installed."""
     return () if operator == _IN_PLACE_SINCE_1_24 and _is_before_1_24() else IN_PLACE.get(operator, ())
 
 
@@ -66,21 +66,22 @@ RANDOM = named("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUnifor
 KNOWN_DOMAINS: frozenset[str] = frozenset(
     {"", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.microsoft.nchwc"}
 )
-"""Operators of other domains are opaque: they may have any effect."""
+"""Other domains' operators are opaque: they may have any effect."""
 
 _EXPANDED = """
     Bernoulli CastLike CausalConvWithState CenterCropPad GroupNormalization HardSwish LinearAttention Mish
     NegativeLogLikelihoodLoss SequenceMap SoftmaxCrossEntropyLoss SwiGLU Swish
 """
 EXPANDED = named(_EXPANDED) | named("FlexAttention", "ai.onnx.preview")
-"""Have no kernel. ONNX Runtime expands them on loading and runs the new nodes last, so measuring expands them first."""
+"""Have no kernel. ONNX Runtime expands them on loading and runs the new nodes last, so they are expanded before
+measuring."""
 
 _NOT_MODELED = """
     CausalConvWithState CenterCropPad ConvInteger DFT DeformConv Einsum GroupNormalization LinearAttention
     MeanVarianceNormalization NegativeLogLikelihoodLoss QLinearConv Resize SoftmaxCrossEntropyLoss
 """
 WORKSPACE_NOT_MODELED = named(_NOT_MODELED)
-"""Workspaces that depend on algorithm, threads or instruction set."""
+"""Workspaces depending on algorithm, threads or instruction set."""
 
 _KNOWN = """
     BiasGelu CDist DequantizeLinear DynamicQuantizeMatMul ExpandDims FastGelu FusedConv FusedGemm FusedMatMul GatherND
@@ -89,14 +90,14 @@ _KNOWN = """
     SkipSimplifiedLayerNormalization TransposeMatMul Trilu
 """
 WORKSPACE_KNOWN = named(_KNOWN, "com.microsoft")
-"""Operators of ONNX Runtime with no or a modeled workspace."""
+"""ONNX Runtime's operators with no or a modeled workspace."""
 
 _SAME_SHAPE = """
     BiasGelu FastGelu Gelu QLinearLeakyRelu QLinearSigmoid QLinearSoftmax QuickGelu SkipLayerNormalization
     SkipSimplifiedLayerNormalization
 """
 SAME_SHAPE = named(_SAME_SHAPE, "com.microsoft")
-"""Operators of ONNX Runtime whose output 0 has the type of input 0."""
+"""ONNX Runtime's operators whose output 0 has input 0's type."""
 
 STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft", "FusedConv"): ("Conv", 3),
@@ -107,4 +108,4 @@ STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft.nchwc", "GlobalMaxPool"): ("GlobalMaxPool", 1),
     ("com.microsoft.nchwc", "GlobalAveragePool"): ("GlobalAveragePool", 1),
 }
-"""Operators of ONNX Runtime: a standard one with the same output shape, and its number of inputs."""
+"""For ONNX Runtime's operators, a standard one of the same output shape, and its number of inputs."""

@@ -26,16 +26,16 @@ class Callee:
     typed: GraphProto
     """After shape inference."""
     input_lifetime: Lifetime = Lifetime.INPUT
-    """INPUT if the call holds the value, PERSISTENT if the caller does."""
+    """INPUT if the call holds it, PERSISTENT if the caller does."""
     outputs_in_caller: Sequence[str] = ()
     """In storage that the caller counts."""
     in_file: bool = True
-    """Whether its nodes are in the file and can be reordered."""
+    """Whether its nodes are in the file and reorderable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """The effect of a call on the op that calls."""
+    """A call's effect on the calling op."""
 
     callees: list[Callee] = field(default_factory=list[Callee])
     kind: str
@@ -49,7 +49,7 @@ class Call:
 
 
 def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> Call | None:
-    """Return a node's call, or None; raise MalformedInputError if a body does not fit."""
+    """Return a node's call, if any; raises MalformedInputError if a body does not fit."""
     if (node.domain, node.op_type) in scope.context.functions:
         return _call_function(node, position, scope)
     bodies = [

@@ -25,7 +25,7 @@ Types = Mapping[str, TypeProto]
 _ONE_MORE_OUTPUT = named("HardSwish Mish Swish")
 """Kernels with an intermediate as large as the output."""
 _ACCUMULATING = named("Sum Mean Max Min")
-"""Kernels that combine all inputs but the last, if there are more than two."""
+"""Kernels combining all inputs but the last, if more than two."""
 _TRANSPOSING = named("Softmax LogSoftmax Hardmax")
 """Kernels with transposed copies of input and output, unless along the last axis (since opset 13)."""
 
@@ -87,7 +87,7 @@ def workspace_bytes(node: NodeProto, types: Types, opset: int) -> int:
 
 
 def _neighbors_bytes(node: NodeProto, types: Types) -> int:
-    """LRN needs a scale per element, and squares of an image."""
+    """LRN: a scale per element, and an image's squares."""
     shape = shape_in(types, node.input[0])
     if shape is None or len(shape) < 2:
         return 0

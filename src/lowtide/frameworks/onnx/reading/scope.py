@@ -28,7 +28,7 @@ class Context:
     """Of the default operator set."""
     notes: list[str] = field(default_factory=list[str])
     has_unknown_sizes: bool = False
-    """Whether some value counts as 0 bytes because its type does not determine its size."""
+    """Whether a value counts as 0 bytes because its type does not determine its size."""
     weights: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Inside subgraphs, by full name and bytes."""
     workspaces: Counter[str] = field(default_factory=Counter[str])
@@ -36,7 +36,7 @@ class Context:
 
 
 class Scope:
-    """Buffers by name in one graph; unknown names are captured from `outer` as persistent buffers."""
+    """One graph's buffers by name. Unknown names are captured from `outer` as persistent buffers."""
 
     def __init__(
         self, context: Context, name: str, typed: GraphProto, known: Forms, outer: "Scope | None" = None
@@ -94,7 +94,7 @@ class Scope:
         return value_type is None or value_type.WhichOneof("value") in (None, "tensor_type")
 
     def bytes_of(self, name: str, origin: str) -> int:
-        """Return a value's bytes; if its type does not determine them, add a note and return 0."""
+        """Return a value's bytes; without a determined size, add a note and return 0."""
         value_type = self.types.get(name, TypeProto())
         size = type_bytes(value_type, name)
         if size is None:
@@ -106,18 +106,18 @@ class Scope:
         return size or 0
 
     def forms(self) -> tuple[Form | None, ...]:
-        """Return by buffer the form of its first value, None if unknown to the runtime."""
+        """Return the form of each buffer's first value, None if unknown to the runtime."""
         found: dict[int, Form | None] = {}
         for name, value in self.values.items():
             found.setdefault(value.buffer, self.known.get(name))
         return tuple(found.get(buffer) for buffer in range(len(self.sizes)))
 
     def same_form(self, one: str, other: str) -> bool:
-        """Return whether the runtime knows that two forms are equal."""
+        """Return whether the runtime knows two forms to be equal."""
         return one in self.known and self.known[one] == self.known.get(other)
 
     def complete(self) -> None:
-        """Add the weights of all subgraphs, and notes on everything not modeled."""
+        """Add all subgraphs' weights, and notes on all that is not modeled."""
         for name, size in self.context.weights:
             self.add_buffer(name, size, Lifetime.PERSISTENT)
         for note in dict.fromkeys(self.context.notes):
@@ -131,12 +131,11 @@ class Scope:
 class ReadCounts:
     """Reads per value; reads through a view count for its base, reads of shapes do not count.
 
-    A kernel may overwrite an input without other readers left. It does so in every order if its node is the only
-    reader.
+    A kernel may overwrite an input without other readers left, in every order if its node is the only reader.
     """
 
     def __init__(self, graph: GraphProto, inputs: Sequence[Sequence[str]]) -> None:
-        """Count reads; `inputs` holds what each node reads, captured values included."""
+        """`inputs` holds what each node reads, captured values included."""
         outputs = {value.name for value in graph.output}
         consumed = outputs.union(*inputs)
         computed = {name for node in graph.node if operator_of(node) not in CONSTANTS for name in node.output}

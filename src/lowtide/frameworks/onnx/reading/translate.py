@@ -51,7 +51,7 @@ def read_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Transl
 
 
 class _OnnxTranslator:
-    """Translates the nodes of one graph, in order.
+    """Translates a graph's nodes in order.
 
     The scope holds weights and inputs. `typed` is the graph after shape inference, `in_caller` holds outputs in storage
     that the caller counts.
@@ -75,9 +75,9 @@ class _OnnxTranslator:
             self._add_node(position, node)
 
     def finish(self, *, keep_order: bool = False) -> Translation:
-        """Build the graph; raise GraphError for impossible sizes.
+        """Build the graph; raises GraphError for impossible sizes.
 
-        With `keep_order` all ops are ordered, since the nodes cannot be reordered.
+        With `keep_order` all ops are ordered, since nodes cannot be reordered.
         """
         for draft in self._drafts:
             self._scope.builder.add_op(
@@ -121,7 +121,7 @@ class _OnnxTranslator:
             self._writers[base.buffer].nodes.append(position)
 
     def _add_metadata(self, position: int, node: NodeProto) -> None:
-        """Add a shape node to the op that writes its input, which it follows immediately."""
+        """Add a shape node to its input's writer, which it follows immediately."""
         value = self._scope.value(node.input[0])
         if value.keeps:
             self._add_op(position, node)

@@ -23,7 +23,7 @@ class OpDraft:
     name: str
     kind: str
     nodes: list[int]
-    """Positions: the op's node, then nodes that read shapes of results."""
+    """Positions: the op's node, then those reading shapes of results."""
     reads: list[int]
     writes: list[int] = field(default_factory=list[int])
     mutates: list[int] = field(default_factory=list[int])

@@ -23,10 +23,10 @@ _OWN_PAGES = {"MALLOC_MMAP_THRESHOLD_": str(2**17)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeFigures:
-    """Memory and time of a model in a process."""
+    """Memory and time of a model's process."""
 
     growth_bytes: int | None
-    """Resident memory that runs add, without code; None if unknown."""
+    """Resident memory added by runs, without code; None if unknown."""
     seconds: float
     """Median of a run."""
     resident_bytes: int | None
@@ -67,9 +67,9 @@ def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping
 
 
 def equal_in_child(model: Path, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-    """Run a model unoptimized on random inputs; return which pairs of outputs are bit-equal.
+    """Run a model unoptimized on random inputs; return which output pairs are bit-equal.
 
-    Raises UnsupportedError if ONNX Runtime does not run the model.
+    Raises UnsupportedError if ONNX Runtime does not run it.
     """
     return _ask({"do": "compare", "model": str(model), "pairs": list(pairs)})["equal"]
 
@@ -94,10 +94,10 @@ class RunSettings(TypedDict, total=False):
 def measure_in_child(
     model: Path, dims: Mapping[str, int], *, planned: bool, own_pages: bool = False, **settings: Unpack[RunSettings]
 ) -> RuntimeFigures:
-    """Measure a model in a planned session or in the stock runtime.
+    """Measure a model in a planned session or the stock runtime.
 
     With `own_pages`, the C library keeps no large freed blocks. Raises UnsupportedError if ONNX Runtime does not run
-    the model.
+    it.
     """
     request = {"do": "measure", "model": str(model), "dims": dict(dims), "planned": planned, **settings}
     return RuntimeFigures(**_ask(request, **(_OWN_PAGES if own_pages else {})))

@@ -25,8 +25,8 @@ _INTEGER_SEEDS = frozenset({"Dropout", "BiasDropout", "BitmaskDropout", "Bitmask
 def random_inputs(
     model: ModelProto, dims: Mapping[str, int], seed: int = 0, *, otherwise: str = "leave out --measure"
 ) -> dict[str, Array]:
-    """Return inputs by name: normal floats, integers 0 and 1 (safe as indices), booleans, and shapes that the file
-    states.
+    """Return inputs by name: normal floats, integers 0 and 1 (safe as indices), booleans, and shapes stated by the
+    file.
 
     `otherwise` is advice for messages. Raises UnsupportedError for inputs that are not dense and numeric, or too large.
     """
@@ -96,7 +96,7 @@ def digest(outputs: Sequence[Any]) -> str:
 
 
 def with_seeds(model: ModelProto) -> ModelProto:
-    """Return the model with a seed on every random node, from its result's name.
+    """Seed every random node by its result's name.
 
     By default ONNX Runtime seeds by position and clock.
     """

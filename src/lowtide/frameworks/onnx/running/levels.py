@@ -53,7 +53,7 @@ def quiet_options(level: str) -> Any:
 
 
 def level_of(options: Any) -> str:
-    """Return the level of SessionOptions, by its name here or in ONNX Runtime."""
+    """Return a SessionOptions' level, by its name here or in ONNX Runtime."""
     name = options.graph_optimization_level.name
     return next((level for level, its_name in LEVELS.items() if its_name == name), name)
 

@@ -27,15 +27,15 @@ def blocked_nodes(model: ModelProto) -> int:
 
 
 def machine_of(model: ModelProto) -> Mapping[str, str]:
-    """Return metadata that names this machine, for a blocked model that names none; empty for others."""
+    """Return metadata naming this machine, for a blocked model that names none; else empty."""
     is_named = any(entry.key == MACHINE for entry in model.metadata_props)
     return {MACHINE: f"{_block_size()}, {_runtime()}"} if blocked_nodes(model) and not is_named else {}
 
 
 def check_machine(metadata: Mapping[str, str]) -> None:
-    """Raise UnsupportedError if a file is for blocks of another size; warn if it is for another release.
+    """Raise UnsupportedError for a file with blocks of another size; warn if it is for another release.
 
-    `metadata` is the file's, as `machine_of` wrote it.
+    `metadata` is the file's, from `machine_of`.
     """
     if MACHINE not in metadata:
         return
@@ -57,7 +57,7 @@ def _runtime() -> str:
 
 @cache
 def _block_size() -> int:
-    """Return the channels of a block, to which ONNX Runtime pads a filter of one channel; 1 without blocks."""
+    """Return a block's channels, to which ONNX Runtime pads a filter of one channel; 1 without blocks."""
     weight = helper.make_tensor("w", TensorProto.FLOAT, [1, 1, 1, 1], [1.0])
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, 1, 1]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"])], "block", [x], [y], [weight])

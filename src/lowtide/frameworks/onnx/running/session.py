@@ -69,7 +69,7 @@ def _entry(options: Any, key: str) -> str | None:
 
 
 def sharing_of(model: ModelProto) -> Mapping[str, str]:
-    """Return metadata for a model in which several nodes read one result of a DequantizeLinear; empty for others."""
+    """Return metadata if several nodes read one result of a DequantizeLinear; else empty."""
     nodes = list(all_nodes(model.graph))
     results = {name for node in nodes if node.op_type == "DequantizeLinear" for name in node.output}
     readers = Counter(name for node in nodes for name in node.input if name in results)
@@ -82,7 +82,7 @@ _KEPT = ("graph_optimization_level", "execution_order", "optimized_model_filepat
 
 @contextmanager
 def kept_options(options: Any) -> Generator[None]:
-    """Restore the level, order, logs, profile and output file of SessionOptions at the end."""
+    """Restore level, order, logs, profile and output file of SessionOptions at the end."""
     kept = {name: getattr(options, name) for name in (*_KEPT, "enable_profiling")}
     try:
         yield

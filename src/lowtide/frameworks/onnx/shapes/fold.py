@@ -26,7 +26,7 @@ _GROWS = named("ConstantOfShape Expand Range Tile")
 
 
 def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -> bool:
-    """Turn a skeleton's nodes with known short results into constants; return whether there were any."""
+    """Turn nodes with known short results into constants; return whether there were any."""
     opsets = list(model.opset_import)
     known = {name: array_of(tensor) for name, tensor in short_constants(model.graph).items()}
     folded = False

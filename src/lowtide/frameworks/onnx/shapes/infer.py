@@ -37,7 +37,7 @@ def infer_bound_types(model: ModelProto, where: str) -> ModelProto:
 
 
 def value_types(graph: GraphProto) -> dict[str, TypeProto]:
-    """Return the types that a graph states, by name."""
+    """Return the types stated in a graph, by name."""
     types = {value.name: value.type for value in [*graph.value_info, *graph.output, *graph.input]}
     for tensor in graph.initializer:
         types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
@@ -156,13 +156,13 @@ def _integer(constants: Mapping[str, TensorProto], name: str) -> int | None:
 
 
 def dynamic_dimensions(graph: GraphProto) -> list[str]:
-    """Return the names of the inputs' dynamic dimensions in order; "tokens.1", by input and axis, without a name."""
+    """Return the inputs' dynamic dimensions in order; "tokens.1", by input and axis, without a name."""
     names = (name for value in fed_inputs(graph) for _, name, _ in _open_dimensions(value))
     return list(dict.fromkeys(names))
 
 
 def sizes_of(value: ValueInfoProto, given: Any) -> list[tuple[str, int]]:
-    """Return the sizes of an input's dynamic dimensions in an array or OrtValue; raises ValueError for another rank."""
+    """Return an input's dynamic sizes in an array or OrtValue; raises ValueError for another rank."""
     shape = getattr(given, "shape", None)
     sizes: Any = shape() if callable(shape) else np.shape(given)
     axes = len(value.type.tensor_type.shape.dim)
@@ -209,7 +209,7 @@ def _bind_rest(graph: GraphProto, dims: Mapping[str, int]) -> None:
 
 
 def _bind_type(value_type: TypeProto, dims: Mapping[str, int]) -> None:
-    """Write the sizes in `dims` into a type and remove other names, in place."""
+    """Write `dims` into a type and remove other names, in place."""
     for dim in value_type.tensor_type.shape.dim if value_type.HasField("tensor_type") else ():
         name = dim.dim_param
         if name:

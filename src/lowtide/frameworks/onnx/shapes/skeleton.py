@@ -21,7 +21,7 @@ from lowtide.frameworks.onnx.shapes.tensors import dense_twin, is_short
 
 
 def skeleton_of(model: ModelProto) -> ModelProto:
-    """Return a copy of a model without weights and, since they may be stale, without shapes except those of inputs."""
+    """Return a copy of a model without weights, and with shapes of inputs only, since others may be stale."""
     light = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     imported = {domain_of(entry.domain) for entry in model.opset_import}
     for domain in sorted({domain_of(node.domain) for node in all_nodes(model.graph)} - imported):
@@ -68,7 +68,7 @@ def _without_data(tensor: TensorProto) -> TensorProto:
 
 
 def use_stand_in(node: NodeProto, graph: GraphProto) -> None:
-    """Turn a node into a standard one with the same first output shape, if there is one."""
+    """Turn a node into a standard one of the same first output shape, if any."""
     operator = operator_of(node)
     if operator in SAME_SHAPE:
         _become(node, "Identity", 1)
@@ -162,7 +162,7 @@ def _product_of_integers(node: NodeProto, graph: GraphProto) -> None:
 
 
 def _concatenation_of_integers(node: NodeProto, graph: GraphProto) -> None:
-    """Each input comes with a scale and a zero point, after those of the result."""
+    """Each input comes with a scale and a zero point, after the result's."""
     operands = list(node.input[2::3])
     _become(node, "Concat", 0)
     node.input.extend(operands)
@@ -189,7 +189,7 @@ def _channels_last() -> FunctionProto:
 
 
 CHANNELS_LAST = _channels_last()
-"""A stand-in of several operators, added to skeletons that use it."""
+"""Stands for several operators in skeletons."""
 
 
 def _upsample(node: NodeProto, graph: GraphProto) -> None:

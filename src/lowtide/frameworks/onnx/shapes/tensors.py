@@ -22,11 +22,11 @@ BITS: Mapping[int, int] = {
     **dict.fromkeys((TensorProto.INT4, TensorProto.UINT4), 4),
     **dict(zip(range(23, 27), (4, 8, 2, 2), strict=True)),  # FLOAT4E2M1, FLOAT8E8M0, UINT2, INT2; onnx 1.19 lacks some
 }
-"""Per element; small types are packed, a string counts as its 32-byte handle."""
+"""Per element; small types are packed, strings count as 32-byte handles."""
 
 
 def tensor_bytes(element_type: int, shape: Sequence[int], name: str) -> int:
-    """Return a tensor's bytes; raise MalformedInputError for unknown types and negative dimensions."""
+    """Return a tensor's bytes; raises MalformedInputError for unknown types and negative dimensions."""
     bits = BITS.get(element_type)
     if bits is None:
         raise MalformedInputError(f"value {name!r} has element type {element_type}, which ONNX does not define")
@@ -49,7 +49,7 @@ def shape_in(types: Mapping[str, TypeProto], name: str) -> list[int] | None:
 
 
 def bytes_like(types: Mapping[str, TypeProto], name: str, elements: int) -> int:
-    """Return the bytes of so many elements, of the element type of a named value."""
+    """Return the bytes of some elements of a named value's type."""
     return elements * BITS.get(types[name].tensor_type.elem_type, 0) // 8
 
 
@@ -62,7 +62,7 @@ def type_bytes(value_type: TypeProto, name: str) -> int | None:
 
 
 def dense_twin(tensor: SparseTensorProto) -> TensorProto:
-    """Return the dense tensor that the runtime makes of a sparse weight, without elements."""
+    """Return the runtime's dense tensor of a sparse weight, without elements."""
     return TensorProto(
         name=tensor.values.name, data_type=tensor.values.data_type, dims=tensor.dims, data_location=TensorProto.EXTERNAL
     )
@@ -77,7 +77,7 @@ def is_short(tensor: TensorProto) -> bool:
 
 
 def array_of(tensor: TensorProto) -> NDArray[Any]:
-    """Return a short tensor's content; raise MalformedInputError if data and dimensions disagree."""
+    """Return a short tensor's content; raises MalformedInputError if data and dimensions disagree."""
     try:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, OverflowError) as error:

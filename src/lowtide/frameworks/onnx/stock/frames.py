@@ -37,18 +37,18 @@ class StockFrame:
 
     @cached_property
     def calls(self) -> Mapping[int, CalledRuns]:
-        """Runs of callees by op, in any order of nodes."""
+        """Runs of callees by op, in any node order."""
         return dict(_calls(self.translation, self.graph))
 
     def allocations(self, nodes: Sequence[int]) -> Allocations:
-        """Return the allocations of a run in this order; complexity as `stock_allocations`, per run of every body."""
+        """Return a run's allocations in this order; complexity as `stock_allocations`, per run of every body."""
         steps = list(_steps(self.translation, self.graph, nodes))
         workspaces = self.problem.transient.sum(1)
         return stock_allocations(self.translation.graph, self.translation.forms, steps, workspaces, self.calls)
 
 
 def _steps(translation: Translation, nodes_of: GraphProto, nodes: Sequence[int]) -> Iterator[StockStep]:
-    """Yield ops at their first node, and shape nodes where they are."""
+    """Yield ops at their first node, and shape nodes in place."""
     values, ops = translation.values, translation.graph
     op_of = {node: op for op, members in enumerate(translation.nodes_of_ops) for node in members}
     shapes = {node for node in op_of if operator_of(nodes_of.node[node]) in METADATA}
@@ -67,7 +67,7 @@ def _steps(translation: Translation, nodes_of: GraphProto, nodes: Sequence[int])
 
 
 def has_frames(translation: Translation) -> bool:
-    """Return whether all callees have frames: neither functions nor unknown operators."""
+    """Return whether all callees have frames: no functions or unknown operators."""
     bodies = translation.bodies
     return all(name in bodies and has_frames(bodies[name].translation) for name in translation.graph.called)
 
@@ -118,7 +118,7 @@ def _scan(node: NodeProto, body: GraphProto, graph: Graph, run: Allocations, hel
 
 
 def _repeated(run: Allocations, count: int, kept: Collection[int] = ()) -> CalledRuns:
-    """Run a body `count` times; results live until the next run ends, those in `kept` to the end."""
+    """Run a body `count` times. Results live until the next run ends, those in `kept` to the end."""
     made = Allocations()
     handed_on: list[int] = []
     runs = min(count, max(_SOME_RUNS, _MOST_EVENTS // (1 + len(run.events))))

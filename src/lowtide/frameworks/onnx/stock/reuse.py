@@ -22,7 +22,7 @@ class StockRole(Enum):
 
 @dataclass(slots=True)
 class Allocations:
-    """Blocks of a run, with their allocation and freeing in order."""
+    """Blocks of a run, allocated and freed in order."""
 
     sizes: list[int] = field(default_factory=list[int])
     roles: list[StockRole] = field(default_factory=list[StockRole])
@@ -52,7 +52,7 @@ class Allocations:
 
 @dataclass(frozen=True, slots=True)
 class StockStep:
-    """An op's node, or a shape node, which the graph counts to its input's writer."""
+    """An op's node, or a shape node, counted to its input's writer."""
 
     op: int
     reads: Sequence[int]

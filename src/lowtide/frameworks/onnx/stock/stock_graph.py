@@ -32,7 +32,7 @@ class StockBytes:
     reuse_bytes: int
     """Peak with reuse of storage."""
     pattern_bytes: int
-    """The block of all values from the second run on."""
+    """All values' block from the second run on."""
     resident_bytes: int
     """Touched arena pages."""
     otherwise_resident_bytes: int
@@ -59,11 +59,11 @@ class StockGraph:
         return self.predict(self._running_order)
 
     def reordered(self, positions: Sequence[int]) -> StockBytes:
-        """Return the memory of a file with the nodes in this order; of repeated nodes the first counts."""
+        """Return a file's memory with nodes in this order; of repeated nodes the first counts."""
         return self.predict(self._default_order(positions))
 
     def predict(self, nodes: Sequence[int]) -> StockBytes:
-        """Return the memory of runs in this order, each op at its first node."""
+        """Return runs' memory in this order, each op at its first node."""
         key = tuple(nodes)
         if key not in self._predictions:
             run = self._frame.allocations(key)
@@ -83,7 +83,7 @@ class StockGraph:
         return self._peak(self._running_order)
 
     def peak_of(self, positions: Sequence[int]) -> int:
-        """Return the peak of live bytes of a file in this order."""
+        """Return a file's peak of live bytes in this order."""
         return self._peak(self._default_order(positions))
 
     def numbered(self, order: NodeOrder) -> NodeOrder | None:

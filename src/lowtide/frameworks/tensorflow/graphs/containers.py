@@ -54,7 +54,7 @@ def read_meta_graph(piece: Content) -> MetaGraph:
 
 
 def meta_graphs_of(saved_model: Content) -> list[MetaGraph]:
-    """Return the meta graphs of a SavedModel; raises WireError for broken content."""
+    """Return a SavedModel's meta graphs; raises WireError for broken content."""
     return [read_meta_graph(piece) for piece in values("SavedModel", saved_model, "meta_graphs")]
 
 
@@ -64,7 +64,7 @@ def saved_model_with(saved_model: Content, meta_graph: list[Content]) -> list[Co
 
 
 def _replaced(kind: str, piece: Content, replaced: str, pieces: list[Content]) -> list[Content]:
-    """Return a message with new content in the first field of a name."""
+    """Return a message with new content in a name's first field."""
     written: list[Content] = []
     is_done = False
     for name, start, _, end in named_fields(kind, piece):

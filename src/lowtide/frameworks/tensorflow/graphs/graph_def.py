@@ -20,7 +20,7 @@ class FunctionArgument:
 
 @dataclass(frozen=True, slots=True)
 class FunctionDef:
-    """A function of a graph's library. `piece` is its message."""
+    """A function of a library. `piece` is its message."""
 
     piece: Content
     name: str
@@ -123,7 +123,7 @@ class GraphDef:
         return GraphDef(self.nodes, {**self.functions, function.name: function}, self._rest, self._library_rest)
 
     def pieces(self) -> list[Content]:
-        """Return the encoded graph in pieces, without copying messages."""
+        """Return the encoded graph in pieces, without copying."""
         if self._source is not None:
             return [self._source]
         written: list[Content] = []

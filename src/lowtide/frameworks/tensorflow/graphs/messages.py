@@ -24,8 +24,8 @@ from lowtide.frameworks.wire import (
 )
 
 _TABLE = [line.split("\t") for line in (Path(__file__).parent / "messages.tsv").read_text("utf-8").splitlines()]
-"""Rows of (enum, name, NAME=number…) and (message, name, fields as `fields_of` reads them). GraphDef is complete,
-MetaGraphDef and SavedModel only as far as needed."""
+"""Rows of (enum, name, NAME=number…) and (message, name, fields as read by `fields_of`). GraphDef is complete,
+MetaGraphDef and SavedModel only as needed."""
 
 
 def _numbers(name: str) -> dict[str, int]:
@@ -64,10 +64,10 @@ def field_number(kind: str, name: str) -> int:
 
 
 def values(kind: str, content: Content | None, *names: str) -> Iterator[Any]:
-    """Yield the values of the named fields of a message, in file order.
+    """Yield the values of a message's named fields, in file order.
 
-    Nested messages and bytes are slices; numbers are signed. Floating-point fields and fields of another wire type are
-    skipped. Raises WireError for broken content.
+    Nested messages and bytes are slices; numbers are signed. Floating-point fields and other wire types are skipped.
+    Raises WireError for broken content.
     """
     if content is None:
         return
@@ -95,7 +95,7 @@ def _decoded(kind: str, names: tuple[str, ...]) -> dict[int, str]:
 
 
 def map_entry(kind: str, content: Content) -> tuple[str, Content]:
-    """Return key and value of a map entry from a text to a message."""
+    """Return key and value of a map entry, text to message."""
     key, value = "", content[:0]
     for each in values(kind, content, "key", "value"):
         if isinstance(each, str):
@@ -124,7 +124,7 @@ def encode_field(kind: str, name: str, value: int | str | Content) -> bytes:
 
 
 def field_head(kind: str, name: str, size: int) -> bytes:
-    """Return the bytes before a value of `size` bytes in a field."""
+    """Return the bytes before a field's value of `size` bytes."""
     return encode_size(field_number(kind, name), size)
 
 

@@ -11,7 +11,7 @@ _BY_TAG = {number << 3 | BYTES: name for number, name in _NAMES.items()}
 
 
 class NodeDef:
-    """A node; immutable. `piece` is its message, not copied, since it may contain a large constant."""
+    """A node; immutable. `piece` is its message, uncopied, since it may contain a large constant."""
 
     __slots__ = ("_attributes", "device", "inputs", "name", "op", "piece")
 
@@ -84,9 +84,9 @@ class NodeDef:
 
 
 def _texts(piece: Content) -> Iterator[tuple[str, int, int]]:
-    """Yield the names and positions of the text fields of a node.
+    """Yield names and positions of a node's text fields.
 
-    Short fields, which are nearly all, are decoded here for speed.
+    Short fields, nearly all, are decoded here for speed.
     """
     at, stop = 0, len(piece)
     while at < stop:

@@ -16,7 +16,7 @@ _NEAR_CAPACITY = 0.8
 
 
 def can_accumulate(graph: Graph, op: OpId) -> bool:
-    """Return whether an op is a pure sum with one fresh result, of the size and space of each operand."""
+    """Return whether an op is a pure sum with one fresh result, of each operand's size and space."""
     record = graph.op(op)
     fresh = graph.structure.allocates[op].tolist()
     is_plain = record.pure and not (record.ordered or record.mutates or record.callees)

@@ -32,7 +32,7 @@ FORWARDING_KINDS_TODAY = FORWARDING_KINDS | {
 
 FRAME_KINDS = frozenset({"Enter", "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"})
 BRANCH_KINDS = frozenset({"Merge", "RefMerge", "RefSwitch", "Switch"})
-"""Ops at the border of a loop or branch."""
+"""Ops at the border of loops or branches."""
 
 _ASSIGN_KINDS = frozenset({"Assign", "AssignVariableOp"})
 _SEND_KINDS = frozenset({"_HostSend", "_Send"})
@@ -40,12 +40,12 @@ _SEND_KINDS = frozenset({"_HostSend", "_Send"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """Hints of the user by op name; node attributes in TensorFlow."""
+    """The user's hints by op name; node attributes in TensorFlow."""
 
     recompute: frozenset[str] = frozenset()
     """`_recompute_hint`: ops that may be recomputed."""
     swap: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
-    """`_swap_to_host`: the indices of reads that each op swaps."""
+    """`_swap_to_host`: indices of the reads that each op swaps."""
     fed: frozenset[str] = frozenset()
     """Fed ops, which are never recomputed."""
 
@@ -66,7 +66,7 @@ class Hints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nodes:
-    """Neighbors of every op: inputs in argument order, then control; outputs in program order."""
+    """Neighbors of ops: inputs in argument order, then control; outputs in program order."""
 
     inputs: list[list[OpId]]
     outputs: list[list[OpId]]
@@ -99,7 +99,7 @@ def nodes_of(graph: Graph) -> Nodes:
 def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Collection[str] = FORWARDING_KINDS) -> bool:
     """Return whether Grappler would swap a buffer of the first memory space.
 
-    It must be written once, not persistent, and no view of a persistent buffer by kinds in `forwarding`.
+    It is written once, not persistent, and no view of a persistent buffer by kinds in `forwarding`.
     """
     writers = len(nodes.writers[buffer])
     if graph.buffer_spaces[buffer] or writers > 1 or (writers and graph.exists_at_start[buffer]):

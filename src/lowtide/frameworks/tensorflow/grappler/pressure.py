@@ -27,7 +27,7 @@ class LiveBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """The peak of one memory space against its capacity; times in seconds."""
+    """One memory space's peak against its capacity; times in seconds."""
 
     excess_bytes: int
     peak_at: float
@@ -37,8 +37,7 @@ class Pressure:
 
 
 def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -> Pressure:
-    """Return the pressure of a plan, including persistent buffers, by a clock on which only runs take time. O(steps +
-    e)."""
+    """Return a plan's pressure, with persistent buffers, by a clock on which only runs take time. O(steps + e)."""
     footprint = simulate(graph, plan)
     name = graph.spaces[space].name
     step = max(footprint.peak_steps[name], 0)
@@ -85,8 +84,8 @@ def virtual_order(names: Sequence[str], inputs: Sequence[Sequence[int]], nanosec
 def estimated_pressure(graph: Graph, space: SpaceId, capacity_bytes: int) -> Pressure:
     """Return Grappler's estimate of the baseline's peak, against a capacity. O((n + e) log n).
 
-    Times are whole microseconds. A value is live from the start of its op until a nanosecond after its last reader
-    ends. Persistent buffers count from the op that names them. Source: graph_memory.cc.
+    Times are whole microseconds. A value is live from its op's start until a nanosecond after its last reader ends.
+    Persistent buffers count from the op that names them. Source: graph_memory.cc.
     """
     start_us, end_us = _clock(graph)
     first: dict[BufferId, int] = {}
@@ -124,7 +123,7 @@ def estimated_pressure(graph: Graph, space: SpaceId, capacity_bytes: int) -> Pre
 
 
 def _clock(graph: Graph) -> tuple[list[int], list[int]]:
-    """Return the start and end of every op, in microseconds."""
+    """Return every op's start and end, in microseconds."""
     nanoseconds = np.maximum(1, np.rint(graph.cost * 1e9)).astype(np.int64)
     starts = (np.cumsum(nanoseconds) - nanoseconds) // 1000
     return starts.tolist(), (starts + nanoseconds // 1000).tolist()

@@ -10,9 +10,9 @@ from lowtide.engine.recompute.checkpointing import rerunnable_ops
 from lowtide.frameworks.tensorflow.grappler.nodes import Hints, Nodes
 
 DEFAULT_SCOPE = "gradients/"
-"""The name scope of ops that may read recomputed values."""
+"""The name scope of readers of recomputed values."""
 TAPE_SCOPE = "gradient_tape/"
-"""The scope of gradients in functions of TensorFlow 2."""
+"""Gradients in functions of TensorFlow 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Group:
 
 
 def is_in_scope(name: str, scope: str) -> bool:
-    """Return whether a name is in a scope, also nested."""
+    """Return whether a name is in a scope, nested ones included."""
     return name.startswith(scope) or f"/{scope}" in name
 
 
@@ -45,9 +45,9 @@ def candidate_ops(graph: Graph, targets: Sequence[bool], cheap: Collection[str],
 
 
 def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence[bool]) -> list[Group]:
-    """Group connected candidates if one candidate feeds a target and reads none. O(n + e).
+    """Group connected candidates if one feeds a target and reads none. O(n + e).
 
-    The ops of a group that lead to a target are recomputed. Source: GetOpGroupsToRecompute.
+    A group's ops that lead to a target are recomputed. Source: GetOpGroupsToRecompute.
     """
     groups: list[Group] = []
     seen = [False] * len(candidates)
@@ -70,7 +70,7 @@ def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence
 
 
 def groups_in_scope(graph: Graph, nodes: Nodes, scope: str, cheap: Collection[str], hints: Hints) -> list[Group]:
-    """Return the groups of candidates that the ops of a scope read."""
+    """Return the groups of candidates read by a scope's ops."""
     targets = target_ops(graph, scope)
     return recompute_groups(nodes, candidate_ops(graph, targets, cheap, hints), targets)
 
@@ -143,7 +143,7 @@ def late_runs(graph: Graph, nodes: Nodes, groups: Sequence[Group]) -> list[OpId]
 
 
 def _last_original_reader(op: OpId, nodes: Nodes, targets: Collection[OpId], clock: Sequence[float]) -> OpId:
-    """Return the last reader of the original, before the longest wait for a target."""
+    """Return the original's last reader, before the longest wait for a target."""
     uses = [op, *nodes.outputs[op]]
     waits = [(clock[later] - clock[first + 1], -first) for first, later in pairwise(uses) if later in targets]
     return -max(waits)[1] if waits else uses[-1]

@@ -33,7 +33,7 @@ class Swap:
     in_trigger: OpId
     """The op after which the copy back may start."""
     out_trigger: OpId
-    """The first other reader, which waits for the copy out."""
+    """The first other reader; it waits for the copy out."""
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ def choose_swaps(
 
 
 def earliest_completion_times(graph: Graph, nodes: Nodes) -> list[float]:
-    """Return the earliest end of each op, in seconds. O(n + e)."""
+    """Return each op's earliest end, in seconds. O(n + e)."""
     ends: list[float] = []
     for cost, inputs in zip(graph.cost.tolist(), nodes.inputs, strict=True):
         ends.append(max((ends[op] for op in inputs), default=0.0) + max(cost, _SHORTEST_OP_SECONDS))
@@ -120,7 +120,7 @@ def swap_in_trigger(
 
 
 def swap_out_trigger(nodes: Nodes, ends: Sequence[float], op: OpId, buffer: BufferId) -> OpId | None:
-    """Return the other reader of a buffer that ends first, or None. Source: FindSwapOutTrigger."""
+    """Return a buffer's other reader that ends first, or None. Source: FindSwapOutTrigger."""
     others = [reader for reader, _ in nodes.readers[buffer] if reader != op]
     return min(others, key=lambda reader: (ends[reader], reader), default=None)
 

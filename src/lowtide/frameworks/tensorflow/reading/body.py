@@ -25,15 +25,14 @@ class NodeBody:
     nodes: Sequence[NodeDef]
     places: Mapping[str, int]
     data: Sequence[Sequence[Port]]
-    """The outputs that each node reads, in the order of its inputs."""
+    """Outputs read by each node, in input order."""
     controls: Sequence[Sequence[int]]
     """The control inputs of each node."""
     n_arguments: int
     where: str
 
     def port(self, text: str) -> Port:
-        """Return the output that "node", "node:1" or "node:output:0" names; raises MalformedInputError if there is
-        none."""
+        """Return the output named by "node", "node:1" or "node:output:0"; raises MalformedInputError without one."""
         name, _, rest = text.partition(":")
         if name not in self.places:
             raise MalformedInputError(f"{self.where}: there is no node {name!r} for {text!r}")
@@ -52,7 +51,7 @@ class NodeBody:
         return node, place + int(number)
 
     def neighbors(self, node: int) -> Iterable[int]:
-        """Yield the nodes that a node reads or waits for."""
+        """Yield nodes that a node reads or waits for."""
         yield from (source for source, _ in self.data[node])
         yield from self.controls[node]
 
@@ -115,7 +114,7 @@ def _linked(nodes: Sequence[NodeDef], n_arguments: int, where: str) -> NodeBody:
 
 
 def sorter_of(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> TopologicalSorter[int]:
-    """Return a sorter of the needed nodes by their edges. Fed nodes have no sources."""
+    """Return a sorter of the needed nodes. Fed nodes have no sources."""
     nodes = [node for node, is_needed in enumerate(needed) if is_needed]
     sorter = TopologicalSorter[int](dict.fromkeys(nodes, ()))
     for node in nodes:
@@ -150,7 +149,7 @@ def refuse_v1(body: NodeBody, needed: Sequence[bool]) -> None:
 
 
 def v1_reason(node: NodeDef) -> str:
-    """Return the error message for a node of v1 control flow."""
+    """Return the message for a node of v1 control flow."""
     return (
         f"node {node.name!r} ({node.op}) is control flow of TensorFlow 1, which is not supported; build the graph with "
         "tf.compat.v1.enable_control_flow_v2(), or choose fetches that do not need the node"
@@ -175,7 +174,7 @@ def fused_pairs(body: NodeBody, needed: Sequence[bool]) -> dict[int, int]:
 
 
 def with_waits(body: NodeBody, pairs: dict[int, int]) -> NodeBody:
-    """Return a body where the first node of each pair waits for the second."""
+    """Return a body where each pair's first node waits for the second."""
     controls = list(body.controls)
     for place, other in pairs.items():
         controls[place] = [*controls[place], other]

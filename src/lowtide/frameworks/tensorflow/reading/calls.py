@@ -29,10 +29,10 @@ class NodeCall:
     n_outputs: int | None
     """None if the op determines it."""
     n_skipped: int = 0
-    """The number of leading inputs that are no arguments."""
+    """The number of leading inputs before the arguments."""
 
     def output_bytes(self, node: NodeDef, port: int) -> int | None:
-        """Return the bytes of an output by its type in the function and its recorded shape, or None."""
+        """Return an output's bytes by its type in the function and its recorded shape."""
         recorded = recorded_shapes(node) or ()
         if not self.functions or port >= min(len(recorded), len(self.functions[0].outputs)):
             return None
@@ -40,7 +40,7 @@ class NodeCall:
 
 
 def call_of(node: NodeDef, graph: GraphDef, where: str) -> NodeCall:
-    """Return the call of a node. Raises MalformedInputError for a function missing in the library."""
+    """Return a node's call; raises MalformedInputError for a function missing in the library."""
     if node.op in graph.functions:
         function = graph.functions[node.op]
         return NodeCall("call", [function], len(function.outputs))
@@ -57,7 +57,7 @@ def call_of(node: NodeDef, graph: GraphDef, where: str) -> NodeCall:
 
 
 def invariant_arguments(function: FunctionDef, body: NodeBody) -> set[int]:
-    """Return the arguments that a function returns at the same index; a loop never changes them."""
+    """Return arguments that a function returns at the same index; a loop never changes them."""
     same: set[int] = set()
     for place, output in enumerate(function.outputs):
         source = function.results.get(output.name)
@@ -70,7 +70,7 @@ def invariant_arguments(function: FunctionDef, body: NodeBody) -> set[int]:
 
 
 def function_shapes(body: NodeBody, arguments: Sequence[Shape], graph: GraphDef) -> Shapes:
-    """Return the shapes of all outputs in a function, given those of its arguments."""
+    """Return all outputs' shapes in a function, given its arguments'."""
     recorded = known_shapes(body.nodes, {})
     for argument, shape in zip(body.nodes[: body.n_arguments], arguments, strict=False):
         recorded[argument.name, 0] = shape
@@ -78,7 +78,7 @@ def function_shapes(body: NodeBody, arguments: Sequence[Shape], graph: GraphDef)
 
 
 def completed_shapes(body: NodeBody, known: Shapes, graph: GraphDef) -> Shapes:
-    """Return the shapes of all outputs in a body, inferred if TensorFlow is installed and accepts the body."""
+    """Return all outputs' shapes in a body, inferred if TensorFlow is installed and accepts it."""
     outputs = ((node, port) for node in body.nodes for port in range(len(output_types(node))))
     if find_spec("tensorflow") is None or all(is_full(known.get((node.name, port))) for node, port in outputs):
         return known

@@ -31,11 +31,11 @@ class Devices:
     """The device of all other nodes."""
 
     def name_of(self, node: NodeDef) -> str | None:
-        """Return the device of a node, or None if there is only one."""
+        """Return a node's device, None if there is only one."""
         return None if len(self.spaces) == 1 else self.by_node.get(node.name, self.fallback)
 
     def has_other_memory(self, name: str) -> bool:
-        """Return whether a device has memory beside the host's, so that values can be copied to the host."""
+        """Return whether values can be copied from a device to the host: it has its own memory."""
         return not name.startswith(("/cpu", "/xla_cpu"))
 
     def space_of(self, node: NodeDef) -> int:

@@ -20,7 +20,7 @@ class NodeEffects:
     forwarded: Sequence[tuple[int, int]] = ()
     """(input, output) of returned references."""
     is_fixed: bool = False
-    """Whether the node must run once and in order, by its state or as an unknown op."""
+    """Whether the node must run once and in order: it has state or is unknown."""
 
 
 _NONE = NodeEffects()
@@ -35,7 +35,7 @@ def holds_tensors(node: NodeDef, port: int) -> bool:
 
 
 def effects_of(node: NodeDef, *, calls: bool) -> NodeEffects:
-    """Return the effects of a node that is neither a source nor a view."""
+    """Return the effects of a node, no source or view."""
     spec = spec_of(node.op)
     if spec is None:
         return NodeEffects(is_fixed=True)
@@ -54,7 +54,7 @@ def effects_of(node: NodeDef, *, calls: bool) -> NodeEffects:
 
 
 def may_write_over(node: NodeDef, n_inputs: int) -> range:
-    """Return the inputs that the first output may use in place."""
+    """Return inputs that the first output may use in place."""
     if node.op in _SUMS:
         return range(n_inputs)
     return range(min(2, n_inputs)) if node.op in ELEMENTWISE else range(0)

@@ -44,7 +44,7 @@ def node_graph(
 
 
 def estimated_seconds(body: NodeBody, sizes: Sizes, devices: Devices) -> dict[str, float]:
-    """Return the seconds per node, estimated from bytes and floating-point operations."""
+    """Return seconds per node, estimated from bytes and floating-point operations."""
     order = first_ready_order(body, [True] * len(body.nodes), ())
     graph = _graph_of(body, sizes, devices, devices.spaces[0].name, dict.fromkeys(order, 1.0))
     prices: list[float] = price(graph, "eager").seconds.tolist()
@@ -61,7 +61,7 @@ def _graph_of(
     *,
     may_all_rerun: bool = False,
 ) -> Graph:
-    """Return the graph of the nodes in the order of `costs`, their seconds."""
+    """Return the nodes' graph in the order of `costs`, their seconds."""
     builder = GraphBuilder("nodes")
     capacity = next((space.capacity_bytes for space in devices.spaces if space.name == device), None)
     for name, size in (("device", capacity), ("host", None), ("elsewhere", None)):

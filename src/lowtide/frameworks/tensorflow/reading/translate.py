@@ -47,7 +47,7 @@ from lowtide.frameworks.tensorflow.shapes import bytes_by_output, is_full, outpu
 
 _DEEPEST_CALL = 60
 _MOST_ROUNDS = 4
-"""How often a body is translated with shapes determined by its callees."""
+"""Translations of a body with shapes determined by its callees."""
 
 
 def translate(
@@ -101,16 +101,16 @@ class _NodeTranslator:
     builder: GraphBuilder = field(init=False)
     paired: set[int] = field(init=False)
     kept: set[int] = field(init=False)
-    """Nodes with fetched results, which TensorFlow keeps from their first run to the end."""
+    """Nodes with fetched results: kept from their first run to the end."""
     buffers: dict[Port, int] = field(default_factory=dict[Port, int])
     ports: list[Port] = field(default_factory=list[Port])
     """The output that defines each buffer."""
     buffer_sizes: list[int] = field(default_factory=list[int])
     lifetimes: list[Lifetime] = field(default_factory=list[Lifetime])
     done: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """The ops that control edges from each node wait for."""
+    """Ops that control edges from each node wait for."""
     extra: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """The ops that the readers of each view wait for in addition."""
+    """Ops that each view's readers wait for in addition."""
     nodes: list[int] = field(default_factory=list[int])
     read_ports: dict[str, int] = field(default_factory=dict[str, int])
     """Read outputs of each unknown op."""
@@ -139,7 +139,7 @@ class _NodeTranslator:
                 self.read_ports[node.name] = max(port + 1, self.read_ports.get(node.name, 0))
 
     def _root(self, port: Port) -> int:
-        """Return the node that computes an output, behind all views."""
+        """Return the node behind all views that computes an output."""
         place, number = port
         while self.body.nodes[place].op in VIEWS and self.body.data[place] and place not in self.asked.fed:
             shown = self.body.data[place]
