@@ -15,9 +15,9 @@ from lowtide.core.files import read_blocks
 Record = TypeVar("Record")
 Fields = TypeVar("Fields")
 MOST_VALUES = 2**25
-"""In a document: about two million ops."""
+"""Per document: about two million ops."""
 PIECE = 2**13
-"""Records of a long list that are read or written at once."""
+"""Records of a long list read or written at once."""
 
 
 def read_document(path: Path, kind: type[Record], refusal: str) -> Record:

@@ -21,14 +21,14 @@ def check_effort(name: str) -> None:
 
 
 def _by_effort(kind: Callable[..., Effort], **limits: tuple[float | None, ...]) -> dict[EffortName, Effort]:
-    """`limits` has the values of each field from least to most work."""
+    """`limits` has each field's values from least to most work."""
     levels = zip(EFFORT_NAMES, zip(*limits.values(), strict=True), strict=True)
     return {name: kind(**dict(zip(limits, values, strict=True))) for name, values in levels}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEffort:
-    """Work limits of a search for an order, in flow arcs and ready ops: 10^9 per second."""
+    """Work limits of an order search, in flow arcs and ready ops: 10^9 per second."""
 
     cut_work: int
     fit_work: int
@@ -63,9 +63,9 @@ class RecomputeEffort:
     """As in `recompute.solver.Solved`: 700,000 per second."""
     rounds: int
     certify_share: float
-    """Work on branches to prove the solver's bounds, as a share of its work."""
+    """Work on branches to prove the solver's bounds, relative to its work."""
     relative_gap: float
-    """The search ends when the extra cost is this close to its bound."""
+    """The search ends with the extra cost this close to its bound."""
 
     def part(self, parts: int) -> "RecomputeEffort":
         """Return the limits of one of `parts` searches, with the full solver work."""
@@ -73,7 +73,7 @@ class RecomputeEffort:
         return replace(self, **{name: getattr(self, name) // parts for name in names})
 
     def for_proof(self) -> "RecomputeEffort":
-        """Return the limits with enough work for the solver to close most gaps between cost and bound."""
+        """Return limits at which the solver closes most gaps between cost and bound."""
         work, rounds = max(self.solver_work, _PROOF_WORK), max(self.rounds, _PROOF_ROUNDS)
         return replace(self, solver_work=work, rounds=rounds, certify_share=_PROOF_SHARE)
 

@@ -44,12 +44,12 @@ def _cut(text: str, most: int) -> str:
 
 
 def one_line(error: BaseException, most: int = 300) -> str:
-    """Return the text of an exception as one non-empty line."""
+    """Return an exception's text as one non-empty line."""
     return " ".join(str(error).split())[:most] or "no message"
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """Return the message for an unknown name, with the closest known name and all others."""
+    """Return the message for an unknown name, with the closest and all other known ones."""
     names = list(known)
     near = get_close_matches(str(name).lower(), names, n=1)
     meant = f"; did you mean {near[0]!r}?" if near else ";"

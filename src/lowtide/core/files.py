@@ -24,19 +24,19 @@ _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def path_of(given: object) -> Path:
-    """Return the argument as a path; raises UsageError if it is not a path."""
+    """Return the argument as a path; raises UsageError if it is none."""
     if not isinstance(given, str | os.PathLike):
         raise UsageError(f"a {type(given).__name__} is not a path; give the name of a file or folder")
     return Path(os.fsdecode(cast("str | os.PathLike[str]", given)))
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file; see `read_blocks`."""
+    """Return a file's content; see `read_blocks`."""
     return b"".join(read_blocks(path))
 
 
 def mapped_bytes(path: Path) -> memoryview:
-    """Return the content of a file, loaded on access, or decompressed at once if gzipped; see `read_blocks`."""
+    """Return a file's content, loaded on access, or decompressed at once if gzipped; see `read_blocks`."""
     with open_regular(path) as file:
         if file.peek(2)[:2] == _GZIP:
             return memoryview(read_bytes(path))
@@ -48,7 +48,7 @@ def mapped_bytes(path: Path) -> memoryview:
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
-    """Yield the content of a file in blocks, decompressed if gzipped.
+    """Yield a file's content in blocks, decompressed if gzipped.
 
     Raises MalformedInputError for broken gzip data, InputError for a missing, unreadable or oversized file.
     """
@@ -109,7 +109,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically, gzipped if the name ends in .gz; raises WriteError.
+    """Write a file atomically, gzipped for .gz; raises WriteError.
 
     Equal content gives equal files. A symbolic link is kept and its target replaced.
     """
@@ -117,12 +117,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_long(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file from pieces, like `write_bytes`."""
+    """Write a file from pieces as `write_bytes` does."""
     write_pieces(path, _compressed(pieces) if path.suffix == ".gz" else pieces)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a file from pieces, like `write_bytes`, but uncompressed."""
+    """Write a file from pieces as `write_bytes` does, but uncompressed."""
     try:
         check_writable(path)
     except UsageError as error:

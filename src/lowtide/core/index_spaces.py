@@ -12,10 +12,10 @@ BufferId: TypeAlias = int
 SpaceId: TypeAlias = int
 """A memory space in `Graph.spaces`."""
 StepIndex: TypeAlias = int
-"""A step of a plan, or -1 for the time before the first step."""
+"""A plan's step, or -1 for the time before the first."""
 Place: TypeAlias = int
 """A position in an order of ops."""
 Moment: TypeAlias = int
-"""An instant of a base order: 2i is before the ops recomputed for place i, 2i + 1 the first run at place i."""
+"""An instant of a base order: 2i precedes the ops recomputed for place i, 2i + 1 is the first run at place i."""
 Section: TypeAlias = int
 """A time interval in which no packed item starts or ends."""

@@ -32,11 +32,11 @@ class MemoryPicture:
     """Live bytes of the plan, or None."""
     budget_bytes: int | None = None
     largest: tuple[str, ...] = ()
-    """The largest tensors at the peak, in the names of the user's modules."""
+    """The largest tensors at the peak, with the user's module names."""
 
     @property
     def sentence(self) -> str:
-        """The peaks, the budget and the largest tensors in one sentence."""
+        """Peaks, budget and largest tensors in one sentence."""
         before, after = _peak(self.before), None if self.after is None else _peak(self.after)
         text = f"{self.name} needs {format_bytes(before if after is None else after)} at its peak"
         if after is not None and after != before:
@@ -48,7 +48,7 @@ class MemoryPicture:
         return f"{text}; largest there: {', '.join(self.largest)}" if self.largest else text
 
     def svg(self) -> str:
-        """Return a static SVG picture without styles or scripts, for any page."""
+        """Return a static SVG picture without styles or scripts."""
         top = max(_peak(self.before), _peak(self.after), self.budget_bytes or 0, 1)
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
@@ -70,11 +70,11 @@ class MemoryPicture:
         return "".join([*parts, "</svg>"])
 
     def html(self, rows: list[tuple[str, str]]) -> str:
-        """Return the sentence, the picture and a table of names and values."""
+        """Return sentence, picture and a table of names and values."""
         return f"<p>{escape(printable(self.sentence))}</p>{self.svg()}{html_table(self.name, rows)}"
 
     def lines(self, width: int) -> list[str]:
-        """Return the picture as text: gray for memory before the plan, solid for memory after it."""
+        """Return the picture as text: gray before the plan, solid after it."""
         top = max(_peak(self.before), _peak(self.after), self.budget_bytes or 0, 1)
         labels = [format_bytes(top), *[""] * (_ROWS - 2), format_bytes(0)]
         margin = len(labels[0])

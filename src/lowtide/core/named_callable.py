@@ -13,7 +13,7 @@ from lowtide.core.errors import LowtideError, UsageError, one_line
 
 
 def is_callable_name(name: str) -> bool:
-    """Return whether a text names a callable of a module or of a Python file."""
+    """Return whether a text names a callable of a module or Python file."""
     module, colon, attribute = name.rpartition(":")
     if not colon or not _are_identifiers(attribute):
         return False
@@ -24,7 +24,7 @@ _MOST_NAMED = 5
 
 
 def without_function(path: str) -> str:
-    """Return the message for a Python file given without a function, with the functions it may be."""
+    """Return the message for a Python file without a function, with the functions it may be."""
     found = _functions_of(Path(path))
     if found is None:
         return f"cannot read {path!r}: no such file; check the path"
@@ -59,7 +59,7 @@ def call_named(name: str) -> Any:
 
 
 def named_callable(name: str) -> Callable[[], Any]:
-    """Import a module and return the callable; raises UsageError as `call_named` does."""
+    """Import a module and return the callable; raises UsageError as `call_named`."""
     module, _, attribute = name.rpartition(":")
     target: Any = run_foreign(f"import of {module!r}", lambda: _imported(module))
     for part in attribute.split("."):
@@ -77,7 +77,7 @@ def _instead(module: str, functions: list[str] | None) -> str:
 
 
 def run_foreign(action: str, code: Callable[[], Any]) -> Any:
-    """Run user code; turn any exception into a UsageError of one line."""
+    """Run user code; turn exceptions into a UsageError of one line."""
     try:
         return code()
     except LowtideError:
@@ -100,7 +100,7 @@ def _imported(module: str) -> ModuleType:
 
 
 def import_file(path: Path, name: str) -> ModuleType:
-    """Import a Python file as a module of this name, once. Raises UsageError for a file that is not Python."""
+    """Import a Python file as a module of this name, once; raises UsageError for other files."""
     if getattr(sys.modules.get(name), "__file__", None) == str(path):
         return sys.modules[name]
     spec = spec_from_file_location(name, path)

@@ -21,7 +21,7 @@ _BAR_WIDTH = 10
 
 
 class Stage(StrEnum):
-    """The stages of planning, in order. Other lines between two stages are details."""
+    """Stages of planning, in order. Lines between two stages are details."""
 
     READ = "reading the program"
     ORDER = "ordering the ops"
@@ -36,11 +36,11 @@ class Stage(StrEnum):
 
 
 class Found(str):
-    """The best plan found so far, in a few words."""
+    """The best plan so far, in a few words."""
 
     @classmethod
     def of(cls, over_bytes: int, extra_share: float) -> "Found":
-        """Describe a plan by the bytes above its limits, and its extra cost as a share of the time."""
+        """Describe a plan by bytes above its limits, and extra cost as a share of the time."""
         if over_bytes > 0:
             return cls(f"{format_bytes(over_bytes)} over the budget")
         return cls(f"fits at +{extra_share:.1%} time")
@@ -92,9 +92,9 @@ def _in_notebook() -> bool:
 
 
 class ProgressBar:
-    """Shows a line once the work has lasted two seconds: the stage, a bar, the best plan found and the time.
+    """Shows a line once the work has lasted two seconds: stage, bar, best plan and time.
 
-    With `prints`, a stream that is no terminal gets each stage that lasts longer than a second.
+    With `prints`, a stream that is no terminal gets each stage longer than a second.
     """
 
     def __init__(self, *, prints: bool = False) -> None:
@@ -124,7 +124,7 @@ class ProgressBar:
             self._update()
 
     def close(self) -> None:
-        """Remove the line; the next stage starts a new one."""
+        """Remove the line; the next stage starts another."""
         with self._lock:
             self._stop_timer()
             self._stage, self._best, self._started = None, "", None
@@ -183,9 +183,9 @@ class ProgressBar:
 
 
 class _NotebookLine:
-    """A line below a notebook's cell that needs no widgets.
+    """A line below a notebook's cell, without widgets.
 
-    Only lines of the work replace it: output from other threads may appear below another cell.
+    Only lines of the work replace it: other threads' output may appear below another cell.
     """
 
     def __init__(self) -> None:

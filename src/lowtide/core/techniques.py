@@ -13,7 +13,7 @@ TECHNIQUES = ("reorder", "share", "recompute", "offload", ROUNDING)
 COST_NOTHING: Techniques = frozenset({"reorder", "share"})
 """Techniques that do not change the run time."""
 NEED_BUDGET: Techniques = frozenset({"recompute", "offload"})
-"""Techniques that trade time for memory."""
+"""Techniques trading time for memory."""
 NOT_ON_A_CURVE: Techniques = frozenset({"offload", ROUNDING})
 """Not used for curves of memory and time."""
 
@@ -30,7 +30,7 @@ def checked_techniques(names: Iterable[str]) -> Techniques:
 
 
 def listed(techniques: Techniques) -> str:
-    """Return techniques as the command line takes them: "reorder,share", or "nothing"."""
+    """Return techniques as on the command line: "reorder,share", or "nothing"."""
     return ",".join(name for name in TECHNIQUES if name in techniques) or "nothing"
 
 

@@ -78,7 +78,7 @@ class Comparison:
 
 
 def claims_of_search(searched: Candidate, *, in_place: bool) -> list[Claim]:
-    """Return the bounds over all orders that a search found."""
+    """Return a search's bounds over all orders."""
     bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
     return peak_claims(bounds, searched.proof, "orders", in_place=in_place)
 

@@ -103,7 +103,7 @@ class ProgramDifference:
 
 
 def difference(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> ProgramDifference:
-    """Compare two programs under their plans, which are not verified. O(steps + e).
+    """Compare two programs under their unverified plans. O(steps + e).
 
     The changes in `held` of a memory space add up to the change of its peak.
     """

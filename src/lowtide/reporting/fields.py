@@ -379,7 +379,7 @@ KINDS: Mapping[str, type] = {
 
 
 def to_object(kind: str, shown: object) -> dict[str, Any]:
-    """Return the object that `--json` prints, with plain values only."""
+    """Return the object printed by `--json`, with plain values only."""
     return {"kind": kind, "version": JSON_VERSION, **msgspec.to_builtins(shown)}
 
 

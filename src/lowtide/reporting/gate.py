@@ -25,23 +25,23 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """In bytes of the first memory space; None for no limit."""
+    """Bytes of the first memory space; None for no limit."""
 
     max_peak: int | None = None
-    """Of the peak, without persistent buffers."""
+    """Without persistent buffers."""
     max_total: int | None = None
-    """Of the peak with persistent buffers."""
+    """With persistent buffers."""
     max_arena: int | None = None
     max_growth: float | None = None
-    """Allowed growth of the peak over the base program, as a fraction."""
+    """Of the peak over the base program, as a fraction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A limit and the figure that it limits."""
+    """A limit and the limited figure."""
 
     rule: str
-    """Name of the limit's option: "max-peak"."""
+    """The limit's option: "max-peak"."""
     space: str
     bytes: int
     limit_bytes: int
@@ -65,7 +65,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A program and the findings of its limits."""
+    """A program and its limits' findings."""
 
     name: str
     findings: tuple[Finding, ...] = ()

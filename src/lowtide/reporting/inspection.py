@@ -37,13 +37,13 @@ class Inspection:
     arena_bytes: dict[str, int]
     arena_lower_bound_bytes: dict[str, int]
     cuts: list[LowerBound]
-    """Bytes that a single op needs in any order, per memory space."""
+    """Bytes that a single op needs in any order, per space."""
     claims: list[Claim]
-    """Lower bounds over all orders, per memory space, from cuts or from a search of all orders."""
+    """Lower bounds over all orders, per space, from cuts or a search of all orders."""
     bound_holders: list[BoundHolder]
-    """Tensors alive where the cuts are attained; their sizes add up to the cuts."""
+    """Tensors alive where the cuts are attained; sizes add up to the cuts."""
     best: Plan
-    """In the best order found by the search for the bound."""
+    """In the best order found by the bound's search."""
     holders: list[Holder]
 
     @property
@@ -82,7 +82,7 @@ class Inspection:
         )
 
     def to_json(self, outlook: RuntimeOutlook | None = None, recorded: Sequence[Recorded] = ()) -> InspectFields:
-        """Return the fields, with the peaks of other runtimes and of a recording if given."""
+        """Return the fields, with other runtimes' and a recording's peaks if given."""
         return fields_of(
             InspectFields,
             self,
@@ -98,7 +98,7 @@ class Inspection:
         )
 
     def to_text(self, outlook: RuntimeOutlook | None = None) -> str:
-        """Return the result as text, with the peaks of other runtimes if given."""
+        """Return the result as text, with other runtimes' peaks if given."""
         graph = self.graph
         lines = [
             f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers",

@@ -17,7 +17,7 @@ class OnDevice:
     program: str
     device: str
     title: str
-    """As the driver of the device reports it."""
+    """As the device's driver reports it."""
     memory_bytes: int
     persistent_bytes: int
     """Parameters, buffers and optimizer state."""
@@ -31,7 +31,7 @@ class OnDevice:
         return fields_of(OnDeviceFields, self)
 
     def to_text(self, result: Result) -> str:
-        """Return the figures with those of a plan as text."""
+        """Return the figures, with a plan's, as text."""
         space = result.graph.spaces[0].name
         allowed, planned = result.budget.allowed[space], result.peak_bytes[space]
         is_changed = result.reruns or result.form != "unmodified"

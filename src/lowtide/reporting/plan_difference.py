@@ -18,7 +18,7 @@ class PlanDifference:
     before: str
     after: str
     same_program: bool
-    """Whether both plans are for the same graph. Otherwise, only peaks and counts are compared."""
+    """Whether both plans are for one graph. Otherwise only peaks and counts are compared."""
     before_status: str
     after_status: str
     before_peak_bytes: dict[str, int]
@@ -34,11 +34,11 @@ class PlanDifference:
     moved_ops: int | None
     """Ops whose first run moved; None for different programs."""
     changed_recomputation: tuple[int, ...]
-    """Ops that run more or less often, by index; empty for different programs."""
+    """Ops run more or less often, by index; empty for different programs."""
 
     @classmethod
     def of(cls, names: tuple[str, str], before: PlanSummary, after: PlanSummary) -> "PlanDifference":
-        """Compare two plans under the names of their files."""
+        """Compare two plans, named after their files."""
         same = before.graph_fingerprint == after.graph_fingerprint
         runs, other = Counter(before.runs), Counter(after.runs)
         changed = tuple(sorted(op for op in {*runs, *other} if runs[op] != other[op])) if same else ()

@@ -35,7 +35,7 @@ def result_to_json(result: Result, offer: NextTechnique | None = None, on_device
 
 
 def result_to_text(result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None) -> str:
-    """Return the result as text. The first line states the outcome."""
+    """Return the result as text, the outcome first."""
     after, before, where = result.peak_bytes, result.baseline_peak_bytes, ""
     if result.transfers.bytes_out:  # offloaded bytes count in another memory space
         space = next(iter(after))
@@ -83,7 +83,7 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
 
 
 def compiled_to_text(compiled: CompiledMemory) -> str:
-    """Return the memory of a compiled program as text: predicted, reported, reserved and allocated."""
+    """Return a compiled program's memory as text: predicted, reported, reserved and allocated."""
     lines = [
         f"  compiled, {compiled.name}",
         f"    predicted      {format_bytes(compiled.predicted_bytes)}   (peak of the graph with arguments and results)",
@@ -118,7 +118,7 @@ def _arena(result: Result) -> list[str]:
 
 
 def _extra(result: Result) -> str:
-    """The time that the plan adds with its parts, the lower bound, and the number of recomputed runs."""
+    """The plan's added time with its parts, the lower bound, and the number of recomputed runs."""
     base = result.unmodified_cost or 1.0
     parts: list[str] = []
     if result.moved_cost > 0:

@@ -41,7 +41,7 @@ class RecordedFields(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedLine:
-    """The tensors at the peak that one source line allocated."""
+    """Tensors at the peak allocated by one source line."""
 
     where: str
     size_bytes: int
@@ -50,43 +50,43 @@ class RecordedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """The peak of one device in a memory snapshot."""
+    """A device's peak in a memory snapshot."""
 
     space: str
-    """The memory space of the device in the graph."""
+    """The device's memory space in the graph."""
     n_events: int
     peak_event: int
-    """Position of the peak among the events; 0 is before the first event."""
+    """Position among the events; 0 is before the first."""
     peak_bytes: int
     """Most allocated bytes, with the request that failed at the peak, if any."""
     failed_bytes: int | None
-    """Size of the request at the peak that failed for lack of memory."""
+    """The request at the peak that failed for lack of memory."""
     failed_at: str | None
     device_free_bytes: int | None
-    """Memory that the driver had left for this request."""
+    """Left by the driver for this request."""
     reserved_bytes: int | None
-    """Reserved by PyTorch at the peak; None if the snapshot has no complete segments."""
+    """By PyTorch at the peak; None without complete segments."""
     kept_bytes: int
     """Tensors from before the recording that are never freed, like weights."""
     largest_bytes: int
-    """The largest other tensor of the recording."""
+    """The largest other tensor."""
     largest_at: str
     lines: tuple[RecordedLine, ...]
-    """The tensors at the peak by source line, largest sum first. Sizes add up to the peak."""
+    """The tensors at the peak by source line, largest sum first. They add up to the peak."""
 
     @property
     def fragmentation_bytes(self) -> int | None:
-        """Reserved bytes at the peak that were not allocated."""
+        """Reserved but unallocated bytes at the peak."""
         return None if self.reserved_bytes is None else self.reserved_bytes - self.peak_bytes + (self.failed_bytes or 0)
 
     @property
     def floor_bytes(self) -> int:
-        """Lower bound on the peak of plans that keep the kept tensors and allocate every other one whole."""
+        """Lower bound on the peak of plans that keep the kept tensors and allocate all others whole."""
         return self.kept_bytes + self.largest_bytes
 
     @property
     def most_saved_bytes(self) -> int:
-        """Upper bound on the bytes that such a plan takes off the peak."""
+        """Upper bound on what such a plan takes off the peak."""
         return self.peak_bytes - self.floor_bytes
 
     def to_json(self) -> RecordedFields:
@@ -143,7 +143,7 @@ class Recorded:
 
 
 def recorded_to_text(name: str, recorded: Sequence[Recorded]) -> str:
-    """Return the peaks of all devices of a snapshot, and the next step, as text."""
+    """Return a snapshot's peaks on all devices, and the next step, as text."""
     events = sum(each.n_events for each in recorded)
     parts = [f"{printable(name)}: memory snapshot of {len(recorded)} devices, {events:,} events"]
     if len(recorded) == 1:

@@ -8,9 +8,9 @@ from lowtide.engine.planning.measured import Measurement, RuntimePeaks, RuntimeR
 from lowtide.reporting.fields import OutlookFields, RuntimeFields
 
 _TOLERATED = 0.02
-"""Tolerated difference of predicted and measured figures, relative to the larger one."""
+"""Tolerated difference of predicted and measured figures, relative to the larger."""
 _PROCESS_BYTES = 2**19
-"""Additional tolerance of resident memory, for the heap and the page size."""
+"""More tolerance of resident memory, for heap and page size."""
 _COUNTER_BYTES = 2**12
 """Predicted gains up to this size need not be measured: the runtime has counters of its own."""
 
@@ -22,9 +22,9 @@ class RuntimeOutlook:
     file_bytes: int
     """In program order."""
     peaks: RuntimePeaks
-    """Of the program and of the best plan found, in the runtime's order."""
+    """The program's and the best plan's, in the runtime's order."""
     planned_bytes: int
-    """Peak of the best plan found, if its order is followed."""
+    """The best plan's, if its order is followed."""
 
     def to_json(self) -> OutlookFields:
         return fields_of(OutlookFields, self, runtime_peaks=self.peaks)
@@ -58,7 +58,7 @@ class RuntimeReport:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """One sentence for each measured figure that contradicts its prediction."""
+        """One sentence per measured figure that contradicts its prediction."""
         if self.measured is None:
             return ()
         found = [

@@ -33,7 +33,7 @@ _NONE_FITS: Mapping[PlanClass, str] = {
 
 
 def describe(shortfall: Shortfall) -> str:
-    """Return in one sentence why a plan misses its budget or capacity."""
+    """Return why a plan misses its budget or capacity, in one sentence."""
     allowed, reached = shortfall.allowed_bytes, shortfall.reached_bytes
     limit = f"the {format_bytes(max(allowed, 0))} that {shortfall.limited_by} leaves"
     missed = format_bytes(shortfall.missed_bytes)
@@ -68,7 +68,7 @@ def describe(shortfall: Shortfall) -> str:
 
 
 def describe_missed(result: Result) -> str | None:
-    """Return why a result misses its budget, and the lowest peak reached; None if it meets the budget."""
+    """Return why a result misses its budget, and its lowest peak; None if it meets the budget."""
     if result.shortfall is None:
         return None
     reached, before = (peaks[result.shortfall.space] for peaks in (result.peak_bytes, result.baseline_peak_bytes))
@@ -77,7 +77,7 @@ def describe_missed(result: Result) -> str | None:
 
 
 def outcome(result: Result) -> str:
-    """Return the outcome of planning in words: "fits the budget", "misses the budget by 4.0 MiB"."""
+    """Return planning's outcome in words: "fits the budget", "misses the budget by 4.0 MiB"."""
     shortfall = result.shortfall
     if shortfall is not None:
         text = f"misses {shortfall.limited_by} by {format_bytes(shortfall.missed_bytes)}{_proven(shortfall)}"
@@ -96,7 +96,7 @@ def outcome(result: Result) -> str:
 
 
 def _proven(shortfall: Shortfall) -> str:
-    """The class of plans proven to miss the limit, if any."""
+    """The class of plans proven to miss the limit."""
     if not shortfall.is_impossible:
         return ""
     if shortfall.cause == "base order":
@@ -110,7 +110,7 @@ def short_verdict(plan: Plan, *, is_missed: bool) -> str:
 
 
 def verdict(plan: Plan, *, is_missed: bool) -> str:
-    """Return the status of a plan in words; if optimal, with the class of plans that it beats."""
+    """Return a plan's status in words; if optimal, with the class of plans that it beats."""
     if plan.status != "optimal":
         return short_verdict(plan, is_missed=is_missed)
     over_cost = any(claim.figure == "extra cost" for claim in plan.claims)
@@ -118,7 +118,7 @@ def verdict(plan: Plan, *, is_missed: bool) -> str:
 
 
 def offer_verdict(offer: NextTechnique, after: str) -> str:
-    """Return the gain from recomputation, its price and the options for it. `after` is the peak as text."""
+    """Return recomputation's gain, price and options. `after` is the peak as text."""
     more = f"{percent(offer.extra_cost / offer.base_cost, signed=True)} time" if offer.base_cost else "more time"
     return f"{'fits with' if offer.fits else 'lowers the peak to'} {after} for {more}: {offer.settings}"
 

@@ -14,7 +14,7 @@ from lowtide.reporting.export.placed import Placed, with_addresses
 
 _MICROSECONDS = 1e6
 _MOST_LIVES = 5_000
-"""The largest by bytes times steps are shown."""
+"""Only the largest by bytes times steps are shown."""
 
 
 def chrome_trace(graph: Graph, plan: Plan, prices: Prices) -> bytes:

@@ -38,6 +38,6 @@ def dot(graph: Graph, plan: Plan) -> bytes:
 
 
 def _quoted(text: str) -> str:
-    """Control characters other than line ends are escaped."""
+    """Escape control characters other than line ends."""
     lines = [printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
     return '"' + "\\n".join(lines) + '"'

@@ -10,7 +10,7 @@ from lowtide.engine.timeline import play_timeline
 from lowtide.reporting.export.placed import Placed, with_addresses
 
 _BASE = 0x7F00_0000_0000
-"""Address of the first memory space; snapshots have process addresses."""
+"""Of the first memory space; snapshots have process addresses."""
 _DISTANCE = 2**44
 _MICROSECONDS = 1e6
 
@@ -37,7 +37,7 @@ def memory_snapshot(graph: Graph, plan: Plan, prices: Prices) -> bytes:
 
 
 def _trace(placed: Placed, base: int, times: list[int], n_steps: int) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the events of one device, and the rows still allocated at the end."""
+    """Return a device's events, and the rows still allocated at the end."""
     if not placed.reserved_bytes:
         return [], []
     trace = [_event("segment_alloc", base, placed.reserved_bytes, [], 0)]

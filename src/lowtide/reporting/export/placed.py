@@ -13,7 +13,7 @@ from lowtide.engine.plan import Addresses, Plan, StepKind
 
 
 def with_addresses(graph: Graph, plan: Plan, effort: EffortName = DEFAULT_EFFORT) -> Plan:
-    """Return the plan, packed first if its buffers have no addresses."""
+    """Return the plan, packed first if it lacks addresses."""
     if len(plan.addresses) or not graph.sizes[~graph.persistent].any():
         return plan
     packing = pack_plan(graph, plan, Problem(graph, plan.callees).transient, effort=effort)
@@ -22,16 +22,16 @@ def with_addresses(graph: Graph, plan: Plan, effort: EffortName = DEFAULT_EFFORT
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """The residencies and scratch of one memory space by first step; ranges of steps are half-open."""
+    """One memory space's residencies and scratch by first step; steps are half-open."""
 
     names: list[str]
     ops: list[str]
-    """The producing op of each; empty for buffers that exist from the start."""
+    """The producing op; empty for buffers existing from the start."""
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     sizes: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    """Scratch has no addresses in a plan and is placed above the arena."""
+    """Scratch has no addresses in a plan; it is above the arena."""
     arena_bytes: int
     """End of the highest buffer."""
     reserved_bytes: int
@@ -67,7 +67,7 @@ class Placed:
         )
 
     def events(self) -> list[tuple[int, bool, int]]:
-        """Return sorted (step, is an allocation, row); at each step, frees come before allocations."""
+        """Return sorted (step, is an allocation, row); frees come before allocations."""
         begins = [(int(step), True, row) for row, step in enumerate(self.first.tolist())]
         ends = [(int(step), False, row) for row, step in enumerate(self.last.tolist())]
         return sorted(begins + ends)

@@ -16,12 +16,12 @@ from lowtide.reporting.table import printable
 
 _WIDTH, _HEIGHT = 1200.0, 640.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 1180.0, 44.0, 592.0
-"""The area of the rectangles; y grows downward."""
+"""The rectangles' area; y grows downward."""
 _COLORS = ("#8ecae6", "#ffb703", "#a3b18a", "#e5989b", "#b8a1d9", "#f4a261", "#90be6d", "#c9ada7")
 _MOST_NAMED = 4000
-"""Rectangles drawn singly, with a name; smaller ones are merged."""
+"""Rectangles drawn singly, with a name. Others are merged."""
 _GRAIN = 0.5
-"""Grid to which merged rectangles are rounded outward."""
+"""Merged rectangles are rounded outward to this grid."""
 _LEAST_OUTLINED = 2.0
 _LONGEST_NAME = 200
 _LETTER_WIDTH, _LETTER_HEIGHT = 5.6, 11.0
@@ -125,7 +125,7 @@ def _xml(text: str) -> str:
 
 
 def plan_svg(graph: Graph, plan: Plan, space: int) -> bytes:
-    """Return an SVG picture of a memory space with the plan's lower bound; scratch is above the arena."""
+    """Return an SVG picture of a memory space with its lower bound; scratch is above the arena."""
     plan = with_addresses(graph, plan)
     placed = Placed.of(graph, plan, space)
     name = graph.spaces[space].name

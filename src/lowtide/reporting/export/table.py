@@ -23,7 +23,7 @@ _PRICED = (".pickle", ".trace.json")
 
 
 def ending_of(name: str) -> str:
-    """Return the ending that selects the format of a file; raises UsageError if unknown."""
+    """Return the ending that selects a format; raises UsageError if unknown."""
     bare = name.lower().removesuffix(".gz")
     found = next((ending for ending in FORMATS if bare.endswith(ending)), None)
     if found is None:
@@ -34,7 +34,7 @@ def ending_of(name: str) -> str:
 
 
 def export(graph: Graph, plan: Plan, ending: str, *, space: str | None, prices: Prices) -> bytes:
-    """Return a plan in a format. `space` selects the space of single-space formats; default: the first.
+    """Return a plan in a format. `space` is for single-space formats; default: the first.
 
     Raises UsageError for an unknown space, and for a space with a format that holds all spaces.
     """

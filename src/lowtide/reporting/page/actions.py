@@ -22,12 +22,12 @@ class Rerun:
     """Recomputed runs."""
     writes_bytes: int
     cost: float
-    """Of all recomputed runs, in the unit of the ops' costs."""
+    """All recomputed runs, in the unit of the ops' costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """An in-place pair: one buffer takes over the storage of another."""
+    """A buffer that takes over another's storage in place."""
 
     op: str
     read: str
@@ -45,7 +45,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One op or copy on a stream; times in seconds from the start of the plan."""
+    """One op or copy on a stream; seconds from the plan's start."""
 
     stream: str
     start: float
@@ -72,7 +72,7 @@ class Actions:
 
 
 def actions_of(graph: Graph, plan: Plan, prices: Prices) -> Actions:
-    """Return the changes that a plan makes to a graph. O(steps + n log n)."""
+    """Return a plan's changes to a graph. O(steps + n log n)."""
     order = plan.order().tolist()
     runs = np.bincount(np.asarray(order, np.int64), minlength=graph.n_ops)
     moved = moved_ops(first_runs(order), np.arange(graph.n_ops, dtype=np.int32)) if order else []
@@ -121,7 +121,7 @@ def _copied(graph: Graph, plan: Plan) -> tuple[Copied, ...]:
 
 
 def stream_bars(graph: Graph, plan: Plan, prices: Prices) -> tuple[list[Bar], int]:
-    """Return the longest bars of all streams and the number left out; no bars for only one stream."""
+    """Return the longest bars of all streams and the number left out; none for only one stream."""
     is_copy = (plan.kinds == StepKind.COPY_OUT) | (plan.kinds == StepKind.COPY_IN)
     if not is_copy.any() and not (graph.ranks > 1).any():
         return [], 0

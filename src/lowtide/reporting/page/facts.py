@@ -34,11 +34,11 @@ class Facts:
     plan: Plan
     prices: Prices
     result: Result | None = None
-    """None for a plan from a file."""
+    """None for a plan file."""
     measured: Measurement | None = None
     frontier: Frontier | None = None
     unmodified: Graph
-    """Another graph than `graph` if the plan is for another form."""
+    """Another graph than `graph` for a plan of another form."""
 
     @classmethod
     def of(
@@ -81,12 +81,12 @@ class Facts:
 
     @property
     def in_chunks(self) -> bool:
-        """Whether the plan is for the program in chunks."""
+        """Whether the planned program is in chunks."""
         return self.unmodified is not self.graph
 
     @cached_property
     def over_time(self) -> list[tuple[MemoryOverTime, MemoryOverTime]]:
-        """Memory of the unmodified program and of the plan, per memory space, on the same columns."""
+        """Memory of the unmodified program and the plan, per memory space, on the same columns."""
         n_runs = max(self.unmodified.n_ops, len(self.plan.order()))
         grain = runs_per_column(n_runs, MOST_COLUMNS)
         plans = ((self.unmodified, self.baseline), (self.graph, self.plan))
@@ -128,7 +128,7 @@ class Facts:
 
     @property
     def extra_time(self) -> float:
-        """Share of time that the plan adds to the unmodified program; without a result, chunks are not known."""
+        """Time that the plan adds, as a share of the unmodified program's; without a result, without chunks."""
         if self.result is not None:
             return self.result.extra_time
         return self.actions.extra_cost / self.actions.base_cost if self.actions.base_cost else 0.0

@@ -18,7 +18,7 @@ _COLUMNS, _ROWS = 512, 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rectangles:
-    """Residencies of one memory space; ranges of runs are half-open."""
+    """One memory space's residencies; runs are half-open."""
 
     buffers: NDArray[np.int64]
     first_runs: NDArray[np.int64]
@@ -26,7 +26,7 @@ class Rectangles:
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
     drawn: NDArray[np.intp]
-    """Rows drawn singly: those with the most bytes times runs, in order of their first run."""
+    """Rows drawn singly: the most bytes times runs, by first run."""
 
     @property
     def n_shaded(self) -> int:
@@ -35,7 +35,7 @@ class Rectangles:
 
     @classmethod
     def of(cls, graph: Graph, plan: Plan, space: SpaceId) -> "Rectangles":
-        """Return the rectangles of a plan with addresses, without those of no bytes or no run. O(n log n)."""
+        """Return a plan's rectangles with addresses, without those of no bytes or no run. O(n log n)."""
         table = Addresses.of(plan.addresses).table
         table = table[table[:, 3] == space]
         runs = np.flatnonzero(plan.kinds == StepKind.RUN)

@@ -31,7 +31,7 @@ def check_page(path: Path) -> None:
 
 
 def page(facts: Facts) -> bytes:
-    """Return the HTML file of a report. The same facts give the same file."""
+    """Return a report's HTML file. Equal facts give equal files."""
     data = {"figures": to_object("report", figures(facts)), "pictures": pictures(facts)}
     # names in the data must not open a tag
     written = msgspec.json.encode(_printable(data)).decode().replace("<", "\\u003c")
@@ -61,7 +61,7 @@ def _printable(value: Any) -> Any:
 
 
 def pictures(facts: Facts) -> dict[str, Any]:
-    """Return the charts per memory space, and the source lines of the ops that they name."""
+    """Return the charts per memory space, and the source lines of their ops."""
     spaces = [_space_to_json(facts, space) for space in range(len(facts.graph.spaces))]
     bars, left_out = facts.streams
     named = {bar.what for bar in bars}
