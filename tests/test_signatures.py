@@ -49,6 +49,11 @@ def test_a_model_and_its_input_may_be_two_arguments_or_one_tuple(name: str) -> N
         assert apart.fingerprint == together.fingerprint
 
 
+def test_a_batch_that_is_a_tuple_has_the_inputs_of_a_module() -> None:
+    model, x = _model()
+    assert lowtide.minimize(model, (x,)).graph.fingerprint == lowtide.minimize(model, x).graph.fingerprint
+
+
 def test_a_plan_is_applied_to_a_model_and_its_input() -> None:
     model, x = _model()
     applied = lowtide.apply(lowtide.plan(model, x).plan, model, x)
@@ -56,7 +61,9 @@ def test_a_plan_is_applied_to_a_model_and_its_input() -> None:
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (lambda: lowtide.plan(_model()[0]), "pass .function or module, example inputs."),
+    (lambda: lowtide.plan(_model()[0]), "Sequential has no example inputs; pass .function or module, example inputs."),
+    (lambda: lowtide.plan(_model()[0].state_dict()), "a state dict has weights and no program; give the model"),
+    (lambda: lowtide.measure(*_model()), "Sequential is not a plan; give a plan, or result.plan"),  # pyright: ignore[reportArgumentType]
     (lambda: lowtide.plan(None), "cannot read a NoneType"),
     (lambda: lowtide.open_model(*_model()), "dims is a Tensor; give a program and its inputs as one tuple"),  # pyright: ignore[reportArgumentType]
     (lambda: lowtide.apply(_model(), lowtide.plan(_graph()).plan), "cannot read a Plan"),  # pyright: ignore[reportArgumentType]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from lowtide.api.training_sources import refuse_state_dict
 from lowtide.core.errors import FingerprintError, UsageError
 from lowtide.core.files import check_writable
 from lowtide.core.named_callable import call_named, is_callable_name, without_function
@@ -97,6 +98,7 @@ def _open(source: Any, bound: Mapping[str, int], trust: bool, output: Path | Non
     way = way_to_read(source)
     if way is not None:
         raise UsageError(f"a {type(source).__name__} does not name the tensors to keep; give {way}(graph, final=...)")
+    refuse_state_dict(source)
     raise UsageError(f"cannot read a {type(source).__name__}; give {_KINDS}, or a framework's program object")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from lowtide.api.opening import open_model
+from lowtide.api.training_sources import with_inputs
 from lowtide.core.effort import EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.progress import Report
@@ -73,7 +74,7 @@ def opened(
     program: Any, inputs: tuple[Any, ...], options: ReadOptions | PlanOptions, output: Path | None = None
 ) -> Model:
     """Open a program, possibly followed by example inputs."""
-    source = (program, inputs) if inputs else program
+    source = with_inputs(program, inputs)
     dims, host, trust = options.get("dims"), options.get("host"), options.get("trust", False)
     return open_model(source, dims, host, trust=trust, output=output, device=options.get("device"))
 

@@ -22,8 +22,7 @@ def recipe_of(source: Any) -> Recipe | None:
 
     Raises UsageError for weights, a state dict, a URL, a notebook, a script without function, or an unknown name.
     """
-    if isinstance(source, Mapping):
-        raise UsageError("a state dict has weights and no program; give the model followed by an example batch")
+    refuse_state_dict(source)
     if isinstance(source, str | Path):
         return _named(str(source))
     if isinstance(source, tuple):
@@ -92,6 +91,20 @@ def _of_torch(value: Any) -> bool:
     return any(base.__module__.partition(".")[0] == "torch" for base in type(value).__mro__) or (
         type(value).__name__ == "TrainingStep"
     )
+
+
+def refuse_state_dict(source: Any) -> None:
+    """Raise UsageError for a mapping, which may be a state dict."""
+    if isinstance(source, Mapping):
+        raise UsageError("a state dict has weights and no program; give the model followed by an example batch")
+
+
+def with_inputs(program: Any, inputs: tuple[Any, ...]) -> Any:
+    """Return a program and its example inputs as one source. A module or step takes a batch that is a tuple apart."""
+    is_batch = len(inputs) == 1 and isinstance(inputs[0], tuple)
+    if is_batch and (_is_module(program) or type(program).__name__ == "TrainingStep"):
+        return program, inputs[0]
+    return (program, inputs) if inputs else program
 
 
 def _is_module(source: Any) -> bool:

@@ -10,6 +10,7 @@ from lowtide.api.fitting import SizeOptions, fit_program
 from lowtide.api.opening import PLAN_FILES, check_annotated, check_output, save_applied
 from lowtide.api.optimize import Job, Optimized, Target, optimize_model
 from lowtide.api.options import FitOptions, PlanOptions, ReadOptions, check_options, opened, settings_of
+from lowtide.api.training_sources import with_inputs
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.files import path_of, write_bytes
@@ -56,7 +57,8 @@ def measure(plan: Plan, program: Any, *inputs: Any, **options: Unpack[ReadOption
     Raises the errors of `apply`.
     """
     check_options("measure", options, ReadOptions)
-    return opened(program, inputs, options).measure(checked_plan(plan))
+    checked = checked_plan(plan)
+    return opened(program, inputs, options).measure(checked)
 
 
 def plan(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Result:
@@ -175,7 +177,7 @@ def fits(
     "adam", "sgd" or "adafactor", `precision` "float32", "bfloat16", "float16" or "amp".
     """
     check_options("fits", options, FitOptions)
-    source = (program, inputs) if inputs else program
+    source = with_inputs(program, inputs)
     sizes = SizeOptions(batch=batch, sequence=sequence, largest=largest, optimizer=optimizer, precision=precision)
     allow = options.get("allow")
     with showing(options.get("progress")) as report:

@@ -72,7 +72,8 @@ def _capture(program: Any) -> Captured:
         return capture_graph_module(program)
     if not _is_call(program):
         name = type(program).__name__
-        raise UnsupportedError(f"{name} is not a PyTorch program; pass (function or module, example inputs)")
+        missing = "has no example inputs" if isinstance(program, nn.Module) else "is not a PyTorch program"
+        raise UnsupportedError(f"{name} {missing}; pass (function or module, example inputs)")
     function, inputs = program
     args, kwargs = _call_of(function, inputs)
     if isinstance(function, TrainingStep):
