@@ -6,8 +6,9 @@ from typing import Any
 import torch
 
 from lowtide.frameworks.torch.internals.runtime import onednn_computes
-from lowtide.frameworks.torch.internals.tensors import bytes_of, contiguous_copy, is_channels_last
+from lowtide.frameworks.torch.internals.tensors import bytes_of, contiguous_copy, is_channels_last, plain_number
 from lowtide.frameworks.torch.reading.effects import Arguments
+from lowtide.frameworks.torch.reading.workspaces import KernelMemory, memory_of_call
 
 _BLOCK, _WIDE_BLOCK = 16, 64
 """Channels per block in oneDNN; the maximum for weights of channels-last images."""
@@ -19,6 +20,8 @@ _SMALL_IMAGES, _COUNTED_SIZES = 20480, 4
 """Maximum of elements in a batch of one for PyTorch's own kernels, which leave out the width of videos."""
 _VIDEO = 5
 """Dimensions of a batch of videos."""
+_MOST_MEASURED = 2**28
+"""Most multiplications of a convolution that is measured: milliseconds."""
 _OWN_KERNEL_WIDTH, _OWN_KERNEL_BATCH = 1, 16
 """On one thread, PyTorch's own kernels compute this width in smaller batches."""
 _FORWARD_BUFFERS, _BACKWARD_BUFFERS = 26 * 2**10, 32 * 2**10
@@ -34,14 +37,30 @@ _MARGIN = 12
 def convolution(given: Arguments, result: Any) -> int:
     """Return the scratch of a convolution, transposed or not."""
     image, weight = given["input"], given["weight"]
-    rule = _onednn if _goes_to_onednn(given, image, weight) else _native
-    return rule(given, image, weight, result) if image.dim() in (3, 4, 5) else 0
+    if image.dim() not in (3, 4, 5):
+        return 0
+    if not _goes_to_onednn(given, image, weight):
+        return _native(given, image, weight, result)
+    measured = _measured(torch.ops.aten.convolution.default, given, result)
+    return _onednn(given, image, weight, result) if measured is None else measured.scratch_bytes
 
 
 def convolution_backward(given: Arguments, _: Any) -> int:
     gradient, image, weight = given["grad_output"], given["input"], given["weight"]
-    rule = _onednn_backward if _goes_to_onednn(given, image, weight) else _native_backward
-    return rule(given, gradient, image, weight) if image.dim() in (3, 4, 5) else 0
+    if image.dim() not in (3, 4, 5):
+        return 0
+    if not _goes_to_onednn(given, image, weight):
+        return _native_backward(given, gradient, image, weight)
+    measured = _measured(torch.ops.aten.convolution_backward.default, given, gradient)
+    return _onednn_backward(given, gradient, image, weight) if measured is None else measured.scratch_bytes
+
+
+def _measured(function: Any, given: Arguments, result: torch.Tensor) -> KernelMemory | None:
+    """Return the memory of a small convolution of videos, or transposed one, for which the rules are wide bounds."""
+    image, weight = given["input"], given["weight"]
+    work = int(plain_number(max(image.numel(), result.numel()) * math.prod(weight.shape[1:])))
+    is_bounded = given["transposed"] or image.dim() == _VIDEO
+    return memory_of_call(function, given) if is_bounded and work <= _MOST_MEASURED else None
 
 
 def _goes_to_onednn(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> bool:

@@ -16,6 +16,8 @@ from lowtide.frameworks.torch.reading.scratch_products import HALF_TYPES
 
 _KEEPING = ("mse_loss", "smooth_l1_loss", "binary_cross_entropy")
 """Losses that return one number in the storage of all terms."""
+_FOLD = "col2im"
+"""An image in a storage of the size of all blocks."""
 _NONE, _MEAN = 0, 1
 """PyTorch's numbers for kinds of reduction."""
 
@@ -26,11 +28,13 @@ def single_precision_bytes(tensor: torch.Tensor, count: int = 1) -> int:
 
 
 def kept_bytes(node: Node) -> int:
-    """Return the storage bytes that a loss on the CPU keeps; 0 for other nodes."""
+    """Return the storage bytes that a loss on the CPU, or an image of overlapping blocks, keeps; 0 for other nodes."""
     target = overload_of(node.target)
-    if target is None or target.namespace != "aten" or op_name(target) not in _KEEPING:
+    if target is None or target.namespace != "aten" or op_name(target) not in (*_KEEPING, _FOLD):
         return 0
     given: Arguments = {name: map_nodes(value, hinted_value_of) for name, value in arguments_by_name(node).items()}
+    if op_name(target) == _FOLD:
+        return bytes_of(given["self"])
     if given.get("reduction", _MEAN) == _NONE or given["self"].device.type != "cpu":
         return 0
     return max(bytes_of(given["self"]), bytes_of(given["target"]))

@@ -160,6 +160,9 @@ def _operands(node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
             made[argument] = stand_in(_value_of(argument))
         else:
             made[argument] = _run(source, *_operands(source))[argument.args[1]]
+    bags = arguments_by_name(node).get("offsets")
+    if isinstance(bags, Node):  # of embeddings; kernels allocate for those that are not empty
+        made[bags] = torch.arange(len(made[bags]), dtype=made[bags].dtype, device=made[bags].device)
     args, kwargs = map_arguments(node, made.__getitem__)
     return _with_numbers(args), _with_numbers(kwargs)
 
