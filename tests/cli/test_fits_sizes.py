@@ -137,6 +137,27 @@ def test_what_is_no_model_is_refused_in_one_line_that_names_a_way(
     assert sum(not line.endswith("...") for line in done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("weights.safetensors", "has weights and no program; give train.py:function that returns (model, batch)"),
+        ("https://huggingface.co/gpt2", "is a URL; download the model, then give train.py:function"),
+        ("train.ipynb", "is a notebook; call lowtide.plan(model, batch) in it, or give train.py:function"),
+    ],
+)
+def test_plan_refuses_them_in_one_line_as_well(lowtide: Command, name: str, message: str) -> None:
+    done = lowtide("plan", name)
+    assert done.code == 2
+    assert message in done.stderr
+    assert sum(not line.endswith("...") for line in done.stderr.splitlines()) == 1
+
+
+def test_plan_names_fits_for_a_config(lowtide: Command, config: Path) -> None:
+    done = lowtide("plan", config)
+    assert done.code == 2
+    assert "has sizes of a model and no program; use lowtide fits, or give train.py:function" in done.stderr
+
+
 CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: lowtide_package.fits({"weight": 1}, device="h100"), "a state dict has weights and no program"),
     (lambda: lowtide_package.fits("train.py:step", device="h101"), "did you mean 'h100'"),

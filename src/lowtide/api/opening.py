@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from lowtide.api.training_sources import refuse_state_dict
+from lowtide.api.training_sources import is_config, refuse_file, refuse_state_dict
 from lowtide.core.errors import FingerprintError, UsageError
 from lowtide.core.files import check_writable
 from lowtide.core.named_callable import call_named, is_callable_name, without_function
@@ -69,6 +69,9 @@ def open_model(
     if output is not None:
         check_output(output, model)
     return model
+
+
+_INSTEAD = "give train.py:function that returns (model, batch)"
 
 
 def _on_device(source: Any, device: str, bound: Mapping[str, int], host: Host | None) -> Model:
@@ -152,6 +155,8 @@ def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | N
     lower = name.lower()
     kind = kind_of_file(name)
     if kind == "json" or (kind is None and lower.endswith((".json", ".json.gz"))):
+        if is_config(Path(name)):
+            raise UsageError(f"{name!r} has sizes of a model and no program; use lowtide fits, or {_INSTEAD}")
         return _without_dims(open_graph_file(name), dims)
     if kind == "memory_snapshot" or (kind is None and lower.endswith(".pickle")):
         return _without_dims(open_snapshot(name), dims)
@@ -162,6 +167,7 @@ def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | N
     if lower.endswith(".py"):
         raise UsageError(without_function(name))
     if not is_callable_name(name):
+        refuse_file(name, f"lowtide.plan(model, batch) in it, or {_INSTEAD}", _INSTEAD)
         raise UsageError(f"cannot read {name!r}: unknown kind; give {_KINDS}")
     _check_ending(output, _WRITTEN)
     program = call_named(name)

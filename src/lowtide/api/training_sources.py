@@ -37,7 +37,7 @@ def _named(name: str) -> Recipe | None:
     if is_callable_name(name):
         return Recipe(kind="callable", name=name)
     path = Path(name)
-    _refuse(name, path)
+    refuse_file(name, f"lowtide.fits(model, batch, device=...) in it, or {_INSTEAD}", _INSTEAD)
     if path.is_dir():
         if (path / _CONFIG).is_file():
             return Recipe(kind="config", name=name)
@@ -45,26 +45,27 @@ def _named(name: str) -> Recipe | None:
             return None
         raise UsageError(f"folder {name!r} has no {_CONFIG}; give the folder of a model, or train.py:function")
     if path.is_file():
-        return Recipe(kind="config", name=name) if path.suffix == ".json" and _is_config(path) else None
+        return Recipe(kind="config", name=name) if path.suffix == ".json" and is_config(path) else None
     if name.lower().endswith(_READ_AS_THEY_ARE) or framework_of_file(name, None) is not None:
         return None
     return Recipe(kind="id", name=name)
 
 
-def _refuse(name: str, path: Path) -> None:
-    """Raise UsageError for common mistakes."""
-    suffix = path.suffix.lower()
+def refuse_file(name: str, call: str, instead: str) -> None:
+    """Raise UsageError for common mistakes. `call` is for notebooks, `instead` says what else to give."""
+    suffix = Path(name).suffix.lower()
     if "://" in name:
-        raise UsageError(f"{name!r} is a URL; download the model, then {_INSTEAD}")
+        raise UsageError(f"{name!r} is a URL; download the model, then {instead}")
     if suffix == ".ipynb":
-        raise UsageError(f"{name!r} is a notebook; call lowtide.fits(model, batch, device=...) in it, or {_INSTEAD}")
+        raise UsageError(f"{name!r} is a notebook; call {call}")
     if suffix == ".py":
         raise UsageError(without_function(name))
     if suffix in _WEIGHTS and (suffix not in (".pt", ".bin") or kind_of_file(name) is None):
-        raise UsageError(f"{name!r} has weights and no program; {_INSTEAD}")
+        raise UsageError(f"{name!r} has weights and no program; {instead}")
 
 
-def _is_config(path: Path) -> bool:
+def is_config(path: Path) -> bool:
+    """Return whether a JSON file is a configuration of Hugging Face."""
     try:
         found: Any = json.loads(path.read_bytes())
     except (OSError, ValueError):
