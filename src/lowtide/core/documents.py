@@ -15,7 +15,7 @@ from lowtide.core.files import read_blocks
 Record = TypeVar("Record")
 Fields = TypeVar("Fields")
 MOST_VALUES = 2**25
-"""Per document: about two million ops."""
+"""The most values allowed in a document: about two million ops."""
 PIECE = 2**13
 """Records of a long list read or written at once."""
 
@@ -91,7 +91,7 @@ def in_pieces(
 
 
 def _with_document_path(message: str, name: str, first: int) -> str:
-    """Add the position in the document."""
+    """Return an error message about a piece with the position in the document."""
     if "$" not in message:
         return f"{message} - at `$.{name}`"
     return re.sub(r"\$\[(\d+)\]", lambda place: f"$.{name}[{first + int(place[1])}]", message, count=1)

@@ -21,7 +21,7 @@ def check_effort(name: str) -> None:
 
 
 def _by_effort(kind: Callable[..., Effort], **limits: tuple[float | None, ...]) -> dict[EffortName, Effort]:
-    """`limits` has each field's values from least to most work."""
+    """Return a record per effort; `limits` has the values of each field from least to most work."""
     levels = zip(EFFORT_NAMES, zip(*limits.values(), strict=True), strict=True)
     return {name: kind(**dict(zip(limits, values, strict=True))) for name, values in levels}
 

@@ -31,7 +31,7 @@ class LowtideError(Exception):
     """Base of all errors of lowtide."""
 
     exit_code: int = 1
-    """Of the command line."""
+    """Exit code of the command line."""
 
     def __init__(self, message: str) -> None:
         """Store the message as one printable line of bounded length."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 from lowtide.core.errors import InputError, MalformedInputError, UsageError, WriteError
 
 MOST_BYTES = 2**30
-"""Of a readable file, decompressed."""
+"""The largest readable file, in decompressed bytes."""
 _BLOCK_BYTES = 2**20
 _GZIP = b"\x1f\x8b"
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)

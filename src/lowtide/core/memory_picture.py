@@ -14,7 +14,7 @@ _WIDTH, _HEIGHT = 640, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 632, 28, 192
 _MOST_COLUMNS = 312
 _ROWS = 9
-"""Of the bars in a terminal, in lines."""
+"""Height of the bars in a terminal, in lines."""
 _MOST_BARS = 72
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
@@ -24,7 +24,7 @@ class MemoryPicture:
     """Memory of one space over runs."""
 
     name: str
-    """Of the program."""
+    """Name of the program."""
     space: str
     before: NDArray[np.int64]
     """Live bytes of the unmodified program; one value if only its peak is known."""
@@ -106,7 +106,7 @@ def _columns(live: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _cell(after: float, before: float, row: int, empty: str) -> str:
-    """Heights are in rows."""
+    """Return the character of a column in a row; heights are in rows."""
     filled = min(max(after - row, 0.0), 1.0)
     if filled > 0:
         return _BLOCKS[max(1, round(filled * 8))]

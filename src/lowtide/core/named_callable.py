@@ -34,7 +34,7 @@ def without_function(path: str) -> str:
 
 
 def _functions_of(path: Path) -> list[str] | None:
-    """None if there is no file."""
+    """Return the functions of a file that can be called without arguments; None if there is no file."""
     if not path.is_file():
         return None
     try:

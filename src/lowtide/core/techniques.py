@@ -15,7 +15,7 @@ COST_NOTHING: Techniques = frozenset({"reorder", "share"})
 NEED_BUDGET: Techniques = frozenset({"recompute", "offload"})
 """Techniques trading time for memory."""
 NOT_ON_A_CURVE: Techniques = frozenset({"offload", ROUNDING})
-"""Not used for curves of memory and time."""
+"""Techniques not used for curves of memory and time."""
 
 
 def checked_techniques(names: Iterable[str]) -> Techniques:

@@ -24,13 +24,13 @@ class Comparison:
     graph: Graph
     rows: list[Candidate]
     claims: list[Claim]
-    """Over all orders, per memory space."""
+    """Lower bounds over all orders, per memory space."""
     reserved: Reserved | None = None
     """Memory that the framework reserved for the program, if known."""
 
     @property
     def lower_bound_bytes(self) -> dict[str, int]:
-        """Per memory space, 0 if nothing is proven."""
+        """The lower bound per memory space, 0 if nothing is proven."""
         return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     def to_json(self) -> ComparedFields:
@@ -84,7 +84,7 @@ def claims_of_search(searched: Candidate, *, in_place: bool) -> list[Claim]:
 
 
 def _reserved_to_text(reserved: Reserved) -> list[str]:
-    """One line with the reserved bytes, and one per reason for a difference from the peak."""
+    """Return one line with the reserved bytes, and one line per reason why they differ from the peak."""
     return [
         f"{reserved.by}: {format_bytes(reserved.reserved_bytes)} reserved, temporaries "
         f"{format_bytes(reserved.temporary_bytes)}; lowtide, program order: {format_bytes(reserved.peak_bytes)}",

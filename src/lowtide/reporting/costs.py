@@ -37,7 +37,7 @@ def costs_to_text(graph: Graph, prices: Prices) -> str:
 
 
 def _kinds(graph: Graph, prices: Prices) -> list[tuple[str, int, float]]:
-    """(kind, number of ops, seconds), slowest first."""
+    """Return (kind, number of ops, seconds), slowest first."""
     counts: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
     for kind, duration in zip(graph.op_kinds, prices.seconds.tolist(), strict=True):

@@ -31,7 +31,7 @@ class HeldChange:
 
     @property
     def growth_bytes(self) -> int:
-        """Negative if it shrank."""
+        """Growth in bytes, negative if it shrank."""
         return self.after_bytes - self.before_bytes
 
     def written(self) -> str:
@@ -62,13 +62,13 @@ class ProgramDifference:
     peak_op: dict[str, tuple[str | None, str | None]]
     """Ops at the peak before and after, per memory space; None before the first op."""
     held: tuple[HeldChange, ...]
-    """At the peak, the largest first."""
+    """Changes at the peak, the largest first."""
     new_ops: tuple[str, ...]
     gone_ops: tuple[str, ...]
     resized: tuple[Resized, ...]
     """The largest change first."""
     moved_addresses: int
-    """Common buffers with a new first address; 0 if a plan has no addresses."""
+    """Number of common buffers with a new first address; 0 if a plan has no addresses."""
 
     def __repr__(self) -> str:
         return self.to_text()
@@ -146,7 +146,7 @@ def _held(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> t
 
 
 def _peak_ops(graph: Graph, plan: Plan, footprint: Footprint) -> dict[str, str | None]:
-    """None if a space peaks before the first op."""
+    """Return the op at the peak of every space; None if a space peaks before the first op."""
     runs = np.flatnonzero(plan.kinds == StepKind.RUN)
     last_runs = {space: runs[runs <= step] for space, step in footprint.peak_steps.items()}
     return {

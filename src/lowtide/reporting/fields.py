@@ -52,7 +52,7 @@ class InspectFields(TypedDict):
     unmodeled: Sequence[str]
     by_runtime: NotRequired[OutlookFields]
     recorded: NotRequired[Sequence[RecordedFields]]
-    """Of a memory snapshot; absent for programs."""
+    """Peaks of a memory snapshot; absent for programs."""
 
 
 class OrderFields(TypedDict):

@@ -25,15 +25,15 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes of the first memory space; None for no limit."""
+    """Limits in bytes of the first memory space; None for no limit."""
 
     max_peak: int | None = None
-    """Without persistent buffers."""
+    """Limit of the peak, without persistent buffers."""
     max_total: int | None = None
-    """With persistent buffers."""
+    """Limit of the peak with persistent buffers."""
     max_arena: int | None = None
     max_growth: float | None = None
-    """Of the peak over the base program, as a fraction."""
+    """Allowed growth of the peak over the base program, as a fraction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Finding:
     """A limit and the limited figure."""
 
     rule: str
-    """The limit's option: "max-peak"."""
+    """Name of the limit's option: "max-peak"."""
     space: str
     bytes: int
     limit_bytes: int

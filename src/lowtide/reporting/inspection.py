@@ -43,12 +43,12 @@ class Inspection:
     bound_holders: list[BoundHolder]
     """Tensors alive where the cuts are attained; sizes add up to the cuts."""
     best: Plan
-    """In the best order found by the bound's search."""
+    """Plan of the best order found by the search for the bound."""
     holders: list[Holder]
 
     @property
     def lower_bound_bytes(self) -> dict[str, int]:
-        """Per memory space, 0 if nothing is proven."""
+        """The lower bound per memory space, 0 if nothing is proven."""
         return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     @classmethod
@@ -158,7 +158,7 @@ class Inspection:
 
 
 def _row(layers: Fold[Holder]) -> list[str]:
-    """Repeated layers show their common properties."""
+    """Return a row of the table; repeated layers show their common properties."""
     first = layers.first
     size, made = format_bytes(layers.size_bytes), first.op or f"({first.lifetime})"
     if len(layers.holders) > 1:

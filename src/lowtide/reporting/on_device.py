@@ -17,14 +17,14 @@ class OnDevice:
     program: str
     device: str
     title: str
-    """As the device's driver reports it."""
+    """Name that the driver of the device reports."""
     memory_bytes: int
     persistent_bytes: int
     """Parameters, buffers and optimizer state."""
     eager_peak_bytes: int
     eager_seconds: float
     compiled_peak_bytes: int
-    """Of Inductor's kernels in its own order."""
+    """Peak of Inductor's kernels in its own order."""
     compiled_seconds: float
 
     def to_json(self) -> OnDeviceFields:

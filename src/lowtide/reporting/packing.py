@@ -27,7 +27,7 @@ def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, secon
 
 
 def _exactly(count: int) -> str:
-    """Capacities are exact to the byte."""
+    """Return a figure in bytes, and in MiB if large; capacities are exact to the byte."""
     return f"{count} bytes" if count < 2**20 else f"{count} bytes, {format_bytes(count)}"
 
 

@@ -118,7 +118,7 @@ def _arena(result: Result) -> list[str]:
 
 
 def _extra(result: Result) -> str:
-    """The plan's added time with its parts, the lower bound, and the number of recomputed runs."""
+    """Return the time that the plan adds with its parts, the lower bound, and the number of recomputed runs."""
     base = result.unmodified_cost or 1.0
     parts: list[str] = []
     if result.moved_cost > 0:
@@ -142,7 +142,7 @@ def _extra(result: Result) -> str:
 
 
 def _transfers(result: Result) -> str:
-    """The bytes copied, and the time of copies that compute hides or waits for."""
+    """Return the bytes copied, and the time of copies that compute hides or waits for."""
     base, transfers = result.base_cost or 1.0, result.transfers
     return (
         f"{format_bytes(transfers.bytes_out)} to the host and back; copies overlap with "
@@ -167,7 +167,7 @@ def _where_updated(result: Result) -> str:
 
 
 def _communication(result: Result) -> str:
-    """The share of the run time, and the part that computation hides."""
+    """Return the share of collectives in the run time, and the part that computation hides."""
     base, collectives = result.base_cost or 1.0, result.communication
     hidden = 1 - collectives.exposed_seconds / collectives.seconds
     return f"{percent(collectives.seconds / base)} of the run time, {percent(hidden)} hidden by computation"

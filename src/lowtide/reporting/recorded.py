@@ -50,7 +50,7 @@ class RecordedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A device's peak in a memory snapshot."""
+    """The peak of one device in a memory snapshot."""
 
     space: str
     """The device's memory space in the graph."""
@@ -60,12 +60,12 @@ class Recorded:
     peak_bytes: int
     """Most allocated bytes, with the request that failed at the peak, if any."""
     failed_bytes: int | None
-    """The request at the peak that failed for lack of memory."""
+    """Size of the request at the peak that failed for lack of memory."""
     failed_at: str | None
     device_free_bytes: int | None
-    """Left by the driver for this request."""
+    """Memory that the driver had left for this request."""
     reserved_bytes: int | None
-    """By PyTorch at the peak; None without complete segments."""
+    """Memory that PyTorch had reserved at the peak; None if the snapshot has no complete segments."""
     kept_bytes: int
     """Tensors from before the recording that are never freed, like weights."""
     largest_bytes: int

@@ -10,7 +10,7 @@ from lowtide.reporting.fields import OutlookFields, RuntimeFields
 _TOLERATED = 0.02
 """Tolerated difference of predicted and measured figures, relative to the larger."""
 _PROCESS_BYTES = 2**19
-"""More tolerance of resident memory, for heap and page size."""
+"""Additional tolerance of resident memory, for the heap and the page size."""
 _COUNTER_BYTES = 2**12
 """Predicted gains up to this size need not be measured: the runtime has counters of its own."""
 
@@ -20,11 +20,11 @@ class RuntimeOutlook:
     """Peak of an unplanned program in file order, in the stock runtime and in lowtide's session."""
 
     file_bytes: int
-    """In program order."""
+    """Peak in program order."""
     peaks: RuntimePeaks
-    """The program's and the best plan's, in the runtime's order."""
+    """Peaks of the program and of the best plan found, in the runtime's order."""
     planned_bytes: int
-    """The best plan's, if its order is followed."""
+    """Peak of the best plan found, if its order is followed."""
 
     def to_json(self) -> OutlookFields:
         return fields_of(OutlookFields, self, runtime_peaks=self.peaks)
@@ -83,7 +83,7 @@ class RuntimeReport:
         return tuple(found)
 
     def _is_doubtful(self, predicted: int, real: int, tolerated: int = 0) -> bool:
-        """Unmodeled memory may add to the measured figure."""
+        """Return whether two figures disagree; unmodeled memory may add to the measured one."""
         if self.peaks.unmodeled and real > predicted:
             return False
         return abs(predicted - real) > _TOLERATED * max(predicted, real) + tolerated
@@ -128,7 +128,7 @@ def _without(peaks: RuntimePeaks) -> str:
 
 
 def _nearest_predicted(run: RuntimeRun, real: int) -> int:
-    """Within the range of predictions."""
+    """Return the value nearest to a measured figure within the range of predictions."""
     predictions = [each for each in (run.predicted_bytes, run.otherwise_predicted_bytes) if each is not None]
     return min(max(real, min(predictions)), max(predictions))
 

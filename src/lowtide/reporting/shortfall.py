@@ -96,7 +96,7 @@ def outcome(result: Result) -> str:
 
 
 def _proven(shortfall: Shortfall) -> str:
-    """The class of plans proven to miss the limit."""
+    """Return the class of plans that are proven to miss the limit, if any."""
     if not shortfall.is_impossible:
         return ""
     if shortfall.cause == "base order":

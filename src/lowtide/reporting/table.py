@@ -25,7 +25,7 @@ _CAPTION = re.compile(r" *\S+(?: \S+)* {2,}")
 """The caption of a line. A continuation is indented to the value if the caption is short enough,"""
 _MOST_CAPTION = 24
 _INDENT = 6
-"""else by this much."""
+"""... and by this much otherwise."""
 _LEAST_TABLE = 60
 _UNLIMITED = 100_000
 
@@ -102,7 +102,7 @@ def wrapped(text: str) -> list[str]:
 
 
 def _hanging(line: str) -> str:
-    """Of the continuation of a long line."""
+    """Return the indentation of the continuation of a long line."""
     caption = _CAPTION.match(line)
     if caption is not None and caption.end() <= _MOST_CAPTION:
         return " " * caption.end()
@@ -110,7 +110,7 @@ def _hanging(line: str) -> str:
 
 
 def _broken(line: str, indent: str, width: int) -> list[str]:
-    """Keep the spacing within the line."""
+    """Break a line that is too long; the spacing within it is kept."""
     from rich.cells import cell_len
 
     lines: list[str] = []

@@ -83,11 +83,11 @@ class Shortfall:
     claim: Claim | None = None
     """The class of plans needing `needed_bytes`."""
     op: str | None = None
-    """With its place in the user's program."""
+    """The op of the cause, with its place in the user's program."""
     op_bytes: int | None = None
     """Bytes that the op reads, writes and uses as scratch."""
     holders: tuple[BoundHolder, ...] = ()
-    """Live at the lower bound, largest first."""
+    """Tensors that are live at the lower bound, largest first."""
     base_order: str | None = None
     source: str | None = None
     """The plan file."""

@@ -13,7 +13,7 @@ from lowtide.engine.graph.execution import transient_bytes
 from lowtide.engine.plan import Plan, StepKind
 
 _KnownPeaks = dict[tuple[int, int], dict[str, int]]
-"""By id of graph and plan."""
+"""Peaks of callees by id of graph and plan."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class Footprint:
 
     @property
     def peak_steps(self) -> dict[str, StepIndex]:
-        """The first at the peak by space name, -1 before the first step."""
+        """First step at the peak by space name, -1 before the first step."""
         return dict(zip(self.spaces, (self.live.argmax(axis=0) - 1).tolist(), strict=True))
 
 

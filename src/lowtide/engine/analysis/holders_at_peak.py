@@ -32,7 +32,7 @@ class Holder:
     """Up to three next readers and the number of others, then "output" or "the caller"; else the last op."""
     kind: str | None = None
     made_at: str | None = None
-    """Of this op in the user's program."""
+    """Place of this op in the user's program."""
 
 
 def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:

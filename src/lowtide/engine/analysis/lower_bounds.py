@@ -13,12 +13,12 @@ from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.graph.execution import usable_pairs
 
 MOST_WORK = 200_000_000
-"""Of one bound, in flow arcs; takes a few seconds."""
+"""Work limit of one bound in flow arcs, a few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowerBound:
-    """A lower bound of the peak in one memory space."""
+    """The lower bound of the peak in one memory space."""
 
     space: str
     peak_bytes: int
@@ -107,7 +107,7 @@ class BoundHolder:
     lifetime: str = "scratch"
     kind: str | None = None
     made_at: str | None = None
-    """Of its op in the user's program."""
+    """Place of its op in the user's program."""
 
 
 def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundHolder]:

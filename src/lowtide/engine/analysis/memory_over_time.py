@@ -14,7 +14,7 @@ from lowtide.engine.plan.addresses import Addresses
 
 
 class Role(IntEnum):
-    """A buffer's role, from the bottom of a chart up."""
+    """The role of a buffer, from the bottom of a chart up."""
 
     INPUT = 0
     OUTPUT = 1

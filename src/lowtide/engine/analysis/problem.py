@@ -24,7 +24,7 @@ class Evaluation:
     peak_places: NDArray[np.int32]
     """First position at the peak, -1 for the inputs."""
     pairs: NDArray[np.int32]
-    """(op, read buffer, written buffer)."""
+    """Rows of (op, read buffer, written buffer)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +33,10 @@ class Problem:
 
     graph: Graph
     callees: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
-    """They count with their claimed `peak_bytes`."""
+    """Plans that count with their claimed `peak_bytes`."""
     in_place: bool = True
     callee_peaks: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
-    """Instead of the peaks of plans."""
+    """Peaks that replace those of plans."""
 
     @cached_property
     def transient(self) -> NDArray[np.int64]:

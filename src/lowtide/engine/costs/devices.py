@@ -21,20 +21,20 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """An accelerator: published peak speeds, and limits that a compiler of kernels asks for."""
 
     name: str
-    """As the driver reports it."""
+    """Name that the driver reports."""
     memory_bytes: _Count
-    """Available to programs."""
+    """Memory that programs can use."""
     memory_bytes_per_second: _Speed
     flops_per_second: Annotated[dict[str, _Speed], msgspec.Meta(min_length=1)]
     """FLOP/s of dense matrix products, by dtype: bfloat16, float16, tfloat32, float32, float64, float8, int8."""
     launch_seconds: _Speed
     """Time to start a kernel."""
     host_bytes_per_second: _Speed
-    """To the host, each way."""
+    """Bandwidth to the host, in each direction."""
     link_bytes_per_second: _Speed
-    """To other devices of the node."""
+    """Bandwidth to other devices of the node."""
     network_bytes_per_second: _Speed
-    """To other nodes."""
+    """Bandwidth to other nodes."""
     devices_per_node: _Count = 1
     compute_capability: tuple[int, int]
     """Major and minor number."""
@@ -43,7 +43,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     registers_per_multiprocessor: _Count = 65536
     shared_bytes_per_block: _Count = 49152
     shared_bytes_per_block_optin: _Count
-    """If a block asks for more than the default."""
+    """Shared memory of a block that asks for more than the default."""
     shared_bytes_per_multiprocessor: _Count
     l2_bytes: _Count
     clock_khz: _Count

@@ -41,13 +41,13 @@ MATRIX_PRODUCT = frozenset(
 )
 
 CONVOLUTION = frozenset({"conv1d", "conv2d", "conv3d", "convolution", "Conv", "Conv2D", "Conv3D"})
-"""Read (input, weight, optional bias)."""
+"""Convolutions that read (input, weight, optional bias)."""
 
 CONVOLUTION_BACKWARD = frozenset({"convolution_backward"})
-"""Read (output gradient, input, weight)."""
+"""Gradients of convolutions that read (output gradient, input, weight)."""
 
 NEVER_FUSED = MATRIX_PRODUCT | CONVOLUTION | CONVOLUTION_BACKWARD
-"""Read operands from memory."""
+"""Ops that read their operands from memory."""
 
 
 def plain_kind(kind: str) -> str:
@@ -57,7 +57,7 @@ def plain_kind(kind: str) -> str:
 
 
 ELEMENT_BYTES = 4
-"""Single precision assumed."""
+"""Elements are assumed to be single precision."""
 _KERNEL_AREA = 9
 
 
@@ -137,7 +137,7 @@ def estimate_flops(kind: str, reads: Sequence[int], writes: Sequence[int]) -> fl
 
 
 def _convolution(source: float, weight: float, result: float, channels: float) -> float:
-    """2 * elements of the result * elements of one filter."""
+    """Return 2 * elements of the result * elements of one filter."""
     if not channels:
         channels = math.sqrt(weight * result / (_KERNEL_AREA * source)) if source else 1.0
     return 2.0 * result * weight / max(1.0, channels)

@@ -22,11 +22,11 @@ class CostsRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
     device: str
     """The measured device, in words."""
     seconds: dict[str, _Seconds]
-    """By op name."""
+    """Run time by op name."""
     callees: dict[str, dict[str, _Seconds]] = {}
-    """Seconds by subgraph and op name."""
+    """Run times by subgraph and op name."""
     estimated: list[str] = []
-    """Ops that were not measured."""
+    """Names of ops that were not measured."""
 
 
 def read_costs_file(path: str | Path, graph: Graph) -> Prices:

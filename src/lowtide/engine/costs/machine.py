@@ -13,9 +13,9 @@ class Machine:
     flops_per_second: float
     start_seconds: float
     link_bytes_per_second: float = 1.25e9
-    """Within its node."""
+    """Bandwidth of a device within its node."""
     network_bytes_per_second: float = 1.25e9
-    """To other nodes."""
+    """Bandwidth of a device to other nodes."""
     devices_per_node: int = 1
 
     def __post_init__(self) -> None:

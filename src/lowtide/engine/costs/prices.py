@@ -15,9 +15,9 @@ class Prices:
 
     profile: str
     seconds: NDArray[np.float64]
-    """Per op, with one run of its callees."""
+    """One entry per op, with one run of its callees."""
     callees: Mapping[str, "Prices"] = field(default_factory=dict[str, "Prices"])
-    """By subgraph name, nested ones included. Others keep their own costs."""
+    """Prices of subgraphs by name, also nested ones. Others keep their own costs."""
     device: str = ""
     estimated: tuple[str, ...] = ()
     precision: float = 0.0

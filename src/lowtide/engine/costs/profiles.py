@@ -96,7 +96,7 @@ def read_costs(name: str, graph: Graph) -> Prices:
 
 
 def _estimated(graph: Graph, profile: str, machine: Machine, known: dict[str, Prices]) -> Prices:
-    """An op takes at least one run of its callees, a conditional the longest."""
+    """Price callees first: an op takes at least one run of them, a conditional of the longest."""
     for name, subgraph in graph.subgraphs.items():
         if name not in known:
             known[name] = _estimated(subgraph, profile, machine, known)

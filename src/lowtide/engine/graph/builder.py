@@ -36,7 +36,7 @@ class GraphBuilder:
         self._buffer_spaces: list[SpaceId] = []
         self._ops: list[Op] = []
         self._columns: list[dict[str, Any]] = []
-        """Ops added before those in `_ops`."""
+        """Columns of the ops added before those in `_ops`."""
         self._n_ops = 0
         self._subgraphs: dict[str, Graph] = {}
         self._notes: list[str] = []

@@ -99,7 +99,7 @@ class Versions:
     buffers: Sequence[BufferId]
     seen: Sequence[int]
     final: Sequence[int]
-    """After the program."""
+    """Versions after the program."""
 
     def allocated_by(self, op: OpId) -> list[BufferId]:
         writes = range(self.writes_from[op], self.first[op + 1])

@@ -17,15 +17,15 @@ from lowtide.engine.graph.structure import Structure, derive_structure
 
 Mask = NDArray[np.bool_]
 STATE_TO_DEVICE = "lowtide.state_to_device"
-"""Copies a buffer to a new one in another memory space."""
+"""The kind of an op that copies a buffer to a new one in another memory space."""
 STATE_TO_HOST = "lowtide.state_to_host"
-"""Copies a buffer over one in another memory space."""
+"""The kind of an op that copies a buffer over another one in another memory space."""
 OPERAND_TO_HOST = "lowtide.operand_to_host"
-"""Copies an input of an update on the host to a new buffer there."""
+"""The kind of an op that copies what an update on the host reads to a new buffer there."""
 PARAMETER_TO_DEVICE = "lowtide.parameter_to_device"
-"""Copies an updated parameter from the host over the device's."""
+"""The kind of an op that copies an updated parameter from the host over the one on the device."""
 UPDATE_ON_HOST = "lowtide.update_on_host"
-"""Updates a parameter on the host. May read small buffers elsewhere."""
+"""The kind of an op that updates a parameter on the host. It may read small buffers elsewhere."""
 COPYING_KINDS = frozenset({STATE_TO_DEVICE, STATE_TO_HOST, OPERAND_TO_HOST, PARAMETER_TO_DEVICE})
 
 
@@ -37,13 +37,13 @@ class Space:
     capacity_bytes: int | None = None
     """None is unlimited."""
     alignment: int = 1
-    """Addresses are multiples of this."""
+    """Every address is a multiple of this many bytes."""
     bandwidth_bytes_per_s: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Copies, by name of the other space."""
+    """Speed of copies, by name of the other space."""
 
 
 class Lifetime(IntEnum):
-    """A buffer's lifetime class, numbered as in native kernels."""
+    """The lifetime class of a buffer, with the numbers of native kernels."""
 
     PERSISTENT = 0
     """Exists throughout and is not in the peak: weights, optimizer state."""
@@ -99,7 +99,7 @@ class Graph(OpColumns):
     subgraphs: Mapping[str, "Graph"] = field(default_factory=dict[str, "Graph"])
     """All callees, nested ones included."""
     unmodeled: tuple[str, ...] = ()
-    """What the reader could not model."""
+    """Facts that the reader could not model."""
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -252,7 +252,7 @@ class Graph(OpColumns):
         )
 
     def persistent_bytes(self) -> dict[str, int]:
-        """Persistent bytes by memory space name."""
+        """Return persistent bytes by memory space name."""
         return self.bytes_by_space(self.persistent)
 
     def bytes_by_space(self, chosen: Mask) -> dict[str, int]:

@@ -65,19 +65,19 @@ class OpColumns:
     ordered: NDArray[np.bool_]
     """Whether it keeps its place among ordered ops."""
     cost: NDArray[np.float64]
-    """Seconds, 1.0 if unknown."""
+    """Run time in seconds, 1.0 if unknown."""
     flops: NDArray[np.float64]
     """Floating-point operations, NaN if unknown."""
     traffic: NDArray[np.float64]
     """Bytes of operands and results, NaN if unknown."""
     ranks: NDArray[np.int32]
-    """Processes of a collective, else 1."""
+    """Number of processes of a collective, else 1."""
     rank_spans: NDArray[np.int32]
-    """Consecutive ranks that contain these processes."""
+    """Number of consecutive ranks that contain all of these processes."""
     callees: Sequence[tuple[str, ...]]
     devices: Sequence[str | None]
     sources: Sequence[str | None]
-    """In the user's program: "blocks.3.mlp.act at model.py:41"."""
+    """Place in the user's program, such as "blocks.3.mlp.act at model.py:41"."""
 
     def described(self, op: OpId) -> str:
         """Return an op's name, with its source if known."""

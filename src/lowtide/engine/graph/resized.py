@@ -64,7 +64,7 @@ def _weight(place: int, others: Sequence[int], size: int) -> Fraction:
 
 
 def _combined(columns: Sequence[NDArray[np.int64]], weights: Sequence[Fraction]) -> NDArray[np.int64] | None:
-    """None if an entry is no natural number."""
+    """Return the weighted sum of columns, exactly; None if an entry is no natural number."""
     divisor = lcm(*(weight.denominator for weight in weights))
     total = np.zeros(len(columns[0]), object)
     for column, weight in zip(columns, weights, strict=True):

@@ -36,7 +36,7 @@ class Rows:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Several times faster than slicing."""
+        """Iterate over rows as lists, several times faster than slicing."""
         return self.lists(0, len(self))
 
     def lists(self, first: int, last: int) -> Iterator[list[int]]:
@@ -91,7 +91,7 @@ def _first_outside(values: Sequence[int], least: int, most: int) -> int | None:
 
 
 def exact_sizes(values: Sequence[int], label: str, names: Sequence[str]) -> NDArray[np.int64]:
-    """Return sizes as an array; raises GraphError if out of range."""
+    """Convert sizes to an array; raises GraphError if out of range."""
     position = _first_outside(values, 0, LARGEST)
     if position is not None:
         raise GraphError(f"{label} {names[position]!r} has {values[position]} bytes; sizes must be from 0 to 2^63 - 1")
@@ -107,7 +107,7 @@ def check_total(sizes: NDArray[np.int64], label: str, names: Sequence[str]) -> N
 
 
 def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.int16]:
-    """Return memory space ids as an array; raises GraphError if out of range."""
+    """Convert memory space ids to an array; raises GraphError if out of range."""
     position = _first_outside(values, 0, MOST_SPACES - 1)
     if position is not None:
         raise GraphError(
@@ -117,7 +117,7 @@ def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.
 
 
 def exact_counts(values: Sequence[int], label: str, names: Sequence[str]) -> NDArray[np.int32]:
-    """Return counts as an array; raises GraphError if out of range."""
+    """Convert counts to an array; raises GraphError if out of range."""
     position = _first_outside(values, 1, MOST_IDS)
     if position is not None:
         raise GraphError(f"op {names[position]!r} has {label} {values[position]}; it must be from 1 to 2^31 - 1")
@@ -125,7 +125,7 @@ def exact_counts(values: Sequence[int], label: str, names: Sequence[str]) -> NDA
 
 
 def exact_rows(lists: Sequence[Sequence[int]], label: str, op_names: Sequence[str]) -> Rows:
-    """Return lists of ids as rows; raises GraphError if out of range."""
+    """Convert lists of ids to rows; raises GraphError if out of range."""
     flat = list(chain.from_iterable(lists))
     position = _first_outside(flat, 0, MOST_IDS)
     if position is not None:

@@ -12,7 +12,7 @@ from lowtide.engine.graph.rows import Ids, Rows
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Structure:
-    """A program's structure. Lists are ascending, without repeats."""
+    """The structure of a program. Every list is ascending, without repeats."""
 
     allocates: Rows
     """Buffers it writes first."""

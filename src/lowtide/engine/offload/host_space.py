@@ -12,7 +12,7 @@ from lowtide.engine.graph import Graph, Space
 
 HOST = "host"
 _USUAL_MEMORY = 1.6
-"""Host memory speed for one device, relative to its link: 51.2 GB/s to 32 GB/s in a DGX A100."""
+"""Speed of the host's memory for one device by that of its link: 51.2 GB/s to 32 GB/s in a DGX A100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def with_state_on_host(graph: Graph, state: Sequence[BufferId], memory_bytes_per
 
 
 def _with_memory_speed(spaces: Sequence[Space], host: SpaceId, speed: float) -> tuple[Space, ...]:
-    """Copies within the host price updates there."""
+    """Return the spaces with the speed of copies within the host, which prices updates there."""
     memory = {**spaces[host].bandwidth_bytes_per_s, HOST: speed}
     return (*spaces[:host], replace(spaces[host], bandwidth_bytes_per_s=memory), *spaces[host + 1 :])
 

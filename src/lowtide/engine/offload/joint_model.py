@@ -34,7 +34,7 @@ from lowtide.engine.search.proof_of_cost import Name
 
 _MAX_WINDOWS = 16
 _ROUNDING = 1e-9
-"""Share of all seconds taken off the bound for rounding: stalls that long make up for it."""
+"""Taken off the bound for the rounding of seconds, as a share of all seconds: stalls that long make up for it."""
 _FIRST_SLACK = 0.02
 _MAX_SLACKS = 3
 _FREE_SHARE_PER_SLACK = 0.25
@@ -53,7 +53,7 @@ class JointModel:
         self.model = PlaceModel(program)
         self.offloadable: list[bool] = offloadable_buffers(program).tolist()
         self.starts: list[float] = np.concatenate([[0.0], np.cumsum(seconds[program.order])]).tolist()
-        """Per place, without other delays, then the end."""
+        """Start of the op at every place without other delays, then the end."""
         uses: list[list[Place]] = [[] for _ in self.offloadable]
         for place, op in enumerate(self.model.order):
             for buffer in self.model.touches[op]:
@@ -145,7 +145,7 @@ class JointModelBuilder(ModelBuilder):
     def _add_stream_row(
         self, name: Name, copies: Iterable[tuple[int, BufferId]], per_byte: float, start: Place, end: Place
     ) -> None:
-        """Copies fit between the end of the op before `start` and the start of the op at `end`."""
+        """Add a row: copies fit between the end of the op before `start` and the start of the op at `end`."""
         starts = self.joint.starts
         unit = max(starts[-1], self.max_seconds)
         terms = [(column, per_byte * self.model.sizes[buffer]) for column, buffer in copies]
@@ -178,7 +178,7 @@ class JointResult:
     claimed_bound: float = 0.0
     """The solver's, unproven."""
     seconds: tuple[float, ...] = ()
-    """Per op, for the bounds."""
+    """Run time of each op that the bounds are for."""
     work: int = 0
     places: tuple[Place, ...] = ()
 

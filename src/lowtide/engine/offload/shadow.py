@@ -19,9 +19,9 @@ from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, Step
 from lowtide.engine.recompute.program import OrderedProgram
 
 _LOAD_PRICE = 1e-3
-"""A prefetch that hides, relative to its transfer."""
+"""Cost of a prefetch that hides, relative to its transfer."""
 _EXTRA_LOAD_PRICE = 1.0
-"""Other prefetches."""
+"""The same for other prefetches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,11 +30,11 @@ class Shadow:
 
     program: OrderedProgram
     ops: NDArray[np.int32]
-    """The original op, -1 for a load."""
+    """Per op, the original op, -1 for a load."""
     loaded: NDArray[np.int32]
-    """The buffer an op loads, -1 for other ops."""
+    """Per op, the buffer it loads, -1 for other ops."""
     copies: NDArray[np.int32]
-    """The buffer that an added buffer copies."""
+    """Per added buffer, the buffer that it copies."""
 
     def steps_with_copies(self, plan: Plan, host: SpaceId) -> list[Step]:
         """Return a plan's steps with copies right after production and right before use. O(steps)."""

@@ -61,7 +61,7 @@ class _Moved:
     updates: Sequence[Update]
     builder: GraphBuilder = field(init=False)
     places: dict[OpId, OpId] = field(default_factory=dict[OpId, OpId])
-    """Per op of the graph, its new op or that of its update."""
+    """By op of the graph, its op or that of its update."""
 
     def __post_init__(self) -> None:
         graph = self.graph

@@ -14,7 +14,7 @@ from lowtide.engine.offload.host_space import Link
 UpdatePlace = Literal["device", "host", "either"]
 """Where parameters with state on the host are updated; "either" balances link and host memory."""
 _OPTIMIZERS = frozenset({"adam", "adamw", "sgd", "adagrad"})
-"""Whole optimizers as one op, PyTorch's `_fused_adam_` and so on."""
+"""Updates of whole optimizers as one op, in PyTorch `_fused_adam_` and so on."""
 LEAST_BYTES = 1024
 """Smaller buffers stay."""
 
@@ -29,13 +29,13 @@ class Update:
     """Small ops that the update repeats instead of waiting for them."""
     state: tuple[BufferId, ...]
     copied: tuple[BufferId, ...]
-    """Device buffers it reads: the gradient, and a parameter without master weights."""
+    """Buffers of the device that it reads: the gradient, and a parameter without master weights."""
     returned: tuple[BufferId, ...]
-    """Device buffers it overwrites: the parameter."""
+    """Buffers of the device that it overwrites: the parameter."""
     small: tuple[BufferId, ...]
-    """Unmoved operands."""
+    """Operands that stay where they are."""
     counts: tuple[BufferId, ...]
-    """Small operands it overwrites: the number of steps."""
+    """Those of them that it overwrites: the number of steps."""
 
 
 def is_element_wise(kind: str) -> bool:
@@ -175,7 +175,7 @@ class _Body:
                     self.again.add(op)
 
     def update(self) -> Update | None:
-        """None if the ops cannot move."""
+        """Return the update, or None if its ops cannot move."""
         graph = self.graph
         ops = sorted(self.inside)
         own = {buffer for op in ops for buffer in graph.structure.allocates[op].tolist()}

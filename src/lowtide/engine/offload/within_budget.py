@@ -25,7 +25,7 @@ from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.engine.search.proof_of_cost import CostProof, Name
 
 _GREEDY_PART = 12
-"""Without the solver, choices may execute one part in this many of all accesses."""
+"""Share of all accesses that choices without the solver may execute, as one part in this number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,13 +36,13 @@ class OffloadResult(RecomputeResult):
     """
 
     rerun_seconds: float
-    """Recomputed ops."""
+    """Time of recomputed ops."""
     stall_seconds: float
-    """Waits of compute for copies."""
+    """Time that compute waits for copies."""
     hidden_seconds: float
-    """Transfers during compute."""
+    """Time of transfers while compute is busy."""
     offloaded_bytes: int
-    """Copied to the host."""
+    """Bytes copied to the host."""
 
 
 def plan_within_budget(
@@ -96,7 +96,7 @@ def plan_within_budget(
 
 
 def _limits_elsewhere(graph: Graph, needed: Mapping[str, int]) -> dict[str, int]:
-    """Limits are capacities, or the bytes the program itself needs."""
+    """Return the limits of all spaces but the first: capacities, or the bytes `needed` by the program itself."""
     persistent = graph.persistent_bytes()
     return {
         space.name: max(space.capacity_bytes - persistent[space.name], needed[space.name])

@@ -23,9 +23,9 @@ class Communication:
     """Seconds of a plan's collectives, 0 without any."""
 
     seconds: float = 0.0
-    """All collectives, recomputed ones included."""
+    """Time of all collectives, recomputed ones included."""
     exposed_seconds: float = 0.0
-    """Waits of compute for them."""
+    """Time that computation waits for them."""
 
 
 def communication_of(graph: Graph, plan: Plan, prices: Prices) -> Communication:
@@ -65,7 +65,7 @@ def _moved(
     allowed_bytes: Mapping[str, int],
     stay: Collection[OpId] = (),
 ) -> Plan:
-    """Ops that `stay` do not start early."""
+    """Return the plan after the moves that make it faster. Ops that `stay` do not start early."""
     best, seconds = plan, _seconds(graph, plan, prices)
     for move in (partial(_start_early, stay=stay), _free_late, wait_late):
         moved = move(Steps.of(graph, best, prices, allowed_bytes))
@@ -114,7 +114,7 @@ def _start_early(plan: Steps, stay: Collection[OpId] = ()) -> Plan:
 
 
 def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
-    """By step, the latest start of collectives and ops off the device without a wait."""
+    """Return, by step, the latest start of each collective and op off the device that makes no op wait."""
     needed_at: dict[BufferId, float] = {}
     latest: dict[StepIndex, float] = {}
     before: dict[str, float] = {}
@@ -130,7 +130,7 @@ def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
 
 
 def _with_room(plan: Steps, run: Run, place: StepIndex, step: StepIndex) -> StepIndex:
-    """Reserve room for a run's results from the first place where they fit."""
+    """Return the first place from which the results of a run fit, and reserve that room."""
     graph, room = plan.graph, plan.room
     made = np.zeros(room.shape[1], np.int64)
     np.add.at(made, graph.buffer_spaces[graph.writes[run.op]], graph.sizes[graph.writes[run.op]])
@@ -170,7 +170,7 @@ def _free_late(plan: Steps) -> Plan:
 
 
 def _next_touches(plan: Steps) -> list[StepIndex]:
-    """By step, the next touch of the buffer it frees, or the number of steps."""
+    """Return, by step, the next touch of the buffer it frees, or the number of steps."""
     coming: dict[BufferId, StepIndex] = {}
     found = [len(plan.steps)] * len(plan.steps)
     for step in range(len(plan.steps) - 1, -1, -1):

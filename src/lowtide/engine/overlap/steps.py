@@ -40,7 +40,7 @@ class Steps:
     """By op, buffers read or written."""
     predecessors: list[list[OpId]]
     allowed: list[int]
-    """By memory space."""
+    """Allowed bytes, by memory space."""
 
     @classmethod
     def of(cls, graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> "Steps":

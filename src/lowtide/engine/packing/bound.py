@@ -75,7 +75,7 @@ def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
 
 
 def _discounts(items: Items, pieces: Ints) -> Ints:
-    """Allowed overlap saves the smaller size of each pair, on the earlier buffer."""
+    """Return the bytes saved by allowed overlap: the smaller size of each pair, on the earlier buffer."""
     if items.may_overlap is None:
         return np.zeros(len(pieces), np.int64)
     sizes, off = (np.zeros(len(items.may_overlap), np.int64) for _ in range(2))

@@ -25,27 +25,27 @@ class Buffers:
     first: Ints
     """The first step of each live range."""
     last: Ints
-    """Half-open ends; equal to `first` if never alive."""
+    """The end of each half-open live range; equal to `first` if never alive."""
     sizes: Ints
     alignment: Ints
-    """Offsets are multiples of this; one figure may apply to all."""
+    """Every offset is a multiple of this; one figure may apply to all."""
     fixed: Ints | None
     """Required offsets, FREE for none."""
     hints: Ints | None
     """Preferred offsets, FREE for none."""
     gaps: Ints | None
-    """Half-open rows (buffer, first, last) in which a buffer is not alive."""
+    """Rows (buffer, first, last): half-open ranges in which a buffer is not alive."""
     aliases: tuple[tuple[int, ...], ...]
     """Groups with one offset, which may overlap."""
     contiguous: tuple[tuple[int, ...], ...]
     """Groups of adjacent buffers in address order, padded for alignment. A group starts at a multiple of all its
     alignments, including those of aliases."""
     may_overlap: Ints | None
-    """Pairs that may share bytes, such as in-place pairs."""
+    """Rows of two buffers that may share bytes, such as an in-place pair."""
     apart: Ints | None
-    """Pairs that must never share bytes."""
+    """Rows of two buffers that must never share bytes."""
     names: tuple[str, ...] | None
-    """For messages and files; positions by default."""
+    """Names for messages and files; positions by default."""
 
     def __init__(
         self,

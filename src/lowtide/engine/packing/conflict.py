@@ -14,9 +14,9 @@ from lowtide.engine.packing.rules import RULES
 
 _IMPOSSIBLE = 1
 _MOST_EXAMINED = 100_000_000
-"""Pieces examined for the fewest items."""
+"""Limit on the pieces examined for the fewest items."""
 _TRY_SHARE = 8
-"""One part in this many of all work, per proof."""
+"""A single proof gets one part in this many of all work."""
 
 Ids = NDArray[np.intp]
 
@@ -44,7 +44,7 @@ def find_conflict(items: Items, suspects: Ids, capacity: int, work: int, exact_i
 
 
 def _fewest_alive_at_once(items: Items, capacity: int) -> Ids:
-    """Ties go to the largest sum."""
+    """Return the fewest items alive in one section that exceed the capacity; ties to the largest sum."""
     beyond = np.flatnonzero(np.where(items.fixed == FREE, 0, items.fixed) + items.sizes > capacity)
     if len(beyond):
         return beyond[:1]
@@ -93,7 +93,7 @@ class _Proof:
         self._exact_items = exact_items
 
     def holds(self, ids: Ids) -> bool | None:
-        """None if the work ends."""
+        """Return whether the items exceed the capacity, or None if the work ends."""
         if not len(ids):
             return False
         items = self._items.take(np.sort(ids))

@@ -33,7 +33,7 @@ _INCLUSIVE = "end"
 _REQUIRED = ("id", "first", "last", "size")
 _MEANINGS = {spelling: meaning for meaning, spellings in _SPELLINGS.items() for spelling in spellings}
 _MOST_STEPS = 2**62
-"""So that differences fit 64 bits."""
+"""Largest step, so that differences fit 64 bits."""
 _LIMIT = 2**63
 _LONGEST_SHOWN = 40
 _BLANKS = " \t"
@@ -61,7 +61,7 @@ class BufferFile:
 
 class _Record(NamedTuple):
     line: int
-    """Its first, from 1."""
+    """Number of its first line, from 1."""
     text: str
     fields: list[str]
 
@@ -162,7 +162,7 @@ def _lines(content: bytes, where: str, record: list[str]) -> Iterator[str]:
 
 
 class _Columns:
-    """A file's columns by meaning; raises MalformedInputError for bad fields."""
+    """The columns of a file by meaning; raises MalformedInputError for bad fields."""
 
     def __init__(self, header: _Record, where: str) -> None:
         self.where = where

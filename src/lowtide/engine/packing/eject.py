@@ -51,7 +51,7 @@ def _costs(items: Items, offsets: Ints, homes: Ints, pushed_out: Ints) -> NDArra
 
 
 def _place(items: Items, item: int, offsets: Ints, home: int, most: int, costs: NDArray[np.float64]) -> list[int]:
-    """Return the pushed-out items."""
+    """Place an item if possible; return the items that it pushes out."""
     owners, below, above = _blocked_intervals(items, item, offsets)
     step = int(items.alignment[item])
     candidates = np.unique(np.concatenate([[0, max(home, 0)], -(-above // step) * step, below // step * step]))

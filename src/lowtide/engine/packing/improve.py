@@ -12,12 +12,12 @@ from lowtide.engine.packing.buffers import FREE, Ints
 from lowtide.engine.packing.items import Items
 
 Kernel = Callable[[int, int], tuple[int, Ints, int]]
-"""From a height and a work limit to success, offsets and work."""
+"""Maps a height and a work limit to whether a packing was found, its offsets, and the work."""
 _FOUND, _IMPOSSIBLE = 0, 1
 _ROUNDS = (1_000_000, 10_000_000, 100_000_000)
 """Work of the rounds in which searches take turns."""
 _JOINED_FACTOR = 4
-"""Factor on a round's work for joined blocks."""
+"""The work of a round is this many times larger for joined blocks."""
 _SHARES = {"exact-search": (3, 10), "second-exact-search": (6, 4), "joined-blocks": (2, 4)}
 """Each search gets one part in n of all work, and one part in m of that per try at the goal."""
 _SHARE_FIRST = 4
@@ -43,7 +43,7 @@ class Improvement:
     method: str = ""
     work: int = 0
     missed_goal: int | None = None
-    """Missed by the first round."""
+    """The goal that the first round has missed."""
 
 
 def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Iterator[None]:
@@ -156,7 +156,7 @@ def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> 
 
 
 def _eject(state: Improvement, height: int, work: int, seed: int = 0) -> tuple[bool, int]:
-    """Return whether the packing was repaired to fit `height`, and the work."""
+    """Repair the packing to fit `height`; return whether that succeeded, and the work."""
     height -= height % common_divisor(state.items)  # other offsets would waste bytes
     fit, offsets, used = _native.pack_within_by_ejection(state.items.native(), state.offsets, height, work, seed)
     state.work += used

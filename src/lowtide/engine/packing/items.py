@@ -27,16 +27,16 @@ class Items:
     alignment: Ints
     fixed: Ints
     steps: Ints
-    """From birth to death."""
+    """Steps from birth to death."""
     piece_rows: Ints
     """n + 1 bounds into `pieces`; empty if all items are rectangles."""
     pieces: Ints
     """Rows (first, last, low, high, buffer), by item and low end: half-open sections, and bytes above the item's
     offset."""
     may_overlap: Rows | None
-    """Per buffer, those it may overlap."""
+    """Buffers that may share bytes with each buffer."""
     apart: Rows | None
-    """Per buffer, those it must not overlap."""
+    """Buffers that must not share bytes with each buffer."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -88,7 +88,7 @@ class Items:
 class Layout:
     items: Items
     item_of: Ints
-    """-1 for a buffer that, or whose group, is never alive or empty."""
+    """The item of every buffer; -1 if it, or its group, is never alive or empty."""
     low: Ints
     """Offset above the item."""
 
@@ -124,7 +124,7 @@ def items_of(buffers: Buffers) -> Layout:
 
 
 def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
-    """From first birth to last death, saturated."""
+    """Return the steps from first birth to last death per item, saturated."""
     starts = np.searchsorted(owners, np.arange(n))
     lives = np.maximum.reduceat(pieces[:, 1], starts) - np.minimum.reduceat(pieces[:, 0], starts)
     return np.where(lives > 0, lives, np.iinfo(np.int64).max)
@@ -133,7 +133,7 @@ def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
 def _items(
     owners: Ints, pieces: Ints, columns: tuple[Ints, Ints, Ints, Ints], overlap: Rows | None, apart: Rows | None
 ) -> Items:
-    """`pieces` are sorted by owner; `columns` are sizes, alignments, fixed offsets and steps."""
+    """Return items from pieces sorted by owner and columns of sizes, alignments, fixed offsets and steps."""
     sizes, alignment, fixed, steps = columns
     _, sections = np.unique(pieces[:, :2], return_inverse=True)
     pieces = pieces.copy()

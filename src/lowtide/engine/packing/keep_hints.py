@@ -16,7 +16,7 @@ from lowtide.engine.packing.rules import RULES
 from lowtide.engine.packing.validate import broken_rule
 
 _MOST_ITEMS = 20_000
-"""More items keep all hints or none; a try takes quadratic time."""
+"""With more items, all hints are kept or none; a try takes quadratic time."""
 _MOST_TO_GROW = 100
 """With more items, placing the rest fails too often."""
 _STEPS_PER_ITEM = 10
@@ -132,7 +132,7 @@ class _Tries:
         return int(self._hinted.counts[kept].sum()), int(self._hinted.size_bytes[kept].sum())
 
     def pack_around(self, kept: Ids) -> Ints | None:
-        """None if that fails."""
+        """Return a packing that keeps the given non-clashing items, or None."""
         fixed = self._items.fixed.copy()
         fixed[kept] = self._hinted.offsets[kept]
         items = replace(self._items, fixed=fixed)

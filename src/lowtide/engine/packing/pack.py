@@ -44,7 +44,7 @@ class Packed:
     """Whether every buffer, or group of tied buffers, in the conflict is proven necessary."""
     hints_kept: int = 0
     method: str
-    """The method that found the packing."""
+    """Name of the method that found the packing."""
     work: int
     """Items examined by all methods."""
 
@@ -78,7 +78,7 @@ class PackedSpaces:
     """Positions in the list of spaces."""
     offsets: Ints
     packed: Mapping[str, Packed]
-    """By space name, with ids within that space."""
+    """The packing of every space, by name, with ids within that space."""
     spilled: tuple[Spill, ...]
     status: Status
     """optimal: every buffer is in its first choice. feasible: every space fits. infeasible: proven impossible.
@@ -147,7 +147,7 @@ def pack(
 
 
 def _run_despite_interrupt(step: Callable[[], _T]) -> tuple[_T, bool]:
-    """Return the step's result and whether Ctrl-C came, which repeats it."""
+    """Run a required step, again after Ctrl-C; return its result and whether Ctrl-C came."""
     try:
         return step(), False
     except KeyboardInterrupt:

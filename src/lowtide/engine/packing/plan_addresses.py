@@ -57,12 +57,12 @@ class Reachability:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Addresses of residencies, and arenas of memory spaces."""
+    """The address of every residency, and the arena of each memory space."""
 
     addresses: Addresses
     arena_bytes: Mapping[str, int]
     lower_bound_bytes: Mapping[str, int]
-    """Of the arenas; at least the plan's peak."""
+    """Lower bounds of the arenas, at least the plan's peak."""
     effort: EffortName = DEFAULT_EFFORT
     interrupted: bool = False
 

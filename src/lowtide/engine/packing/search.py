@@ -19,9 +19,9 @@ from lowtide.engine.packing.rules import RULES, stacked
 _MOST_FOR_QUADRATIC = 20_000
 """With more items, quadratic rules and the short penalty loop are skipped."""
 _SHORT_LOOP = 25_000
-"""Per item, about fifty rounds."""
+"""Work per item of the short penalty loop, about fifty rounds."""
 _NEAR = 50
-"""Before many items are split, ejection repairs a packing at most this far above the goal, one part in n."""
+"""Ejection repairs a packing of many items at most this fraction above the goal, one part in n, before it is split."""
 _MOST_ROUNDS = 64
 
 
@@ -189,7 +189,7 @@ class PackSearch:
                 return
 
     def _join_parts(self, parts: Split, *, cheap: bool) -> Ints:
-        """With `cheap`, rules pack each part again."""
+        """Return the best offsets of all parts; with `cheap`, rules pack each part again."""
         ids = np.concatenate([part.ids for part in parts.parts]) if parts.parts else np.zeros(0, np.intp)
         starts = np.cumsum([0, *(len(part.ids) for part in parts.parts[:-1])])
         base = np.repeat([part.base for part in parts.parts], [len(part.ids) for part in parts.parts])

@@ -22,11 +22,11 @@ _MOST_RETURNS = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpaceUnits:
-    """Buffers tied together by groups."""
+    """Units of buffers that groups tie together."""
 
     unit_of: Ints
     choices: tuple[tuple[int, ...], ...]
-    """Per unit, in order of preference."""
+    """Spaces per unit, in order of preference."""
     size_bytes: Ints
 
 

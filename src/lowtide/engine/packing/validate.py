@@ -125,7 +125,7 @@ def _exempt(buffers: Buffers) -> Ints:
 
 
 def _surplus(buffers: Buffers, offsets: Ints, pieces: Ints, exempt: Ints, count: int) -> int:
-    """Count illegal overlaps among the first `count` buffers."""
+    """Return the number of illegal overlaps among the first `count` buffers."""
     pieces = pieces[: np.searchsorted(pieces[:, 0], count)]
     owners, first, last = pieces.T
     overlaps = count_overlaps(first, last, offsets[owners], offsets[owners] + buffers.sizes[owners])

@@ -16,7 +16,7 @@ BEFORE_THE_FIRST_STEP = -1
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A residency's address: half-open steps and an offset in bytes.
+    """The address of one residency: half-open steps and an offset in bytes.
 
     Inputs start at step 0, or at `BEFORE_THE_FIRST_STEP` if step 0 frees them.
     """
@@ -29,7 +29,7 @@ class Address:
 
 
 class Addresses(Sequence[Address]):
-    """Addresses, shape (n, 5), with the fields of `Address` as columns."""
+    """A table of addresses, shape (n, 5), with the fields of `Address` as columns."""
 
     __slots__ = ("table",)
 

@@ -183,7 +183,7 @@ def plan_schema() -> dict[str, Any]:
 
 
 def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
-    """Checked first, because a plan of another graph has other errors too."""
+    """Raise FingerprintError before other errors, which a plan for another graph would have too."""
     if record.graph != graph.fingerprint:
         raise FingerprintError(f"the plan was made for another graph than {graph.name!r}; make a new plan for it")
 
@@ -279,7 +279,7 @@ def _address_pieces(plan: Plan, spaces: Sequence[str]) -> Iterator[list[list[Any
 
 
 def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]], added: set[tuple[str, int]]) -> None:
-    """Each nested callee once."""
+    """Add the plans of all nested callees to a table, each once."""
     for name, inner in plan.callees.items():
         if (name, id(inner)) in added:  # unique while the plan is alive
             continue

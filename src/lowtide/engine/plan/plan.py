@@ -18,7 +18,7 @@ from lowtide.engine.plan.claim import Claim
 
 Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "interrupted"]
 HOME = -1
-"""A buffer's home space."""
+"""Stored for the home space of the buffer."""
 
 
 class StepKind(IntEnum):
@@ -36,7 +36,7 @@ class Run:
 
     op: OpId
     pairs: tuple[tuple[BufferId, BufferId], ...] = ()
-    """Pairs hand the storage of the read buffer, which dies, to the written one."""
+    """The read buffer of a pair dies and hands its storage to the written buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class Plan:
     graph_fingerprint: str
     kinds: NDArray[np.uint8]
     targets: NDArray[np.int32]
-    """A run's op, else a buffer."""
+    """The op of a run, else a buffer."""
     spaces: NDArray[np.int16]
     pairs: Rows
-    """Per step, flat: read, written, read, ..."""
+    """In-place pairs of every step, flat: read, written, read, ..."""
     status: Status = "feasible"
     peak_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     lower_bound_bytes: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -10,7 +10,7 @@ from lowtide.engine.plan.file_format import CopyInRow, CopyOutRow, PlanRecord, R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """A plan file's figures and runs, unverified for lack of a program."""
+    """The figures and the runs of a plan file. Nothing is verified, because there is no program to verify it for."""
 
     graph_fingerprint: str
     status: str
@@ -18,9 +18,9 @@ class PlanSummary:
     lower_bound_bytes: Mapping[str, int]
     arena_bytes: Mapping[str, int]
     runs: Sequence[int]
-    """In run order, with recomputed runs."""
+    """Ops in the order of their runs, recomputed runs included."""
     copies: int
-    """To other memory spaces and back."""
+    """Number of copies to other memory spaces and back."""
 
     @property
     def first_runs(self) -> list[int]:

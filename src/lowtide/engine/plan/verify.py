@@ -39,7 +39,7 @@ def verify(graph: Graph, plan: Plan, *, check_capacity: bool = True) -> None:
 
 
 def _verify(graph: Graph, plan: Plan, check_capacity: bool, verified: _Verified) -> dict[str, int]:
-    """Return the peak by memory space name."""
+    """Verify a plan and its callees; return its peak by memory space name."""
     if plan.graph_fingerprint != graph.fingerprint:
         raise FingerprintError(
             f"the plan was made for a graph with fingerprint {plan.graph_fingerprint[:12]!r}, but graph {graph.name!r} "

@@ -14,11 +14,11 @@ from lowtide.engine.plan.plan import Plan
 _LAST_ADDRESS = 2**62
 _Table = NDArray[np.int64]
 _KEY = (0, 3, 1)
-"""Identifies a residency: buffer, memory space, first step."""
+"""Columns that identify a residency: buffer, memory space, first step."""
 
 
 class SortedRanks:
-    """Integers below n, in words of about sqrt(n) bits. Operations take O(sqrt n) bits."""
+    """A set of integers below n, in words of about sqrt(n) bits. Every operation takes O(sqrt n) bits."""
 
     def __init__(self, limit: int) -> None:
         self._width = 1 << ((max(limit, 1).bit_length() + 1) // 2)
@@ -154,7 +154,7 @@ def _check_offsets(graph: Graph, plan: Plan, given: _Table) -> None:
 
 
 def _check_overlaps(graph: Graph, given: _Table, rows: NDArray[np.int64]) -> None:
-    """Only live neighbors by offset can overlap."""
+    """Sweep over steps: among live residencies, only neighbors by offset can overlap."""
     buffers, firsts, lasts, spaces, offsets = given[rows].T
     # All inputs exist before the first step, including those that step 0 frees.
     at_start = (firsts == 0) & (spaces == graph.buffer_spaces[buffers]) & (graph.lifetimes[buffers] <= Lifetime.DONATED)

@@ -25,7 +25,7 @@ _BUFFERS_PER_PART = 2**15
 
 
 class Violations:
-    """A plan's first violated rule, by step, then by rule."""
+    """The first violated rule of a plan, by step, then by rule."""
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         self.graph = graph
@@ -65,7 +65,7 @@ class Accesses:
     buffers: NDArray[np.int32]
     kinds: NDArray[np.int8]
     allocators: NDArray[np.int32]
-    """Per buffer, or -1."""
+    """The op that allocates each buffer, or -1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,7 +274,7 @@ def _describe_version(graph: Graph, buffer: BufferId, version: int) -> str:
 
 
 def _residencies(graph: Graph, plan: Plan, events: _SlotEvents, allocates: NDArray[np.bool_]) -> _Ints:
-    """Replaced residencies end one step after their replacement starts."""
+    """Return residencies; replaced ones end one step after their replacement starts."""
     begins = allocates | (events.kinds == _COPY_TARGET) | ((events.kinds == _START) & (events.versions != ABSENT))
     changes = np.flatnonzero(begins | (events.kinds == _FREE) | (events.kinds == _HAND_OVER))
     slot = events.buffers * (len(graph.spaces) + 1) + events.slots

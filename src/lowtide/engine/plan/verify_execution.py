@@ -15,7 +15,7 @@ from lowtide.engine.plan.verify_contents import Violations, program_accesses, ve
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """A memory space's peak, without persistent buffers."""
+    """The peak of a memory space, without persistent buffers."""
 
     bytes: int
     step: StepIndex
@@ -42,7 +42,7 @@ def verify_execution(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> 
 
 
 def _check_order(runs: Rows, violations: Violations) -> None:
-    """Every op runs, after its control predecessors and in order if ordered."""
+    """Check that every op runs, after its control predecessors and in order if ordered."""
     graph, n_steps = violations.graph, violations.plan.n_steps
     counts = np.diff(runs.offsets)
     ran, again = np.flatnonzero(counts > 0), np.flatnonzero(counts > 1)
@@ -88,7 +88,7 @@ def _check_order(runs: Rows, violations: Violations) -> None:
 
 
 def _check_pairs(allocators: NDArray[np.int32], replaced: NDArray[np.int64], violations: Violations) -> None:
-    """Ops offer their in-place pairs, and storage can be handed over."""
+    """Check that ops offer their in-place pairs and that storage can be handed over."""
     graph, plan = violations.graph, violations.plan
     if not len(plan.pairs.values):
         return

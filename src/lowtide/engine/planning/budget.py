@@ -11,7 +11,7 @@ from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.graph import Graph
 
 GivenBudget: TypeAlias = str | int | float | None
-"""Bytes ("8 GiB", 1048576), a share of the baseline's peak ("70%", 0.7), or none."""
+"""A budget as users write it: bytes ("8 GiB", 1048576), a share of the baseline's peak ("70%", 0.7), or none."""
 _PERCENT = re.compile(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*%\s*", re.ASCII)
 _SHARE = re.compile(r"\s*(\d{0,19}\.\d{1,19})\s*", re.ASCII)
 

@@ -35,7 +35,7 @@ def peak_claims(
 
 
 def _evidence(proof: Proof | None, space: str) -> Evidence:
-    """A bound by a cut needs no other proof."""
+    """Return the evidence for the bound of a space; a bound by a cut needs no other proof."""
     for known in () if proof is None else proof.spaces:
         if known.space == space and known.bound_bytes > known.cut_bytes:
             return "tree" if known.bound_bytes == known.tree_bytes else "search"

@@ -30,20 +30,20 @@ class Draft:
     graph: Graph
     settings: PlanSettings
     budget: Budget
-    """Per memory space, from budget and capacities."""
+    """The limits of each memory space, from the budget and the capacities."""
     prices: Prices
     unmodified_peak_bytes: Mapping[str, int]
-    """Percentages refer to it."""
+    """Peak of the unmodified program. Percentages refer to it."""
     in_chunks: bool = False
 
     plan: Plan
     """The best plan found, with its `peak_bytes`."""
     problem: Problem
-    """With this plan's callees."""
+    """The graph with the callees of this plan."""
     scheduler: str = "baseline"
     """The plan's order."""
     packing: Packing | None = None
-    """Once placed."""
+    """The addresses of the plan's buffers, if a stage has placed them."""
 
     extra_cost: float = 0.0
     extra_cost_bound: float | None = 0.0
@@ -56,11 +56,11 @@ class Draft:
     holds_for_any_order: bool = False
     """Whether the bound of the extra cost holds for all orders or only for the base order."""
     bounds: tuple[LowerBound, ...] = ()
-    """Of the peak, per memory space; empty if nothing is proven."""
+    """Lower bounds of the peak per memory space; empty if nothing is proven yet."""
     searched_peak: int = 0
     """The first space's bound if a search of all runs proved it, else 0."""
     proof: Proof | None = None
-    """Of the bounds, if it can be checked; without logs of refuted budgets."""
+    """The proof of the bounds, if it can be checked again; without the logs of refuted budgets."""
     solved: Searched | None = None
     """The search behind the proof, if any."""
     is_judged: bool = False
@@ -71,7 +71,7 @@ class Draft:
     keep: Keep | None = None
     """Receives the best plan while a stage takes long."""
     interrupted: bool = False
-    """By Ctrl-C. The remaining stages finish as quickly as possible."""
+    """Whether Ctrl-C ended the search. The remaining stages then finish as quickly as possible."""
 
     @property
     def status(self) -> Status:

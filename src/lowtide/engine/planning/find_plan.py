@@ -29,7 +29,7 @@ from lowtide.engine.schedule import make_candidate, make_candidate_within, with_
 from lowtide.engine.timeline import play_timeline
 
 _WAITS_AT_ONCE = "cpu"
-"""PyTorch's CPU space: a collective blocks until complete and cannot be hidden."""
+"""The memory space of PyTorch's CPU, where a collective blocks until it is complete, so nothing could hide it."""
 
 
 @without_collection()
@@ -198,7 +198,10 @@ def place(draft: Draft, report: Report) -> Draft:
 
 
 def _packed(draft: Draft, report: Report) -> Draft:
-    """An earlier packing stays if proven smallest or made with the same effort."""
+    """Return the draft with a packing of its buffers.
+
+    A packing of an earlier stage is kept if it is proven smallest or was made with the same effort.
+    """
     report("placing buffers")
     effort = "fast" if draft.interrupted else draft.settings.effort
     packing = draft.packing

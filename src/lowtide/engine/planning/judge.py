@@ -37,7 +37,7 @@ def judge(draft: Draft, report: Report) -> Draft:
 
 
 def _shortfall(draft: Draft) -> Shortfall | None:
-    """Limits proven impossible come first."""
+    """Return why the plan exceeds a limit, one that is proven impossible to meet first; None if it fits all."""
     found = [missed for place in range(len(draft.bounds)) if (missed := _shortfall_in(draft, place)) is not None]
     return next((missed for missed in found if missed.is_impossible), found[0] if found else None)
 

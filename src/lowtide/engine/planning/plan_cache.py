@@ -28,9 +28,9 @@ from lowtide.engine.planning.result import Result
 VARIABLE = "LOWTIDE_CACHE"
 """The cache folder, or "off"."""
 MOST_BYTES = 256 * 2**20
-"""Most recently used plans are kept up to this size."""
+"""The plans that were used last are kept up to this size."""
 _LEAST_SECONDS = 0.5
-"""Faster plans are not kept."""
+"""Plans that took less time are not kept."""
 _NOT_KEPT = {"graph", "plan", "claims", "plain_proof", "solved", "seconds"}
 _PLAN, _FACTS = ".plan.json.gz", ".result.json"
 
@@ -75,7 +75,7 @@ class CachedPlan:
     """The entry of a plan that is being made."""
 
     path: Path
-    """Without endings."""
+    """The path of its files, without their endings."""
     graph: Graph
 
     @classmethod
@@ -152,7 +152,7 @@ def _beyond(most: int) -> Iterator[Path]:
 
 
 def _removed(path: Path) -> int:
-    """Return the bytes freed, 0 if another process has deleted the file."""
+    """Delete a file that another process may delete as well; return its size."""
     size = size_of(path)
     with suppress(OSError):
         path.unlink()
@@ -181,7 +181,7 @@ def _kept() -> list[str]:
 
 @cache
 def _code() -> str:
-    """Other code may plan differently, so the key has the version and the files' state."""
+    """Return the version of lowtide, and in a clone the state of its files: other code may make other plans."""
     try:
         number = version("lowtide")
     except PackageNotFoundError:

@@ -20,7 +20,7 @@ CHUNKED: tuple[FormName, ...] = ("in chunks", "in finer chunks", "in finest chun
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """A version of a program: another graph with the same results."""
+    """One version of a program: another graph that computes the same results."""
 
     name: FormName
     graph: Graph

@@ -44,10 +44,10 @@ class Result:
     status: Status
     """Optimal if no plan that the settings allow has a lower peak or, within a budget, costs less."""
     scheduler: str
-    """Name of the chosen order: "fit" for one made for the budget, "baseline" for program order, "overlap" for program
-    order with moved collectives."""
+    """The chosen order by name; "fit" for an order made for the budget, "baseline" for program order, "overlap" for
+    program order with moved collectives."""
     moved_ops: int
-    """Ops outside a longest common subsequence with program order, called graphs included."""
+    """Number of ops outside a longest common subsequence with program order, called graphs included."""
     baseline_peak_bytes: Mapping[str, int]
     """Peak of the unmodified program."""
     peak_bytes: Mapping[str, int]
@@ -75,7 +75,7 @@ class Result:
     provable_cost: ProvableCost | None
     """The bound of the extra cost with its proof."""
     base_order: str
-    """Name of the order of first runs that this bound holds for."""
+    """The order of first runs that this bound holds for, by name."""
     costs: str
     """The profile that priced the ops."""
     reruns: int
@@ -118,7 +118,7 @@ class Result:
 
     @property
     def state_on_host_bytes(self) -> int:
-        """Persistent buffers that live on the host and are on the device only during use."""
+        """Bytes of persistent buffers that live on the host and are on the device only while they are used."""
         return self.persistent_bytes.get(HOST, 0)
 
     @property

@@ -61,7 +61,7 @@ def tighten(draft: Draft, packing: Packing, effort: EffortName, report: Report) 
 
 
 def _moved_reruns(draft: Draft, runs: Ints) -> Iterator[Ints]:
-    """Each recomputed run moves to its latest, then earliest position."""
+    """Yield the runs with one recomputed run moved to its latest, then to its earliest position."""
     graph, first = unroll(draft.problem, runs.tolist()).graph, first_runs(runs.tolist())
     seen: set[int] = set()
     for position, op in enumerate(runs.tolist()):

@@ -15,7 +15,7 @@ from lowtide.engine.recompute.program import Drops, OrderedProgram
 from lowtide.engine.search import solve
 
 _MAX_OPS = 32
-"""Per moved group."""
+"""Largest group of ops to move."""
 
 
 def frees_early(problem: Problem, order: Order) -> Order:
@@ -157,7 +157,7 @@ class _Sections:
         return np.asarray(self.order[start:end], np.int32)[solution.order]
 
     def graph_of(self, start: Place, end: Place) -> Graph:
-        """Buffers from outside exist at its start, buffers used later at its end."""
+        """Return the graph of a section. Buffers from outside exist at its start, buffers used later at its end."""
         graph, inside = self.problem.graph, self.order[start:end]
         builder = GraphBuilder(graph.name)
         for space in graph.spaces:

@@ -30,9 +30,9 @@ class BestPlan:
     """Proven lower bound on the extra cost."""
     peak_bound: int = 0
     negligible: float = 0.0
-    """Accepted above the bound."""
+    """Extra cost above the bound that is accepted."""
     max_drop_cost: float = float("inf")
-    """Above it, plans of drops are given up: another base order has a much cheaper plan."""
+    """Extra cost at which plans of drops are given up, because another base order has a much cheaper plan."""
     may_improve: bool = False
     """Whether other searches may find better plans."""
     may_be_lower: bool = False
@@ -44,20 +44,20 @@ class BestPlan:
     is_exact: bool = False
     """Whether the exact search ended: no better plan exists."""
     claimed_bound: float = 0.0
-    """Steers the search, includes the solver's bound, and is never published."""
+    """Bound that steers the search. It includes the solver's word and is never published."""
     claimed_places: tuple[Place, ...] = ()
-    """Those with the solver's highest bound."""
+    """Places of the program that the solver's highest word is about."""
     bound_places: tuple[Place, ...] = ()
-    """Those of the linear program that shows `bound`."""
+    """Places of the linear program that shows `bound`, if one does."""
     solver_work: int = 0
     play_work: int = 0
     places: list[Place] = field(default_factory=list[int])
     first_plans: "tuple[BestPlan, BestPlan] | None" = None
-    """From the peak and repeated layers, until plans of drops follow."""
+    """Plans from the peak and from repeated layers, until plans of drops follow."""
     improved: Execution | None = None
-    """From the last neighborhood search."""
+    """The plan that a search of neighborhoods ended with."""
     place_bounds: Sequence[PlaceBound] | None = None
-    """From single places, highest first; None if not computed."""
+    """Bounds from single places, the highest first, or None if not computed."""
     execution: Execution = field(init=False)
 
     def __post_init__(self) -> None:
@@ -166,7 +166,7 @@ class BestPlan:
 
 
 def rounded_up(program: OrderedProgram, bound: float) -> float:
-    """Round a cost bound up if all costs are multiples of the smallest."""
+    """Return a cost bound, rounded up if all costs are multiples of the smallest one."""
     unit = cost_unit(program.cost)
     return float(np.ceil(bound / unit)) * unit if unit and np.isfinite(bound) else bound
 

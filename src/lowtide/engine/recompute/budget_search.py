@@ -28,23 +28,23 @@ _MAX_RESERVES = 12
 _RESERVE_STEPS = 500
 """For segments of layers, the reserve is exact to this part of the budget."""
 _WORTH_SETTLING = 0.2
-"""Plans of drops within this gap are not refined as run sequences."""
+"""Gap within which plans of drops are not refined as run sequences."""
 _LARGE_PROGRAM_OPS = 10_000
-"""Larger programs end the search if repeated layers come near the bound,"""
+"""In larger programs the search ends if repeated layers alone come near the bound."""
 _LARGE_PROGRAM_GAPS = 3
-"""in gaps at which every search ends."""
+"""How near, in gaps at which every search ends."""
 _MAX_OPS_ON_DEMAND = 4_000
-"""Above it, recomputation on demand exceeds its work limit."""
+"""In larger programs, recomputation on demand exceeds its work limit."""
 _NEAR_FACTOR = 16
 """Factor on the work for the lowest peak if the budget is above the needs of single ops."""
 _TARGET_MARGIN = 200
 """The lowest target is one part in this many above the lower bound."""
 _TARGETS = 3
-"""Targets if no plan meets a budget."""
+"""Number of targets to plan for if no plan meets a budget."""
 _TARGET_EFFORT = RECOMPUTE_EFFORTS["fast"].part(4)
-"""Per target. These plans lower the peak, not the cost."""
+"""Effort for each target. These plans lower the peak, not the cost."""
 _NO_GAP = 0.0001
-"""Ends every search."""
+"""Gap that ends every search."""
 
 
 def plan_within_budget(
@@ -176,7 +176,7 @@ class BudgetSearch:
                 found.offer(offered)
 
     def lower(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """If no plan fits, lower the peak by plans for higher targets or by recomputation on demand."""
+        """Lower the peak if no plan fits: by plans for targets above the budget, or by recomputation on demand."""
         if found.fits:
             return
         if found.may_be_lower:
@@ -212,7 +212,7 @@ class BudgetSearch:
             self._solving.bound_more(found, effort)
 
     def weigh(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """If a gap is left, raise the bound to the highest of single places, once per budget."""
+        """Raise the bound to the highest of single places, once per budget, if a gap is left."""
         if (
             not found.may_improve
             or found.place_bounds is not None
@@ -238,7 +238,7 @@ class BudgetSearch:
         found.may_be_lower = on_demand_failed or not self._negligible
 
     def _plan_higher_targets(self, found: BestPlan) -> None:
-        """Each target is halfway between the lower bound and the peak."""
+        """Offer plans for targets between the lower bound and the peak reached, each halfway to it."""
         missed, target = self._least_bytes, self._least_bytes + self._least_bytes // _TARGET_MARGIN
         for _ in range(_TARGETS):
             if found.execution.peak_bytes <= target:
@@ -254,7 +254,7 @@ class BudgetSearch:
             target = (missed + found.execution.peak_bytes) // 2
 
     def _lower_on_demand(self, found: BestPlan, max_work: int) -> bool:
-        """Return whether there is a plan on demand."""
+        """Offer the plan of lowest peak on demand, improved. Return whether there is one."""
         before = self.program.native.work
         least = max(found.budget + 1, self._least_bytes)
         lowest = lowest_on_demand(self.program, least, found.execution.peak_bytes, max_work // 2)
@@ -331,7 +331,7 @@ class BudgetSearch:
             found.offer(self.program.execute(drops), drops)
 
     def _trade(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """First at the peak, then where the last plan peaks."""
+        """Offer plans from single places and raise the bound: first at the peak, then where the last plan peaks."""
         place = int(self.baseline.live.argmax())
         places: list[int] = []
         tried: set[bytes] = set()
@@ -381,7 +381,7 @@ class BudgetSearch:
         )
 
     def _provable(self, found: BestPlan) -> ProvableCost | None:
-        """None if no linear programs show it."""
+        """Return the published bound with its source, if linear programs show it."""
         bound = min(found.bound, found.execution.extra_cost) if found.fits else found.bound
         if not found.bound_places or self.program.space != 0:
             return None

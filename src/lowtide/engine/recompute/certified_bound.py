@@ -14,9 +14,9 @@ from lowtide.engine.recompute.solver import LinearRelaxation, MixedIntegerProgra
 
 _ROUNDOFF = 2.0**-53
 _SAFETY = 1.01
-"""On estimates of rounding errors, for their own rounding."""
+"""Factor on estimates of rounding errors, for the rounding of the estimates."""
 _TINY = 1e-300
-"""For underflow in sums."""
+"""Added to errors of sums for underflow."""
 _INTEGRAL = 1e-6
 _LEAST_DUAL = 1e-12
 """Smaller multipliers, relative to the largest, are rounding errors."""
@@ -24,7 +24,7 @@ _WORK_PER_NODE = 500
 _ROOT_WORK = 150_000
 """Least work limit of the first linear program."""
 _MAX_NUMBERS = 20_000_000
-"""In all cases, for memory."""
+"""Limit on the numbers of all cases, for memory."""
 _VALUES_PER_WORK = 50
 
 

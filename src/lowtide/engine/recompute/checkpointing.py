@@ -48,7 +48,7 @@ def plan_of_runs(
 
 
 def _frees(graph: Graph, runs: Sequence[OpId]) -> list[list[BufferId]]:
-    """Per run, the buffers that no later run reads."""
+    """Return per place in `runs` the buffers that no later run reads."""
     allocates, touches = list(graph.structure.allocates), list(graph.structure.touches)
     freeable = graph.freeable.tolist()
     needed = [False] * graph.n_buffers
@@ -120,7 +120,7 @@ def _runs(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[OpId]
 
 
 def _dropped_by_segment(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[list[OpId]]:
-    """Recompute ops with results read only in the backward pass, and their producers."""
+    """Return the ops to recompute per segment: results only read in the backward pass, and their producers."""
     segments: list[int] = segment_of.tolist()
     last = max(segments[:turn], default=0)
     may_drop: list[bool] = (rerunnable_ops(graph) & (segment_of < last)).tolist()

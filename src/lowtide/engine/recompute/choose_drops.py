@@ -15,7 +15,7 @@ _THERE, _KEEP_OR_RERUN, _KEEP_ONLY = 0, 1, 2  # values of the native kernel
 _MAX_MINIMUM_CUTS = 40
 _COST_RISE = 0.005
 _MAX_WEIGHED = 600_000
-"""Ops times places, about 1,000,000 per second."""
+"""Limit on ops times places, about 1,000,000 per second."""
 
 
 def drop_until_it_fits(
@@ -37,7 +37,7 @@ class PlaceTrade:
 
     bound: float
     choices: tuple[Drops, ...]
-    """One that fits at the place, and a cheaper one slightly over."""
+    """A choice that fits at the place, and a cheaper one slightly over."""
 
 
 def trade_at(

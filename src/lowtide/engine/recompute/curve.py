@@ -25,8 +25,8 @@ class Curve:
 
     points: tuple[RecomputeResult, ...]
     knee: int | None
-    """The recommended point: farthest below the line from first to last fitting point, both axes scaled to it. None if
-    fewer than three fit."""
+    """Index of the recommended point: the farthest below the line from the first to the last point that fits, both axes
+    scaled to that line. None if fewer than three fit."""
 
 
 def plan_curve(
@@ -125,7 +125,7 @@ def _share_plans(composed: Sequence[Composed], cost: NDArray[np.float64]) -> lis
 
 
 def _word_above(bound: float, word: float | None, most: float = float("inf")) -> float | None:
-    """The solver's bound, at most a plan's cost, if above the proven one."""
+    """Return the solver's word on a bound, at most the cost of a plan, if it exceeds the proven bound."""
     return None if word is None or min(word, most) <= bound else min(word, most)
 
 

@@ -30,7 +30,7 @@ class ExactResult:
     runs: Ints | None = None
     """Cheapest within the budget, or of the lowest peak found."""
     cost_bound: float = 0.0
-    """For plans within the budget, infinite if none fits."""
+    """Lower bound on the extra cost of any plan within the budget, infinite if none fits."""
     peak_bound: int = 0
     is_exact: bool = False
     """Whether the runs are proven cheapest or, if none fits, of lowest peak."""

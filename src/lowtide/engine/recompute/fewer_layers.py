@@ -22,7 +22,7 @@ class FewerLayers:
 
     problem: Problem
     ops: NDArray[np.int32]
-    """Their ops in the whole program."""
+    """Per op of this program, the op of the whole program."""
     layers: int
     all_layers: int
 
@@ -68,7 +68,7 @@ def with_fewer_layers(problem: Problem, layers: int) -> FewerLayers | None:
 
 
 def _layer_stretches(graph: Graph) -> list[Stretch]:
-    """In program order, those that repeat as often as the first."""
+    """Return the stretches that repeat as often as the first, in program order."""
     classes = op_classes(graph, range(graph.n_ops))
     found = sorted(long_stretches(classes, max(1, int(_LEAST_SHARE * graph.n_ops))), key=lambda stretch: stretch.first)
     if not found:
@@ -108,7 +108,7 @@ class _Removal:
         return True
 
     def _layer(self, stretch: Stretch, period: int, number: int) -> int:
-        """Mark a period's ops. Its layer is that of most buffers it uses."""
+        """Return the layer of a period, to which most buffers belong that it uses, and mark its ops."""
         start = stretch.first + period * stretch.period
         ops = range(start, start + stretch.period)
         layer = period

@@ -20,7 +20,7 @@ class Floor:
     peak_bytes: int
     op: OpId | None
     buffers: tuple[BufferId, ...]
-    """Largest first, without scratch and callees."""
+    """Resident buffers, largest first, without scratch and callees."""
     scratch_bytes: int = 0
 
 
@@ -83,9 +83,9 @@ class Needs:
     shared: NDArray[np.int64]
     """The most that in-place pairs can save."""
     pinned_from: NDArray[np.int64]
-    """Allocating place of each buffer that cannot be recomputed, -1 for the start; the number of ops for others."""
+    """Place that allocates each buffer that cannot be recomputed, -1 for the start. The number of ops for others."""
     pinned_until: NDArray[np.int64]
-    """Last use, the number of ops for the end; -1 for others."""
+    """Place of its last use, the number of ops for the end. -1 for others."""
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     """Per buffer, see `first_and_last_use`."""

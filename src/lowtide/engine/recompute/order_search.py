@@ -25,21 +25,21 @@ from lowtide.engine.search import solve
 
 _MAX_REORDERINGS = 3
 _SETTLE_COST_RATIO = 1.1
-"""Within this multiple of the lowest extra cost, orders get run sequences."""
+"""Orders within this multiple of the lowest extra cost are searched for run sequences."""
 _MISSED_COST_RATIO = 0.9
 """Orders that miss the budget get run sequences at this share of the best plan's cost or less."""
 _DROP_COST_RATIO = 1.5
-"""Drops are given up at this multiple of the lowest extra cost of earlier orders."""
+"""Plans of drops of an order are given up at this multiple of the lowest extra cost of the orders before it."""
 _DROP_WORK_RATIO = 2
-"""Drops get at most this multiple of the work of the cheapest earlier order,"""
+"""Plans of drops of an order get at most this multiple of the work that the cheapest order before it took,"""
 _LEAST_DROP_WORK = 25_000_000
 """or this many accesses if that is more."""
 _FEW_OPS = 1_000
-"""Larger programs skip base orders with the bound and first plan of an earlier one."""
+"""In larger programs, base orders with the bound and the first plan of an earlier one are left out."""
 _CLOSE_COST_RATIO = 1.25
 """The best order of a family is improved within this multiple of the best plan's cost."""
 _LEAST_GAIN = 0.01
-"""Of a useful search, as a share of the extra cost."""
+"""Share of the extra cost that a useful search saves."""
 
 Search = Literal["settle", "reorder", "polish"]
 """Run sequences, reorderings, and then neighborhoods and the solver."""
@@ -67,7 +67,7 @@ class Composed:
     result: RecomputeResult
     """Its bounds hold for `order`, or for any order."""
     base: str
-    """The base order, plus "+ rerun order" for each reordering of its runs."""
+    """Name of the base order, with "+ rerun order" for each reordering of its runs."""
     order: Order
     problem: Problem
 
@@ -77,7 +77,7 @@ class ComposeSettings:
     """How to choose order and recomputed ops."""
 
     cost: NDArray[np.float64] | None = None
-    """Per op, by default the graph's."""
+    """Recompute cost per op, by default the graph's."""
     reorder: bool = True
     """Whether the order of first runs may change."""
     effort: EffortName = DEFAULT_EFFORT
@@ -86,7 +86,7 @@ class ComposeSettings:
     prove: bool = False
     """Whether to raise the cost bound up to the work limit for proofs."""
     negligible: float = 0.0
-    """In larger graphs, accepted extra cost above the bound, as a share of the base cost."""
+    """Extra cost above its bound that is accepted in larger graphs, as a share of the base cost."""
 
     @property
     def limits(self) -> RecomputeEffort:
@@ -105,13 +105,13 @@ class _Attempt:
 
     name: str
     base: str
-    """Before reorderings."""
+    """The name before reorderings."""
     search: BudgetSearch
     found: BestPlan
 
     @property
     def rank(self) -> tuple[int, float, int]:
-        """Bytes over the budget, extra cost, peak."""
+        """Sort key: bytes over the budget, extra cost, peak."""
         return self.found.rank(self.found.execution)
 
     @property
@@ -121,12 +121,12 @@ class _Attempt:
 
     @property
     def first_cost(self) -> float:
-        """Of the fast plan, infinite if it misses the budget."""
+        """Extra cost of the plan that is found fast, infinite if it misses the budget."""
         over, cost, _ = self.found.first_rank
         return float("inf") if over else cost
 
     def begins_like(self, other: "_Attempt") -> bool:
-        """Whether bounds and fast plans are equal, so that both orders are likely to end equally."""
+        """Return whether bounds and fast plans are the same, so that both orders are likely to end alike."""
         return (self.found.bound, self.found.first_rank) == (other.found.bound, other.found.first_rank)
 
     def is_near(self, best: tuple[int, float, int], factor: float) -> bool:
@@ -155,7 +155,7 @@ class OrderSearch:
     report: Report
     keep: Callable[[Plan], None] | None
     _begun: dict[str, _Attempt] = field(default_factory=dict[str, "_Attempt"])
-    """Base orders with a bound and a fast plan."""
+    """By name, the base orders with a bound and a fast plan."""
     _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
     """Rank of the last kept plan."""
 
@@ -287,7 +287,7 @@ class OrderSearch:
         settles: bool = True,
         lowers: bool = False,
     ) -> _Attempt:
-        """Reorder the best of each family near the best attempt."""
+        """Return the best attempt after the best of each family, if it is near the best one, is reordered."""
         leaders = sorted((min(family, key=_rank) for family in families if family), key=_rank)
         best = leaders[0]
         for leader in leaders:
@@ -305,7 +305,7 @@ class OrderSearch:
             self.keep(attempt.search.program.plan(attempt.found.execution))
 
     def _reordered(self, best: _Attempt, limits: RecomputeEffort, *, settles: bool, lowers: bool) -> _Attempt:
-        """Reorder the runs up to three times."""
+        """Return the best attempt after up to three reorderings of its runs."""
         last, lowest, lowest_rank, settings = best, best.rank, best.rank, self.settings
         closes_all = settings.exact and settings.effort == "max"
         # Later reorderings gain less, so they get less work.

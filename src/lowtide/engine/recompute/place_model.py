@@ -205,7 +205,7 @@ class ModelBuilder:
         ), taken
 
     def _require(self, name: Name, number: int, buffer: BufferId, column: int | None) -> None:
-        """A buffer is available after a place if `column` is 1 or None."""
+        """Add a row: a buffer is available after a place if `column` is 1 or None."""
         model = self.model
         held, taken = self._held(number, buffer)
         if held == _ALWAYS and not taken:
@@ -250,7 +250,7 @@ class ModelBuilder:
 
 
 def _rerun_needs(program: OrderedProgram) -> list[int]:
-    """Bytes resident when an op is recomputed, minus possible in-place savings."""
+    """Return, per op, bytes resident when it is recomputed, minus possible in-place savings."""
     graph, sizes = program.problem.graph, program.counted_sizes
     stays = np.where(graph.lifetimes == Lifetime.INPUT, sizes, 0)
     needs = np.full(graph.n_ops, int(stays.sum()))

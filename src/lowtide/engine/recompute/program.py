@@ -16,7 +16,7 @@ from lowtide.engine.plan import HOME, Plan, StepKind
 
 Ints = NDArray[np.int32]
 _UNIT_SHARE = 1e-6
-"""Bounds this far above a multiple of the costs' unit, as a share of it, are rounded up."""
+"""A bound that exceeds a multiple of the costs' unit by this share of it is rounded up."""
 
 
 def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
@@ -79,13 +79,13 @@ class Execution:
 
     runs: Ints
     stages: Ints
-    """Place of the base op that a run serves, or the number of ops at the end."""
+    """Per run, the place of the base op it serves, or the number of ops at the end."""
     live: NDArray[np.int64]
-    """Bytes of the memory space."""
+    """Per run, live bytes of the memory space."""
     dies: NDArray[np.uint8]
     """Per run, for each buffer it touches and then allocates: whether this is the copy's last use."""
     pairs: Ints
-    """(Position of the run, buffer read, buffer written)."""
+    """Rows of in-place pairs: (position of the run, buffer read, buffer written)."""
     extra_cost: float
     peak_bytes: int
 
@@ -108,7 +108,7 @@ class OrderedProgram:
 
     @cached_property
     def counted_sizes(self) -> NDArray[np.int64]:
-        """Bytes each buffer adds to the peak."""
+        """Per buffer, the bytes it adds to the peak."""
         return counted_sizes(self.problem.graph, self.space)
 
     @cached_property

@@ -11,7 +11,7 @@ from lowtide.engine.recompute.program import Ints
 
 _LEAST_PERIODS = 3
 _MAX_COMPARED = 50_000_000
-"""Ops times periods, about 500,000,000 per second."""
+"""Limit on ops times periods, about 500,000,000 per second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class RecomputeResult:
     """The best found, to start another search from."""
     budget_bytes: int
     peak_bytes: int
-    """In the budget's space, without persistent buffers."""
+    """Peak in the memory space of the budget, without persistent buffers."""
     fits: bool
     base_cost: float
     extra_cost: float
@@ -34,16 +34,16 @@ class RecomputeResult:
     solver_bound: float | None = None
     """The solver's unproven higher bound for this order of first runs, or None."""
     provable_cost: ProvableCost | None = None
-    """With its proof by linear programs; None if another search found it."""
+    """The bound as a proof can show it; None if another search found it."""
     floor: Floor
     peak_bound: int
-    """With this order of first runs."""
+    """Lower bound on the peak with this order of first runs."""
     holds_for_any_order: bool = False
     method: Method
     """"exact" if HiGHS or the exact search was used."""
     work: int
     places: tuple[Place, ...]
-    """Where the bound counts memory."""
+    """Places that the bound counts memory at."""
     shortfall: Shortfall | None
 
     @property

@@ -158,7 +158,7 @@ def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, ma
 def _runs_outside_window(
     program: OrderedProgram, execution: Execution, random: RandomState
 ) -> NDArray[np.bool_] | None:
-    """None if no op is recomputed."""
+    """Return a mask of the runs to keep, or None if no op is recomputed."""
     places = program.places[execution.runs]
     is_again = places != execution.stages
     again = np.flatnonzero(is_again)
@@ -192,7 +192,7 @@ def on_demand(program: OrderedProgram, budget_bytes: int, max_work: int) -> Exec
 
 
 def lowest_on_demand(program: OrderedProgram, floor_bytes: int, most_bytes: int, max_work: int) -> Execution | None:
-    """Bisect between a floor and a known peak for the plan of lowest peak on demand, None if none is found."""
+    """Return the plan of lowest peak found by bisection between a floor and a known peak, or None."""
     best: Execution | None = None
     low, high = floor_bytes, most_bytes
     for _ in range(_MAX_HALVINGS):

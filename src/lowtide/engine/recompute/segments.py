@@ -18,10 +18,10 @@ from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 Buffers = NDArray[np.bool_]
 _RATIO = 1.3
 MAX_EXCESS = 0.25
-"""Excess of plans of too long segments, as a share of the budget."""
+"""Share of the budget by which plans of too long segments exceed it."""
 _LAYERS_AT_TURN = (1, 2, 3, 4)
 _GROWTHS = (0.0, 0.05, 0.1, 0.15, 0.2)
-"""The last segment's layers, and the others' growth per later layer."""
+"""Layers of the last segment, and growth of the others per later layer."""
 _MOST_SEGMENTS = 500
 _MAX_SETTLED = 2
 
@@ -32,11 +32,11 @@ class CrossingBuffers:
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]
-    """Places of allocation and of the last use up to the turn."""
+    """Per buffer, the places of its allocation and of its last use up to the turn."""
     crosses: NDArray[np.bool_]
-    """Whether it is allocated between the start and the turn."""
+    """Per buffer, whether it is allocated between the start and the turn."""
     bytes: NDArray[np.int64]
-    """Crossing each place."""
+    """Bytes that cross each place."""
 
     def over(self, cuts: NDArray[np.int64]) -> NDArray[np.bool_]:
         return self.crosses & (np.searchsorted(cuts, self.last) > np.searchsorted(cuts, self.first))

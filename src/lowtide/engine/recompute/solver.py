@@ -42,7 +42,7 @@ class MixedIntegerProgram:
     row_upper: NDArray[np.float64]
     row_units: NDArray[np.float64]
     row_slack: NDArray[np.float64]
-    """For the solver, in units, so that rounding excludes no solution."""
+    """Room added for the solver in units, so that its rounding excludes no solution."""
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     continuous: NDArray[np.int32]
@@ -153,13 +153,13 @@ def relax(milp: MixedIntegerProgram, *, max_work: int) -> tuple[float, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relaxed:
-    """An untrusted result for one linear program."""
+    """The result for one linear program, not trusted."""
 
     claimed_bound: float
     """The optimal cost, 0 if not found, infinite if infeasible."""
     solution: NDArray[np.float64] | None
     duals: NDArray[np.float64]
-    """Of the exact program's rows, or of a combination of rows that no solution satisfies."""
+    """Multipliers of the rows of the exact program, or of a combination of rows that no solution satisfies."""
     work: int
 
 
@@ -202,7 +202,7 @@ class LinearRelaxation:
 
 
 def _loaded(milp: MixedIntegerProgram) -> tuple["highspy.Highs", float]:
-    """Columns are continuous; also returns the unit of the costs."""
+    """Return a quiet solver with the program, all columns continuous, and the unit of its costs."""
     import highspy
 
     n, units = len(milp.cost), milp.row_units

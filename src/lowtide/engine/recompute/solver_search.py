@@ -17,9 +17,9 @@ from lowtide.engine.recompute.program import Execution, OrderedProgram
 from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 
 _ROUGH_GAP = 0.03
-"""For solutions while many places are missing."""
+"""Gap for solutions while many places are missing."""
 _MAX_STALLED_ROUNDS = 3
-"""Without progress, to end the search."""
+"""Rounds without progress that end the search."""
 _MAX_FAILURES = 2
 """Places in a row without a higher bound, to end the search."""
 _EASY_GAP = 0.2

@@ -16,7 +16,7 @@ class Unrolled:
 
     graph: Graph
     op_of: tuple[int, ...]
-    """The original op."""
+    """Per op of this graph, the original op."""
 
     def runs(self, order: Order) -> list[int]:
         """Return this graph's order as original ops."""

@@ -65,7 +65,7 @@ class Candidate:
     """Sort key, see `compare_key`."""
     seconds: float
     bounds: tuple[LowerBound, ...] = ()
-    """Per memory space; empty if unproven."""
+    """Lower bounds per memory space; empty if the scheduler proves none."""
     solved: Searched | None = None
     """The search behind the bounds, if any."""
     packing: Packing | None = None

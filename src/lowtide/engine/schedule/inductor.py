@@ -126,7 +126,7 @@ def _handed_on(graph: Graph) -> dict[BufferId, OpId]:
 
 
 def _is_handed_over(graph: Graph, producer: OpId, op: OpId) -> bool:
-    """Control edges lead from `producer` to `op` through ops that touch nothing."""
+    """Return whether control edges lead from `producer` to `op` through ops that touch nothing."""
     waiting, seen = [op], {op}
     while waiting:
         for earlier in graph.after[waiting.pop()].tolist():

@@ -27,7 +27,7 @@ class LongestPath:
     """
 
     max_work: int = 200_000_000
-    """Examined edges, about 300,000,000 per second."""
+    """Limit on examined edges, about 300,000,000 per second."""
 
     def order(self, problem: Problem) -> Order:
         return _native.longest_path(problem.native, self.max_work)

@@ -10,7 +10,7 @@ from lowtide.core.errors import UsageError, unknown
 from lowtide.engine.schedule.scheduler import Scheduler
 
 ENTRY_POINT_GROUP = "lowtide.schedulers"
-"""Of third-party schedulers: name = "module:Class"."""
+"""Entry points of third-party schedulers: name = "module:Class"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ SCHEDULERS: Mapping[str, SchedulerRow] = {
     "longest-path-merged": SchedulerRow("lowtide.engine.schedule.longest_path:LongestPathMerged"),
     "search": SchedulerRow("lowtide.engine.schedule.search:Search", "skipped"),
 }
-"""In the order of results."""
+"""All schedulers of lowtide, in the order of results."""
 
 
 def scheduler_names() -> tuple[str, ...]:

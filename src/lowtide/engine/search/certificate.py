@@ -24,7 +24,7 @@ from lowtide.engine.search.proof import Proof
 from lowtide.engine.search.proof_of_cost import CostProof
 
 _ROUNDING = 1e-12
-"""Of a sum of costs, relative to their total."""
+"""Rounding error of a sum of costs, relative to their total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class CheckedClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A plan's claims, and its proof's checked bounds."""
+    """The claims of a plan, and the checked bounds of its proof."""
 
     claims: Sequence[CheckedClaim]
     bounds: Sequence[CheckedBound]
@@ -80,7 +80,7 @@ def check_certificate(graph: Graph, plan: Plan, proof: Proof | None) -> Certific
 
 
 def _checked_cost(graph: Graph, plan: Plan, proof: Proof, cost: CostProof) -> float:
-    """Raises ProofError if the plan contradicts it."""
+    """Return the confirmed bound of the extra cost. Raises ProofError if the plan contradicts it."""
     confirmed = check_cost(graph, cost, in_place=proof.in_place)
     copies = bool((plan.kinds == StepKind.COPY_OUT).any())
     if _is_of_proof(plan, cost) and not copies and not cost.seconds:
@@ -94,7 +94,7 @@ def _checked_cost(graph: Graph, plan: Plan, proof: Proof, cost: CostProof) -> fl
 
 
 def _is_of_proof(plan: Plan, cost: CostProof) -> bool:
-    """Same order of first runs, peak within the budget."""
+    """Return whether a plan's order of first runs is that of a proof, and its peak within the budget."""
     first_runs = tuple(dict.fromkeys(plan.order().tolist()))
     return first_runs == cost.order and plan.peak_bytes.get(cost.space, 0) <= cost.budget_bytes
 
@@ -104,7 +104,7 @@ def _class_of(cost: CostProof) -> PlanClass:
 
 
 def _is_shown_cost(plan: Plan, claim: Claim, proof: Proof | None, confirmed: float | None) -> bool:
-    """The proof must be for the same class, order of first runs and pairs."""
+    """Return whether a claim about the extra cost is shown: for the same class, order of first runs and pairs."""
     if claim.at_least == 0:
         return True
     if proof is None or proof.cost is None or confirmed is None or claim.over != _class_of(proof.cost):
@@ -204,7 +204,7 @@ def check_cost(graph: Graph, proof: CostProof, *, in_place: bool) -> float:
 
 
 def _rounded_up(least: Fraction, proof: CostProof) -> Fraction:
-    """Up if all costs are multiples of the smallest one. Stalls are not."""
+    """Return a bound, rounded up if all costs are multiples of the smallest one. Stalls are not."""
     costs = [Fraction(cost) for cost in proof.costs if cost > 0]
     unit = min(costs, default=Fraction(0))
     if not unit or proof.seconds or any(cost % unit for cost in costs):

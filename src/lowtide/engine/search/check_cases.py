@@ -44,7 +44,7 @@ class ExactProgram(Protocol):
 
 
 class CaseError(Exception):
-    """Cases that do not cover all solutions or show nothing."""
+    """Raised for cases that do not cover all solutions, or that show nothing."""
 
 
 def least_cost(
@@ -107,7 +107,7 @@ class _Checker:
         return [{**box, name: (above, upper)}, {**box, name: (lower, below)}]
 
     def close(self, case: ClosedCase, box: Mapping[Name, tuple[Exact, Exact]]) -> Fraction | None:
-        """None if the box has no solution."""
+        """Return the least cost that the multipliers show in a box, None if it has no solution."""
         if len(case.rows) != len(case.duals):
             raise CaseError("a case has as many rows as multipliers")
         if any(lower > upper for lower, upper in box.values()):

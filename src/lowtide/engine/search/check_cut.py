@@ -14,7 +14,7 @@ from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import CutFlow
 
 _MOST_BYTES = 2**62
-"""Limits a flow's sum, against overflow."""
+"""Limit on the sum of a flow, so that no sum overflows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class Cut:
     op: OpId
     fixed: int
     sizes: NDArray[np.int64]
-    """A result with a single in-place operand costs bytes only while this operand lives."""
+    """Bytes per buffer. A result with a single in-place operand costs bytes only while this operand lives."""
     makers: NDArray[np.int32]
     """The op after which it costs bytes, or -1."""
     used: NDArray[np.int32]

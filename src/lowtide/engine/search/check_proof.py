@@ -18,7 +18,7 @@ from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import Proof, SpaceProof
 
 MAX_EXAMINED = 3_000_000
-"""Per budget; some seconds in Python."""
+"""Limit on the ops examined per budget, some seconds in Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ def _check_space(
 
 
 def _check_cut(program: PlainProgram, proof: SpaceProof) -> int:
-    """Bytes of the edges if the flow takes too much work."""
+    """Return the bytes of the cut, or of the edges if its flow takes too much work."""
     if proof.op is None:
         if proof.before or proof.flow is not None or proof.cut_bytes != program.at_the_edges():
             raise _wrong(proof, f"inputs and outputs need exactly {program.at_the_edges()} bytes")

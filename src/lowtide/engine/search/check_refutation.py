@@ -30,7 +30,7 @@ class _Case:
     dependencies: tuple[tuple[OpId, OpId], ...] = ()
     first: tuple[OpId, ...] = ()
     last: tuple[OpId, ...] = ()
-    """From the end."""
+    """The last ops, from the end."""
 
 
 class _Replay:
@@ -46,7 +46,7 @@ class _Replay:
         self._others: list[_Case] = []  # open cases, the next one last
 
     def apply(self, line: Line) -> bool:
-        """Return whether the line is valid here."""
+        """Apply a line and return whether it is valid here."""
         case, n_ops = self._case, self.program.n_ops
         if any(op >= n_ops for op in _ops_of(line)):
             return False

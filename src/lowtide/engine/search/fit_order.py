@@ -22,7 +22,7 @@ _MOST_TRIES = 2_000
 _MOST_CUT = 200
 _MOST_REPAIRED = 40
 _TRY_WORK = 500
-"""Of evaluating one order, in units per op."""
+"""Work of evaluating one order, in units per op."""
 _State = tuple[int, int]
 """The executed set as bits, and the place of the last unmoved op."""
 

@@ -141,7 +141,7 @@ class _Segments:
         return order
 
     def in_series(self, left: deque[_Segment], right: deque[_Segment]) -> deque[_Segment]:
-        """Most urgent first. O(segments joined + the fewer)."""
+        """Return the segments of two parts in series, most urgent first. O(segments joined + the fewer)."""
         joined: deque[_Segment] = deque()
         while right and (joined or left) and _no_more_urgent((joined or left)[-1], right[0]):
             joined = deque((self.join((joined or left).pop(), right.popleft()),))
@@ -214,7 +214,7 @@ def decompose(predecessors: Rows) -> list[GraphPart] | None:
 
 
 def _places(parts: Sequence[GraphPart], n_ops: int, *, mirrored: bool) -> list[Place]:
-    """Parallel parts run from left to right or mirrored."""
+    """Return the place of every op in an order, with parallel parts from left to right or mirrored."""
     places = [0] * n_ops
     reached = 0
     waiting: list[tuple[OpId, int]] = [(EMPTY, len(parts) - 1)]

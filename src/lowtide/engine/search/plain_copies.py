@@ -30,7 +30,10 @@ class PlainCopies(PlainReruns):
 
     @cached_property
     def _link(self) -> tuple[SpaceId, Fraction, Fraction]:
-        """Return the first space with copies both ways, and seconds per byte to it and back; else KeyError."""
+        """The first space with copies in both directions, and the seconds per byte to it and back.
+
+        Raises KeyError if there is none.
+        """
         spaces = self.program.graph.spaces
         for number, other in enumerate(spaces[1:], 1):
             out = spaces[0].bandwidth_bytes_per_s.get(other.name, 0.0)
@@ -54,12 +57,12 @@ class PlainCopies(PlainReruns):
 
     @cached_property
     def _copied(self) -> list[BufferId]:
-        """After the place."""
+        """The buffers that a plan may choose to copy back after the place."""
         return [b for b, allowed in enumerate(self._may_copy) if allowed and self.is_kept(0, b)]
 
     @cached_property
     def _starts(self) -> list[Fraction]:
-        """Of the run at each place without other delays, then the end."""
+        """Start of the run at each place without other delays, then the end."""
         starts = [Fraction(0)]
         for op in self.order:
             starts.append(starts[-1] + Fraction(self._seconds[op]))

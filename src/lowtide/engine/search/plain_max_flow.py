@@ -4,7 +4,7 @@ from collections import deque
 
 INFINITE = 2**63
 MOST_WORK = 30_000_000
-"""Examined edges."""
+"""Limit on the edges examined by a flow."""
 
 
 class TooMuchWorkError(Exception):

@@ -42,7 +42,7 @@ def by_urgency(subtrees: Iterable[list[Segment]]) -> Iterable[Segment]:
 
 
 def _urgency(segment: Segment) -> tuple[bool, int]:
-    """By peak if no bytes remain, then by fall, deepest first."""
+    """Return the sort key: by peak if no bytes remain, then by fall, deepest first."""
     hill, net = segment
     return (False, hill) if net <= 0 else (True, net - hill)
 

@@ -13,14 +13,14 @@ class PlainProgram:
     """One memory space of a graph. Sets of executed ops are ints, a bit per op."""
 
     def __init__(self, graph: Graph, transient: NDArray[np.int64], in_place: bool, space: SpaceId) -> None:
-        """`transient` is scratch bytes, shape (ops, spaces)."""
+        """Create a view; `transient` is scratch bytes, shape (ops, spaces)."""
         self.graph = graph
         self.structure = graph.structure
         self.n_ops = graph.n_ops
         self.bytes_here: NDArray[np.int64] = np.where(
             (graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0
         )
-        """0 for persistent buffers and those in other spaces."""
+        """Bytes per buffer; 0 for persistent buffers and those in other spaces."""
         self._transient_here = transient[:, space]
         self._in_place = in_place
 
@@ -113,7 +113,7 @@ class PlainProgram:
         return self.lifetimes[buffer].freeable and all(executed >> user & 1 for user in self.users[buffer])
 
     def _saved(self, op: OpId, executed: int) -> int:
-        """Saved by in-place pairs: a maximum-weight matching."""
+        """Return the bytes saved by in-place pairs: a maximum-weight matching."""
         takers: dict[int, list[int]] = {}
         for read, written in self.pairs[op]:
             if self._dies(read, executed):

@@ -32,7 +32,7 @@ class PlainReruns:
         self._place_of = {op: place for place, op in enumerate(proof.order)}
         twice: list[bool] = may_run_twice(graph).tolist()
         self._is_remade = [op >= 0 and twice[op] for op in program.producers]
-        """Whether its producer may run again."""
+        """Per buffer, whether the op that makes it may run again."""
         self.may_run_twice = twice
 
     def first(self, buffer: BufferId) -> Place:
@@ -54,7 +54,7 @@ class PlainReruns:
         return self.program.graph.sizes[buffer] == 0 or self.program.lifetimes[buffer] in free
 
     def _is_pinned(self, buffer: BufferId, place: Place) -> bool:
-        """Whether a buffer that cannot be recomputed is used after the place."""
+        """Return whether a buffer cannot be made again and is used after a place."""
         return not self._is_remade[buffer] and max(self.uses[buffer], default=-1) > place
 
     def _own(self, place: Place) -> set[BufferId]:
@@ -90,7 +90,7 @@ class PlainReruns:
         return frozenset(b for b, lifetime in enumerate(self.program.lifetimes) if lifetime == Lifetime.INPUT)
 
     def _needs_to_rerun(self, op: OpId) -> int:
-        """Inputs and own buffers, less results written in place."""
+        """Return the least bytes during a run of an op: inputs and its own buffers, less results written in place."""
         program, sizes = self.program, self.program.sizes
         own = {*program.touches[op], *program.allocates[op]} - self._inputs
         spared = sum(sizes[buffer] for buffer in {written for _, written in program.pairs[op]})
@@ -152,7 +152,7 @@ class PlainReruns:
         return self.first(buffer) <= self.places[k] and any(self.places[k] < use <= end for use in self.uses[buffer])
 
     def _available(self, k: int, buffer: BufferId, if_one: Name | None) -> ExactRow:
-        """Require the buffer after place k, there or recomputed in stage k, if a column is 1, or always."""
+        """Return: the buffer is there after place k or recomputed in stage k, if a column is 1 or always."""
         place, terms, least = self.places[k], dict[Name, int](), 1
         if if_one is not None:
             terms[if_one], least = -1, 0
@@ -174,7 +174,7 @@ class PlainReruns:
         return ExactRow(terms, least, None)
 
     def _other_sources(self, k: int, buffer: BufferId) -> Sequence[Name]:
-        """Columns of other ways to make a buffer available."""
+        """Return columns of other ways to make a buffer available after place k."""
         del k, buffer
         return ()
 

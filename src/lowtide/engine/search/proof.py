@@ -85,7 +85,7 @@ class RefutedBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     budget_bytes: _Bytes
     at_least_bytes: _Bytes
     log: tuple[Line, ...] = ()
-    """Shows the bound; if empty, see `check_proof`."""
+    """Steps that show the bound; if empty, see `check_proof`."""
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,16 +108,16 @@ class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     space: str
     bound_bytes: _Bytes
     op: _Id | None
-    """It needs `cut_bytes` in any order; None for inputs and outputs."""
+    """The op that needs `cut_bytes` in any order; None for inputs and outputs."""
     before: tuple[_Id, ...]
-    """The closed set before `op` with the least need, ascending."""
+    """Ascending: the closed set before `op` for which it needs least."""
     cut_bytes: _Bytes
     flow: CutFlow | None = None
     """Shows that `op` never needs less; None if not requested."""
     tree_bytes: _Bytes | None
-    """A tree's or series-parallel graph's optimal peak."""
+    """The optimal peak of a tree or series-parallel graph."""
     refuted: tuple[RefutedBudget, ...]
-    """In the order of refutation."""
+    """Budgets in the order of refutation."""
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,9 +130,9 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     spaces: tuple[SpaceProof, ...]
     """Empty if only a cost is proven."""
     cost: CostProof | None = None
-    """Of the extra cost of recomputation."""
+    """Shows a lower bound of the extra cost of recomputation."""
     callees: dict[str, "Proof"] = {}
-    """Of all graphs called directly or indirectly, without callees of their own."""
+    """Proofs for all graphs called directly or indirectly, without callees of their own."""
 
     @property
     def bound_bytes(self) -> Mapping[str, int]:

@@ -6,7 +6,7 @@ import msgspec
 
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Name = tuple[str | int, ...]
-"""A row's or column's kind and indices, see `plain_reruns`."""
+"""The kind of a row or a column and its indices, see `plain_reruns`."""
 
 
 class SplitCase(msgspec.Struct, frozen=True, array_like=True, tag="split", forbid_unknown_fields=True):
@@ -40,16 +40,16 @@ class CostProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     budget_bytes: Annotated[int, msgspec.Meta(ge=0)]
     order: tuple[_Id, ...]
     costs: tuple[float, ...]
-    """Of recomputing each op."""
+    """Cost of recomputing each op."""
     seconds: tuple[float, ...] = ()
     """Run times; empty without copies to the host."""
     places: tuple[_Id, ...]
-    """Where memory is counted, ascending."""
+    """Ascending places of the order where memory is counted."""
     at_least: float | None
-    """None if no plan fits."""
+    """The bound; None if no plan fits."""
     rows: tuple[Name, ...]
-    """Used by cases, by index."""
+    """Names of the rows that cases use by index."""
     columns: tuple[Name, ...]
-    """Used by splits, by index."""
+    """Names of the columns that splits use by index."""
     cases: tuple[Case, ...]
     """In depth-first order, each split before its two cases."""

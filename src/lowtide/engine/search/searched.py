@@ -22,7 +22,7 @@ _MIN_LOG_WORK = 200_000_000
 _LOG_OPS = 1_000
 """Above it, the minimal work for a log shrinks."""
 _LOG_WORK_FACTOR = 8
-"""For a log, as a multiple of the search's work."""
+"""Limit on the work for a log, as a multiple of the search."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +63,7 @@ class Searched:
 
 
 _LINES: Sequence[type[Line]] = get_args(Line)
-"""Numbered as in the native kernel."""
+"""Kinds of log lines, numbered as in the native kernel."""
 
 
 def find_refutation(

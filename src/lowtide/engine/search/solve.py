@@ -30,9 +30,9 @@ class Solution:
     peaks: tuple[int, ...]
     bounds: tuple[LowerBound, ...]
     cuts: tuple[LowerBound, ...]
-    """Before exact search."""
+    """The bounds before exact search."""
     tree_bytes: int | None = None
-    """A tree's or series-parallel graph's optimal peak."""
+    """The optimal peak of a tree or series-parallel graph."""
     refuted: tuple[FitOutcome, ...] = field(default=())
     interrupted: bool = False
     work: int = 0
@@ -144,7 +144,7 @@ class _Search:
                 self.evaluate(order)
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
-        """Bytes above the limits, then the sum of the peaks."""
+        """Return the key of an order: bytes above the limits, then the sum of the peaks."""
         over = sum(max(0, peak - limit) for peak, limit in zip(peaks, self.limits, strict=True))
         return over, sum(peaks)
 
@@ -157,7 +157,7 @@ class _Search:
         return rank
 
     def keep(self, order: Order) -> bool:
-        """Return whether the order is the best."""
+        """Keep an order if it is the best; return whether it is."""
         present = self.rank(self.peaks)
         return self.evaluate(order) < present
 

@@ -14,10 +14,10 @@ _MOST_OPS = 1_000_000
 _LEAST_ORDERS = 2
 _MOST_TRIED = 40
 _WORK_PER_OP = 32
-"""Per evaluated move, in arcs."""
+"""Work of evaluating a move, in arcs per op."""
 _MOST_MEMBERS = 20
 _MOST_BITS = 2**30
-"""In the table of descendants."""
+"""Size limit of the table of descendants."""
 
 
 def close_order(problem: Problem, order: Order) -> Order:

@@ -33,7 +33,7 @@ class OffDeviceOp:
     stream: str
     seconds: float
     bytes_out: int
-    """From the first memory space."""
+    """Bytes that it copies out of the first memory space."""
 
 
 def off_device_ops(graph: Graph) -> dict[OpId, OffDeviceOp]:
@@ -58,7 +58,7 @@ def _copy(graph: Graph, op: OpId) -> OffDeviceOp:
 
 
 def _update(graph: Graph, op: OpId, traffic_bytes: int) -> OffDeviceOp:
-    """At the copy speed within its largest overwritten buffer's space."""
+    """Return an update, at the speed of copies within the memory space of what it overwrites."""
     host = int(graph.buffer_spaces[max(graph.mutates[op].tolist(), key=lambda buffer: graph.sizes[buffer])])
     seconds = traffic_bytes / speed_between(graph, host, host, f"op {graph.op_names[op]!r}")
     return OffDeviceOp(graph.spaces[host].name, seconds, 0)

@@ -15,7 +15,7 @@ from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Ti
 
 _Copy = tuple[BufferId, SpaceId]
 _Extra = dict[tuple[int, int], float]
-"""Per callee's plan, by id of graph and plan."""
+"""Extra seconds of plans of callees, by id of graph and plan."""
 
 
 def play_timeline(
@@ -91,7 +91,7 @@ class _Player:
         self.stalls = [0.0] * n_steps
 
     def run(self, step: StepIndex, op: OpId, touches: Sequence[BufferId], overwrites: Sequence[BufferId]) -> None:
-        """Wait for operands and for reads of overwritten buffers."""
+        """Run an op once its operands are complete and the buffers it overwrites are not read."""
         start = self._now
         if self._in_use:
             for buffer in touches:
@@ -173,13 +173,14 @@ class Transfers:
     """Figures of a plan's copies."""
 
     bytes_out: int = 0
-    """To other memory spaces."""
+    """Bytes copied to other memory spaces."""
     state_bytes_out: int = 0
-    """By copying ops of the program from the first memory space: state on the host, and inputs of updates there."""
+    """Bytes that copying ops of the program copy out of the first memory space: state that is on the host, and what
+    updates there read."""
     stall_seconds: float = 0.0
-    """Waits of compute for copies."""
+    """Time that compute waits for copies."""
     hidden_seconds: float = 0.0
-    """Copies during compute."""
+    """Time of copies while compute is busy."""
 
 
 def transfers_of(graph: Graph, plan: Plan, prices: Prices) -> Transfers:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 COMPUTE = 0
 COLLECTIVES = "collectives"
 NO_STREAM = -1
-"""Of frees, which take no time."""
+"""The stream of frees, which take no time."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -21,15 +21,15 @@ class Timeline:
     streams: tuple[str, ...]
     """"compute", then "source -> destination" for copies and "collectives", by first use."""
     step_streams: NDArray[np.int8]
-    """Index into `streams`, or NO_STREAM."""
+    """Position in `streams`, or NO_STREAM."""
     starts: NDArray[np.float64]
     durations: NDArray[np.float64]
     stalls: NDArray[np.float64]
-    """Waits of compute before the step."""
+    """Time that compute waits before the step."""
     final_stall: float
-    """From the last step to the end."""
+    """Time from the last step to the end."""
     base_seconds: float
-    """For every op once."""
+    """Time to run every op once."""
 
     @property
     def ends(self) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from lowtide.reporting.export.placed import Placed, with_addresses
 
 _MICROSECONDS = 1e6
 _MOST_LIVES = 5_000
-"""Only the largest by bytes times steps are shown."""
+"""Most buffers shown, the largest by bytes times steps."""
 
 
 def chrome_trace(graph: Graph, plan: Plan, prices: Prices) -> bytes:

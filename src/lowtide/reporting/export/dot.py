@@ -38,6 +38,6 @@ def dot(graph: Graph, plan: Plan) -> bytes:
 
 
 def _quoted(text: str) -> str:
-    """Escape control characters other than line ends."""
+    """Return the text as a quoted string; control characters other than line ends are escaped."""
     lines = [printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
     return '"' + "\\n".join(lines) + '"'

@@ -10,7 +10,7 @@ from lowtide.engine.timeline import play_timeline
 from lowtide.reporting.export.placed import Placed, with_addresses
 
 _BASE = 0x7F00_0000_0000
-"""Of the first memory space; snapshots have process addresses."""
+"""Address of the first memory space; snapshots have process addresses."""
 _DISTANCE = 2**44
 _MICROSECONDS = 1e6
 
@@ -63,7 +63,7 @@ def _frames(placed: Placed, row: int) -> list[dict[str, Any]]:
 
 
 def _segment(placed: Placed, base: int, device: int, left: list[int]) -> dict[str, Any]:
-    """At the end: allocated blocks and the free blocks between."""
+    """Return the segment of a device at the end: allocated blocks and the free blocks between them."""
     blocks: list[dict[str, Any]] = []
     end = 0
 

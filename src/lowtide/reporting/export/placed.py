@@ -22,7 +22,7 @@ def with_addresses(graph: Graph, plan: Plan, effort: EffortName = DEFAULT_EFFORT
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """One memory space's residencies and scratch by first step; steps are half-open."""
+    """The residencies and scratch of one memory space by first step; ranges of steps are half-open."""
 
     names: list[str]
     ops: list[str]
@@ -31,7 +31,7 @@ class Placed:
     last: NDArray[np.int64]
     sizes: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    """Scratch has no addresses in a plan; it is above the arena."""
+    """Addresses; scratch has none in a plan and is placed above the arena."""
     arena_bytes: int
     """End of the highest buffer."""
     reserved_bytes: int

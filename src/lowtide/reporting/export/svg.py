@@ -19,9 +19,9 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 1180.0, 44.0, 592.0
 """The rectangles' area; y grows downward."""
 _COLORS = ("#8ecae6", "#ffb703", "#a3b18a", "#e5989b", "#b8a1d9", "#f4a261", "#90be6d", "#c9ada7")
 _MOST_NAMED = 4000
-"""Rectangles drawn singly, with a name. Others are merged."""
+"""Most rectangles drawn singly, with a name; the smaller ones are merged."""
 _GRAIN = 0.5
-"""Merged rectangles are rounded outward to this grid."""
+"""Grid to which merged rectangles are rounded outward."""
 _LEAST_OUTLINED = 2.0
 _LONGEST_NAME = 200
 _LETTER_WIDTH, _LETTER_HEIGHT = 5.6, 11.0
@@ -83,7 +83,7 @@ def _boxes(buffers: Buffers, packed: Packed, pieces: NDArray[np.int64], ceiling:
 
 
 def _crowd(pieces: NDArray[np.int64], boxes: NDArray[np.float64], chosen: NDArray[np.int64]) -> list[str]:
-    """One path per color, rounded to `_GRAIN`, without duplicates."""
+    """Draw many pieces as one path per color, rounded to `_GRAIN`, without duplicates."""
     paths: list[str] = []
     for color, fill in enumerate(_COLORS):
         mine = boxes[chosen[pieces[chosen, 0] % len(_COLORS) == color]]
@@ -120,7 +120,7 @@ def _caption(name: str, buffers: Buffers, packed: Packed, capacity: int | None) 
 
 
 def _xml(text: str) -> str:
-    """Control characters included."""
+    """Escape a text for XML, including control characters."""
     return escape(printable(text))
 
 

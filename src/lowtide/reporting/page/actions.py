@@ -19,15 +19,15 @@ _MOST_BARS = 4000
 class Rerun:
     op: str
     times: int
-    """Recomputed runs."""
+    """Number of recomputed runs."""
     writes_bytes: int
     cost: float
-    """All recomputed runs, in the unit of the ops' costs."""
+    """Total cost of the recomputed runs, in the unit of the ops' costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """A buffer that takes over another's storage in place."""
+    """An in-place pair: one buffer takes over the storage of another."""
 
     op: str
     read: str
@@ -58,7 +58,7 @@ class Actions:
     """Changes by kind, most bytes first."""
 
     moved: tuple[str, ...]
-    """In program order."""
+    """Moved ops, in program order."""
     shared: tuple[Shared, ...]
     reruns: tuple[Rerun, ...]
     copied: tuple[Copied, ...]

@@ -23,7 +23,7 @@ from lowtide.reporting.page.actions import Actions, Bar, actions_of, stream_bars
 from lowtide.reporting.shortfall import describe_missed
 
 MOST_COLUMNS = 4096
-"""Columns of the chart of memory over runs."""
+"""Most columns of the chart of memory over runs."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,11 +34,11 @@ class Facts:
     plan: Plan
     prices: Prices
     result: Result | None = None
-    """None for a plan file."""
+    """The result of planning; None for a plan from a file."""
     measured: Measurement | None = None
     frontier: Frontier | None = None
     unmodified: Graph
-    """Another graph than `graph` for a plan of another form."""
+    """The unmodified program; another graph than `graph` if the plan is for another form."""
 
     @classmethod
     def of(
@@ -65,7 +65,7 @@ class Facts:
 
     @property
     def allowed_bytes(self) -> Mapping[str, int | None]:
-        """Per memory space, None without a limit."""
+        """Limit per memory space, None if there is none."""
         if self.result is None:
             return {space.name: space.capacity_bytes for space in self.graph.spaces}
         return self.result.budget.allowed
@@ -109,7 +109,7 @@ class Facts:
 
     @cached_property
     def baseline_peak_bytes(self) -> dict[str, int]:
-        """Of the unmodified program, per space."""
+        """Peak of the unmodified program, per space."""
         return {before.space: int(before.live.max(initial=0)) for before, _ in self.over_time}
 
     @cached_property

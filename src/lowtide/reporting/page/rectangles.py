@@ -12,13 +12,13 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Addresses, Plan, StepKind
 
 MOST_DRAWN = 12_000
-"""Rectangles drawn singly, with a name."""
+"""Most rectangles that are drawn singly, with a name."""
 _COLUMNS, _ROWS = 512, 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rectangles:
-    """One memory space's residencies; runs are half-open."""
+    """Residencies of one memory space; ranges of runs are half-open."""
 
     buffers: NDArray[np.int64]
     first_runs: NDArray[np.int64]
@@ -30,7 +30,7 @@ class Rectangles:
 
     @property
     def n_shaded(self) -> int:
-        """Rectangles in the shade."""
+        """Number of rectangles in the shade."""
         return len(self.buffers) - len(self.drawn)
 
     @classmethod
