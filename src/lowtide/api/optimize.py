@@ -30,6 +30,8 @@ Target = Literal["any-runtime", "lowtide-session"]
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
+    """Parameters of `optimize_model`."""
+
     settings: PlanSettings = field(default_factory=PlanSettings)
     output: Path | None = None
     """Path of the planned program, or of the plan (.plan.json[.gz])."""
@@ -68,6 +70,7 @@ class Optimized:
         return are_results_right and (runtime is None or not runtime.doubts)
 
     def to_json(self) -> OptimizeFields:
+        """Return the fields of the JSON object."""
         runtime = RuntimeFields() if self.runtime is None else self.runtime.to_json()
         fields: OptimizeFields = {
             **result_to_json(self.result, self.offer),
@@ -80,6 +83,7 @@ class Optimized:
         return fields
 
     def to_text(self) -> str:
+        """Return the page for people."""
         lines = [result_to_text(self.result, self.measured, self.offer)]
         lines += map(compiled_to_text, self.compiled)
         if self.kept is not None:

@@ -19,12 +19,16 @@ from lowtide.frameworks.model import Model
 
 
 class SourceOptions(TypedDict, total=False):
+    """How any program is read."""
+
     host: Host | None
     dims: Mapping[str, int] | None
     trust: bool
 
 
 class ReadOptions(SourceOptions, total=False):
+    """How a program is read; see `open_model`."""
+
     device: str | None
 
 

@@ -41,11 +41,13 @@ class Captures:
         self._computes = True
 
     def step(self, size: int) -> Step:
+        """Return the captured step of a size."""
         if size not in self._steps:
             self._steps[size] = self._capture(size)
         return self._steps[size]
 
     def graph(self, size: int) -> Graph:
+        """Return the graph of a size, captured or computed."""
         computed = self._computed(size) if size not in self._steps else None
         if computed is not None:
             return computed
@@ -103,6 +105,7 @@ class SizedStep(GraphModel):
         return self._in_chunks is not no_forms
 
     def without_chunks(self) -> "SizedStep":
+        """Return the step without its forms in chunks."""
         return SizedStep(self._program, no_forms, self._host, self._share, self._place)
 
     def make_form(self, name: FormName, *, exact: bool) -> Form | None:

@@ -15,6 +15,8 @@ MPS = "mps"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
+    """A device for which a training step is planned."""
+
     title: str
     memory_bytes: int
     device: Device | None

@@ -261,6 +261,7 @@ def diff(before: Any, after: Any, **options: Unpack[ReadOptions]) -> ProgramDiff
 
 
 def is_plan_file(source: Any) -> bool:
+    """Return whether a source is the name of a plan file."""
     return isinstance(source, str | Path) and str(source).endswith(PLAN_FILES)
 
 

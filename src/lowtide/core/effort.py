@@ -16,6 +16,7 @@ DEFAULT_EFFORT: EffortName = "balanced"
 
 
 def check_effort(name: str) -> None:
+    """Raise UsageError for an unknown effort."""
     if name not in EFFORT_NAMES:
         raise UsageError(unknown("effort", name, EFFORT_NAMES))
 

@@ -32,6 +32,7 @@ class Stage(StrEnum):
 
     @property
     def number(self) -> int:
+        """The number of stages before this one."""
         return list(Stage).index(self)
 
 
@@ -54,6 +55,7 @@ _REPORT: ContextVar[Report] = ContextVar("report", default=silent)
 
 
 def current_report() -> Report:
+    """Return the callback of the innermost `showing`."""
     return _REPORT.get()
 
 

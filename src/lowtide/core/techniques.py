@@ -35,9 +35,11 @@ def listed(techniques: Techniques) -> str:
 
 
 def refuse_ignored(allowed: Iterable[str], ignored: Iterable[str], because: str, instead: str) -> None:
+    """Raise UsageError if an allowed technique would be ignored."""
     for technique in sorted(set(allowed).intersection(ignored)):
         raise UsageError(f"technique {technique!r} would be ignored: {because}; {instead}, or leave it out")
 
 
 def refuse_without_budget(allowed: Iterable[str]) -> None:
+    """Raise UsageError if an allowed technique needs a budget."""
     refuse_ignored(allowed, NEED_BUDGET, "it trades time for a budget, and there is none", "give a budget")

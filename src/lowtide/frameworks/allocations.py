@@ -21,6 +21,8 @@ FREED = "free_completed"
 
 @dataclass(frozen=True, slots=True)
 class AllocatedBlock:
+    """An allocated block."""
+
     size: int
     place: str
 
@@ -51,6 +53,7 @@ def _as_written(frame: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def whole(number: Any) -> int:
+    """Return an address or a size; raises ValueError for anything else."""
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
         raise ValueError(f"{str(number)[:40]} is not an address or size")
     return number

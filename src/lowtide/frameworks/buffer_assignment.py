@@ -14,6 +14,8 @@ Place = tuple[str, str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedBuffer:
+    """A logical buffer within an allocation."""
+
     place: Place | None
     """None for an instruction outside of the module."""
     size_bytes: int
@@ -42,6 +44,7 @@ class Allocation:
 
     @property
     def unused_bytes(self) -> int:
+        """Bytes that no buffer uses."""
         covered, end = 0, 0
         for start, stop in sorted((each.offset, each.offset + each.size_bytes) for each in self.buffers):
             covered += max(0, stop - max(start, end))
@@ -87,6 +90,7 @@ def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]],
 
 
 def instruction_numbers(module: bytes, where: str) -> dict[int, tuple[str, str]]:
+    """Return computation and name by instruction number, from a serialized HloModuleProto."""
     computations = read_binary(HloMessage.KINDS["Module"], module, where).computations
     return {each.id: (computation.name, each.name) for computation in computations for each in computation.instructions}
 

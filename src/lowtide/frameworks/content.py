@@ -27,6 +27,7 @@ _ONNX = {1: VARINT, 5: VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25, 26
 
 
 def is_json(head: bytes) -> bool:
+    """Whether a file contains JSON."""
     return head.lstrip()[:1] in (b"{", b"[")
 
 
@@ -55,6 +56,7 @@ def is_onnx(head: bytes) -> bool:
 
 
 def is_hlo_text(head: bytes) -> bool:
+    """Whether a file contains an HLO module as text."""
     return _HLO_START.match(head) is not None
 
 
@@ -121,6 +123,7 @@ KINDS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
 
 
 def kind_of_file(name: str) -> str | None:
+    """Return the kind of a readable file, or None."""
     try:
         path = Path(name)
         head = next(read_blocks(path / SAVED_MODEL if os.path.isdir(path) else path), b"")

@@ -15,6 +15,7 @@ class GraphModel(UnrunnableModel):
 
     @property
     def file_endings(self) -> tuple[str, ...]:
+        """The endings of graph files."""
         return (".graph.json", ".graph.json.gz")
 
     def apply(self, plan: Plan) -> Graph:
@@ -25,8 +26,10 @@ class GraphModel(UnrunnableModel):
         return reorder_graph(self.graph, self.order_of(plan))
 
     def save(self, plan: Plan, path: Path) -> None:
+        """Write the reordered graph as a graph file."""
         write_graph_file(self.apply(plan), path)
 
 
 def open_graph_file(path: str | Path) -> GraphModel:
+    """Open a graph file. Raises InputError and its subclasses."""
     return GraphModel(read_graph_file(path))

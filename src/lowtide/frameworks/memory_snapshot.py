@@ -28,9 +28,11 @@ class SnapshotModel(UnrunnableModel):
 
     @property
     def recorded(self) -> tuple[Recorded, ...]:
+        """The peak of each device with events."""
         return self._recorded
 
     def apply(self, plan: Plan) -> NoReturn:
+        """Raise UnsupportedError, because a snapshot cannot be run."""
         raise UnsupportedError("a memory snapshot cannot be run; write a plan file (.plan.json)")
 
 

@@ -36,8 +36,11 @@ from lowtide.reporting.recorded import Recorded
 
 
 class Model(Program):
+    """A program of a framework, read once."""
+
     @property
     def file_endings(self) -> tuple[str, ...]:
+        """Endings of the files that `save` writes; empty if it writes none."""
         return ()
 
     @abstractmethod
@@ -55,6 +58,7 @@ class Model(Program):
 
     @property
     def recorded(self) -> tuple[Recorded, ...]:
+        """The peak of each device of a recording; empty for programs."""
         return ()
 
     @property
@@ -68,6 +72,7 @@ class Model(Program):
         raise UnsupportedError(f"this program cannot be written to {path}; write a plan file (.plan.json)")
 
     def save_unmodified(self, path: Path) -> None:
+        """Write the program as it was read."""
         raise UnsupportedError(f"this program cannot be written to {path}; copy the file it was read from")
 
     @property
@@ -159,6 +164,7 @@ class Model(Program):
 
 
 def is_model(source: object) -> TypeGuard[Model]:
+    """Return whether `source` is a `Model`."""
     return isinstance(source, Model)
 
 
@@ -173,6 +179,7 @@ class UnrunnableModel(Model):
 
     @property
     def graph(self) -> Graph:
+        """The graph of the program."""
         return self._graph
 
     def check_measurable(self) -> NoReturn:
@@ -180,9 +187,11 @@ class UnrunnableModel(Model):
         raise UnsupportedError(f"{self.KIND} cannot be run, so there is nothing to measure; leave out --measure")
 
     def measure(self, plan: Plan) -> Measurement:
+        """Raise UnsupportedError: there are no kernels to run."""
         self.check_measurable()
 
     def measure_costs(self) -> Prices:
+        """Raise UnsupportedError: there are no kernels to run."""
         raise UnsupportedError(f"{self.KIND} has no kernels to run; price it by a profile, --costs eager or fused")
 
     def order_of(self, plan: Plan) -> NDArray[np.int32]:
@@ -208,12 +217,15 @@ class HostedModel(Model):
 
     @property
     def graph(self) -> Graph:
+        """The graph of the program with its host."""
         return self._graph
 
     def apply(self, plan: Plan) -> NoReturn:
+        """Raise UnsupportedError: this framework cannot copy to a host by a plan."""
         raise UnsupportedError("this framework cannot copy to a host by a plan; write a plan (.plan.json)")
 
     def measure(self, plan: Plan) -> Measurement:
+        """Raise UnsupportedError, as `apply` does."""
         self.apply(plan)
 
     def measure_costs(self) -> Prices:

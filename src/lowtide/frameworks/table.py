@@ -158,6 +158,7 @@ FRAMEWORKS = (
 
 
 def framework_of(source: Any) -> Framework | None:
+    """Return the framework that reads an object, or None."""
     if not isinstance(source, tuple | list):
         return next((framework for framework in FRAMEWORKS if framework.owns(source)), None)
     callers = [framework for framework in FRAMEWORKS if framework.reads_calls]

@@ -16,9 +16,11 @@ class Releases:
     newest: tuple[int, int]
 
     def include(self, installed: str) -> bool:
+        """Return whether the installed version is in the range."""
         return self.oldest <= _release(installed) <= self.newest
 
     def warn(self, installed: str) -> None:
+        """Warn once if the installed version is outside of the range."""
         if not self.include(installed):
             found = installed.partition("+")[0]
             message = f"lowtide is tested with {self.name} {self._range}; {found} is installed"

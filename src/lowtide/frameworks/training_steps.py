@@ -15,6 +15,8 @@ PrecisionName = Literal["float32", "bfloat16", "float16", "amp"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
+    """How to build a training step without weights."""
+
     kind: SourceKind
     """A Hugging Face configuration; an id of Hugging Face or timm; a callable's name; or a program from
     `pickled_forms`.

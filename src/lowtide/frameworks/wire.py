@@ -55,6 +55,7 @@ def read_tag(content: Content, at: int, stop: int) -> tuple[int, int, int]:
 
 
 def check_end(at: int, size: int, stop: int) -> None:
+    """Raise WireError if fewer than `size` bytes are left."""
     if size > stop - at:
         raise WireError(at, f"{size} bytes expected, {stop - at} left")
 
@@ -114,14 +115,17 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_bytes(number: int, content: Content) -> bytes:
+    """Return a field of bytes, text or a message."""
     return encode_size(number, len(content)) + bytes(content)
 
 
 def encode_size(number: int, size: int) -> bytes:
+    """Return the tag and length of a field of bytes, text or a message."""
     return encode_varint(number << 3 | BYTES) + encode_varint(size)
 
 
 def encode_number(number: int, value: int) -> bytes:
+    """Return a field with a number."""
     return encode_varint(number << 3 | VARINT) + encode_varint(value)
 
 

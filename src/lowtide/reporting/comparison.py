@@ -34,6 +34,7 @@ class Comparison:
         return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     def to_json(self) -> ComparedFields:
+        """Return the fields of the JSON object for one program."""
         return fields_of(
             ComparedFields,
             self,
@@ -58,6 +59,7 @@ class Comparison:
         return memory_picture(self.graph, best.plan).html([*rows, bound])
 
     def to_text(self) -> str:
+        """Return the table as text."""
         best = min(self.rows, key=lambda row: row.key).plan.peak_bytes
         rows = [
             [

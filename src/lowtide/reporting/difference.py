@@ -44,6 +44,8 @@ class HeldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resized:
+    """A buffer whose size changed."""
+
     buffer: str
     before_bytes: int
     after_bytes: int
@@ -74,6 +76,7 @@ class ProgramDifference:
         return self.to_text()
 
     def to_text(self) -> str:
+        """Return the difference as text."""
         lines = [
             f"{printable(self.before)} -> {printable(self.after)}",
             f"  peak        {format_by_space(self.before_peak_bytes)} -> {format_by_space(self.after_peak_bytes)}",

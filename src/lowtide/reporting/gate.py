@@ -50,10 +50,12 @@ class Finding:
 
     @property
     def ok(self) -> bool:
+        """Whether the figure is within the limit."""
         return self.bytes <= self.limit_bytes
 
     @property
     def sentence(self) -> str:
+        """The finding in one line."""
         name = self.rule.removeprefix("max-")
         figure = f"{name if name != 'growth' else 'peak'} of {printable(self.space)} {format_bytes(self.bytes)}"
         if self.ok:
@@ -72,9 +74,11 @@ class Gate:
 
     @property
     def ok(self) -> bool:
+        """Whether all figures are within their limits."""
         return all(finding.ok for finding in self.findings)
 
     def to_json(self) -> GateFields:
+        """Return the fields of the JSON object."""
         return fields_of(GateFields, self, findings=[fields_of(FindingFields, finding) for finding in self.findings])
 
 

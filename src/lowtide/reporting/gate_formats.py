@@ -10,6 +10,7 @@ from lowtide.reporting.table import printable
 
 
 def as_text(gates: Sequence[Gate]) -> str:
+    """Return one line per limit."""
     return "\n".join(
         f"{'ok  ' if finding.ok else 'FAIL'} {printable(gate.name)}: {finding.sentence}"
         for gate in gates

@@ -28,6 +28,7 @@ class OnDevice:
     compiled_seconds: float
 
     def to_json(self) -> OnDeviceFields:
+        """Return the fields of the JSON object."""
         return fields_of(OnDeviceFields, self)
 
     def to_text(self, result: Result) -> str:

@@ -13,6 +13,7 @@ def _n_hints(buffers: Buffers) -> int:
 
 
 def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> PackFields:
+    """Return the fields of the JSON object."""
     return fields_of(
         PackFields,
         packed,
@@ -32,6 +33,7 @@ def _exactly(count: int) -> str:
 
 
 def packed_to_text(name: str, buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> str:
+    """Return the result as text."""
     gap = "no packing needs less" if packed.optimal else f"at most {percent(packed.gap)} above the smallest"
     holders = f"   (set by {len(packed.bound_holders)} buffers)" if packed.bound_holders else ""
     lines = [

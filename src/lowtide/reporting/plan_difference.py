@@ -66,6 +66,7 @@ class PlanDifference:
         return self.to_text()
 
     def to_text(self) -> str:
+        """Return the difference as text."""
         rows = [
             ("status", self.before_status, self.after_status),
             ("peak", format_by_space(self.before_peak_bytes), format_by_space(self.after_peak_bytes)),

@@ -15,6 +15,7 @@ _NAMES_SHOWN = 5
 
 
 def result_to_json(result: Result, offer: NextTechnique | None = None, on_device: OnDevice | None = None) -> PlanFields:
+    """Return the fields of the JSON object."""
     some = {} if on_device is None else {"on_device": on_device.to_json()}
     return fields_of(
         PlanFields,
@@ -179,6 +180,7 @@ def level_to_json(level: str, rewritten: Rewritten) -> LevelFields:
 
 
 def level_to_text(level: str, rewritten: Rewritten) -> str:
+    """Return the result of a level as text."""
     lines = [f"level {level}, peaks estimated by the framework:"]
     for device, before in rewritten.before_bytes.items():
         lines.append(f"  {device}: {format_bytes(before)} before, {format_bytes(rewritten.after_bytes[device])} after")

@@ -27,9 +27,11 @@ class RuntimeOutlook:
     """Peak of the best plan found, if its order is followed."""
 
     def to_json(self) -> OutlookFields:
+        """Return the fields of the JSON object."""
         return fields_of(OutlookFields, self, runtime_peaks=self.peaks)
 
     def to_text(self) -> str:
+        """Return the figures as text."""
         return "\n".join(
             [
                 "Peak memory by runtime:",
@@ -96,6 +98,7 @@ class RuntimeReport:
         return self.session_bytes < (1 - _TOLERATED) * self.peaks.after_resident_bytes
 
     def to_json(self) -> RuntimeFields:
+        """Return the fields of the JSON object."""
         return {
             "level": self.level,
             "runtime_peaks": self.peaks,
@@ -105,6 +108,7 @@ class RuntimeReport:
         }
 
     def to_text(self) -> str:
+        """Return the figures as text."""
         lines = [
             f"  level            {self.level or 'unmodified file'}",
             f"  stock order      {format_bytes(self.peaks.before_bytes)} before, "

@@ -106,6 +106,7 @@ def _proven(shortfall: Shortfall) -> str:
 
 
 def short_verdict(plan: Plan, *, is_missed: bool) -> str:
+    """Return the status of a plan in words."""
     return "misses the budget" if is_missed else _STATUSES[plan.status]
 
 
@@ -124,6 +125,7 @@ def offer_verdict(offer: NextTechnique, after: str) -> str:
 
 
 def point_verdict(point: RecomputeResult) -> str:
+    """Return the verdict on one budget of a curve."""
     if point.fits:
         return point.status
     is_proven = point.status == "infeasible" and point.holds_for_any_order

@@ -27,6 +27,7 @@ class Footprint:
 
     @property
     def peak_bytes(self) -> dict[str, int]:
+        """Peak by space name."""
         return dict(zip(self.spaces, self.live.max(axis=0).tolist(), strict=True))
 
     @property

@@ -43,6 +43,7 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
     ends, end_steps = np.concatenate([ends, read]), np.concatenate([end_steps, handed_at])
 
     def moments(slots: NDArray[np.int64], steps: NDArray[np.int64], *, begin: bool) -> NDArray[np.int64]:
+        """Return keys that sort events by slot, then step."""
         return slots * (2 * n_steps + 2) + 2 * steps + 1 + begin
 
     begin_moments = moments(begins, begin_steps, begin=True)

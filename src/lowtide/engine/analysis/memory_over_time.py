@@ -26,6 +26,7 @@ class Role(IntEnum):
 
     @property
     def caption(self) -> str:
+        """Caption for charts."""
         return ("inputs", "outputs", "activations saved for backward", "gradients and updates", "temporaries")[self]
 
 
@@ -47,6 +48,7 @@ class MemoryOverTime:
 
     @property
     def live(self) -> NDArray[np.int64]:
+        """Live bytes of every column."""
         return self.parts[:-2].sum(axis=0)
 
 
@@ -95,6 +97,7 @@ def _end_of_forward(graph: Graph, updates: NDArray[np.bool_]) -> OpId | None:
 
 
 def runs_per_column(n_runs: int, most_columns: int) -> int:
+    """Return the number of runs per column."""
     return max(1, -(-n_runs // max(1, most_columns)))
 
 

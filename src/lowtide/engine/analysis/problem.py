@@ -47,10 +47,12 @@ class Problem:
 
     @cached_property
     def native(self) -> _native.GraphView:
+        """The graph for native kernels."""
         graph = self.graph
         return _native.GraphView(graph, graph.structure, np.ravel(self.transient), len(graph.spaces))
 
     def given_order(self) -> Order:
+        """Return the program order."""
         return np.arange(self.graph.n_ops, dtype=np.int32)
 
     def evaluate(self, order: Order) -> Evaluation:

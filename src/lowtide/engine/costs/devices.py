@@ -57,6 +57,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def machine(self) -> Machine:
+        """The roofline model of the device."""
         return Machine(
             bytes_per_second=self.memory_bytes_per_second,
             flops_per_second=self.speed_of(""),
@@ -79,6 +80,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @cache
 def devices() -> Mapping[str, Device]:
+    """Return the known devices by name."""
     return msgspec.json.decode(_TABLE.read_bytes(), type=dict[str, Device])
 
 

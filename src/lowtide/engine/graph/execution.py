@@ -102,6 +102,7 @@ class Versions:
     """Versions after the program."""
 
     def allocated_by(self, op: OpId) -> list[BufferId]:
+        """Return the buffers that an op allocates."""
         writes = range(self.writes_from[op], self.first[op + 1])
         return [self.buffers[access] for access in writes if self.seen[access] == ABSENT]
 

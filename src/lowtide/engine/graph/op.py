@@ -163,6 +163,7 @@ def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
 
 
 def joined_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Concatenate results of `op_columns`."""
     joined: dict[str, Any] = {}
     for column, first in parts[0].items():
         pieces = [part[column] for part in parts]

@@ -47,6 +47,7 @@ class Rows:
         return iter([values[start:stop] for start, stop in pairwise(offsets)])
 
     def is_equal_to(self, other: "Rows") -> bool:
+        """Return whether both have the same rows."""
         return np.array_equal(self.offsets, other.offsets) and np.array_equal(self.values, other.values)
 
     def take(self, rows: Ids) -> "Rows":

@@ -9,6 +9,7 @@ from lowtide.engine.plan import Plan, Run
 
 
 def returning_ops(graph: Graph) -> frozenset[OpId]:
+    """Return the ops that copy updated parameters to the device."""
     kinds = enumerate(graph.op_kinds) if graph.updates_on_host.any() else ()
     return frozenset(op for op, kind in kinds if kind == PARAMETER_TO_DEVICE)
 

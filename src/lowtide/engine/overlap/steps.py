@@ -82,6 +82,7 @@ class Steps:
         return [*changed, *(read for read, _ in step.pairs)] if step.pairs else changed
 
     def moved(self, places: Mapping[StepIndex, tuple[StepIndex, int]]) -> Plan:
+        """Return the plan with steps moved before or after others."""
         where = np.arange(len(self.steps))
         side = np.full(len(self.steps), ITSELF)
         for step, (place, step_side) in places.items():

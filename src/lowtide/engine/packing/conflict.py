@@ -23,6 +23,8 @@ Ids = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
+    """Items that exceed a capacity."""
+
     items: tuple[int, ...]
     minimal: bool
     """Whether every item is proven necessary."""

@@ -36,6 +36,8 @@ _NEAR = 50
 
 @dataclass(slots=True)
 class Improvement:
+    """State of an improvement."""
+
     items: Items
     offsets: Ints
     height: int

@@ -86,6 +86,8 @@ class Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
+    """The mapping of buffers to items."""
+
     items: Items
     item_of: Ints
     """The item of every buffer; -1 if it, or its group, is never alive or empty."""

@@ -159,6 +159,7 @@ def _check_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None
 
 
 def is_of_class(plan: Plan, claim: Claim, n_ops: int) -> bool:
+    """Return whether a plan is in the class of a claim."""
     return claim.holds_for(
         reruns=int((plan.kinds == StepKind.RUN).sum()) > n_ops,
         copies=bool((plan.kinds == StepKind.COPY_OUT).any()),

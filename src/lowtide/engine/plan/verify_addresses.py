@@ -37,6 +37,7 @@ class SortedRanks:
             self._used ^= 1 << word
 
     def below(self, rank: int) -> int | None:
+        """Return the largest rank below `rank`, or None."""
         word, bit = divmod(rank, self._width)
         lower = self._words[word] & ((1 << bit) - 1)
         if not lower:
@@ -48,6 +49,7 @@ class SortedRanks:
         return word * self._width + lower.bit_length() - 1
 
     def above(self, rank: int) -> int | None:
+        """Return the smallest rank above `rank`, or None."""
         word, bit = divmod(rank, self._width)
         higher = self._words[word] >> (bit + 1) << (bit + 1)
         if not higher:

@@ -46,6 +46,7 @@ class Violations:
             self._message = f"{place}: {describe(row)}"
 
     def raise_first(self) -> None:
+        """Raise VerificationError for the first violation, if any."""
         if self._first is not None:
             raise VerificationError(self._message)
 
@@ -61,6 +62,8 @@ class Violations:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accesses:
+    """All accesses of a program."""
+
     ops: NDArray[np.int32]
     buffers: NDArray[np.int32]
     kinds: NDArray[np.int8]

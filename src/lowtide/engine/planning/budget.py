@@ -61,6 +61,7 @@ def budget_bytes(budget: str | int | float, baseline_peak: int, persistent: int)
 
 
 def is_part(budget: GivenBudget) -> bool:
+    """Return whether a budget is a share of the baseline's peak."""
     return budget is not None and not isinstance(read_budget(budget), int)
 
 

@@ -84,6 +84,7 @@ class Draft:
 
     @property
     def bounds_hold_for(self) -> PlanClass:
+        """The class of plans that the bounds hold for."""
         if self.proof is not None or not self.settings.techniques & NEED_BUDGET:
             return "orders"
         return "copies" if "offload" in self.settings.techniques else "reruns"

@@ -63,6 +63,7 @@ def budgets_from(least: Draft) -> list[int]:
 def frontier_from(
     least: Draft, settings: PlanSettings, budgets: Sequence[int], progress: Report | None = None
 ) -> Frontier:
+    """Return the frontier of a draft's graph for the given budgets."""
     report = progress or current_report()
     asked = settings.techniques | {"recompute"}
     composed: list[Composed] = []

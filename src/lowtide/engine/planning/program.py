@@ -91,6 +91,7 @@ class Program(ABC):
         return known or next((form for form in others if form.graph.fingerprint == plan.graph_fingerprint), None)
 
     def made_forms(self) -> list[Form]:
+        """Return the forms that exist already."""
         return [self._unmodified, *(form for form in self._forms.values() if form is not None)]
 
     def forms_with_state(self) -> Iterator[Form]:
@@ -117,6 +118,7 @@ class Program(ABC):
         return self.make_unmodified()
 
     def make_unmodified(self) -> Form:
+        """Return the unmodified program as a form."""
         return Form("unmodified", self.graph)
 
     @cached_property

@@ -186,6 +186,7 @@ class Result:
 
 
 def result_of(draft: Draft, seconds: float) -> Result:
+    """Return the result of a draft after all stages; `seconds` is the time of planning."""
     graph, plan, packing = draft.graph, draft.plan, draft.packing
     order = plan.order()
     return Result(

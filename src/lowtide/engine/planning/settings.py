@@ -102,6 +102,7 @@ class PlanSettings:
 
     @property
     def order_name(self) -> str:
+        """The order to look for, by name."""
         return self.scheduler or ("search" if "reorder" in self.techniques else "given")
 
     def prices(self, graph: Graph) -> Prices:

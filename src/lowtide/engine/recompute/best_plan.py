@@ -84,6 +84,7 @@ class BestPlan:
 
     @property
     def steering_bound(self) -> float:
+        """The highest bound, proven or not."""
         return max(self.bound, self.claimed_bound)
 
     @property
@@ -133,6 +134,7 @@ class BestPlan:
             self.execution = execution
 
     def add_exact_result(self, program: OrderedProgram, searched: ExactResult) -> None:
+        """Accept the plan and bounds of an exact search with this base order."""
         if searched.cost_bound > self.bound:
             self.bound, self.bound_places = searched.cost_bound, ()
         self.peak_bound = searched.peak_bound
@@ -172,6 +174,7 @@ def rounded_up(program: OrderedProgram, bound: float) -> float:
 
 
 def repair(program: OrderedProgram, found: BestPlan, drops: Drops, max_work: int) -> None:
+    """Add drops until a plan fits, and offer it."""
     before = program.native.work
     most = min(found.max_drop_cost, found.max_cost_to_trim)
     _, drops = drop_until_it_fits(program, drops, found.budget, max_work, most)

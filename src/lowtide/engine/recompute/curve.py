@@ -130,6 +130,7 @@ def _word_above(bound: float, word: float | None, most: float = float("inf")) ->
 
 
 def knee_of(points: Sequence[RecomputeResult]) -> int | None:
+    """Return the recommended point, see `Curve`."""
     fitting = [k for k, point in enumerate(points) if point.fits]
     if len(fitting) < 3:
         return None

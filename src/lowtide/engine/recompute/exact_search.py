@@ -27,6 +27,8 @@ class _End(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactResult:
+    """The result of searching all sequences of runs."""
+
     runs: Ints | None = None
     """Cheapest within the budget, or of the lowest peak found."""
     cost_bound: float = 0.0

@@ -192,6 +192,7 @@ def least_to_gather(problem: Problem, space: SpaceId) -> LowerBound:
     most = np.where(easiest < unknown, touched + np.where(easiest < unknown, easiest, 0), 0)
 
     def at_last(op: OpId, last: BufferId) -> int:
+        """Return the bytes resident while the last operand is made."""
         producer, operands = int(structure.producers[last]), structure.touches[op].tolist()
         there = {*operands, *structure.touches[producer].tolist(), *structure.allocates[producer].tolist()}
         pairs = graph.in_place_pairs(producer) if problem.in_place else []

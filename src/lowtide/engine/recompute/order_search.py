@@ -53,6 +53,7 @@ class Route:
     searches: frozenset[Search] = frozenset(get_args(Search))
 
     def allows(self, name: str) -> bool:
+        """Return whether a base order is taken."""
         return self.base in (None, name)
 
 
@@ -90,6 +91,7 @@ class ComposeSettings:
 
     @property
     def limits(self) -> RecomputeEffort:
+        """The work limits."""
         limits = RECOMPUTE_EFFORTS[self.effort]
         return limits.for_proof() if self.prove else limits
 

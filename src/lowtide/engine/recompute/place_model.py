@@ -75,6 +75,7 @@ class BuiltModel:
         return Drops(moments, np.asarray(listed, np.int32).reshape(-1, 2))
 
     def solution(self, program: OrderedProgram, execution: Execution) -> NDArray[np.float64]:
+        """Return the solution that matches an execution."""
         values = np.zeros(len(self.milp.cost))
         graph, places = program.problem.graph, program.places
         is_first = places[execution.runs] == execution.stages

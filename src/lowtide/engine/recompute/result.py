@@ -52,6 +52,7 @@ class RecomputeResult:
         return self.rank_within(self.budget_bytes)
 
     def rank_within(self, budget_bytes: int) -> tuple[int, float, int]:
+        """Return the sort key for another budget."""
         return max(0, self.peak_bytes - budget_bytes), self.extra_cost, self.peak_bytes
 
     @property

@@ -52,6 +52,8 @@ class MixedIntegerProgram:
 
 @dataclass(slots=True, eq=False)
 class ModelRows:
+    """Rows of a program while it is built."""
+
     starts: list[int] = field(default_factory=lambda: [0])
     columns: list[int] = field(default_factory=list[int])
     values: list[float] = field(default_factory=list[float])
@@ -93,6 +95,8 @@ class ModelRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solved:
+    """The result of a solver run."""
+
     claimed_bound: float
     """The solver's, unproven; infinite if it finds no solution."""
     solution: NDArray[np.float64] | None
@@ -197,6 +201,7 @@ class LinearRelaxation:
         )
 
     def restrict(self, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> None:
+        """Replace the bounds of all columns."""
         self._highs.setOptionValue("presolve", "off")  # it forgets the basis, and finds no ray
         self._highs.changeColsBounds(len(lower), np.arange(len(lower), dtype=np.int32), lower, upper)
 

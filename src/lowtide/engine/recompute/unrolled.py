@@ -72,4 +72,5 @@ def _control(record: Op, earlier_run: int | None, first_run: Mapping[int, int]) 
 
 
 def first_runs(runs: Sequence[int]) -> Order:
+    """Return the ops of a sequence in the order of their first runs."""
     return np.asarray(list(dict.fromkeys(runs)), np.int32)

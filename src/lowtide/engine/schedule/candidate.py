@@ -73,6 +73,7 @@ class Candidate:
 
     @property
     def proof(self) -> Proof | None:
+        """The proof of the bounds, without logs."""
         return None if self.solved is None else self.solved.proof
 
 

@@ -25,6 +25,8 @@ class ExactRow:
 
 @dataclass(frozen=True, slots=True)
 class ExactColumn:
+    """A column of an integer program."""
+
     cost: Exact
     lower: Exact
     upper: Exact

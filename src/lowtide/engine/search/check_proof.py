@@ -23,6 +23,8 @@ MAX_EXAMINED = 3_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedBound:
+    """The confirmed bound of one memory space."""
+
     space: str
     confirmed_bytes: int
     """The largest shown."""

@@ -29,6 +29,8 @@ _State = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedOrder:
+    """Result of `fit_order`."""
+
     fit: Fit
     order: Order | None = None
     moved: int = 0

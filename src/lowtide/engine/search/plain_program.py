@@ -66,6 +66,7 @@ class PlainProgram:
         return [self.pairs_of(op) for op in range(self.n_ops)]
 
     def pairs_of(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
+        """Return usable in-place pairs (read, written)."""
         graph, sizes = self.graph, self.bytes_here
         flat: list[int] = graph.in_place[op].tolist() if self._in_place else []
         pairs = dict.fromkeys(zip(flat[::2], flat[1::2], strict=True))

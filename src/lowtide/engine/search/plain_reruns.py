@@ -36,6 +36,7 @@ class PlainReruns:
         self.may_run_twice = twice
 
     def first(self, buffer: BufferId) -> Place:
+        """Return the place that makes a buffer, -1 for the start."""
         producer = self.program.producers[buffer]
         return self._place_of[producer] if producer >= 0 else -1
 

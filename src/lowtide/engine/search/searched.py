@@ -35,6 +35,7 @@ class Searched:
 
     @cached_property
     def proof(self) -> Proof:
+        """The proof without logs."""
         solution = self.solution
         return prove(self.problem, solution.cuts, solution.refuted, tree_bytes=solution.tree_bytes)
 

@@ -64,6 +64,7 @@ class Profile:
         self.falling = np.sort(self.here)[::-1]
 
     def with_cut(self, place: Place, cut: ClosureCut) -> "Profile":
+        """Return the order that runs the ops before the cut, then the op at `place`, then the rest."""
         return Profile(self.problem, run_after_cut(self.order, place, cut), self.space)
 
     def is_better_than(self, other: "Profile") -> bool:

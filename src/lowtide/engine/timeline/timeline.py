@@ -33,10 +33,12 @@ class Timeline:
 
     @property
     def ends(self) -> NDArray[np.float64]:
+        """End of every step."""
         return self.starts + self.durations
 
     @cached_property
     def compute_seconds(self) -> float:
+        """Time of all runs."""
         return self._busy(COMPUTE)
 
     @cached_property
@@ -61,6 +63,7 @@ class Timeline:
 
     @cached_property
     def collective_seconds(self) -> float:
+        """Time of the stream for collectives."""
         return self._busy(self._of_collectives)
 
     @cached_property

@@ -69,7 +69,7 @@ class Caffe2Model(Model):
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Blobs that exist before the net runs and stay."""
+        """The parameters: blobs that exist before the net runs and stay."""
         return self._parameters
 
     def in_single_assignment(self) -> tuple[NetDef, dict[str, int]]:

@@ -71,7 +71,7 @@ class _Placing:
         self._checked_at: dict[int, int] = {}
         """By view, recomputed runs before its last check."""
         self._now: dict[str, str] = {}
-        """By original name."""
+        """New name by original name."""
         self._order: list[int] = []
         self._names: dict[int, dict[str, str]] = {}
 

@@ -21,6 +21,8 @@ from lowtide.frameworks.onnx.running.session import open_session
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
+    """The result of one run."""
+
     peak_bytes: int
     """Inputs, and the most allocated at once: values, outputs, workspaces."""
     outputs: Sequence[Any]

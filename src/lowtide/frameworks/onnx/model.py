@@ -87,10 +87,12 @@ class OnnxModel(Model):
 
     @property
     def file_endings(self) -> tuple[str, ...]:
+        """The ending of ONNX files."""
         return (".onnx",)
 
     @property
     def graph(self) -> Graph:
+        """The model as a graph."""
         return self._translation.graph
 
     @property
@@ -99,6 +101,7 @@ class OnnxModel(Model):
         return True
 
     def make_unmodified(self) -> "OnnxForm":
+        """Return the model as it was read."""
         return OnnxForm("unmodified", self.graph, model=self)
 
     def make_form(self, name: FormName, *, exact: bool) -> "OnnxForm | None":

@@ -142,11 +142,11 @@ class _Writer:
     taken: set[str] = field(init=False)
     current: dict[int, str] = field(default_factory=dict[int, str])
     on_host: dict[Port, str] = field(default_factory=dict[Port, str])
-    """By output, the copy on the host."""
+    """The copy to the host of each output."""
     leaving: dict[Port, str] = field(default_factory=dict[Port, str])
     """Copies out of outputs not freed yet."""
     back: dict[Port, str] = field(default_factory=dict[Port, str])
-    """By output, the copy back."""
+    """The copy back of each output."""
     left: list[str] = field(default_factory=list[str])
     """Copies out that the next run waits for."""
     views: dict[tuple[int, tuple[str, ...]], str] = field(default_factory=dict[tuple[int, tuple[str, ...]], str])

@@ -14,7 +14,7 @@ from lowtide.frameworks.tensorflow.reading.body import NodeBody, sorter_of
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 
 WORTH = 0.95
-"""Plans below this share of the executor's peak are applied. Measured peaks were within 4 % of the simulation."""
+"""A plan is applied below this share of the executor's peak. Measured peaks were within 4 % of the simulation."""
 
 
 def executor_plan(translation: TensorflowTranslation) -> Plan:

@@ -102,7 +102,7 @@ def _of_object(source: Any, signature: str | None) -> LoadedGraph:
 
 
 def _captured(graph: Any) -> dict[str, tuple[int, Shape]]:
-    """Raises UsageError for a deleted variable."""
+    """Return `LoadedGraph.captured` of a function. Raises UsageError for a deleted variable."""
     try:
         variables = {id(variable.handle): variable for variable in graph.variables}
     except AssertionError:

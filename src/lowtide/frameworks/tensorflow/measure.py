@@ -20,7 +20,7 @@ from lowtide.frameworks.tensorflow.shapes import is_full
 
 _TYPES = "1:f4 2:f8 3:i4 4:u1 5:i2 6:i1 8:c8 9:i8 10:? 17:u2 18:c16 19:f2 22:u4 23:u8"
 _NUMPY = {int(number): name for number, name in (each.split(":") for each in _TYPES.split())}
-"""By number of the data type."""
+"""NumPy types by the number of the data type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class GraphRun:
     """One run of a graph."""
 
     peak_bytes: int
-    """Live outputs and feeds, without constants and variables."""
+    """Peak bytes of live outputs and feeds, without constants and variables."""
     order: tuple[str, ...]
     """Nodes in the order of their runs."""
     on_host: tuple[str, ...]
@@ -36,13 +36,13 @@ class GraphRun:
     host_bytes: int
     """Peak bytes on that CPU."""
     values: tuple[Any, ...]
-    """Of the fetches."""
+    """Values of the fetches."""
     state: tuple[Any, ...]
-    """Of the variables after the run."""
+    """Values of the variables after the run."""
 
     @property
     def compared(self) -> tuple[Any, ...]:
-        """Fetched values, and variables after the run."""
+        """Values of the fetches, and of the variables after the run."""
         return *self.values, *self.state
 
 

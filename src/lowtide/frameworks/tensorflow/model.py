@@ -86,6 +86,7 @@ class TensorflowModel(Model):
 
     @property
     def unmodified_graph(self) -> GraphDef:
+        """The graph as it was read."""
         return self._loaded.graph
 
     def with_host(self, host: Host) -> "TensorflowModel":
@@ -130,6 +131,7 @@ class TensorflowModel(Model):
         )
 
     def save_unmodified(self, path: Path) -> None:
+        """Write the graph as it was read."""
         write_pieces(path, self._loaded.content_of(self._loaded.graph, path.name))
 
     def at_level(

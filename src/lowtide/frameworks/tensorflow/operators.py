@@ -113,12 +113,15 @@ class ArgumentSpec:
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
+    """Arguments and effects of an op."""
+
     is_stateful: bool
     inputs: tuple[ArgumentSpec, ...]
     outputs: tuple[ArgumentSpec, ...]
     defaults: dict[str, int]
 
     def output_types(self, node: NodeDef) -> list[int]:
+        """Return the data type of every output of a node."""
         return [kind for argument in self.outputs for kind in argument.types(node, self.defaults)]
 
     def output_place(self, node: NodeDef, name: str) -> int | None:

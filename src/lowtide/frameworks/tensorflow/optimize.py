@@ -25,11 +25,11 @@ class OptimizedGraph:
     """An optimized graph, and its changes by name."""
 
     graph: Any
-    """As the kind of object that was given."""
+    """The graph, as the kind of object that was given."""
     recomputed: tuple[str, ...]
     """Nodes with a copy `Recomputed/NAME`."""
     swapped: tuple[tuple[str, int], ...]
-    """Swapped inputs, as (node, index of the input)."""
+    """Inputs that are swapped, as (node, index of the input)."""
     accumulated: tuple[str, ...]
     """Sums rewritten to accumulations."""
     relaxed: tuple[str, ...]
@@ -37,7 +37,7 @@ class OptimizedGraph:
     before_bytes: Mapping[str, int]
     """Peaks by device: Grappler's estimate, or the baseline's with a budget."""
     after_bytes: Mapping[str, int]
-    """Peaks by device after."""
+    """The peak by device after."""
     left_alone: str | None = None
     """Why a budget needs no plan; None if the plan was applied."""
     result: Result | None

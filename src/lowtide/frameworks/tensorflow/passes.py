@@ -51,6 +51,8 @@ _BUDGET, _MOST_PLANNED_OPS = "80%", 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
+    """Data of nodes: sizes, devices, feeds, costs."""
+
     where: str
     sizes: Sizes
     shapes: Shapes

@@ -29,14 +29,14 @@ Fed = dict[str, tuple[int, Shape]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The caller's feeds, fetches, sizes and devices."""
+    """Feeds, fetches, sizes and devices that the caller gives."""
 
     feeds: Sequence[str] = ()
     """Outputs that the caller provides, besides placeholders."""
     fetches: Sequence[str] = ()
     """Outputs to return and nodes to run; by default, everything that no node reads."""
     shapes: Mapping[str, Sequence[int]]
-    """By output: "x" or "x:1"."""
+    """Shapes by output: "x" or "x:1"."""
     dims: Mapping[str, int]
     """Single sizes of placeholders, such as "x.0"."""
     devices: Mapping[str, str | int]

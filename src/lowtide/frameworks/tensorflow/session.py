@@ -36,6 +36,7 @@ def tensorflow() -> Any:
 
 
 def graph_message(graph: GraphDef) -> Any:
+    """Return a graph as a message of TensorFlow."""
     message = tensorflow().compat.v1.GraphDef()
     message.ParseFromString(graph.SerializeToString())
     return message
@@ -57,6 +58,7 @@ def _stand_in(node: NodeDef) -> NodeDef:
 
 
 def imported_graph(graph: GraphDef) -> Any:
+    """Return a graph as a tf.Graph."""
     tf = tensorflow()
     missing = [op for op in (COPY_OUT, COPY_BACK) if _op_definition(op) is None]
     made = tf.Graph()

@@ -27,7 +27,7 @@ _WITH_SHAPE = PLACEHOLDERS | VARIABLES
 
 
 def output_types(node: NodeDef) -> list[int]:
-    """Nothing for an unknown op."""
+    """Return the data type of every output, or nothing for an unknown op."""
     spec = spec_of(node.op)
     return [] if spec is None else [kind - 100 if kind > 100 else kind for kind in spec.output_types(node)]
 

@@ -48,6 +48,7 @@ class KerasStep:
 
     @property
     def graph(self) -> Graph:
+        """The graph of the last call."""
         return self._program.model.graph
 
     @property

@@ -91,6 +91,7 @@ class TorchModel(Model):
 
     @property
     def graph(self) -> Graph:
+        """The graph of the program, with its host."""
         return self._graph
 
     @property
@@ -99,6 +100,7 @@ class TorchModel(Model):
         return True
 
     def make_unmodified(self) -> TorchForm:
+        """Return the program as it was captured."""
         exact = self._place == "device"
         return TorchForm("unmodified", self.graph, exact, reading=self._reading, on_host=self._on_host)
 
@@ -225,6 +227,7 @@ class TorchModel(Model):
         return form
 
     def graph_for(self, plan: Plan) -> Graph:
+        """Return the graph of `planned_form(plan)`."""
         return self.planned_form(plan).graph
 
     def save(self, plan: Plan, path: Path) -> None:
@@ -256,6 +259,7 @@ class TorchModel(Model):
         return self.to_measure(plan).measure(timed_calls)
 
     def to_measure(self, plan: Plan) -> ToMeasure:
+        """Return the programs that `measure` compares."""
         graph = self.graph_for(plan)
         return ToMeasure(
             captured=self.captured,

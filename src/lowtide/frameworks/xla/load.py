@@ -63,6 +63,7 @@ def load_module(source: Any) -> Loaded:
 
 
 def read_content(content: bytes, where: str) -> Loaded:
+    """Load the module in a file's content."""
     if is_hlo_text(content):
         return Loaded(module=parse_module(decoded_text(content, where), where), where=where)
     if is_mlir(content):

@@ -34,7 +34,7 @@ class ScheduledModule:
     plan: Plan
     scheduler: str
     peaks: Mapping[str, int]
-    """First memory space's peak, by scheduler."""
+    """Peak of every order in the first memory space, by scheduler."""
 
 
 def schedule(read: ReadModule, effort: EffortName = DEFAULT_EFFORT) -> ScheduledModule:

@@ -51,4 +51,5 @@ def export(graph: Graph, plan: Plan, ending: str, *, space: str | None, prices: 
 
 
 def graph_file(graph: Graph, _plan: Plan) -> bytes:
+    """Return a graph file of the unmodified program."""
     return graph_document(graph)

@@ -17,6 +17,8 @@ _MOST_BARS = 4000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
+    """A recomputed op."""
+
     op: str
     times: int
     """Number of recomputed runs."""
@@ -37,6 +39,8 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
+    """A buffer that is copied to another memory space."""
+
     buffer: str
     to: str
     size_bytes: int

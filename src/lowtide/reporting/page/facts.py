@@ -77,6 +77,7 @@ class Facts:
 
     @cached_property
     def baseline(self) -> Plan:
+        """The plan of the unmodified program."""
         return Plan.baseline(self.unmodified)
 
     @property
@@ -96,6 +97,7 @@ class Facts:
         return list(zip(first, second, strict=True))
 
     def picture(self, space: SpaceId = 0) -> MemoryPicture:
+        """Return the picture of a memory space."""
         before, after = self.over_time[space]
         held = [holder for each in self.holders for holder in each.holders if holder.space == after.space]
         return MemoryPicture(
@@ -124,6 +126,7 @@ class Facts:
 
     @cached_property
     def actions(self) -> Actions:
+        """Changes that the plan makes."""
         return actions_of(self.graph, self.plan, self.prices)
 
     @property
@@ -147,6 +150,7 @@ class Facts:
         return may_run_twice(self.graph)
 
     def ways_to_lower(self, holder: Holder) -> str:
+        """Return how to remove a tensor from the peak."""
         match holder.lifetime:
             case "scratch":
                 return "split the op into smaller ones"

@@ -7,7 +7,7 @@ from lowtide.frameworks.caffe2.nets.arguments import nets_run_by
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet, NamedOp
 
 SIMPLE_TYPES = ("", "simple")
-"""Nets that run one op at a time."""
+"""Types of nets that run one op at a time."""
 _ACROSS_DEVICES = ("CopyCPUToGPU", "CopyGPUToCPU", "CopyToCPU", "CopyFromCPUInput")
 
 

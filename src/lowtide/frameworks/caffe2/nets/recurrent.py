@@ -22,6 +22,8 @@ class RowLink:
 
 @dataclass(frozen=True, slots=True)
 class Ties:
+    """The links of a RecurrentNetwork."""
+
     links: tuple[RowLink, ...]
     states: tuple[tuple[str, str], ...]
     """Every state with the input of its first row, or of its rows if it has three dimensions."""

@@ -63,7 +63,7 @@ def _shape(x: Array, settings: Arguments) -> Array:
 
 
 def _summed_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Sum over broadcast axes."""
+    """Return an array summed over broadcast axes."""
     array = array.sum(tuple(range(array.ndim - len(shape))))
     widened = tuple(axis for axis, size in enumerate(shape) if size == 1 != array.shape[axis])
     return np.ascontiguousarray(array.sum(widened, keepdims=True))

@@ -14,7 +14,7 @@ class Workspace:
     """Blobs by name. Writing a blob replaces its array."""
 
     def __init__(self, blobs: Mapping[str, Array], uncounted: Iterable[str] = ()) -> None:
-        """Figures exclude `uncounted` blobs."""
+        """Take the first blobs. Figures exclude `uncounted` blobs."""
         self._blobs: dict[str, Array] = dict(blobs)
         self._aliases: dict[str, str] = {}
         self._borrowed: dict[str, Array] = {}

@@ -33,7 +33,7 @@ class BranchWalk:
         before: Sequence[int],
         names: Mapping[str, str],
     ) -> None:
-        """`before` has every op's ancestors as bits; `names` renames blobs that already share."""
+        """Take the ancestors of every op as bits, and names for blobs that share already."""
         self._net = net
         self._ops = sorted(set(ops))
         self._heads = list(dict.fromkeys(heads))

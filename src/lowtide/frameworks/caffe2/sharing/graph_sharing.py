@@ -20,10 +20,10 @@ class Sharing:
     """Slots for the buffers of a graph."""
 
     slot_of: Integers
-    """-1 if the buffer is persistent or never live."""
+    """Slot of every buffer, -1 if it is persistent or never live."""
     slot_sizes: Integers
     slot_spaces: NDArray[np.int16]
-    """The memory space of every slot."""
+    """Position of the memory space of every slot."""
     slot_bytes: Mapping[str, int]
     """Bytes by memory space name, without scratch."""
     lower_bound_bytes: Mapping[str, int]

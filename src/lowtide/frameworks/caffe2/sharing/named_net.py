@@ -33,7 +33,7 @@ class NamedOp:
     step_nets: tuple["NamedNet", ...] = ()
     """Nets that a recurrent op runs in each step. They see all outer blobs."""
     renames: tuple[tuple[str, str], ...] = ()
-    """New names of a recurrent op's renamed blobs."""
+    """Renamed blobs of a recurrent op, with their new names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,13 +123,13 @@ class NamedNet:
 
     @cached_property
     def inner_reads(self) -> tuple[str, ...]:
-        """Names that this net may read from an outer net."""
+        """Every name that this net may read from an outer net."""
         inner = (name for op in self.ops for net in op.step_nets for name in net.inner_reads)
         return tuple(dict.fromkeys((*self.external_inputs, *(name for op in self.ops for name in op.inputs), *inner)))
 
     @cached_property
     def inner_writes(self) -> tuple[str, ...]:
-        """Names that this net may write in an outer net."""
+        """Every name that this net may write in an outer net."""
         inner = (name for op in self.ops for net in op.step_nets for name in net.inner_writes)
         return tuple(dict.fromkeys((*(name for op in self.ops for name in op.outputs), *inner)))
 
@@ -183,7 +183,7 @@ class NamedNet:
 
 @dataclass(frozen=True, slots=True)
 class BlobRange:
-    """A blob's live range, both ends included; raises UsageError for an impossible size."""
+    """The live range of a blob, both ends included; raises UsageError for an impossible size."""
 
     name: str
     defined: Place | None
@@ -191,7 +191,7 @@ class BlobRange:
     used: Place | None
     """None if the blob lives to the end."""
     size: int | None = None
-    """Bytes; None counts as 1."""
+    """In bytes. None counts as 1."""
 
     def __post_init__(self) -> None:
         if self.size is not None and not is_size(self.size):

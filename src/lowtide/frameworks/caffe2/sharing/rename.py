@@ -22,7 +22,7 @@ class SharedNet:
 
     net: NamedNet
     renames: Mapping[str, str]
-    """New names of sharing blobs."""
+    """The slot name of each blob that shares."""
     statistics: Statistics
 
 

@@ -47,6 +47,7 @@ def verify_in_place(before: NamedNet, after: NamedNet) -> None:
 
 
 def passes(check: Callable[[NamedNet, NamedNet], None], before: NamedNet, after: NamedNet) -> bool:
+    """Return whether a check of two nets raises no VerificationError."""
     try:
         check(before, after)
     except VerificationError:

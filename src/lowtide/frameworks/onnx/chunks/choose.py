@@ -19,6 +19,8 @@ _SHARES = (2, 4, 8, 16, 64)
 
 @dataclass(frozen=True, slots=True)
 class Fineness:
+    """Limits on cutting."""
+
     most_chunks: int
     enough: int
     """Fraction of the largest need at which a region is small enough."""

@@ -12,6 +12,8 @@ from lowtide.frameworks.onnx.chunks.values import MainValues
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedRegion:
+    """Nodes that run chunk by chunk."""
+
     nodes: Sequence[int]
     """In order, closed under paths between nodes."""
     axes: dict[str, int]
@@ -28,6 +30,7 @@ class ChunkedRegion:
     """Peak of other bytes with one chunk."""
 
     def needed(self, chunks: int) -> int:
+        """Return the region's peak bytes."""
         return self.fixed_bytes + -(-self.inner_bytes // chunks)
 
 

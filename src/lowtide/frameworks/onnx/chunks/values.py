@@ -32,10 +32,12 @@ class MainValues:
         }
 
     def shape(self, name: str) -> Sequence[int] | None:
+        """Return the shape of a value, None if unknown."""
         value = self._values.get(name)
         return None if value is None else static_shape(value.type)
 
     def element_type(self, name: str) -> int:
+        """Return an element type."""
         return self._values[name].type.tensor_type.elem_type
 
     def numbers(self, name: str) -> list[int] | None:
@@ -45,6 +47,7 @@ class MainValues:
         return None if array is None or array.dtype.kind not in "iu" else array.reshape(-1).tolist()
 
     def buffer_of(self, name: str) -> int:
+        """Return a value's buffer."""
         return self._values[name].buffer
 
     def bytes_of(self, names: Sequence[str]) -> int:
@@ -53,6 +56,7 @@ class MainValues:
         return sum(self._sizes[buffer] for buffer in buffers if not self._persistent[buffer])
 
     def scratch(self, place: int) -> int:
+        """Return a node's scratch bytes."""
         return self._scratch.get(place, 0)
 
     def needed(self, place: int) -> int:

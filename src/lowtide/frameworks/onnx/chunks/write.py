@@ -29,6 +29,8 @@ _FIRST_SCAN_WITHOUT_BATCH = 9
 
 @dataclass(frozen=True, slots=True)
 class WrittenChunks:
+    """A chunked model."""
+
     left_whole: tuple[str, ...]
     """Why regions are not in chunks, a sentence each."""
     path: Path | None = None
@@ -169,6 +171,7 @@ _Pairs = Sequence[tuple[str, str]]
 
 
 def in_chunks(content: Content, graph: GraphProto, values: MainValues, chosen: Mapping[ChunkedRegion, int]) -> Pieces:
+    """Return a model's bytes with regions in chunks."""
     names = NewNames(graph)
     nodes: list[int | NodeProto] = []
     for each in order_in_one_go(values, list(chosen)) or ():

@@ -122,7 +122,7 @@ def _node_texts(graph: GraphProto | FunctionProto) -> Iterator[str | bytes]:
 
 MOST_NODES = 10_000_000
 MOST_DEPTH = 200
-"""On nested calls, since expansion is recursive."""
+"""Limit on nested calls, since expansion is recursive."""
 
 _Key = tuple[str, str]
 

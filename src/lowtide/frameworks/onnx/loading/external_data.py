@@ -67,6 +67,7 @@ def folder_for_copies(model: ModelProto, source: Path | None) -> Path:
 
 @contextmanager
 def temporary_folder(model: ModelProto, source: Path | None) -> Generator[Path]:
+    """Yield the folder of `folder_for_copies`, and delete it."""
     folder = folder_for_copies(model, source)
     try:
         yield folder

@@ -60,6 +60,7 @@ def source_folder(source: ModelSource) -> Path | None:
 
 
 def describe_source(source: ModelSource) -> str:
+    """Name a model in messages."""
     return f"model {source.graph.name!r}" if isinstance(source, ModelProto) else plain(str(source))
 
 

@@ -65,6 +65,7 @@ def edited_model(
 
 
 def encoded_metadata(number: int, entries: Mapping[str, str]) -> bytes:
+    """Return metadata entries as fields."""
     encoded = (
         encode_bytes(of.KEY, key.encode()) + encode_bytes(of.VALUE, value.encode()) for key, value in entries.items()
     )

@@ -13,19 +13,23 @@ def operator_of(node: NodeProto) -> Operator:
 
 
 def domain_of(domain: str) -> str:
+    """Return a domain, with "" for the default."""
     return "" if domain == "ai.onnx" else domain
 
 
 def attribute_of(node: NodeProto, name: str) -> AttributeProto | None:
+    """Return an attribute, or None."""
     return next((attribute for attribute in node.attribute if attribute.name == name), None)
 
 
 def int_of(node: NodeProto, name: str, default: int = 0) -> int:
+    """Return an integer attribute, or the default."""
     attribute = attribute_of(node, name)
     return default if attribute is None else attribute.i
 
 
 def ints_of(node: NodeProto, name: str) -> list[int]:
+    """Return an attribute's integers."""
     attribute = attribute_of(node, name)
     return [] if attribute is None else list(attribute.ints)
 
@@ -49,6 +53,7 @@ def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 
 def describe_node(node: NodeProto, position: int) -> str:
+    """Name a node in messages."""
     operator = plain(node.op_type)
     return f"node {node.name!r} ({operator})" if node.name else f"node {position} ({operator})"
 
@@ -59,12 +64,14 @@ def plain(text: str) -> str:
 
 
 def weight_names(graph: GraphProto) -> list[str]:
+    """Return the names of initializers, dense then sparse."""
     names = [tensor.name for tensor in graph.initializer]
     names.extend(tensor.values.name for tensor in graph.sparse_initializer)
     return names
 
 
 def default_opset(model: ModelProto) -> int:
+    """Return the version of the default operator set."""
     return next((entry.version for entry in model.opset_import if not domain_of(entry.domain)), 1)
 
 

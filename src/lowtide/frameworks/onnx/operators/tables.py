@@ -66,7 +66,7 @@ RANDOM = named("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUnifor
 KNOWN_DOMAINS: frozenset[str] = frozenset(
     {"", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.microsoft.nchwc"}
 )
-"""Other domains' operators are opaque: they may have any effect."""
+"""Operators of other domains are opaque: they may have any effect."""
 
 _EXPANDED = """
     Bernoulli CastLike CausalConvWithState CenterCropPad GroupNormalization HardSwish LinearAttention Mish
@@ -90,14 +90,14 @@ _KNOWN = """
     SkipSimplifiedLayerNormalization TransposeMatMul Trilu
 """
 WORKSPACE_KNOWN = named(_KNOWN, "com.microsoft")
-"""ONNX Runtime's operators with no or a modeled workspace."""
+"""Operators of ONNX Runtime with no or a modeled workspace."""
 
 _SAME_SHAPE = """
     BiasGelu FastGelu Gelu QLinearLeakyRelu QLinearSigmoid QLinearSoftmax QuickGelu SkipLayerNormalization
     SkipSimplifiedLayerNormalization
 """
 SAME_SHAPE = named(_SAME_SHAPE, "com.microsoft")
-"""ONNX Runtime's operators whose output 0 has input 0's type."""
+"""Operators of ONNX Runtime whose output 0 has the type of input 0."""
 
 STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft", "FusedConv"): ("Conv", 3),
@@ -108,4 +108,4 @@ STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft.nchwc", "GlobalMaxPool"): ("GlobalMaxPool", 1),
     ("com.microsoft.nchwc", "GlobalAveragePool"): ("GlobalAveragePool", 1),
 }
-"""For ONNX Runtime's operators, a standard one of the same output shape, and its number of inputs."""
+"""Operators of ONNX Runtime: a standard one with the same output shape, and its number of inputs."""

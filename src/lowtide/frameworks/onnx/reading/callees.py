@@ -21,6 +21,8 @@ from lowtide.frameworks.onnx.shapes.tensors import shape_in, type_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callee:
+    """A graph that a node calls."""
+
     label: str
     graph: GraphProto
     typed: GraphProto

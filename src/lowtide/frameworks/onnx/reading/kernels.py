@@ -87,7 +87,7 @@ def workspace_bytes(node: NodeProto, types: Types, opset: int) -> int:
 
 
 def _neighbors_bytes(node: NodeProto, types: Types) -> int:
-    """LRN: a scale per element, and an image's squares."""
+    """Return LRN's workspace: a scale per element, and squares of an image."""
     shape = shape_in(types, node.input[0])
     if shape is None or len(shape) < 2:
         return 0

@@ -65,16 +65,19 @@ class Scope:
             self.define(value.name, self.add_buffer(value.name, self.bytes_of(value.name, origin), lifetime))
 
     def add_weight(self, name: str, size: int) -> None:
+        """Add a persistent value."""
         self.define(name, self.add_buffer(name, size, Lifetime.PERSISTENT))
         if self._outer is not None:
             self.context.weights.append((f"{self.name}/{name}", size))
 
     def add_buffer(self, name: str, size: int, lifetime: Lifetime) -> int:
+        """Add a buffer and return its id."""
         self.sizes.append(size)
         self.lifetimes.append(lifetime)
         return self.builder.add_buffer(name, size, lifetime)
 
     def define(self, name: str, buffer: int, keeps: tuple[int, ...] = ()) -> None:
+        """Record a value's buffer."""
         self.values[name] = Value(buffer, self.types.get(name, TypeProto()), keeps)
 
     def value(self, name: str) -> Value:

@@ -11,6 +11,8 @@ from lowtide.frameworks.onnx.shapes.known_forms import Form
 
 @dataclass(frozen=True, slots=True)
 class Value:
+    """A named value."""
+
     buffer: int
     """A view has its base's."""
     type: TypeProto
@@ -20,6 +22,8 @@ class Value:
 
 @dataclass(slots=True, kw_only=True)
 class OpDraft:
+    """An op under construction."""
+
     name: str
     kind: str
     nodes: list[int]
@@ -38,6 +42,8 @@ class OpDraft:
 
 @dataclass(frozen=True, slots=True)
 class Body:
+    """A translated subgraph of a node."""
+
     node: int
     label: str
     translation: "Translation"
@@ -45,6 +51,8 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
+    """A graph and its nodes."""
+
     graph: Graph
     nodes_of_ops: tuple[tuple[int, ...], ...]
     """Positions by op, without views and constants."""

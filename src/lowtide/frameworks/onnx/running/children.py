@@ -50,6 +50,8 @@ class RuntimeFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizedOffline:
+    """The level of a model that ONNX Runtime wrote."""
+
     level: str
     is_faster_here: bool
     """Whether a form for this machine alone, in a blocked layout, was left out."""

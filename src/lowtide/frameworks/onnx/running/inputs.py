@@ -81,6 +81,7 @@ def _random_tensor(generator: np.random.Generator, element_type: int, shape: Seq
 
 
 def digest(outputs: Sequence[Any]) -> str:
+    """Return a hash of all bits, types and shapes."""
     found = hashlib.sha256()
     for output in outputs:
         if isinstance(output, np.ndarray):

@@ -64,6 +64,7 @@ class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ign
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> Any:
+        """Compute with OrtValues."""
         key = ("values", self._threads, *(output_names or ()), *_shapes(input_dict_ort_values))
         stock: Any = super()
         return self._runs.within(

@@ -33,6 +33,7 @@ def infer_types(model: ModelProto, skeleton: ModelProto, dims: Mapping[str, int]
 
 
 def infer_bound_types(model: ModelProto, where: str) -> ModelProto:
+    """Infer types, with dynamic dimensions unknown."""
     return _complete(skeleton_of(model), model.graph, {}, where)
 
 

@@ -189,7 +189,7 @@ def _channels_last() -> FunctionProto:
 
 
 CHANNELS_LAST = _channels_last()
-"""Stands for several operators in skeletons."""
+"""A stand-in of several operators, added to skeletons that use it."""
 
 
 def _upsample(node: NodeProto, graph: GraphProto) -> None:

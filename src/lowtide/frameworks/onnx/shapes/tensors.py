@@ -45,6 +45,7 @@ def static_shape(value_type: TypeProto) -> list[int] | None:
 
 
 def shape_in(types: Mapping[str, TypeProto], name: str) -> list[int] | None:
+    """Return the shape of a named value, None if unknown."""
     return static_shape(types[name]) if name in types else None
 
 
@@ -54,6 +55,7 @@ def bytes_like(types: Mapping[str, TypeProto], name: str, elements: int) -> int:
 
 
 def type_bytes(value_type: TypeProto, name: str) -> int | None:
+    """Return a dense tensor's bytes, None if unknown."""
     shape = static_shape(value_type)
     element_type = value_type.tensor_type.elem_type
     if shape is None or element_type == TensorProto.UNDEFINED:
@@ -73,6 +75,7 @@ MOST_ELEMENTS = 1024
 
 
 def is_short(tensor: TensorProto) -> bool:
+    """Return whether a tensor is in the model and short."""
     return tensor.data_location != TensorProto.EXTERNAL and math.prod(tensor.dims) <= MOST_ELEMENTS
 
 

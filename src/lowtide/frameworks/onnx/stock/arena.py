@@ -54,9 +54,11 @@ class StockArena:
 
     @property
     def reserved_bytes(self) -> int:
+        """Bytes of all regions."""
         return sum(self._regions)
 
     def allocate(self, size: int) -> _StockChunk:
+        """Return a chunk of at least `size` bytes."""
         rounded = max(1, -(-size // _ROUNDING)) * _ROUNDING
         chunk = self._find(rounded) or self._new_region(rounded)
         if chunk.size >= 2 * rounded or chunk.size - rounded >= _MOST_SPARE:

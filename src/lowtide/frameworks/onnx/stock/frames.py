@@ -33,6 +33,7 @@ class StockFrame:
 
     @cached_property
     def problem(self) -> Problem:
+        """Its planning problem."""
         return Problem(self.translation.graph)
 
     @cached_property

@@ -14,6 +14,8 @@ _OF_A_SCALAR = 1
 
 
 class StockRole(Enum):
+    """The content of a block."""
+
     VALUE = "value"
     RESULT = "result"
     """Outlives the run."""
@@ -32,6 +34,7 @@ class Allocations:
     """Block by buffer."""
 
     def add(self, size: int, role: StockRole) -> int:
+        """Return a new block."""
         self.sizes.append(size)
         self.roles.append(role)
         return len(self.sizes) - 1
@@ -46,6 +49,7 @@ class Allocations:
 
     @property
     def peak_bytes(self) -> int:
+        """Peak of allocated bytes."""
         changes = [self.sizes[block] if made else -self.sizes[block] for block, made in self.events]
         return int(np.cumsum(changes).max(initial=0)) if changes else 0
 
@@ -63,6 +67,8 @@ class StockStep:
 
 @dataclass(frozen=True, slots=True)
 class CalledRuns:
+    """Runs of callees."""
+
     run: Allocations
     """Remaining blocks are freed when the op ends."""
     results_last: bool = False

@@ -56,6 +56,7 @@ class StockGraph:
     )
 
     def in_own_order(self) -> StockBytes:
+        """Return the memory of the graph in the runtime's order."""
         return self.predict(self._running_order)
 
     def reordered(self, positions: Sequence[int]) -> StockBytes:

@@ -27,6 +27,7 @@ def text(value: Content | None) -> str:
 
 
 def texts(value: Content | None) -> list[str]:
+    """Decode a list of texts."""
     found = (each for items in values("AttrValue", value, "list") for each in values("ListValue", items, "s"))
     return [str(each, "utf-8", "replace") for each in found]
 
@@ -37,6 +38,7 @@ def shape(value: Content | None) -> Shape:
 
 
 def shapes(value: Content | None) -> list[Shape]:
+    """Decode a list of shapes."""
     lists = values("AttrValue", value, "list")
     return [_shape_of(each) for items in lists for each in values("ListValue", items, "shape")]
 
@@ -49,36 +51,44 @@ def functions(value: Content | None) -> list[str]:
 
 
 def tensor_shape(value: Content | None) -> Shape:
+    """Decode the shape of a tensor."""
     for tensor in values("AttrValue", value, "tensor"):
         return next(map(_shape_of, values("TensorProto", tensor, "tensor_shape")), ())
     return None
 
 
 def of_type(number: int) -> bytes:
+    """Encode a data type."""
     return encode_field("AttrValue", "type", number)
 
 
 def of_integer(value: int) -> bytes:
+    """Encode a number."""
     return encode_field("AttrValue", "i", value)
 
 
 def of_bool(value: bool) -> bytes:
+    """Encode a bool."""
     return encode_field("AttrValue", "b", int(value))
 
 
 def of_text(value: str) -> bytes:
+    """Encode a text."""
     return encode_field("AttrValue", "s", value)
 
 
 def of_texts(values: Iterable[str]) -> bytes:
+    """Encode a list of texts."""
     return encode_field("AttrValue", "list", b"".join(encode_field("ListValue", "s", value) for value in values))
 
 
 def of_shape(sizes: Shape) -> bytes:
+    """Encode a shape."""
     return encode_field("AttrValue", "shape", _shape_message(sizes))
 
 
 def of_shapes(shapes: Iterable[Shape]) -> bytes:
+    """Encode a list of shapes."""
     items = (encode_field("ListValue", "shape", _shape_message(sizes)) for sizes in shapes)
     return encode_field("AttrValue", "list", b"".join(items))
 

@@ -21,7 +21,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class MetaGraph:
-    """`piece` is its message."""
+    """A MetaGraphDef; `piece` is its message."""
 
     piece: Content
     graph: GraphDef
@@ -37,7 +37,7 @@ class MetaGraph:
 
 
 def read_meta_graph(piece: Content) -> MetaGraph:
-    """Raises WireError for broken content."""
+    """Read a MetaGraphDef; raises WireError for broken content."""
     graphs = [GraphDef.parse(graph) for graph in values("MetaGraphDef", piece, "graph_def")]
     signatures: dict[str, Signature] = {}
     for entry in values("MetaGraphDef", piece, "signature_def"):

@@ -13,6 +13,8 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class FunctionArgument:
+    """One input or output of a function."""
+
     name: str
     type: int
     """Data type, 0 if a call determines it."""

@@ -37,6 +37,8 @@ _DATA_TYPES = _numbers("data_type")
 
 
 class GraphMessage(Message):
+    """A message of TensorFlow."""
+
     KINDS: ClassVar[dict[str, type[Message]]] = {}
     ENUMS: ClassVar[Mapping[str, Mapping[str, int]]] = {
         "data_type": _DATA_TYPES | {f"{name}_REF": number + 100 for name, number in _DATA_TYPES.items()},
@@ -60,6 +62,7 @@ for _kind, _name, _fields in _TABLE:
 
 
 def field_number(kind: str, name: str) -> int:
+    """Return the number of a field of a message."""
     return GraphMessage.KINDS[kind].fields_by_name[name].number
 
 
@@ -117,6 +120,7 @@ def named_fields(kind: str, content: Content) -> Iterator[tuple[str, int, int, i
 
 
 def encode_field(kind: str, name: str, value: int | str | Content) -> bytes:
+    """Return an encoded field."""
     number = field_number(kind, name)
     if isinstance(value, int):
         return encode_number(number, value)

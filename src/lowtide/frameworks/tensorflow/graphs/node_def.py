@@ -58,6 +58,7 @@ class NodeDef:
         return self._attributes.get(name)
 
     def renamed(self, name: str, inputs: Sequence[str]) -> "NodeDef":
+        """Return the node with another name and other inputs."""
         rest = (
             self.piece[start:end]
             for field, start, _, end in named_fields("NodeDef", self.piece)
@@ -66,6 +67,7 @@ class NodeDef:
         return NodeDef(b"".join((*_front(name, self.op, inputs), *rest)))
 
     def with_inputs(self, inputs: Sequence[str]) -> "NodeDef":
+        """Return the node with other inputs."""
         return self.renamed(self.name, inputs)
 
     def with_controls(self, names: Sequence[str]) -> "NodeDef":

@@ -45,7 +45,7 @@ class LevelPlan:
     """The result of a level; ops by name."""
 
     graph: Graph
-    """With sums rewritten by scheduling."""
+    """The graph, with sums rewritten by scheduling."""
     plan: Plan
     """A verified plan for this graph, with its peak."""
     recomputed: tuple[str, ...]

@@ -40,7 +40,7 @@ _SEND_KINDS = frozenset({"_HostSend", "_Send"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """The user's hints by op name; node attributes in TensorFlow."""
+    """Hints of the user by op name; node attributes in TensorFlow."""
 
     recompute: frozenset[str] = frozenset()
     """`_recompute_hint`: ops that may be recomputed."""

@@ -18,7 +18,7 @@ _NANOSECOND = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class LiveBuffer:
-    """Alive at the peak; times in seconds."""
+    """A buffer alive at the peak; times in seconds."""
 
     buffer: BufferId
     allocated_at: float
@@ -27,13 +27,13 @@ class LiveBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """One memory space's peak against its capacity; times in seconds."""
+    """The peak of one memory space against its capacity; times in seconds."""
 
     excess_bytes: int
     peak_at: float
     live: Sequence[LiveBuffer]
     ends: Sequence[float]
-    """Ends of ops, for the last time if recomputed. Ops at the peak or later end after `peak_at`."""
+    """When each op ends, for the last time if recomputed. Ops at the peak or later end after `peak_at`."""
 
 
 def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -> Pressure:

@@ -12,7 +12,7 @@ from lowtide.frameworks.tensorflow.grappler.nodes import Hints, Nodes
 DEFAULT_SCOPE = "gradients/"
 """The name scope of readers of recomputed values."""
 TAPE_SCOPE = "gradient_tape/"
-"""Gradients in functions of TensorFlow 2."""
+"""The scope of gradients in functions of TensorFlow 2."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ _SHORTEST_OP_SECONDS = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
+    """A read of a swapped buffer."""
+
     op: OpId
     read: int
     buffer: BufferId

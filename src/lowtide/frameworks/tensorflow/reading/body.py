@@ -20,7 +20,7 @@ class NodeCycleError(MalformedInputError):
 
 @dataclass(frozen=True, slots=True)
 class NodeBody:
-    """A function starts with its arguments, as nodes "_Arg"."""
+    """Nodes and their edges. A function starts with its arguments, as nodes "_Arg"."""
 
     nodes: Sequence[NodeDef]
     places: Mapping[str, int]
@@ -69,12 +69,12 @@ class NodeBody:
 
 
 def body_of_graph(nodes: Sequence[NodeDef], where: str) -> NodeBody:
-    """Raises MalformedInputError for missing inputs and repeated names."""
+    """Return the body of a graph. Raises MalformedInputError for missing inputs and repeated names."""
     return _linked(nodes, 0, where)
 
 
 def body_of_function(function: FunctionDef, where: str) -> NodeBody:
-    """Raises the errors of `body_of_graph`."""
+    """Return the body of a function. Raises the errors of `body_of_graph`."""
     arguments = [NodeDef.make(each.name, "_Arg", (), {"T": of_type(each.type)}) for each in function.inputs]
     return _linked([*arguments, *function.nodes], len(arguments), where)
 

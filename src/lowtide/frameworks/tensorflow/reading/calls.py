@@ -23,6 +23,8 @@ from lowtide.frameworks.tensorflow.shapes import (
 
 @dataclass(frozen=True, slots=True)
 class NodeCall:
+    """The functions that a node calls."""
+
     kind: str
     """The op's: "while", "call" or "conditional" for a call."""
     functions: Sequence[FunctionDef]

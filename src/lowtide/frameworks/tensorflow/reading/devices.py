@@ -39,6 +39,7 @@ class Devices:
         return not name.startswith(("/cpu", "/xla_cpu"))
 
     def space_of(self, node: NodeDef) -> int:
+        """Return the memory space of the outputs of a node."""
         name = self.name_of(node)
         return 0 if name is None else next(place for place, space in enumerate(self.spaces) if space.name == name)
 

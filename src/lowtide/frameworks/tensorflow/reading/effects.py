@@ -13,10 +13,10 @@ _SUMS = frozenset({"AccumulateNV2", "AddN"})
 
 @dataclass(frozen=True, slots=True)
 class NodeEffects:
-    """By the index of inputs and outputs."""
+    """Effects by the index of inputs and outputs."""
 
     mutated: Sequence[int] = ()
-    """Overwritten inputs."""
+    """Inputs that the node overwrites."""
     forwarded: Sequence[tuple[int, int]] = ()
     """(input, output) of returned references."""
     is_fixed: bool = False

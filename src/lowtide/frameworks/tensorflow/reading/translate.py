@@ -47,7 +47,7 @@ from lowtide.frameworks.tensorflow.shapes import bytes_by_output, is_full, outpu
 
 _DEEPEST_CALL = 60
 _MOST_ROUNDS = 4
-"""Translations of a body with shapes determined by its callees."""
+"""How often a body is translated with shapes that its callees have determined."""
 
 
 def translate(
@@ -97,7 +97,7 @@ class _NodeTranslator:
     devices: Devices
     called: Called
     pairs: dict[int, int]
-    """Nodes that run one right after the other."""
+    """Pairs of nodes that run one right after the other."""
     builder: GraphBuilder = field(init=False)
     paired: set[int] = field(init=False)
     kept: set[int] = field(init=False)
@@ -113,9 +113,9 @@ class _NodeTranslator:
     """Ops that each view's readers wait for in addition."""
     nodes: list[int] = field(default_factory=list[int])
     read_ports: dict[str, int] = field(default_factory=dict[str, int])
-    """Read outputs of each unknown op."""
+    """The number of read outputs of each unknown op."""
     read_bytes: dict[int, int] = field(default_factory=dict[int, int])
-    """Of each captured variable."""
+    """The bytes of each captured variable."""
     outer: list[Port] = field(default_factory=list[Port])
     found: dict[tuple[str, int], Shape] = field(default_factory=dict[tuple[str, int], Shape])
     """Shapes that only the called functions determine."""

@@ -11,12 +11,16 @@ from lowtide.frameworks.tensorflow.shapes import Shapes, Sizes
 
 @dataclass(frozen=True, slots=True)
 class Known:
+    """Known shapes and bytes of outputs."""
+
     shapes: Shapes
     sizes: Sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
+    """Feeds and fetches of a body."""
+
     fed: Collection[int]
     results: Sequence[Port]
     targets: Sequence[int] = ()
@@ -27,6 +31,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class CalledFunction:
+    """A library function behind a subgraph."""
+
     function: str
     """Its name in the library."""
     translation: "TensorflowTranslation"

@@ -56,6 +56,7 @@ class EditedNodes:
         self._nodes[node.name] = node
 
     def set_input(self, name: str, number: int, text: str) -> None:
+        """Replace one input of a node."""
         self._changed(name)[number] = text
 
     def wait_for(self, name: str, other: str) -> None:
@@ -64,6 +65,7 @@ class EditedNodes:
             self._changed(name).append(f"^{other}")
 
     def set_attribute(self, name: str, attribute: str, value: bytes) -> None:
+        """Set an attribute of a node."""
         self._nodes[name] = self._nodes[name].with_attributes({attribute: value})
 
     def finish(self) -> list[NodeDef]:

@@ -28,6 +28,7 @@ _FLAGS = ("-std=c++20", "-O0", "-shared", "-fPIC")
 
 
 def pretend(device: Device) -> FakeMode:
+    """Let PyTorch see the device, and return a mode for fake tensors on it. This cannot be undone."""
     properties = {
         "name": device.name,
         "total_memory": device.memory_bytes,

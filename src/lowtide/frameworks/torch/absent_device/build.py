@@ -63,6 +63,7 @@ def on_device(program: Any, name: str, mode: FakeMode) -> Program:
 
 
 def loss_of(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Return the function that computes the loss of a program, and its arguments."""
     function, inputs = program
     if isinstance(function, TrainingStep):
         function = function.loss

@@ -26,6 +26,7 @@ from lowtide.frameworks.training_steps import Read, ReadInChunks, Step
 
 
 def main() -> None:
+    """Answer requests until there are no more."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of user programs goes to stderr
     logging.disable(logging.CRITICAL)

@@ -68,6 +68,7 @@ class LoweredStep:
 
     @property
     def kernels(self) -> PricedKernels:
+        """The kernels of the unmodified program, in its order."""
         return self._priced(self._unmodified)
 
     def in_chunks(self, form: FormName, allowed: int) -> PricedKernels | None:

@@ -32,6 +32,8 @@ class PricedKernels:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opened:
+    """A program on a device: its kernels, and the ops that an eager run calls."""
+
     kernels: PricedKernels
     """Those of the unmodified program in its order, which plans keep."""
     unplanned: Graph

@@ -77,6 +77,7 @@ class DeviceModel(UnrunnableModel):
 
     @property
     def on_device(self) -> OnDevice:
+        """Figures of the program without a plan."""
         return self._facts
 
     @property

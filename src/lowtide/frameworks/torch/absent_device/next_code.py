@@ -73,6 +73,7 @@ def optimizer_of(recipe: Recipe, device: str) -> tuple[Any, bool]:
 
 
 def optimizer_code(recipe: Recipe, device: str) -> str:
+    """Return the expression that makes the optimizer."""
     made, is_fused = optimizer_of(recipe, device)
     return f"torch.optim.{made.__name__}(model.parameters(){', fused=True' if is_fused else ''})"
 

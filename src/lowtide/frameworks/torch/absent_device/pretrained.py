@@ -19,6 +19,8 @@ _TOKEN_LABELS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForTokenClassific
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrained:
+    """A model without weights, and a batch for it."""
+
     model: nn.Module
     loss_function: Callable[..., Tensor] | None
     batch: dict[str, Tensor]

@@ -31,6 +31,7 @@ class CallInputs:
         return cls(spec, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves), tensors, names)
 
     def rebuild(self, tensors: list[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with other tensors."""
         remaining = iter(tensors)
         leaves = [next(remaining) if leaf is _TENSOR else leaf for leaf in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)

@@ -112,6 +112,7 @@ class FunctionBinding(Binding):
         return [*self.modules.local(), *self.call.bind(args, kwargs)]
 
     def finish(self, outputs: list[Any], sources: list[torch.Tensor]) -> Any:
+        """Return the outputs and add the gradients to `.grad` of their sources."""
         own = len(outputs) - len(self.gradient_places)
         owners = [*self.modules.live(), *sources[len(self.modules.names) :]]
         for position, part in zip(self.gradient_places, outputs[own:], strict=True):

@@ -111,6 +111,7 @@ class ModuleTensors:
 
 
 def modes_of(modules: tuple[nn.Module, ...]) -> tuple[bool, ...]:
+    """Return whether each module, inner ones included, is in training mode."""
     return tuple(inner.training for module in modules for inner in module.modules())
 
 

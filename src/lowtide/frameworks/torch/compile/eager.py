@@ -53,6 +53,8 @@ def _overwritten_inputs(module: GraphModule) -> list[int]:
 
 
 class InferenceCompiler:
+    """An `inference_compiler` for AOTAutograd."""
+
     def __init__(self, options: Options) -> None:
         self.options = options
 

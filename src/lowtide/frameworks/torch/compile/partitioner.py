@@ -196,6 +196,7 @@ def _copy(module: GraphModule) -> GraphModule:
 
 
 def has_checkpoints(graph: Graph) -> bool:
+    """Return whether the user checkpoints any op."""
     return any(must_recompute(node) for node in graph.nodes)
 
 

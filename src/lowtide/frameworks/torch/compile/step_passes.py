@@ -20,6 +20,8 @@ _REST = "lowtide_rest"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenGraph:
+    """A captured graph for Inductor, with its example inputs."""
+
     module: GraphModule
     inputs: Sequence[Any]
     held: Collection[int] | None = None

@@ -17,6 +17,7 @@ _SLICE = torch.ops.aten.slice.Tensor
 
 
 def uses_of_storages(graph: Graph) -> dict[int, tuple[Node, Node]]:
+    """Return the first and the last call that touches each storage."""
     found: dict[int, tuple[Node, Node]] = {}
     for node in graph.nodes:
         for key in storages_of(node, *node.all_input_nodes) if node.op == "call_function" else ():

@@ -201,6 +201,7 @@ class PendingWaits:
                 self.all()
 
     def before_change(self, buffers: Collection[BufferId]) -> None:
+        """Wait for collectives on buffers that change or are freed."""
         if self._started and buffers:
             self._end(op for op in self._started.values() if not {*op.reads, *op.writes}.isdisjoint(buffers))
 

@@ -90,6 +90,7 @@ class StateEmission:
         self._wait(self._leaving, buffers)
 
     def all(self) -> None:
+        """Wait for all copies."""
         self._wait(self._arriving, list(self._arriving))
         self._wait(self._leaving, list(self._leaving))
 

@@ -70,6 +70,7 @@ HOST = torch.device("cpu")
 
 
 def copy_to_host(source: torch.Tensor) -> torch.Tensor:
+    """Start a copy of a tensor to its host."""
     made = empty_on_host(source, source.device)
     if source.device.type == "cuda":
         return _start_copy(source, made)
@@ -78,6 +79,7 @@ def copy_to_host(source: torch.Tensor) -> torch.Tensor:
 
 
 def copy_to_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Start a copy of a tensor on the host."""
     made = like(source, device)
     if device.type == "cuda":
         return _start_copy(source, made)
@@ -86,10 +88,12 @@ def copy_to_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def event_of(made: torch.Tensor) -> torch.cuda.Event | None:
+    """Return the completion of a copy that is under way."""
     return _under_way.get(made.data_ptr(), (None, None))[0]
 
 
 def copy_to_pinned(source: torch.Tensor, made: torch.Tensor) -> None:
+    """Start a copy from a GPU over a tensor in pinned memory."""
     _start_copy(source, made)
 
 
@@ -140,16 +144,19 @@ class CopyEmission:
         self._leaving[buffer] = tensor
 
     def copy_in(self, buffer: BufferId, device: torch.device) -> Node:
+        """Start to copy a buffer back. Read it after `await_arrival`."""
         copy = self._on_host[buffer]
         name = f"{copy.name.removesuffix('_on_host')}_back"
         self._arriving[buffer] = self._append(COPY_TO_DEVICE, (copy, device), name, like(value_of(copy), device))
         return self._arriving[buffer]
 
     def await_departure(self, buffer: BufferId) -> None:
+        """Wait until a buffer may be freed or overwritten on the device."""
         if buffer in self._leaving:
             self._wait(self._on_host[buffer], self._leaving.pop(buffer))
 
     def await_arrival(self, buffer: BufferId) -> None:
+        """Wait until a buffer may be read on the device."""
         if buffer in self._arriving:
             self._wait(self._arriving.pop(buffer), self._on_host[buffer])
 

@@ -107,6 +107,7 @@ class UpdateBody:
 
     @property
     def traffic_bytes(self) -> int:
+        """Bytes that the update reads and writes."""
         update = self.update
         read = (*update.copied, *update.state, *update.small)
         written = (*update.returned, *update.state, *update.counts)
@@ -148,6 +149,8 @@ class UpdateBody:
 
 @dataclass(eq=False)
 class UpdateProgram:
+    """Runs an update."""
+
     is_large: Sequence[bool]
     first: GraphModule
     pieces: GraphModule
@@ -167,6 +170,7 @@ class UpdateProgram:
 
     @property
     def code(self) -> str:
+        """The code of its graphs."""
         return f"{self.first.code}\n{self.pieces.code}"
 
 

@@ -34,6 +34,7 @@ class AllocatorStart:
 
     @classmethod
     def of(cls, inputs: Sequence[Any]) -> "AllocatorStart | None":
+        """Record the state of the inputs' device, or return None on the CPU."""
         tensors = [each for each in inputs if isinstance(each, torch.Tensor) and each.device.type == "cuda"]
         if not tensors:
             return None

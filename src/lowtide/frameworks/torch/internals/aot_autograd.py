@@ -46,6 +46,7 @@ def merge_common_subexpressions(module: GraphModule) -> None:
 
 
 def merges_common_subexpressions() -> bool:
+    """Return whether PyTorch's partitioner merges common subexpressions."""
     return bool(functorch_config.cse)
 
 
@@ -79,6 +80,7 @@ def _compilation_metadata() -> Any:
 
 @contextmanager
 def naming_inputs(captured: GraphModule) -> Generator[None]:
+    """Provide `input_name` with the names of a TorchDynamo graph's inputs."""
     names: dict[int | str, str] = {}
     for place, node in enumerate(captured.graph.find_nodes(op="placeholder")):
         source = getattr(node, "_dynamo_source", None)
@@ -124,6 +126,7 @@ def output_descriptions(module: GraphModule) -> list[Any]:
 
 
 def inputs_overwritten_later(joint: GraphModule, n_forward_outputs: int) -> list[Node]:
+    """Return the inputs that the runtime overwrites after the forward pass."""
     later = [_overwritten_input(output) for output in output_descriptions(joint)[:n_forward_outputs]]
     return [node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc", later) in later]
 
@@ -175,6 +178,7 @@ def must_recompute(node: Node) -> bool:
 
 
 def checkpoint_region(node: Node) -> int:
+    """Return the number of the checkpointed region that computes a value."""
     return int(node.meta.get("ac_graph_id", 0))
 
 

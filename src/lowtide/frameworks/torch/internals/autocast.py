@@ -29,6 +29,7 @@ _Key = tuple[int, Node, torch.dtype]
 
 
 def autocast_nesting() -> int:
+    """Return the number of autocast contexts around this call."""
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()
 

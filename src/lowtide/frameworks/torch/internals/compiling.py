@@ -24,6 +24,8 @@ TRACING = compile_lock
 
 
 def one_at_a_time(function: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
+    """Return a function that waits until no other thread traces or compiles."""
+
     @wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Value:
         with TRACING:

@@ -15,6 +15,8 @@ from torch._guards import CompileContext
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
+    """A rank, the number of ranks, and their shared store."""
+
     rank: int
     size: int
     store: Any
@@ -61,6 +63,7 @@ def size_and_span(group: Any) -> tuple[int, int] | None:
 
 
 def backend_of(group: Any) -> str | None:
+    """Return the backend of a process group, or None if it is unknown."""
     backend = _query(torch.distributed.get_backend, group)
     return None if backend is None else str(backend)
 

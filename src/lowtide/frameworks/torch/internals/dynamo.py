@@ -47,6 +47,8 @@ def copied(module: GraphModule) -> GraphModule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptureSnapshot:
+    """A captured graph that can be compiled again later."""
+
     module: GraphModule
     context: TracingContext
 

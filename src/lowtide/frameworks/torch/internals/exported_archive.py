@@ -31,6 +31,7 @@ class _ReaderWithoutSamples(PT2ArchiveReader):
 
 
 def is_operator(target: str) -> bool:
+    """Return whether "torch.ops.NAMESPACE.NAME[.OVERLOAD]" exists."""
     found: object = torch
     for part in target.split(".")[1:]:
         found = getattr(found, part, None)

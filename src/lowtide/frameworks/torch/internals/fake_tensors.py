@@ -34,6 +34,7 @@ def is_fake(value: Any) -> bool:
 
 
 def new_fake_mode() -> FakeMode:
+    """Return a new mode for fixed shapes."""
     return FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
 
 
@@ -58,6 +59,7 @@ def outside_of_fake_modes() -> AbstractContextManager[Any]:
 
 @contextmanager
 def unlogged(name: str, is_hidden: Callable[[logging.LogRecord], bool]) -> Generator[None]:
+    """Suppress some records of a logger in this context."""
     logger = logging.getLogger(name)
 
     def is_shown(record: logging.LogRecord) -> bool:
@@ -71,6 +73,7 @@ def unlogged(name: str, is_hidden: Callable[[logging.LogRecord], bool]) -> Gener
 
 
 def failures_unlogged() -> AbstractContextManager[None]:
+    """Suppress PyTorch's logs of failures on fake tensors."""
     return unlogged(fake_tensor.__name__, lambda record: record.levelno >= logging.ERROR)
 
 
@@ -98,5 +101,6 @@ def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]
 
 @contextmanager
 def tracing_in(mode: FakeMode) -> Generator[None]:
+    """Make compilers find a mode in this context."""
     with tracing(TracingContext(mode)):
         yield

@@ -45,6 +45,7 @@ def _is_sized_by_values(node: Node) -> bool:
 
 
 def is_limited(tensor: torch.Tensor) -> bool:
+    """Return whether all sizes and strides of a tensor have upper bounds."""
     sizes = (*tensor.shape, *tensor.stride())
     return all(not isinstance(size, torch.SymInt) or upper_bound(size) is not None for size in sizes)
 

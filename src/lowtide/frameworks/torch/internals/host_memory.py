@@ -20,6 +20,7 @@ class CpuHost:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def empty_like(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor of the same form on the host."""
         memory = np.empty(memory_of(tensor).nbytes, np.uint8)
         address = memory.ctypes.data
         self._count(memory.nbytes)
@@ -29,9 +30,11 @@ class CpuHost:
         return torch.empty(0, dtype=tensor.dtype).set_(storage, 0, tensor.shape, tensor.stride())
 
     def holds(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor is on the host."""
         return bool(self._addresses) and tensor.untyped_storage().data_ptr() in self._addresses
 
     def restart(self) -> None:
+        """Measure the peak from now on."""
         self.peak_bytes = self.live_bytes
 
     def _forget(self, address: int, size: int) -> None:
@@ -48,12 +51,14 @@ cpu_host = CpuHost()
 
 
 def empty_on_host(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor of the same form on the host of a device."""
     if device.type != "cuda":
         return cpu_host.empty_like(tensor)
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, pin_memory=True)
 
 
 def is_on_host(tensor: torch.Tensor, device: torch.device) -> bool:
+    """Return whether a tensor is on the host of a device."""
     return cpu_host.holds(tensor) if device.type != "cuda" else tensor.device.type == "cpu" and tensor.is_pinned()
 
 

@@ -46,10 +46,12 @@ def patched_inductor(changes: dict[str, Any]) -> AbstractContextManager[None]:
 
 
 def overlap_passes() -> list[Any]:
+    """Return the user's passes that overlap communication."""
     return list(config.reorder_for_compute_comm_overlap_passes) if config.reorder_for_compute_comm_overlap else []
 
 
 def lays_images_out(module: GraphModule) -> bool:
+    """Return whether Inductor chooses channels-last convolutions for a program."""
     from torch._inductor.graph import GraphLowering  # takes seconds to load
 
     return GraphLowering.decide_layout_opt(module, is_inference=False)

@@ -11,6 +11,7 @@ import numpy as np
 
 
 def running_frames() -> Iterator[FrameType]:
+    """Yield the frames of this thread, innermost first."""
     frame = sys._getframe(1)
     while frame is not None:
         yield frame
@@ -18,6 +19,7 @@ def running_frames() -> Iterator[FrameType]:
 
 
 def global_generators() -> tuple[random.Random, np.random.RandomState]:
+    """Return the generators behind the functions of `random` and `numpy.random`."""
     python: Any = random.random.__self__
     numpy: Any = np.random.random.__self__
     return python, numpy

@@ -121,10 +121,12 @@ def _is_last_reader(given: Any, part: Any, node: Any) -> bool:
 
 
 def n_reductions(node: KernelNode) -> int:
+    """Return the number of reductions in a kernel."""
     return sum(part.is_reduction() for part in node.get_nodes())
 
 
 def loops_over_reduction(node: KernelNode) -> bool:
+    """Return whether a GPU kernel reduces in a loop."""
     backend = _simd(node)
     if backend is None or not node.is_reduction():
         return False

@@ -44,6 +44,7 @@ def scheduler() -> Any:
 
 
 def source_graph() -> GraphModule:
+    """Return the FX graph being compiled."""
     module: Any = V.graph.module
     return module
 
@@ -114,6 +115,7 @@ def _tensor_inputs() -> dict[str, Any]:
 
 
 def freeable_inputs(nodes: Sequence[KernelNode]) -> Iterable[str]:
+    """Return the names of inputs freed at their last use."""
     return get_freeable_input_buf(list(nodes), OrderedSet(V.graph.graph_inputs.keys()))
 
 
@@ -132,6 +134,7 @@ def sizes_of_buffers() -> dict[str, tuple[int, int]]:
 
 
 def bytes_of_inputs() -> dict[str, int]:
+    """Return the bytes of each input that is a tensor."""
     return {name: bytes_of_input(name) for name in _tensor_inputs()}
 
 
@@ -174,6 +177,7 @@ def keeps_alive(dependency: Any) -> bool:
 
 
 def becomes_cpp(node: KernelNode) -> bool:
+    """Return whether Inductor generates C++ for a kernel."""
     device = node.get_device()
     on_cpu = device is not None and device.type == "cpu" and config.cpu_backend == "cpp"
     return on_cpu and not node.is_extern() and not node.is_template()
@@ -199,6 +203,7 @@ def called_by(node: KernelNode) -> Node | None:
 
 
 def origins_of(node: KernelNode) -> list[Node]:
+    """Return the FX nodes that a kernel computes."""
     parts = [part.node for part in node.get_nodes() if part.node is not None]
     return [origin for part in parts for origin in part.get_origins()]
 
@@ -223,6 +228,7 @@ def forms_of_values() -> dict[str, Form]:
 
 
 def bytes_moved_by(node: KernelNode) -> int:
+    """Return the bytes that a kernel reads and writes."""
     return int(node.get_read_write_buffers_sizes())
 
 
@@ -234,6 +240,7 @@ def writes_into_others(node: KernelNode) -> bool:
 
 
 def overwrites_inputs(node: KernelNode) -> bool:
+    """Return whether a kernel overwrites inputs of the graph."""
     return not _overwritten_by(node).isdisjoint(V.graph.graph_inputs)
 
 
@@ -259,6 +266,7 @@ def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
 
 
 def used_results(node: KernelNode) -> set[int]:
+    """Return the used indices of a kernel's tuple."""
     return {element.node.indices[0][1] for buffer in node.get_outputs() for element in _elements(buffer)}
 
 
@@ -284,6 +292,7 @@ def unpacked_tuple(node: KernelNode) -> str | None:
 
 
 def end_cpu_functions_after(kernels: Collection[KernelNode]) -> None:
+    """End the current C++ function after certain kernels."""
     owner = scheduler()
     backend = owner.get_backend(torch.device("cpu"))
     backend.ready_to_flush = lambda: owner.current_node in kernels

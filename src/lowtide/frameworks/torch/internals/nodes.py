@@ -23,6 +23,7 @@ def graph_module(root: Any, graph: Graph) -> GraphModule:
 
 
 def map_nodes(arguments: Any, function: Callable[[Node], Any]) -> Any:
+    """Replace every node in nested arguments by `function(node)`."""
     return torch.fx.node.map_arg(arguments, function)
 
 
@@ -32,6 +33,7 @@ def map_arguments(node: Node, function: Callable[[Node], Any]) -> tuple[tuple[An
 
 
 def nodes_in(arguments: Any) -> list[Node]:
+    """Return the distinct nodes in nested arguments."""
     found: dict[Node, None] = {}
     map_nodes(arguments, found.setdefault)
     return list(found)
@@ -54,6 +56,7 @@ def outputs_of(module: GraphModule) -> list[Any]:
 
 
 def flat_leaves(values: Any) -> list[Any]:
+    """Return the leaves of nested values, including None."""
     return pytree.tree_leaves(values, is_leaf=lambda leaf: leaf is None)
 
 
@@ -83,6 +86,7 @@ def make_values_fake(graph: Graph) -> None:
 
 
 def is_symbol(node: Node) -> bool:
+    """Return whether a node's value is a symbolic scalar."""
     return isinstance(value_of(node), SYMBOLIC)
 
 
@@ -91,4 +95,5 @@ def symbol_bindings(graph: Graph) -> dict[Any, Node]:
 
 
 def symbols_in(node: Node) -> list[Any]:
+    """Return the sorted symbols in a node's shape."""
     return sorted(free_symbols(value_of(node)), key=str)

@@ -22,6 +22,7 @@ def overload_of(target: Any) -> Any:
 
 
 def higher_order_of(target: Any) -> Any:
+    """Return a target if it is a higher-order operator."""
     return target if isinstance(target, HigherOrderOperator) else None
 
 
@@ -36,6 +37,7 @@ def qualified_name(overload: Any) -> str:
 
 
 def overload_name(overload: Any) -> str:
+    """Return an overload's name, such as "Tensor"."""
     return overload._overloadname
 
 
@@ -49,6 +51,7 @@ def argument_types(overload: Any) -> list[tuple[str, str, bool]]:
 
 
 def is_view(target: Any) -> bool:
+    """Return whether an operator returns views of its arguments."""
     return isinstance(target, OpOverload) and target.is_view
 
 
@@ -66,6 +69,7 @@ def n_results(overload: Any) -> int:
 
 
 def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
+    """Return the flattened arguments that an operator mutates."""
     given = dict(zip((a.name for a in overload._schema.arguments), args, strict=False)) | dict(kwargs)
     written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     return [leaf for name in written for leaf in pytree.tree_leaves(given.get(name))]
@@ -73,6 +77,7 @@ def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
 
 @cache
 def is_mutable(overload: Any) -> bool:
+    """Return whether an operator mutates an argument."""
     schema = getattr(overload, "_schema", None)
     return schema is not None and bool(schema.is_mutable)
 
@@ -108,6 +113,7 @@ def store_in_inductor(operator: Any) -> None:
 
 @cache
 def copy_in_inductor(operator: Any) -> None:
+    """Make Inductor copy an operator's argument inside the kernels that use it."""
     from torch._inductor.lowering import clone, register_lowering  # takes seconds to load
 
     register_lowering(operator)(clone)

@@ -27,6 +27,7 @@ def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:
 
 
 def symbol_name(scalar: Any) -> str:
+    """Return the symbol name of a scalar, even of a constant."""
     return str(scalar.node._expr)
 
 
@@ -35,6 +36,7 @@ def hint_of(scalar: torch.SymFloat) -> float:
 
 
 def number_of(shape_env: ShapeEnv, scalar: Any) -> Any:
+    """Return the current value of a symbolic scalar, or None."""
     known = scalar.node.expr.xreplace(shape_env.backed_var_to_val).xreplace(shape_env.real_tensor_prop_unbacked_vals)
     return None if known.free_symbols else scalar.node.pytype(known)
 
@@ -51,6 +53,7 @@ def number_for(scalar: Any, values: Mapping[str, Any]) -> Any:
 
 
 def assumed(shape_env: ShapeEnv) -> list[Any]:
+    """Return the conditions that tracing assumed."""
     branches = (
         check.expr
         for checks in shape_env.deferred_runtime_asserts.values()
@@ -74,4 +77,5 @@ def _interpreted(expression: Any, values: Mapping[str, Any]) -> Any:
 
 
 def silent_branches() -> AbstractContextManager[None]:
+    """Suppress warnings about branches decided by current values."""
     return unlogged("torch.fx.experimental.symbolic_shapes", lambda record: str(record.msg).startswith(_TAKEN_BRANCH))

@@ -18,6 +18,7 @@ _UNLIMITED = 2**62
 
 
 def storage_key(tensor: torch.Tensor) -> int:
+    """Return a key that identifies a live storage."""
     storage: Any = tensor.untyped_storage()
     return storage._cdata
 
@@ -64,6 +65,7 @@ def is_channels_last(tensor: torch.Tensor) -> bool:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has neither overlaps nor gaps."""
     return bool(torch.ops.aten.is_non_overlapping_and_dense.default(tensor))
 
 
@@ -87,6 +89,7 @@ def plan_at_most(size: torch.SymInt, most: int) -> None:
 
 
 def upper_bound(size: Any) -> int | None:
+    """Return the upper bound of a data-dependent size, or None."""
     upper = size.node.shape_env.bound_sympy(size.node.expr).upper
     return int(upper) if isinstance(upper, sympy.Integer) and upper < _UNLIMITED else None
 

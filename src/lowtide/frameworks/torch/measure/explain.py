@@ -30,6 +30,8 @@ _MOST_STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
+    """A line of the user's program."""
+
     file: str
     line: int
     code: str
@@ -51,22 +53,27 @@ class ExplainedHolder:
 
     @property
     def made_at(self) -> str | None:
+        """Module and line, "blocks.3.mlp.act at model.py:41"."""
         return self.holder.made_at
 
     @property
     def name(self) -> str:
+        """Buffer name."""
         return self.holder.name
 
     @property
     def lifetime(self) -> str:
+        """Lifetime class."""
         return self.holder.lifetime
 
     @property
     def space(self) -> str:
+        """Memory space."""
         return self.holder.space
 
     @property
     def size_bytes(self) -> int:
+        """Size."""
         return self.holder.size_bytes
 
     @property
@@ -86,6 +93,8 @@ class ExplainedHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPeak:
+    """One memory space at its peak."""
+
     space: str
     peak_bytes: int
     op: str | None
@@ -109,6 +118,8 @@ class ExplainedPeak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedProgram:
+    """A program at its peak, with and without its plan."""
+
     name: str
     result: Result
     planned: tuple[ExplainedPeak, ...]
@@ -171,6 +182,7 @@ _steps: deque["ref[Explainable]"] = deque(maxlen=_MOST_STEPS)
 
 
 def remember_step(step: Explainable) -> None:
+    """Let `explain` find a planned step."""
     _steps.append(ref(step))
 
 

@@ -37,6 +37,8 @@ State = nn.Module | Optimizer | torch.Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MeasuredStep:
+    """Measured peak and time of a step, and its predicted peak."""
+
     measured_peak_bytes: int
     """Peak of bytes allocated in a call, with the batch."""
     measured_host_bytes: int
@@ -60,6 +62,7 @@ class MeasuredStep:
 
     @property
     def measured_over_predicted(self) -> float | None:
+        """The measured by the predicted peak."""
         return self.measured_peak_bytes / self.predicted_peak_bytes if self.predicted_peak_bytes else None
 
     def __repr__(self) -> str:
@@ -230,6 +233,8 @@ def _kept(step: object, given: Sequence[State]) -> KeptState | None:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
+    """Peaks per memory space, or why they are unknown."""
+
     peak_bytes: Mapping[str, int] | None = None
     unmodified_peak_bytes: Mapping[str, int] | None = None
     reason: str | None = None
@@ -237,6 +242,7 @@ class Prediction:
 
 
 def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
+    """Return the prediction for a step that ran `programs` of the backend."""
     if isinstance(step, Applied) and step.planned is not None:
         graph, plan = step.planned
         return Prediction(simulate(graph, plan).peak_bytes, simulate(graph, Plan.baseline(graph)).peak_bytes)

@@ -96,6 +96,7 @@ def _measured(
 
 
 def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Return a call's input tensors. Raises UnsupportedError for a fake one."""
     inputs = pytree.tensors_in((args, dict(kwargs)))
     if any(map(is_fake, inputs)):
         raise UnsupportedError(

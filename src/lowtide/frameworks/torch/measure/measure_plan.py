@@ -19,6 +19,8 @@ from lowtide.frameworks.torch.reading.captured import Captured
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToMeasure:
+    """A program to measure, as the user wrote it, unmodified and under a plan."""
+
     captured: Captured
     unmodified: Callable[..., Any]
     planned: Callable[..., Any]

@@ -26,6 +26,7 @@ _CONTROL_GROUPS = (
 
 
 def is_fit(budget: GivenBudget) -> bool:
+    """Return whether a budget is "fit"."""
     return isinstance(budget, str) and budget.strip().lower() == FIT
 
 

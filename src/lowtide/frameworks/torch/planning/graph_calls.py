@@ -32,10 +32,12 @@ class GraphCall:
 
     @property
     def peak(self) -> int:
+        """Predicted peak bytes."""
         return self.planned.predicted_peak_bytes[self.planned.graph.spaces[0].name]
 
     @property
     def lower_bound(self) -> int:
+        """Lower bound before fusion; 0 if unknown."""
         return self.planned.result.lower_bound_bytes.get(self.planned.graph.spaces[0].name, 0)
 
     def held_at(self, part: float) -> int:
@@ -44,6 +46,7 @@ class GraphCall:
 
 
 def peak_of_calls(calls: Sequence[GraphCall], *, own: bool) -> int:
+    """Return the peak of all calls together; with `own`, without lowtide."""
     peak = saved = 0
     for place, call in enumerate(calls):
         own_peak = call.planned.own_peak_bytes if own else None
@@ -70,6 +73,7 @@ def bytes_of_later_calls(calls: Sequence[GraphCall], place: int) -> int:
 
 
 def gradients_after(calls: Sequence[GraphCall], place: int) -> int:
+    """Return the gradients that exist before a call's backward pass."""
     return sum(call.gradients for call in calls[place + 1 :])
 
 

@@ -16,6 +16,7 @@ _held_back: list[list[str]] = []
 
 
 def warn_missed(message: str) -> None:
+    """Warn that a graph misses its budget, or add the message to the innermost collection."""
     if _held_back:
         _held_back[-1].append(message)
     else:
@@ -54,6 +55,7 @@ def describe_lowest_peak(reached: int, alone: int, persistent: int) -> str:
 
 @contextmanager
 def collect_missed_budgets() -> Generator[list[str]]:
+    """Collect warnings of missed budgets in the context."""
     _held_back.append(found := [])
     try:
         yield found

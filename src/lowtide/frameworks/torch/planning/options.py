@@ -47,6 +47,7 @@ def _check_budget(budget: GivenBudget) -> None:
 
 
 def set_default_options(options: dict[str, Any]) -> None:
+    """Replace configured options."""
     _configured.clear()
     _configured.update(options)
 
@@ -169,6 +170,7 @@ def identity(options: Options) -> str:
 
 @cache
 def package_identity() -> str:
+    """Return the package's digest."""
     root = Path(lowtide.__file__).parent
     digest = sha256()
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):

@@ -44,10 +44,12 @@ def load_plan(model: Program, folder: Path, settings: PlanSettings, *, over_budg
 
 
 def has_plan(graph: Graph, folder: Path) -> bool:
+    """Return whether a plan exists."""
     return _path(folder, graph).exists()
 
 
 def digest_of(plan: Plan) -> str:
+    """Return a digest."""
     return hashlib.sha256(repr(list(plan.steps())).encode()).hexdigest()
 
 

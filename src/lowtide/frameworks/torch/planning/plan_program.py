@@ -24,6 +24,8 @@ from lowtide.frameworks.torch.planning.read_program import ReadProgram
 
 @dataclass(frozen=True, slots=True)
 class Share:
+    """The bytes that one graph of a larger program may use."""
+
     allowed: int
     """While the graph runs, without parameters."""
     others: int = 0
@@ -32,6 +34,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class PlannedChoice:
+    """A program and its plan."""
+
     program: ReadProgram
     result: Result
     own_peak: int | None = None
@@ -176,12 +180,15 @@ def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class PyTorchLimits:
+    """Memory needs of PyTorch's own partition, which no plan may exceed."""
+
     peak: int
     between: int | None
     """Bytes between the passes; None if nothing large runs there."""
     others: int
 
     def are_met(self, program: ReadProgram, result: Result) -> bool:
+        """Return whether a plan is within the limits and its budget."""
         return result.shortfall is None and not self.excess(program, result)
 
     def sort_key(self, program: ReadProgram, result: Result) -> tuple[bool, bool, float]:
@@ -192,6 +199,7 @@ class PyTorchLimits:
         return excess > 0, not fits, float(excess) or least
 
     def excess(self, program: ReadProgram, result: Result) -> int:
+        """Return the excess bytes."""
         more = max(0, _first_peak(result) - self.peak)
         between = 0 if self.between is None else program.bytes_between_passes(result.plan) - self.between
         return max(more, between)

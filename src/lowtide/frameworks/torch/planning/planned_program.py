@@ -27,6 +27,8 @@ MINOR_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedModule:
+    """A compiled program and its plan."""
+
     name: str
     source: GraphModule
     """The program before planning, with the user's source lines."""

@@ -39,6 +39,8 @@ from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 @dataclass(frozen=True, eq=False)
 class CompiledForm(Form):
+    """A form of a compiled program."""
+
     program: ReadProgram = field(kw_only=True)
 
 
@@ -59,13 +61,16 @@ class ProgramForms(Program):
 
     @property
     def graph(self) -> Graph:
+        """The unmodified graph."""
         return self.written.graph
 
     @property
     def has_rounded_forms(self) -> bool:
+        """Always true."""
         return True
 
     def make_unmodified(self) -> CompiledForm:
+        """Return the unmodified form."""
         return CompiledForm("unmodified", self.graph, program=self.written)
 
     def make_form(self, name: FormName, *, exact: bool) -> CompiledForm | None:
@@ -93,6 +98,7 @@ class ProgramForms(Program):
         return self._skipped.get(exact, ())
 
     def within(self, settings: PlanSettings) -> "ProgramForms":
+        """Return the forms for the bytes that a budget leaves in the first memory space."""
         if settings.budget is None:
             return self
         peaks = simulate(self.graph, Plan.baseline(self.graph)).peak_bytes

@@ -20,34 +20,41 @@ _running: list[list[PlannedModule]] = []
 
 
 def register(planned: PlannedModule) -> None:
+    """Add a planned program."""
     _planned.append(planned)
     for listener in _planning:
         listener.append(planned)
 
 
 def planned_programs() -> list[PlannedModule]:
+    """Return programs, oldest first."""
     return list(_planned)
 
 
 def forget_programs() -> None:
+    """Clear the registry."""
     _planned.clear()
     forget_names()
 
 
 @contextmanager
 def programs_planned() -> Generator[list[PlannedModule]]:
+    """Collect the planned programs."""
     with _listening(_planning) as found:
         yield found
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryState:
+    """A snapshot."""
+
     planned: list[PlannedModule]
     heard: list[list[PlannedModule]]
     names: Counter[str]
 
 
 def registry_state() -> RegistryState:
+    """Return a snapshot."""
     return RegistryState(list(_planned), [list(listener) for listener in _planning], name_counts())
 
 
@@ -68,6 +75,7 @@ def programs_run() -> Generator[list[PlannedModule]]:
 
 
 def unregister(programs: Iterable[PlannedModule]) -> None:
+    """Remove replaced programs."""
     for program in programs:
         if program in _planned:
             _planned.remove(program)
@@ -126,14 +134,17 @@ def new_name(graph: Graph) -> str:
 
 
 def forget_names() -> None:
+    """Reset the counts of names."""
     _given.clear()
 
 
 def name_counts() -> Counter[str]:
+    """Return how often each name was given."""
     return Counter(_given)
 
 
 def restore_names(names: Counter[str]) -> None:
+    """Restore earlier counts."""
     _given.clear()
     _given.update(names)
 

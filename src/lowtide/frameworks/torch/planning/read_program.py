@@ -28,6 +28,8 @@ from lowtide.frameworks.torch.rewrites.checkpoints import REPEATED
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadProgram:
+    """A program and its graph."""
+
     module: GraphModule
     lowered: Lowered
     graph: Graph
@@ -39,6 +41,7 @@ class ReadProgram:
         return next((place for place, op in enumerate(self.lowered.ops) if op.node.target is TURN_BACK), None)
 
     def peak_of(self, plan: Plan) -> int:
+        """Return a plan's peak."""
         return simulate(self.graph, plan).peak_bytes[self.graph.spaces[0].name]
 
     def bytes_between_passes(self, plan: Plan) -> int:

@@ -42,6 +42,8 @@ Recompile = Callable[[Share, list[PlannedModule]], tuple[Run, list[PlannedModule
 
 @dataclass(eq=False)
 class ProgramGraph:
+    """One compiled graph."""
+
     program: "SharedBudget"
     planned: list[PlannedModule]
     compiled: Run
@@ -78,6 +80,7 @@ class ProgramGraph:
         return {storage_key(each): int(storage_bytes(each) * size / max(each.nbytes, 1)) for each, size in sizes}
 
     def restore_previous(self) -> None:
+        """Restore the earlier compilation."""
         if self.previous is not None:
             unregister(self.planned)
             self.compiled, self.planned = self.previous
@@ -133,6 +136,7 @@ class SharedBudget:
         return self._steps >= _SETTLED
 
     def run(self, graph: ProgramGraph, inputs: Sequence[Any]) -> Any:
+        """Run a graph in one of the measured steps."""
         given = storages_of(inputs)
         if not self._calls:
             self._allocated = AllocatorStart.of(inputs)

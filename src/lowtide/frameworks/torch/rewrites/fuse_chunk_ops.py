@@ -26,6 +26,8 @@ _FACTORIES = ("empty",)
 
 @dataclass(frozen=True, eq=False)
 class FusedOps:
+    """Ops that run as one, and the results that others read."""
+
     nodes: Sequence[Node]
     results: Sequence[Node]
 

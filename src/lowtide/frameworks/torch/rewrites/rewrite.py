@@ -75,6 +75,7 @@ def copy_module(module: GraphModule, nodes: Container[Node], append: Append) -> 
 
 
 def replace_uses(node: Node, before: Node, make: Callable[[Node], Node]) -> None:
+    """Insert `make(node)` before another node, for the users of `node`."""
     users = list(node.users)
     with node.graph.inserting_before(before):
         made = make(node)

@@ -94,12 +94,14 @@ class StoreEarlyValues(Rewrite[Node]):
 
 
 def stored(node: Node) -> Node:
+    """Return a new node that stores a value."""
     marked = node.graph.call_function(STORED, (node,))
     marked.meta = dict(node.meta)
     return marked
 
 
 def stored_as_bytes(mask: Node) -> Node:
+    """Return a new node that stores a mask as bytes."""
     return from_bytes(call_like(mask, mask.graph, STORED, as_bytes(mask)))
 
 

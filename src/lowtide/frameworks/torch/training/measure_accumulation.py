@@ -18,11 +18,14 @@ from lowtide.frameworks.torch.reading.captured import Binding, Captured
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPart:
+    """One call of an accumulating step."""
+
     call: ToMeasure
     result: Result
 
     @property
     def inputs(self) -> list[torch.Tensor]:
+        """Tensors of its example batch."""
         return pytree.tensors_in((self.call.captured.example_args, dict(self.call.captured.example_kwargs)))
 
 

@@ -180,6 +180,7 @@ class PlannedStep:
             warnings.warn(f"lowtide: {message}", stacklevel=4)
 
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Capture and plan the step for a call, without running it."""
         with self.step.one_thread(), showing(self._request.progress) as report:
             report(Stage.READ)
             self._prepare(args, kwargs)

@@ -11,6 +11,7 @@ from lowtide.frameworks.torch.reading.effects import is_random
 
 
 def sets_random_state(node: Node) -> bool:
+    """Return whether a node reads or sets the random state."""
     return node.target in (GET_STATE, SET_STATE)
 
 

@@ -56,14 +56,17 @@ class StepRequest:
 
     @property
     def is_compiled(self) -> bool:
+        """Whether Inductor compiles it."""
         return self.compiler == "inductor"
 
     @property
     def settings(self) -> PlanSettings:
+        """Settings of planning."""
         return replace(DEFAULTS, budget=self.budget, techniques=self.techniques, effort=self.effort)
 
     @property
     def options(self) -> Options:
+        """Options for a step that Inductor compiles."""
         return Options(
             budget=self.budget,
             allow=tuple(sorted(self.techniques)),

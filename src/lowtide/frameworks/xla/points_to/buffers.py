@@ -255,6 +255,7 @@ def _given(found: PointsTo, operands: list[int], callee: PointsTo) -> dict[int, 
 
 
 def part_at(shape: HloShape, index: tuple[int, ...]) -> int | None:
+    """Return the part of a shape at an index, or None."""
     at = 0
     for step in index:
         if step >= len(shape.elements):

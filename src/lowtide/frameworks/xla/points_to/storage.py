@@ -25,7 +25,7 @@ class StorageMap:
     """Storage of logical buffers."""
 
     of: list[int | None]
-    """The first buffer in each one's storage; None for constants."""
+    """Per logical buffer, the first one in its storage; None for constants."""
     parameters: Mapping[int, tuple[int, int]]
     """(number, part) of each parameter's buffer."""
     swapped_bytes: int

@@ -36,6 +36,7 @@ def effects_of(instruction: Instruction, callees: Mapping[str, Effects]) -> Effe
 
 
 def combined(parts: Mapping[str, Effects]) -> Effects:
+    """Return the combined effects of several parts."""
     return Effects(
         pure=all(inner.pure for inner in parts.values()), ordered=any(inner.ordered for inner in parts.values())
     )

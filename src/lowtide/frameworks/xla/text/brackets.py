@@ -41,5 +41,5 @@ def split_top(text: str) -> Iterator[str]:
 
 
 def without_comments(text: str) -> str:
-    """Remove `/*...*/` outside of strings."""
+    """Return a text without `/*...*/` outside of strings."""
     return _COMMENT.sub(lambda found: found[1] or "", text) if "/*" in text else text

@@ -35,16 +35,16 @@ class Instruction:
     text: str
     """All text, with preceding comments."""
     operands_end: int
-    """Position of the closing parenthesis in `text`."""
+    """Where the closing parenthesis is in `text`."""
 
     @property
     def shape(self) -> HloShape:
-        """Its value's shape; raises MalformedInputError."""
+        """The shape of its value; raises MalformedInputError."""
         return parse_shape(self.shape_text)
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """Its operands' names, in order."""
+        """The names of its operands, in order."""
         if self.opcode in NO_OPERANDS or not self.operand_text:
             return ()
         if "%" in self.operand_text:
@@ -84,7 +84,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Computation:
-    """Instructions in text order, each before its users."""
+    """A computation with its instructions in text order, each before its users."""
 
     name: str
     is_entry: bool
@@ -96,7 +96,7 @@ class Computation:
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
-        """Each instruction's position, by name."""
+        """The position of each instruction, by name."""
         return {instruction.name: place for place, instruction in enumerate(self.instructions)}
 
     @cached_property
@@ -128,7 +128,7 @@ class HloModule:
 
     @cached_property
     def text(self) -> str:
-        """HLO text. Unmodified, it is equal byte for byte."""
+        """The module as HLO text. Unmodified, it is equal byte for byte."""
         return self.header + "".join(computation.text for computation in self.computations) + self.rest
 
     @property

@@ -22,12 +22,12 @@ _SETTINGS = re.compile(r"([A-Z])((?:\([^()]*\))+)")
 
 @dataclass(frozen=True)
 class HloShape:
-    """An array, a token or a tuple."""
+    """The shape of an array, a token or a tuple."""
 
     dtype: str
     """XLA's name in lower case: "f32", "pred", "token", "tuple"."""
     dims: tuple[int | None, ...] = ()
-    """The upper bound of a dynamic dimension, None without one."""
+    """Dimensions: the upper bound of a dynamic one, None without a bound."""
     layout: str = ""
     """The text in braces after the dimensions: "1,0:T(8,128)S(1)"."""
     elements: tuple["HloShape", ...] = ()

@@ -61,6 +61,7 @@ class CodeEffects:
 
     @property
     def is_counting(self) -> bool:
+        """Whether the only effects are increments of counters."""
         return len(self.counts) == len(self.writes) and not self.printed
 
     def are_like(self, others: "CodeEffects") -> bool:
@@ -88,6 +89,7 @@ class CodeEffects:
         return leaf
 
     def count(self) -> None:
+        """Increment the counters."""
         for place, counts in self.counts:
             values = place.read()
             for position, difference in counts:

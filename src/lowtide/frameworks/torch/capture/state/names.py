@@ -33,12 +33,14 @@ def is_followed_file(path: str) -> bool:
 
 @functools.cache
 def is_followed_module(name: str) -> bool:
+    """Return whether the names of a Python module are state of the step."""
     path: Any = getattr(sys.modules.get(name), "__file__", None)
     is_main = name == "__main__"
     return is_main or (isinstance(path, str) and is_followed_file(path) and not path.startswith(_PYTORCH))
 
 
 def is_followed_class(kind: type) -> bool:
+    """Return whether attributes of a class are read by code that is followed."""
     return is_followed_module(kind.__module__) or kind.__module__.startswith(("torch.nn.modules", "torch.optim.swa"))
 
 
@@ -48,6 +50,7 @@ def names_in(code: types.CodeType) -> set[str]:
 
 
 def with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield code and the code of its inner functions."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -83,4 +86,5 @@ def calling_line() -> str:
 
 
 def is_user_file(path: str) -> bool:
+    """Return whether messages may point to a file."""
     return is_followed_file(path) and not is_in_pytorch(path) and path != "<string>"

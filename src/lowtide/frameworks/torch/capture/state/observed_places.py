@@ -52,6 +52,8 @@ class Environment(Table):
 
 
 class ArrayContents(Place):
+    """The bytes of a small NumPy array."""
+
     __slots__ = ()
 
     def read(self) -> list[Any]:
@@ -64,6 +66,8 @@ class ArrayContents(Place):
 
 
 class PythonRandom(Place):
+    """The position of a generator of Python's `random`."""
+
     __slots__ = ()
     is_guarded = False
 
@@ -75,6 +79,8 @@ class PythonRandom(Place):
 
 
 class NumpyRandom(Place):
+    """The position of a generator of NumPy."""
+
     __slots__ = ()
     is_guarded = False
 
@@ -103,6 +109,8 @@ class Position(Place):
 
 
 class DefaultState(Place):
+    """PyTorch's default dtype and automatic casts."""
+
     __slots__ = ()
     is_restorable = False
 
@@ -116,6 +124,7 @@ class DefaultState(Place):
 
 
 def random_places() -> Iterator[Place]:
+    """Yield the global generators of Python and NumPy."""
     python, numpy = global_generators()
     yield PythonRandom("numbers drawn by random", python)
     yield NumpyRandom("numbers drawn by numpy.random", numpy)

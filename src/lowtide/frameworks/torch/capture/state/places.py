@@ -31,9 +31,11 @@ class Place(ABC):
         """Return keys and values."""
 
     def write(self, values: list[Any]) -> None:
+        """Put back values that `read` returned."""
         raise NotImplementedError
 
     def name(self, values: list[Any], position: int) -> str:
+        """Return the label of one of these values."""
         return self.label
 
     def variables(self, values: list[Any]) -> list[Any]:
@@ -79,6 +81,8 @@ class Table(Place):
 
 
 class ModuleStructure(Table):
+    """The parameters or inner modules of a module."""
+
     __slots__ = ()
 
 
@@ -114,6 +118,8 @@ class Named(Place):
 
 
 class Globals(Place):
+    """The globals that some functions name."""
+
     __slots__ = ("keys",)
 
     def __init__(self, label: str, owner: Any, keys: list[str]):
@@ -139,6 +145,8 @@ class Globals(Place):
 
 
 class ListItems(Place):
+    """The items of a list or deque."""
+
     __slots__ = ()
 
     def read(self) -> list[Any]:
@@ -157,6 +165,8 @@ class ListItems(Place):
 
 
 class Members(Place):
+    """The members of a set."""
+
     __slots__ = ()
 
     def read(self) -> list[Any]:
@@ -169,6 +179,8 @@ class Members(Place):
 
 
 class Cell(Place):
+    """A variable of an outer function."""
+
     __slots__ = ("variable",)
 
     def __init__(self, label: str, owner: Any, variable: str):

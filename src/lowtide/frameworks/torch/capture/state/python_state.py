@@ -18,6 +18,8 @@ _SHOWN_LETTERS = 40
 
 @dataclass(frozen=True, slots=True)
 class Change:
+    """New values of one place."""
+
     place: Place
     before: list[Any]
     now: list[Any]
@@ -46,6 +48,7 @@ class Change:
 
     @property
     def name(self) -> str:
+        """The name of the first value that changed."""
         if len(self.before) == len(self.now):
             return self.place.name(self.before, self.positions[0])
         fewer, more = sorted((self.before, self.now), key=len)
@@ -75,10 +78,12 @@ class PythonState:
 
     @property
     def counters(self) -> Set[str]:
+        """Names of variables that the code only increments."""
         return self._reach.counters
 
     @property
     def sources(self) -> Set[str]:
+        """The clock or files, if the code may read them: guards cannot compare their values."""
         return self._reach.sources
 
     def _guard(self, place: Place, values: list[Any]) -> Place:
@@ -107,6 +112,7 @@ class PythonState:
         )
 
     def guarded_values(self) -> list[list[Any]]:
+        """Return the present values of all guards."""
         return [guard.read() for guard, _, _ in self.guards]
 
     def changes_since(self, guarded_values: Sequence[list[Any]] | None) -> list[Change]:

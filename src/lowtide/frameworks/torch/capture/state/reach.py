@@ -82,6 +82,8 @@ _ANY_INSTANCE = {"__init__", "__dict__", "__weakref__", "__module__", "__doc__",
 
 @dataclass(frozen=True, slots=True)
 class Reach:
+    """The values that a step's code may read or write."""
+
     places: Sequence[Place]
     counters: Set[str]
     sources: Set[str]

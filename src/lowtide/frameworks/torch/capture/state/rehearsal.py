@@ -78,6 +78,8 @@ _MOST_NAMES = 3
 
 
 class PythonChangedError(CaptureMismatchError):
+    """Python values changed, and the step became another program."""
+
     def __init__(self, described: Mapping[str, str]) -> None:
         self.names = frozenset(described)
         self.changes = ", ".join(described.values())
@@ -86,6 +88,8 @@ class PythonChangedError(CaptureMismatchError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rehearsal:
+    """The program of a call, and the effects of its Python code."""
+
     signature: tuple[Any, ...]
     effects: CodeEffects
     state: PythonState
@@ -93,6 +97,7 @@ class Rehearsal:
 
     @property
     def is_pure(self) -> bool:
+        """Whether the code changes nothing and prints nothing."""
         return not self.effects.writes and not self.effects.printed
 
 
@@ -176,6 +181,7 @@ class StepPython:
             self._is_called, self.pending = False, None
 
     def rehearse(self, roots: Mapping[str, object], run: RunOnFakes) -> Rehearsal:
+        """Return a new rehearsal of the present call."""
         self._note_changes()
         is_same = self.state is not None and set(roots) == self._labels and self.state.holds()
         self._labels, self._after, self._drawn = set(roots), None, []
@@ -247,6 +253,7 @@ class Rehearsed:
         self._guards = weakref.ref(rehearsal.guards)
 
     def note(self, rehearsal: Rehearsal) -> None:
+        """Note another rehearsal with the same signature."""
         self._guards, self.effects = weakref.ref(rehearsal.guards), rehearsal.effects
 
     def still_holds(self, present: PythonState | None) -> bool:

@@ -24,6 +24,8 @@ from lowtide.frameworks.torch.internals.symbolic_scalars import (
 
 @dataclass(frozen=True, slots=True)
 class Slot:
+    """A followed tensor among an op's arguments."""
+
     number: int
 
 
@@ -45,6 +47,7 @@ class Decisions:
     ops: tuple[ScalarOp, ...]
 
     def hold(self, sources: Sequence[Any], settings: Mapping[str, Any]) -> bool:
+        """Return whether inputs and settings satisfy the conditions."""
         if not self.conditions:
             return True
         numbers = dict(settings)

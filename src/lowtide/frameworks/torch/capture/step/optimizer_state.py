@@ -19,6 +19,8 @@ _SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
 
 
 class ScalarSetting(NamedTuple):
+    """One float setting of an optimizer."""
+
     group: int
     key: str
     part: int | None
@@ -31,6 +33,8 @@ class ScalarSetting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScalarSettings:
+    """The float settings that are inputs of a graph."""
+
     entries: tuple[ScalarSetting, ...]
 
     @classmethod
@@ -88,6 +92,7 @@ class OptimizerState:
         return state + [f"optimizer.group{group}.{key}" for group, key in self.settings]
 
     def live(self) -> list[torch.Tensor]:
+        """Return state tensors, then tensor settings."""
         parameters = self.parameters()
         state = [self.optimizer.state[parameters[entry.parameter]][entry.key] for entry in self.entries]
         return state + [self.optimizer.param_groups[group][key] for group, key in self.settings]
@@ -119,6 +124,7 @@ class OptimizerState:
         self._move(on_host)
 
     def bring_to_device(self) -> None:
+        """Move all state to the device, for programs that do not copy it there."""
         self._move(())
 
     def _move(self, on_host: Collection[int]) -> None:
@@ -129,6 +135,7 @@ class OptimizerState:
                 move(value, form.device, to_host=place in on_host)
 
     def fixed_settings(self) -> list[dict[str, Any]]:
+        """Return the settings that are constants of the graph."""
         groups: Groups = [settings_of(group) for group in self.optimizer.param_groups]
         self.scalars.put(groups, [None] * len(self.scalars.entries))
         return groups

@@ -145,9 +145,11 @@ class TrainingStep:
 
     @property
     def part(self) -> Part:
+        """The part that the next call runs."""
         return Part.of(self.done, self.accumulate)
 
     def advance(self) -> None:
+        """Count a finished call."""
         self.done = (self.done + 1) % self.accumulate
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -177,6 +179,7 @@ class TrainingStep:
         self.run_after_update()
 
     def run_after_update(self) -> None:
+        """Call `after_update` on the model, if there is one."""
         if self.after_update is not None and not (self.keeps_after_update and self.python.is_repeated):
             with torch.no_grad():
                 self.after_update(self.model)
@@ -211,6 +214,7 @@ def _active(scaler: object) -> GradScaler | None:
 
 
 def check_callable(**given: object) -> None:
+    """Raise UsageError for a value that is neither None nor callable."""
     for name, value in given.items():
         if value is not None and not callable(value):
             raise UsageError(f"{name} is a {type(value).__name__}; give a function, or leave it out")

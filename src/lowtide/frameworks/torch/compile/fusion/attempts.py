@@ -14,6 +14,8 @@ Compiled = TypeVar("Compiled")
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Generic[Compiled]):
+    """The outcome of one plan."""
+
     target: int
     compiled: Compiled
     excess_bytes: int

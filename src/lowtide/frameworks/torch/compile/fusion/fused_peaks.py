@@ -72,6 +72,7 @@ class FusedPeaks:
 
     @property
     def identity(self) -> str:
+        """An additional cache key."""
         return f"{self._allowed} {self._stops_at}"
 
     def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule, n_outputs: int) -> None:
@@ -149,6 +150,7 @@ class FusedPeaks:
             warn_of_need(planned, excess, needed)
 
     def record(self, peak_bytes: int, left_bytes: int) -> int:
+        """Record needs and return the excess."""
         left = max(0, left_bytes - peak_bytes)
         self._least_left = left if self._least_left is None else min(left, self._least_left)
         excess = max(0, peak_bytes - left_bytes)
@@ -213,6 +215,7 @@ class StopAfterScheduling(SchedulerPass):
         self._strides: Strides | None = None
 
     def take_strides(self) -> Strides | None:
+        """Return the result strides, once."""
         strides, self._strides = self._strides, None
         return strides
 

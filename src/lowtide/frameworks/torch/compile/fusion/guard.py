@@ -66,6 +66,7 @@ class FusionTimeline:
 
     @property
     def peak_bytes(self) -> int:
+        """Most bytes alive."""
         return int(self._live.max(initial=0))
 
     def fits(self, ops: Iterable[OpId], others: Iterable[OpId]) -> bool:
@@ -84,6 +85,7 @@ class FusionTimeline:
         return left >= 0 and sum(self._sizes[buffer] for buffer in self._touched[first] | self._touched[second]) <= left
 
     def fuse(self, ops: Iterable[OpId]) -> None:
+        """Fuse ops."""
         self._group(ops)
 
     def _group(self, ops: Iterable[OpId]) -> Place:
@@ -208,6 +210,7 @@ class FusionGuard(CustomSchedulerPass):
         return nodes
 
     def uuid(self) -> str:
+        """Return a cache key."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
 

@@ -42,6 +42,8 @@ from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 
 @dataclass(frozen=True, slots=True)
 class KnownInputs:
+    """Facts that kernels do not show."""
+
     away: Collection[str] = ()
     """Inputs freed at their last use."""
     storages: Mapping[str, KernelStorage] = field(default_factory=dict[str, KernelStorage])

@@ -15,10 +15,13 @@ _DIGITS = 4
 
 
 class RooflineRuntime(CustomRuntimeEstimator):
+    """Prices of ops by arithmetic and memory traffic; see `seconds_of`."""
+
     def __call__(self, node: Node) -> float:
         return seconds_of(node)
 
     def uuid(self) -> str:
+        """Return a key."""
         return package_identity()
 
 
@@ -46,6 +49,7 @@ class ExactKnapsack(CustomKnapsackSolver):
         return saved, [place for place in range(len(memory)) if place not in set(saved)]
 
     def uuid(self) -> str:
+        """Return a key."""
         return package_identity()
 
 

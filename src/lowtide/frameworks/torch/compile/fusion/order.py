@@ -39,6 +39,7 @@ class MemoryOrder(SchedulerPass):
 
     @property
     def key(self) -> str:
+        """The options and the budgets."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:

@@ -92,6 +92,7 @@ class PlannedPartition(CustomPartitionerFn):
         return forward, backward
 
     def uuid(self) -> str:
+        """Return a key."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
 
@@ -101,6 +102,8 @@ BOTH_PASSES = {"force_non_lazy_backward_lowering": True}
 
 @dataclass(frozen=True, slots=True)
 class OwnNeed:
+    """Bytes needed without lowtide."""
+
     peak: int
     persistent: int
 

@@ -60,6 +60,7 @@ class ForwardOrder(SchedulerPass):
 
     @property
     def key(self) -> str:
+        """The class and the options."""
         return f"{type(self).__name__} {identity(self._options)}"
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:

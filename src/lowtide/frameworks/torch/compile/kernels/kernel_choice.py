@@ -16,6 +16,8 @@ _EXTERN = "Extern"
 
 @dataclass(frozen=True, slots=True)
 class HostCopy:
+    """A copy of a forward value to the host and back."""
+
     value: str
     """FX name of the value that spans the buffer."""
     buffer: BufferId

@@ -49,12 +49,16 @@ class NoFormError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ChunkedForm:
+    """A form of a program with its largest products in chunks."""
+
     name: FormName
     chunking: Chunking
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedKernels:
+    """The kernels of a program and a plan of them."""
+
     program: KernelProgram
     result: Result
 

@@ -14,6 +14,8 @@ from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BytesAround:
+    """Memory around the kernels of a program."""
+
     inputs: int
     """Inputs that the caller keeps, except static ones."""
     persistent: int
@@ -22,6 +24,8 @@ class BytesAround:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBytes(BytesAround):
+    """Memory around the kernels of both passes."""
+
     tangents: int
     results: Collection[str]
     """FX names of the forward pass's own results."""
@@ -52,6 +56,7 @@ class KernelProgram:
         return replace(self.graph, scratch=scratch)
 
     def seconds_on(self, device: Device) -> list[float]:
+        """Return the estimated seconds of every op on a device."""
         first = _per_op(self.forward_kernels, lambda kernel: self.forward.seconds_on(kernel, device))
         later = _per_op(self.backward_kernels, lambda kernel: self.backward.seconds_on(kernel, device))
         return [*first, 0.0, *later]  # the turn between the passes runs nothing

@@ -25,6 +25,8 @@ _LOG = logging.getLogger("lowtide")
 
 
 class RecordPasses(SchedulerPass):
+    """A scheduler pass that records the kernels of each pass and leaves them unchanged."""
+
     def __init__(self, peaks: FusedPeaks) -> None:
         self._peaks = peaks
         self.passes: list[RecordedPass] = []

@@ -34,6 +34,8 @@ from lowtide.frameworks.torch.rewrites.stored_values import AS_STORED
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedPass:
+    """The kernels of one pass in the order in which they run."""
+
     graph: Graph
     kinds: Sequence[str]
     """Per kernel, the op of PyTorch's own kernel, or Inductor's name for its kind."""
@@ -66,6 +68,7 @@ class RecordedPass:
 
 
 def runs_once(node: Node) -> bool:
+    """Return whether an FX node must not be recomputed."""
     return node.target not in AS_STORED and (is_random(node) or keeps_order(node) or must_save(node))
 
 
@@ -100,6 +103,7 @@ def recorded_pass(
 
 
 def work_of_kernels(nodes: Sequence[KernelNode]) -> list[Work]:
+    """Return the work of the kernels that Inductor is compiling."""
     return [work for node in nodes for work in _work(node, _computed_by(node))]
 
 

@@ -35,6 +35,8 @@ Inputs = Sequence[tuple[str, Lifetime]]
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
+    """Settings of a program in chunks."""
+
     trials: Trials = field(default_factory=Trials)
     fused: bool = False
     """Whether kernels are fused: element-wise ops then need no chunks."""
@@ -43,6 +45,7 @@ class Chunking:
     """Memory budget of the program; 0 for as little as possible."""
 
     def to_rounding(self) -> "Chunking":
+        """Return the settings for results equal up to rounding."""
         return replace(self, trials=Trials(exact=False, devices=ChunkDevices.ALL, any_order=True))
 
     @classmethod
@@ -53,6 +56,8 @@ class Chunking:
 
 @dataclass(frozen=True, slots=True)
 class ChunkedModule:
+    """A program in chunks."""
+
     module: GraphModule | None
     """None if chunks are useless."""
     done: tuple[str, ...]

@@ -26,6 +26,8 @@ BY_WINDOWS = "lowtide_by_windows"
 
 @dataclass(frozen=True, slots=True)
 class ChunkSizes:
+    """Sizes of the chunks of a product region."""
+
     rows: int
     windows: Windows | None = None
 

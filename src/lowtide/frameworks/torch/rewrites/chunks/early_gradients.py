@@ -39,6 +39,7 @@ class EarlyGradients(Rewrite[Node]):
     any_order: bool = False
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
+        """Return the nodes to compute early, if they can be."""
         turns = module.graph.find_nodes(op="call_function", target=TURN_BACK)
         if len(turns) != 1:
             return []
@@ -49,6 +50,7 @@ class EarlyGradients(Rewrite[Node]):
         return [node for node in late if node in early]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
+        """Move the nodes before the end of the forward pass."""
         early, made = set(sites), dict[Node, Node]()
         graph, results = Graph(), dict[Node, Node]()
         for node in module.graph.nodes:

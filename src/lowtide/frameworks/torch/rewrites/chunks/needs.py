@@ -16,6 +16,8 @@ Region = UpdateRegion | ProductRegion
 
 
 class RegionNeeds:
+    """Bytes of transient operands, results and scratch of ops."""
+
     def __init__(
         self,
         lowered: Lowered,

@@ -49,6 +49,7 @@ class ColumnSum:
                 first = end
 
     def total(self) -> Node:
+        """Append the last additions, and return the sum."""
         self._close_block()
         columns = [self._sum(self._blocks)] if self._aligned else []
         if self._last_columns:
@@ -102,6 +103,8 @@ class ColumnSum:
 
 @dataclass(frozen=True, slots=True)
 class ProductChunk:
+    """The nodes of a region for one chunk."""
+
     graph: Graph
     region: ProductRegion
     made: dict[Node, Node]
@@ -114,6 +117,7 @@ class ProductChunk:
     )
 
     def add(self, node: Node, op: ChunkedOp) -> None:
+        """Append a node of the region."""
         if op.rows != op.operand_rows:
             self.computed[node] = self._sliced(node, op)
             return

@@ -22,6 +22,8 @@ SECOND_PASS = "second_pass_of"
 
 
 class ChunkDevices(Enum):
+    """Devices on which chunks are allowed."""
+
     CPU = "the CPU, whose kernels were tested for equal bits"
     ALL = "all devices, for results equal up to rounding"
 
@@ -34,6 +36,7 @@ class ChunkDevices(Enum):
 
 
 def can_run(device: torch.device) -> bool:
+    """Return whether this machine has a device."""
     if device.type == "cuda" and is_cuda_absent():
         return False
     here = torch.accelerator.current_accelerator(check_available=True)
@@ -55,6 +58,7 @@ class ProductRegion:
 
     @property
     def sources(self) -> list[Node]:
+        """The nodes outside that the region reads."""
         read = dict.fromkeys(source for node in self.ops for source in node.all_input_nodes)
         return [source for source in read if source not in self.ops]
 
@@ -73,12 +77,15 @@ class TwoPasses:
 
     @property
     def reader_names(self) -> list[str]:
+        """The names of nodes that read recomputed nodes."""
         recomputed = set(self.recomputed)
         return [node.name for node in self.second if not recomputed.isdisjoint(node.all_input_nodes)]
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
+    """A large product that is not in chunks."""
+
     product: Node
     reason: str
     has_own_order: bool = False

@@ -62,6 +62,7 @@ def find_product_regions(graph: Graph, *, any_order: bool = False) -> tuple[list
 
 
 def has_chunkable_product(graph: Graph) -> bool:
+    """Return whether a large product can be computed in chunks, in one pass or two."""
     found, refused = found_or_none(partial(find_product_regions, graph)) or ([], [])
     return bool(found) or any(each.two_passes is not None for each in refused)
 
@@ -100,6 +101,8 @@ def _kinds_of_rows(product: Node) -> Iterator[ProductRows]:
 
 
 class RegionSearch:
+    """The search for the region of one product, or of its second pass."""
+
     def __init__(
         self, graph: Graph, product: Node, rows: ProductRows, *, second: bool = False, any_order: bool = False
     ) -> None:
@@ -114,6 +117,7 @@ class RegionSearch:
         self._in_own_order = set[Node]()
 
     def region(self) -> ProductRegion | Refusal:
+        """Return the region, or the reason why there is none."""
         op = self._op_of_product()
         if op is None:
             return self._refuse(self._product, "is not a plain product of rows")

@@ -13,6 +13,8 @@ _NOISE_FACTOR = 64
 
 @dataclass(frozen=True, slots=True)
 class LargestDifference:
+    """The largest difference of two results."""
+
     share: float
     """Relative to the tensor's largest number; 1 for values that are not real numbers."""
     is_rounding: bool

@@ -99,6 +99,8 @@ class SlicedRows(ProductRows):
 
 
 class RowRole(Enum):
+    """How the result of an op depends on the rows of a region."""
+
     ROWS = "has the rows, one after the other"
     COLUMNS = "has the rows as columns of a matrix"
     SUM = "a matrix product that sums over rows"
@@ -111,6 +113,8 @@ SUMS = (RowRole.SUM, RowRole.COLUMN_SUM, RowRole.PARTIAL_SUM)
 
 @dataclass(frozen=True, slots=True)
 class ChunkedOp:
+    """How to compute an op for one chunk."""
+
     role: RowRole
     by_rows: frozenset[Node] = field(default_factory=frozenset[Node])
     by_columns: frozenset[Node] = field(default_factory=frozenset[Node])
@@ -129,6 +133,7 @@ class ChunkedOp:
         return self.role is RowRole.PARTIAL_SUM or bool(self.partial_sums)
 
     def with_rows(self, rows: ProductRows) -> "ChunkedOp":
+        """Return the same with these rows, unless the rule has set others."""
         return self if self.rows != _UNSET else replace(self, operand_rows=rows, rows=rows)
 
 
@@ -157,12 +162,15 @@ def argument_of(node: Node, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RuleCall:
+    """A call of an op, passed to the rule of the op."""
+
     node: Node
     given: Mapping[str, Any]
     ops: ChunkedOps
     rows: ProductRows
 
     def role(self, operand: Any) -> RowRole | None:
+        """Return the role of an operand, or None if it is outside of the region."""
         return self.ops[operand].role if isinstance(operand, Node) and operand in self.ops else None
 
     def shape(self, operand: Any) -> torch.Size:

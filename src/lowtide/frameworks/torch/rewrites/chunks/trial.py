@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 class Equal(NamedTuple):
+    """Which results of chunks equal those without."""
+
     rows: bool
     sums: bool
 

@@ -282,6 +282,7 @@ def view_chain(node: Node) -> list[Node]:
 
 
 def concatenated_chunks(node: Node) -> list[Node]:
+    """Return the operands of a concatenation of rows, or an empty list."""
     base = view_chain(node)[-1]
     if base.target is not aten.cat.default:
         return []

@@ -24,6 +24,8 @@ _SLICES = ("slice", "slice_backward")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
+    """Sizes of the windows of a product region."""
+
     classes: int
     separate: bool = False
     """Whether windows stay separate tensors until the last, for updates that read them one by one."""
@@ -36,6 +38,8 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class WindowSums:
+    """The sums that windows can compute."""
+
     nodes: dict[Node, ChunkedOp]
     rows: tuple[Node, ...]
     """Small results with rows, read by windows."""
