@@ -1,4 +1,4 @@
-"""Ties and holds: bit-equal values of every type, an order that XLA follows."""
+"""Ties, barriers and holds: bit-equal values of every type, an order that XLA follows."""
 
 from typing import Any
 
@@ -9,9 +9,10 @@ import pytest
 
 import lowtide
 from lowtide.frameworks.jax.emit.run_plan import needed_places, run_plan
-from lowtide.frameworks.jax.emit.ties import can_anchor, hold, tie
+from lowtide.frameworks.jax.emit.ties import can_anchor, hold, recomputed_groups, tie
 from lowtide.frameworks.jax.fitting.forms import segment_orders, unmodified_form
 from lowtide.frameworks.jax.flat.traced import trace
+from lowtide.frameworks.jax.internals import keeps_barriers
 from lowtide.frameworks.jax.model import JaxModel
 from lowtide.frameworks.jax.reading.read import read_program
 from tests.frameworks.jax.programs import blocks_arguments, blocks_step, close, temp_bytes
@@ -111,6 +112,21 @@ def test_a_held_plan_has_equal_values_for_any_window(window: int) -> None:
     translation, runs = read_program(model.program), planned.plan.order().tolist()
     results = jax.jit(lambda *leaves: run_plan(translation, runs, leaves, window))(*jax.tree.leaves(arguments))
     assert close(results, jax.tree.leaves(jax.jit(blocks_step)(*arguments)))
+
+
+def test_recomputed_kernels_run_behind_one_barrier_per_group() -> None:
+    arguments = blocks_arguments(64)
+    leaves = jax.tree.leaves(arguments)
+    form = unmodified_form(trace(blocks_step, arguments))
+    order = max(segment_orders(form), key=lambda order: len(order.runs or ()))
+    assert order.runs is not None
+    groups = recomputed_groups(form.translation, order.runs)
+    behind = form.following(order.runs, barriers=True)
+    barriers = [each for each in jax.make_jaxpr(behind)(*leaves).eqns if each.primitive.name == "optimization_barrier"]
+    assert len(groups) == len(barriers) > 1
+    assert close(jax.jit(behind)(*leaves), jax.tree.leaves(jax.jit(blocks_step)(*arguments)))
+    if keeps_barriers():
+        assert temp_bytes(behind, leaves) < 0.6 * temp_bytes(form.unplanned(), leaves)
 
 
 def test_a_planned_order_begins_with_the_runs_that_the_first_results_need() -> None:

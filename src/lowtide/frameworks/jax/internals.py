@@ -28,6 +28,11 @@ def has_host_space() -> bool:
     return device.platform != "cpu" and "pinned_host" in kinds
 
 
+def keeps_barriers() -> bool:
+    """Return whether XLA keeps optimization barriers until it orders kernels. On CPUs it does from JAX 0.11 on."""
+    return jax.default_backend() != "cpu" or jax.__version_info__ >= (0, 11)
+
+
 def is_random_key(dtype: Any) -> bool:
     """Return whether `dtype` is that of a typed random key."""
     return bool(jax.numpy.issubdtype(dtype, jax.dtypes.prng_key))

@@ -17,7 +17,7 @@ from lowtide.frameworks.jax.emit.run_plan import copies_of, run_plan
 from lowtide.frameworks.jax.flat.flatten import Flat, flatten
 from lowtide.frameworks.jax.flat.program import FlatProgram
 from lowtide.frameworks.jax.flat.traced import of_jaxpr, trace
-from lowtide.frameworks.jax.internals import has_host_space, jax, jaxpr_as_fun
+from lowtide.frameworks.jax.internals import has_host_space, jax, jaxpr_as_fun, keeps_barriers
 from lowtide.frameworks.jax.measure.compiled import CompiledCandidate, assigned_bytes, compile_flat
 from lowtide.frameworks.jax.measure.kernels import run_kernels
 from lowtide.frameworks.jax.measure.resident import added_resident_bytes, made_up
@@ -74,7 +74,9 @@ class JaxModel(Model):
         return other
 
     def apply(self, plan: Plan) -> Callable[..., Any]:
-        """Return a jitted function that runs the plan's kernels, with ties at recomputed ones. XLA orders the rest.
+        """Return a jitted function that runs the plan's kernels, recomputed ones behind barriers or ties.
+
+        XLA orders the rest.
 
         Raises FingerprintError for a plan of another function, VerificationError for a wrong plan, UnsupportedError for
         copies on a device without a separate host space.
@@ -87,13 +89,17 @@ class JaxModel(Model):
                 f"the plan copies buffers to a host, and {_NO_HOST_SPACE}; write a plan (.plan.json)"
             )
 
+        barriers = keeps_barriers()
+
         def applied(*args: Any, **kwargs: Any) -> Any:
             if self._in_tree is None:
-                return run_plan(self._translation, runs, args, copies=copies)
+                return run_plan(self._translation, runs, args, copies=copies, barriers=barriers)
             leaves, structure = jax.tree.flatten((args, kwargs))
             if structure != self._in_tree:
                 raise UsageError("the structure of the arguments differs from that of the example arguments")
-            return jax.tree.unflatten(self._out_tree, run_plan(self._translation, runs, leaves, copies=copies))
+            return jax.tree.unflatten(
+                self._out_tree, run_plan(self._translation, runs, leaves, copies=copies, barriers=barriers)
+            )
 
         return jax.jit(applied)
 
@@ -125,7 +131,9 @@ class JaxModel(Model):
         self._refuse_copies(plan)
         translation, runs = self._translation, plan.order().tolist()
         given = make_candidate("given", self.graph, in_place=False).plan
-        planned = self._compiled("planned", lambda *leaves: run_plan(translation, runs, leaves))
+        planned = self._compiled(
+            "planned", lambda *leaves: run_plan(translation, runs, leaves, barriers=keeps_barriers())
+        )
         before = self._compiled_unmodified()
         space = self.graph.spaces[0].name
         return [self._memory(before, given.peak_bytes[space]), self._memory(planned, plan.peak_bytes[space])]

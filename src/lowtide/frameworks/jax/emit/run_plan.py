@@ -6,7 +6,7 @@ from typing import Any
 
 from lowtide.core.index_spaces import OpId, Place
 from lowtide.engine.plan import CopyIn, CopyOut, Plan, Run
-from lowtide.frameworks.jax.emit.ties import Crossing, can_anchor, crossings, hold, tie
+from lowtide.frameworks.jax.emit.ties import Crossing, can_anchor, crossings, hold, pass_barrier, recomputed_groups, tie
 from lowtide.frameworks.jax.flat.program import Atom, FlatProgram, Value, content_of, run_equation
 from lowtide.frameworks.jax.internals import jax, varying_axes
 from lowtide.frameworks.jax.reading.kernels import Kernel, fusion_kind
@@ -45,12 +45,15 @@ def run_plan(
     arguments: Sequence[Any],
     window: int | None = None,
     copies: Copies | None = None,
+    *,
+    barriers: bool = False,
 ) -> list[Any]:
     """Run kernels in the given sequence and return the results. Under a tracer this emits them.
 
     A recomputed kernel is tied to the last kernel that ran for the first time, unless it reads a value recomputed
     since. With a `window`, XLA may reorder only that many kernels at once, and kernels that read only inputs are tied
-    to a held value.
+    to a held value. With `barriers`, consecutive recomputed kernels run behind one optimization barrier in place of
+    ties; see `keeps_barriers`.
     """
     program = translation.program
     contents: dict[Value, Any] = {**program.constants, **dict(zip(program.inputs, arguments, strict=True))}
@@ -61,6 +64,9 @@ def run_plan(
     newest: Any = None
     gate: Any = None
     crossing_at = {} if window is None else crossings(translation, runs, window)
+    groups = recomputed_groups(translation, runs) if barriers else {}
+    behind: dict[Value, Any] = {}
+    """Contents of the values that the current group of recomputed kernels reads behind its barrier."""
     given = {*program.inputs, *program.constants}
     on_host: dict[Value, Any] = {}
     for place, op in enumerate(runs):
@@ -75,8 +81,20 @@ def run_plan(
             recomputed.update(passed)
             gate = next((contents[value] for value in reversed(passed) if can_anchor(contents[value])), gate)
         is_again = op in done
+        if place in groups:
+            group = groups[place]
+            passed, anchors = pass_barrier(
+                [contents[each] for each in group.reads], [contents[each] for each in group.anchors]
+            )
+            behind = dict(zip(group.reads, passed, strict=True))
+            contents.update(zip(group.anchors, anchors, strict=True))
+            changed.update(group.anchors)
+        elif not is_again:
+            behind = {}
         tied: dict[Value, Any] = {}
-        if gate is not None and given.issuperset(kernel.reads):
+        if is_again and behind:
+            tied = {value: behind[value] for value in kernel.reads if value in behind}
+        elif gate is not None and given.issuperset(kernel.reads):
             tied = _tied_read(program, kernel, contents, gate)
         elif is_again and recomputed.isdisjoint(kernel.reads):
             tied = _tied_read(program, kernel, contents, newest)
@@ -85,6 +103,7 @@ def run_plan(
             changed.update(outputs)
         if is_again:
             recomputed.update(outputs)
+            behind = {value: each for value, each in behind.items() if value not in outputs}
         else:
             if window is None:
                 recomputed.clear()

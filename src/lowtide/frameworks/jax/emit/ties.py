@@ -1,4 +1,4 @@
-"""Ties and holds, which fix the order of kernels in XLA."""
+"""Ties, barriers and holds, which fix the order of kernels in XLA."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,10 @@ from lowtide.frameworks.jax.reading.sizes import bytes_of
 
 _NEVER = 0x7FC5A3D1
 """A NaN whose payload no arithmetic produces."""
+_ANCHORS = 3
+"""Most values that must be known before a group of recomputed kernels runs."""
+_RECENT = 40
+"""Last results among which anchors are chosen."""
 _UNSIGNED: dict[int, Any] = {2: np.uint16, 4: np.uint32}
 
 
@@ -34,6 +38,15 @@ def tie(value: Any, anchors: Sequence[Any]) -> Any:
     XLA can neither drop the tie nor merge its readers with those of `value`.
     """
     return jax.lax.select_n(_has_never(anchors), value, jax.lax.full_like(value, 0)) if anchors else value
+
+
+def pass_barrier(values: Sequence[Any], anchors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return `values` and `anchors`, unchanged, from where XLA computes neither before all of them are known.
+
+    Nothing is copied. XLA drops the part of an anchor whose result is not read, and with it the order.
+    """
+    passed = list(jax.lax.optimization_barrier((*values, *anchors)))
+    return passed[: len(values)], passed[len(values) :]
 
 
 def hold(values: Sequence[Any], anchors: Sequence[Any]) -> list[Any]:
@@ -108,6 +121,47 @@ def crossings(translation: JaxTranslation, runs: Sequence[OpId], length: int) ->
         results = tuple(value for value in made if value in returned - read_later[start] - inside)
         found[start] = Crossing(tuple(values), results)
         before = start
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class RecomputedGroup:
+    """Consecutive recomputed runs."""
+
+    reads: tuple[Value, ...]
+    """Values that the group reads and does not compute."""
+    anchors: tuple[Value, ...]
+    """The last values computed before the group that are read after it."""
+
+
+def recomputed_groups(translation: JaxTranslation, runs: Sequence[OpId]) -> dict[Place, RecomputedGroup]:
+    """Return the groups of recomputed runs by the place of their first run. O(runs + reads).
+
+    Groups without an anchor are left out.
+    """
+    read_later = _read_later(translation, runs)
+    found: dict[Place, RecomputedGroup] = {}
+    done: set[OpId] = set()
+    recent: list[Value] = []
+    place = 0
+    while place < len(runs):
+        end = place
+        reads: dict[Value, None] = {}
+        made: set[Value] = set()
+        while end < len(runs) and runs[end] in done:
+            reads |= dict.fromkeys(each for each in translation.kernels.kernels[runs[end]].reads if each not in made)
+            made.update(translation.equation(runs[end]).outputs)
+            end += 1
+        if end > place:
+            later = read_later[end] if end < len(runs) else set[Value]()
+            anchors = [each for each in recent if each in later and each not in reads and each not in made]
+            if anchors:
+                found[place] = RecomputedGroup(tuple(reads), tuple(anchors[-_ANCHORS:]))
+            place = end
+        else:
+            recent = [*recent[1 - _RECENT :], *translation.equation(runs[place]).outputs]
+            done.add(runs[place])
+            place += 1
     return found
 
 

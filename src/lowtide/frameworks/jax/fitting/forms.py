@@ -13,7 +13,7 @@ from lowtide.frameworks.jax.emit.run_plan import needed_places, run_plan
 from lowtide.frameworks.jax.flat.flatten import Flat, MeshProgram, flatten, mesh_program
 from lowtide.frameworks.jax.flat.program import FlatProgram, run_program
 from lowtide.frameworks.jax.flat.traced import TracedFunction
-from lowtide.frameworks.jax.internals import jaxpr_as_fun
+from lowtide.frameworks.jax.internals import jaxpr_as_fun, keeps_barriers
 from lowtide.frameworks.jax.reading.read import JaxTranslation, read_program
 from lowtide.frameworks.jax.scans.bodies import with_planned_bodies
 from lowtide.frameworks.jax.scans.chunks import in_chunks
@@ -52,9 +52,9 @@ class FunctionForm:
             return self.written
         return self._on_mesh(lambda *leaves: run_program(self.translation.program, leaves))
 
-    def following(self, runs: Sequence[OpId], window: int | None = None) -> Flat:
-        """Return the form with kernels run in a sequence; `window` as in `run_plan`."""
-        return self._on_mesh(lambda *leaves: run_plan(self.translation, runs, leaves, window))
+    def following(self, runs: Sequence[OpId], window: int | None = None, *, barriers: bool = False) -> Flat:
+        """Return the form with kernels run in a sequence; `window` and `barriers` as in `run_plan`."""
+        return self._on_mesh(lambda *leaves: run_plan(self.translation, runs, leaves, window, barriers=barriers))
 
     def _on_mesh(self, flat: Flat) -> Flat:
         return flat if self.mesh is None else self.mesh.around(flat)
@@ -70,10 +70,12 @@ class RunOrder:
     """None leaves the order to XLA."""
     predicted_bytes: int | None = None
     result: Result | None = None
+    barriers: bool = False
+    """Whether recomputed kernels run behind barriers, not ties."""
 
     def of(self, form: FunctionForm) -> Flat:
         """Return a form in this order."""
-        return form.unplanned() if self.runs is None else form.following(self.runs, self.window)
+        return form.unplanned() if self.runs is None else form.following(self.runs, self.window, barriers=self.barriers)
 
     def with_first(self, form: FunctionForm, count: int) -> "RunOrder":
         """Return this order with all runs first that the form's first `count` results need."""
@@ -85,8 +87,8 @@ class RunOrder:
 
     def held(self, window: int = WINDOW) -> "RunOrder":
         """Return this order, held."""
-        name = self.name.partition(", held")[0]
-        return replace(self, name=f"{name}, held by {window}", window=window)
+        name = self.name.partition(", ")[0]
+        return replace(self, name=f"{name}, held by {window}", window=window, barriers=False)
 
 
 def unmodified_form(traced: TracedFunction) -> FunctionForm:
@@ -126,21 +128,27 @@ def form_with_planned_bodies(form: FunctionForm, limit: int, window: int | None)
 
 
 def planned_orders(result: Result, only_held: bool = False) -> Iterator[RunOrder]:
-    """Yield a plan's order, left to XLA if it recomputes, and held."""
+    """Yield a plan's order, behind barriers and tied if it recomputes, and held.
+
+    Barriers cost no time, ties copy values, and holds do both and compile longest.
+    """
     order = RunOrder("planned", tuple(result.plan.order().tolist()), None, only_figure(result.peak_bytes), result)
     if result.reruns and not only_held:
+        if keeps_barriers():
+            yield replace(order, name="planned, behind barriers", barriers=True)
         yield order
     yield order.held()
 
 
 def segment_orders(form: FunctionForm) -> Iterator[RunOrder]:
-    """Yield the checkpointing plans with the lowest peaks, left to XLA and held."""
+    """Yield the checkpointing plans with the lowest peaks, behind barriers (else tied) and held."""
     graph = form.translation.graph
     orders: list[RunOrder] = []
     for segments in _SEGMENTS:
         plan = segment_plan(graph, n_segments=segments)
         peak = only_figure(simulate(graph, plan).peak_bytes)
-        orders.append(RunOrder(f"in {segments} segments", tuple(plan.order().tolist()), None, peak))
+        runs = tuple(plan.order().tolist())
+        orders.append(RunOrder(f"in {segments} segments", runs, None, peak, barriers=keeps_barriers()))
     for order in sorted(orders, key=lambda order: order.predicted_bytes or 0)[:_MAX_SEGMENT_PLANS]:
         yield order
         yield order.held()

@@ -129,8 +129,8 @@ class FitSearch:
 
         A target below 0 is one that arguments and results alone exceed.
 
-        The order is: the unmodified function; plans, left to XLA and held; scans that save less; planned bodies; scans
-        in chunks; plans by segments; the best candidate with other windows.
+        The order is: the unmodified function; plans, behind barriers, tied and held; scans that save less; planned
+        bodies; scans in chunks; plans by segments; the best candidate with other windows.
         """
         self._tried = self._tried[:1]
         self._best = _Best(self._forms[0], RunOrder(), self._compile(self._forms[0], RunOrder(), 0, target))
@@ -249,7 +249,7 @@ class FitSearch:
         options = self._options[scheduler]
         name = ", ".join(filter(None, (form.name, order.name))) or "unmodified"
         name += ", scheduled for least memory" if options else ""
-        key = id(form), order.runs, order.window, scheduler, number  # forms live as long as this search
+        key = id(form), order.runs, order.window, order.barriers, scheduler, number  # forms live as long as this search
         if key not in self._compiled:
             current_report()(f"compiling a candidate ({name})")
             self._compiled[key] = compile_flat(name, self._uses[number](form, order), self._traced, options)

@@ -83,6 +83,7 @@ def content_of(atom: Atom, contents: Mapping[Value, Any]) -> Any:
 
 
 def atom_of(var: Any, atoms: Mapping[Any, Atom]) -> Atom:
+    """Return the atom of a variable or literal."""
     return var if isinstance(var, Literal) else atoms[var]
 
 

@@ -45,6 +45,7 @@ class JointIteration:
 
     @property
     def backward_results(self) -> Sequence[Atom]:
+        """Results of the backward iteration."""
         return self.program.outputs[len(self.states) + len(self.wanted) :]
 
 
