@@ -33,6 +33,11 @@ def keeps_barriers() -> bool:
     return jax.default_backend() != "cpu" or jax.__version_info__ >= (0, 11)
 
 
+def waits_for_loops() -> bool:
+    """Return whether a kernel queue waits for the host at every loop, as on GPUs, so that holds take time."""
+    return jax.default_backend() != "cpu"
+
+
 def is_random_key(dtype: Any) -> bool:
     """Return whether `dtype` is that of a typed random key."""
     return bool(jax.numpy.issubdtype(dtype, jax.dtypes.prng_key))

@@ -13,7 +13,7 @@ from lowtide.frameworks.jax.emit.run_plan import needed_places, run_plan
 from lowtide.frameworks.jax.flat.flatten import Flat, MeshProgram, flatten, mesh_program
 from lowtide.frameworks.jax.flat.program import FlatProgram, run_program
 from lowtide.frameworks.jax.flat.traced import TracedFunction
-from lowtide.frameworks.jax.internals import jaxpr_as_fun, keeps_barriers
+from lowtide.frameworks.jax.internals import jaxpr_as_fun, keeps_barriers, waits_for_loops
 from lowtide.frameworks.jax.reading.read import JaxTranslation, read_program
 from lowtide.frameworks.jax.scans.bodies import with_planned_bodies
 from lowtide.frameworks.jax.scans.chunks import in_chunks
@@ -130,12 +130,15 @@ def form_with_planned_bodies(form: FunctionForm, limit: int, window: int | None)
 def planned_orders(result: Result, only_held: bool = False) -> Iterator[RunOrder]:
     """Yield a plan's order, behind barriers and tied if it recomputes, and held.
 
-    Barriers cost no time, ties copy values, and holds do both and compile longest.
+    Barriers cost no time, ties copy values, and holds do both and compile longest. Where holds make the device wait,
+    only barriers are tried.
     """
     order = RunOrder("planned", tuple(result.plan.order().tolist()), None, only_figure(result.peak_bytes), result)
     if result.reruns and not only_held:
         if keeps_barriers():
             yield replace(order, name="planned, behind barriers", barriers=True)
+            if waits_for_loops():
+                return
         yield order
     yield order.held()
 
@@ -151,7 +154,8 @@ def segment_orders(form: FunctionForm) -> Iterator[RunOrder]:
         orders.append(RunOrder(f"in {segments} segments", runs, None, peak, barriers=keeps_barriers()))
     for order in sorted(orders, key=lambda order: order.predicted_bytes or 0)[:_MAX_SEGMENT_PLANS]:
         yield order
-        yield order.held()
+        if not waits_for_loops():
+            yield order.held()
 
 
 def only_figure(figures: Mapping[str, int]) -> int:
