@@ -343,3 +343,16 @@ def test_a_parameter_from_elsewhere_is_refused() -> None:
     step = lt.TrainingStep(mlp(), classify, torch.optim.SGD(mlp().parameters()))
     with pytest.raises(UnsupportedError, match="not a parameter of the model"):
         lt.capture((step, features(0)))
+
+
+def test_an_operator_with_inner_functions_is_refused_by_name_in_one_line() -> None:
+    model = nn.Linear(4, 4)
+
+    def loss(model: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+        chosen = torch.cond(rows.sum() > 0, lambda rows: model(rows).sin(), lambda rows: model(rows).cos(), (rows,))
+        return chosen.mean()
+
+    step = lt.TrainingStep(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(UnsupportedError, match=r"^the program calls torch's 'cond'.* use plain operators") as said:
+        lt.capture((step, (torch.ones(2, 4),)))
+    assert "\n" not in str(said.value)

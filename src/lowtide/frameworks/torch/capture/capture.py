@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -58,8 +59,17 @@ def capture(program: Any) -> Captured:
         raise
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no message"]
+        if found := _WITHOUT_RULE.search(lines[0]):
+            raise UnsupportedError(
+                f"the program calls torch's '{found[1]}'{place_of(error)}, whose inner functions cannot be captured; "
+                "use plain operators, such as torch.where for a condition"
+            ) from error
         failure = f"{type(error).__name__}{place_of(error)}"
         raise UnsupportedError(f"the program cannot be captured: {failure}: {lines[0]}") from error
+
+
+_WITHOUT_RULE = re.compile(r"no rule registered for HigherOrderOperator (\w+)")
+"""PyTorch's message for an operator with inner functions that a mode does not know."""
 
 
 def _capture(program: Any) -> Captured:
