@@ -10,13 +10,12 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.core.errors import PlanError, UnsupportedError
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
-from lowtide.frameworks.torch.emit.late_changes import delay_changes
-from lowtide.frameworks.torch.emit.state_copies import StateEmission
+from lowtide.frameworks.torch.emit.state_copies import STATE_TO_DEVICE, StateEmission
 from lowtide.frameworks.torch.emit.transfers import CopyEmission
-from lowtide.frameworks.torch.internals.nodes import map_arguments, value_of
+from lowtide.frameworks.torch.internals.nodes import is_symbol, map_arguments, storages_of, value_of
 from lowtide.frameworks.torch.internals.runtime import box_inputs
 from lowtide.frameworks.torch.reading.captured import attribute
-from lowtide.frameworks.torch.reading.effects import is_collective, keeps_order
+from lowtide.frameworks.torch.reading.effects import is_collective, keeps_order, overwritten_storages, touched_storages
 from lowtide.frameworks.torch.reading.in_place import in_place_forms
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp, lower_callee
 
@@ -240,3 +239,24 @@ def compute_only_wanted(graph: Graph) -> None:
         if values is not None:
             pairs = zip(values, wanted, strict=True)
             node.meta["val"] = tuple(value if is_wanted else None for value, is_wanted in pairs)
+
+
+def delay_changes(graph: Graph) -> None:
+    """Move ops that only overwrite inputs, and scalar ops, directly before the next dependent op.
+
+    A plan may count optimizer steps or decay weights long before gradients are known, and an exception between would
+    leave parameters half updated. Memory stays the same: the ops only overwrite tensors that are used later.
+    """
+    copies = graph.find_nodes(op="call_function", target=STATE_TO_DEVICE)
+    inputs = storages_of(*graph.find_nodes(op="placeholder"), *copies)
+    following: dict[int, Node] = {}
+    for node in reversed(list(graph.nodes)):
+        if node.op != "call_function":
+            continue
+        touched = touched_storages(node)
+        if is_symbol(node) or (touched and touched <= inputs and touched == overwritten_storages(node)):
+            later = {*node.users, *(following[key] for key in touched if key in following)}
+            if later:
+                min(later).prepend(node)
+        for key in touched:
+            following[key] = node

@@ -1,6 +1,6 @@
 """The inputs and outputs of a captured training step."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,6 @@ from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check
 from lowtide.frameworks.torch.capture.state.python_state import PythonState
 from lowtide.frameworks.torch.capture.state.rehearsal import Rehearsal, Rehearsed
 from lowtide.frameworks.torch.capture.step.decisions import Decisions
-from lowtide.frameworks.torch.capture.step.failed_call import describe_failed_call
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.optimizer_update import refuse_step_hooks
 from lowtide.frameworks.torch.capture.step.training_step import Part, TrainingStep
@@ -21,6 +20,8 @@ from lowtide.frameworks.torch.internals.distributed import distributed_as, local
 from lowtide.frameworks.torch.internals.optimizers import growth_of, live_scale, note_step, update_scale
 from lowtide.frameworks.torch.internals.tensors import version_of
 from lowtide.frameworks.torch.reading.captured import Binding, CaptureMismatchError
+
+_MOST_NAMES = 4
 
 
 def form_of(tensor: torch.Tensor) -> Any:
@@ -178,3 +179,20 @@ class TrainingStepBinding(Binding):
             if not entries:
                 del self.step.optimizer.state[parameter]
         self.made.clear()
+
+
+def describe_failed_call(begun: Sequence[str] | None, n_parameters: int, *, drops_gradients: bool) -> str:
+    """Return a line about the parameters whose update had begun, None if unknown."""
+    if begun is None:
+        parts = ["lowtide: some updates of this call may be complete and others not; load a checkpoint"]
+    elif begun:
+        named = ", ".join([*begun[:_MOST_NAMES], *(["..."] if len(begun) > _MOST_NAMES else [])])
+        parts = [
+            f"lowtide: this call had begun to update {len(begun)} of {n_parameters} parameters ({named}); "
+            "load a checkpoint"
+        ]
+    else:
+        parts = ["lowtide: this call failed before its first update; parameters and optimizer state are unchanged"]
+    if drops_gradients:
+        parts.append("gradients of earlier calls are dropped, and the next call starts a step")
+    return "; ".join(parts)
