@@ -103,28 +103,31 @@ def measure(
     measures resident memory. `with_eager` also measures the step without compiler and plan.
 
     Modules, optimizers and tensors in `state` start each call without gradients. They and random states are restored at
-    the end. A module, a `TrainingStep` or a planned step adds its own state. Raises UsageError unless the step is
-    callable, or for a planned one with `accumulate`.
+    the end. A module, a `TrainingStep` or a planned step adds its own state. With `accumulate`, all calls of a step run
+    on the batch. Raises UsageError unless the step is callable.
     """
     if not callable(step):
         raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
     program: Any = step.function if isinstance(step, InArena) else step
     captured = _captured_of(program)
-    calls = getattr(getattr(program, "step", None), "accumulate", 1)
-    if calls > 1:
-        raise UsageError(f"a planned step of {calls} calls measures itself; call its method measure()")
     binding = None if captured is None else captured.binding
     if binding is not None:
         binding.materialize()
     if not isinstance(cast("object", state), Sequence):
         raise UsageError(f"state is a {type(state).__name__}; give a list of modules, optimizers and tensors")
     kept = _kept(program, state)
+    accumulating: Any = getattr(program, "step", program) if _calls_of(program) > 1 else None
+    done = 0
+    if accumulating is not None:
+        done, accumulating.done = accumulating.done, 0
     try:
         eager = _measured_eagerly(program, batch, kept, timed_calls) if with_eager else None
         return _measured(step, program, batch, kept, timed_calls, eager)
     finally:
         if kept is not None:
             kept.put_back_with_gradients()
+        if accumulating is not None:
+            accumulating.done = done
         if binding is not None:
             binding.dematerialize()
 
@@ -141,8 +144,10 @@ def _measured(
     tensors = pytree.tensors_in(batch)
     device = _device_of(tensors, kept)
 
+    calls = _calls_of(program)
+
     def call() -> Any:
-        return step(*batch)
+        return [step(*batch) for _ in range(calls)]
 
     def prepare() -> None:
         if kept is not None:
@@ -198,6 +203,11 @@ def _device_of(tensors: Sequence[torch.Tensor], kept: KeptState | None) -> torch
     return next((tensor.device for tensor in known if tensor.device.type != "cpu"), torch.device("cpu"))
 
 
+def _calls_of(step: object) -> int:
+    """Return the calls of one step, more than one with `accumulate`."""
+    return int(getattr(getattr(step, "step", step), "accumulate", 1))
+
+
 def _captured_of(step: object) -> Captured | None:
     captured = getattr(step, "captured", None)
     return captured if isinstance(captured, Captured) else None
@@ -207,6 +217,9 @@ def _measured_eagerly(
     step: Callable[..., Any], batch: Sequence[Any], kept: KeptState | None, timed_calls: int
 ) -> MeasuredStep:
     captured = _captured_of(step)
+    if _calls_of(step) > 1:
+        plain = cast("Any", step).step
+        return _measured(plain, plain, batch, kept, timed_calls, None)
     if captured is not None:
         return _measured(captured.run_original, captured.run_original, batch, kept, timed_calls, None)
     with torch.compiler.set_stance("force_eager"):
@@ -247,6 +260,9 @@ def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
         graph, plan = step.planned
         return Prediction(simulate(graph, plan).peak_bytes, simulate(graph, Plan.baseline(graph)).peak_bytes)
     own = getattr(step, "result", None)
+    if isinstance(own, Result) and _calls_of(step) > 1:
+        space = next(iter(own.peak_bytes))
+        return Prediction({space: cast("Any", step).peak_of_all_calls()}, planned=(own,))
     if isinstance(own, Result):
         return Prediction(own.peak_bytes, own.baseline_peak_bytes, planned=(own,))
     planned = tuple(program.result for program in programs)

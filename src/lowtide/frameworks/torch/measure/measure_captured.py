@@ -112,10 +112,16 @@ def restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[
     captured.binding.materialize()
     kept = KeptState([*captured.persistent(), *inputs])
     kept.clear_gradients()
+
+    def restore() -> None:
+        kept.put_back()
+        captured.binding.rewind()
+
     try:
-        yield kept.put_back
+        yield restore
     finally:
         kept.put_back_with_gradients()
+        captured.binding.rewind()
         captured.binding.dematerialize()
 
 

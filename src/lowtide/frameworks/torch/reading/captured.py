@@ -61,6 +61,9 @@ class Binding(ABC):
     def dematerialize(self) -> None:  # noqa: B027
         """Undo `materialize`."""
 
+    def rewind(self) -> None:  # noqa: B027
+        """Let the next call be the captured one, if calls differ."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Captured:

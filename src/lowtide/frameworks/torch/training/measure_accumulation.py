@@ -47,7 +47,7 @@ def measure_accumulation(parts: Sequence[MeasuredPart]) -> Measurement:
         captured=captured,
         unmodified=_in_turn([part.call.unmodified for part in parts]),
         planned=_in_turn([part.call.planned for part in parts]),
-        predicted_bytes=_predicted_bytes(parts),
+        predicted_bytes=predicted_bytes(parts),
         may_round=any(part.call.may_round for part in parts),
     )
     unmodified = sum(part.result.base_cost - part.result.chunk_cost for part in parts)
@@ -55,7 +55,7 @@ def measure_accumulation(parts: Sequence[MeasuredPart]) -> Measurement:
     return replace(whole.measure(), predicted_extra_time=added / unmodified if unmodified else 0.0)
 
 
-def _predicted_bytes(parts: Sequence[MeasuredPart]) -> int:
+def predicted_bytes(parts: Sequence[MeasuredPart]) -> int:
     """Return the calls' highest predicted peak, with gradients and batches of other calls.
 
     Gradients are persistent in calls between the first and the last; those two's peaks include them.

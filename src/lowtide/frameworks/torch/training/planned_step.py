@@ -43,7 +43,7 @@ from lowtide.frameworks.torch.planning.options import DEFAULTS
 from lowtide.frameworks.torch.planning.plan_folder import save_plans
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
-from lowtide.frameworks.torch.training.measure_accumulation import MeasuredPart, measure_accumulation
+from lowtide.frameworks.torch.training.measure_accumulation import MeasuredPart, measure_accumulation, predicted_bytes
 from lowtide.frameworks.torch.training.step_request import CompilerName, StepRequest, gradient_hook
 
 _MAX_FORMS = 32
@@ -233,7 +233,7 @@ class PlannedStep:
                 return replace(measured, predicted_extra_time=self.result.extra_time)
             done, self.step.done = self.step.done, 0
             try:
-                return measure_accumulation([self._measured_part(call) for call in range(self.step.accumulate)])
+                return measure_accumulation(self._measured_parts())
             finally:
                 self.step.done = done
 
@@ -249,10 +249,15 @@ class PlannedStep:
                 "allow=['reorder']"
             )
 
-    def _measured_part(self, call: int) -> MeasuredPart:
-        part = Part.of(call, self.step.accumulate)
-        program = next(each for each in self._programs if _part_of(each.model) == part)
-        return MeasuredPart(program.to_measure(), program.result)
+    def peak_of_all_calls(self) -> int:
+        """Return the predicted peak of a step's calls, in bytes, parameters and optimizer state included."""
+        return predicted_bytes(self._measured_parts())
+
+    def _measured_parts(self) -> list[MeasuredPart]:
+        calls = self.step.accumulate
+        parts = [Part.of(call, calls) for call in range(calls)]
+        programs = [next(each for each in self._programs if _part_of(each.model) == part) for part in parts]
+        return [MeasuredPart(program.to_measure(), program.result) for program in programs]
 
     def save_plans(self, folder: str | Path) -> list[Path]:
         """Write the plans of all captured forms to a folder, for `training_step(plan=folder)`.

@@ -139,6 +139,9 @@ class TrainingStepBinding(Binding):
         error.add_note(describe_failed_call(begun, len(names), drops_gradients=not self.part.first))
         self.step.done = 0
 
+    def rewind(self) -> None:
+        self.step.done = self.part.done
+
     def one_thread(self) -> AbstractContextManager[None]:
         return self.step.one_thread()
 

@@ -50,6 +50,11 @@ class Part(NamedTuple):
     def of(cls, done: int, calls: int) -> "Part":
         return cls(done == 0, done == calls - 1, calls)
 
+    @property
+    def done(self) -> int:
+        """Calls of the step before this one; any call between the first and the last counts as the second."""
+        return 0 if self.first else self.calls - 1 if self.last else 1
+
     def share_of(self, loss: torch.Tensor) -> torch.Tensor:
         """Return this call's share of the step's mean loss."""
         return loss if self.calls == 1 else loss / self.calls
