@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from lowtide.api.training_sources import is_config, refuse_file, refuse_state_dict
-from lowtide.core.errors import FingerprintError, UsageError
+from lowtide.core.errors import FingerprintError, UsageError, named_type
 from lowtide.core.files import check_writable
 from lowtide.core.named_callable import call_named, is_callable_name, without_function
 from lowtide.engine.graph import Graph
@@ -57,7 +57,7 @@ def open_model(
     """
     given = cast("object", dims)
     if given is not None and not isinstance(given, Mapping):
-        raise UsageError(f"dims is a {type(given).__name__}; give a program and its inputs as one tuple")
+        raise UsageError(f"dims is {named_type(given)}; give a program and its inputs as one tuple")
     if output is not None:
         check_writable(output)
     if device is None:
@@ -100,9 +100,9 @@ def _open(source: Any, bound: Mapping[str, int], trust: bool, output: Path | Non
         return framework.load()(source, bound)
     way = way_to_read(source)
     if way is not None:
-        raise UsageError(f"a {type(source).__name__} does not name the tensors to keep; give {way}(graph, final=...)")
+        raise UsageError(f"{named_type(source)} does not name the tensors to keep; give {way}(graph, final=...)")
     refuse_state_dict(source)
-    raise UsageError(f"cannot read a {type(source).__name__}; give {_KINDS}, or a framework's program object")
+    raise UsageError(f"cannot read {named_type(source)}; give {_KINDS}, or a framework's program object")
 
 
 def check_output(path: Path, model: Model | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from lowtide.api.opening import open_model
 from lowtide.api.training_sources import with_inputs
 from lowtide.core.effort import EffortName
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import UsageError, named_type
 from lowtide.core.progress import Report
 from lowtide.core.techniques import checked_techniques
 from lowtide.engine.costs import Prices
@@ -71,7 +71,7 @@ def check_options(verb: str, options: Mapping[str, Any], kind: type) -> None:
             raise UsageError(f"lowtide.{verb} has no option {name!r}{meant}")
         wanted = _TYPES.get(name)
         if wanted is not None and not isinstance(value, wanted):
-            raise UsageError(f"{name} is a {type(value).__name__}; give a {wanted[0].__name__}, or leave it out")
+            raise UsageError(f"{name} is {named_type(value)}; give a {wanted[0].__name__}, or leave it out")
 
 
 def opened(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import UsageError, named_type
 from lowtide.core.named_callable import is_callable_name, without_function
 from lowtide.frameworks.content import SAVED_MODEL, kind_of_file
 from lowtide.frameworks.table import framework_of, framework_of_file
@@ -29,7 +29,7 @@ def recipe_of(source: Any) -> Recipe | None:
         return _sent(cast("tuple[Any, ...]", source))
     framework = framework_of(source)
     if framework is not None and framework.name == "torch" and _is_module(source):
-        raise UsageError(f"a {type(source).__name__} needs example inputs; give the model followed by a batch")
+        raise UsageError(f"{named_type(source)} needs example inputs; give the model followed by a batch")
     return None
 
 

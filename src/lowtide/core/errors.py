@@ -48,6 +48,12 @@ def one_line(error: BaseException, most: int = 300) -> str:
     return " ".join(str(error).split())[:most] or "no message"
 
 
+def named_type(value: object) -> str:
+    """Return the type of a value with its article, such as "an int"."""
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """Return the message for an unknown name, with the closest and all other known ones."""
     names = list(known)

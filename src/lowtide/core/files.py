@@ -13,7 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, cast
 
-from lowtide.core.errors import InputError, MalformedInputError, UsageError, WriteError
+from lowtide.core.errors import InputError, MalformedInputError, UsageError, WriteError, named_type
 
 MOST_BYTES = 2**30
 """The largest readable file, in decompressed bytes."""
@@ -26,7 +26,7 @@ _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 def path_of(given: object) -> Path:
     """Return the argument as a path; raises UsageError if it is none."""
     if not isinstance(given, str | os.PathLike):
-        raise UsageError(f"a {type(given).__name__} is not a path; give the name of a file or folder")
+        raise UsageError(f"{named_type(given)} is not a path; give the name of a file or folder")
     return Path(os.fsdecode(cast("str | os.PathLike[str]", given)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from lowtide.core.errors import MalformedInputError, UnsupportedError
+from lowtide.core.errors import MalformedInputError, UnsupportedError, named_type
 from lowtide.core.files import read_bytes
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import Plan
@@ -151,5 +151,5 @@ def _load(path: str) -> dict[str, Any]:
     except Exception as error:  # a damaged pickle may raise any error
         raise MalformedInputError(f"{path}: not a memory snapshot ({type(error).__name__}: {error})") from None
     if not isinstance(snapshot, dict):
-        raise MalformedInputError(f"{path}: expected a dict, found a {type(snapshot).__name__}; give a memory snapshot")
+        raise MalformedInputError(f"{path}: expected a dict, found {named_type(snapshot)}; give a memory snapshot")
     return cast("dict[str, Any]", snapshot)

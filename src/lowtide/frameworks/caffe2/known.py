@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageError
+from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageError, named_type
 from lowtide.core.files import read_bytes
 from lowtide.frameworks.caffe2.nets.named import named_net
 from lowtide.frameworks.caffe2.shapes.infer import last_types
@@ -117,7 +117,7 @@ def known_beside(net: Path) -> Known:
     except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedInputError(f"{path}: no valid JSON ({error}); write {{blob: [type, [sizes]]}}") from None
     if not isinstance(found, dict):
-        raise MalformedInputError(f"{path}: holds a {type(found).__name__}; write {{blob: [type, [sizes]]}}")
+        raise MalformedInputError(f"{path}: holds {named_type(found)}; write {{blob: [type, [sizes]]}}")
     return cast("Known", found)
 
 

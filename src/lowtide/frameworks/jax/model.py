@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from jax.extend.core import ClosedJaxpr
 
-from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError, one_line
+from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError, named_type, one_line
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
@@ -180,11 +180,11 @@ class JaxModel(Model):
 def _call(source: Any) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
     if type(source).__name__ in ("Lowered", "Compiled"):
         raise UnsupportedError(
-            f"a {type(source).__name__} JAX object is no longer a function; lowtide.read takes it as an HLO module, "
+            f"{named_type(source)} JAX object is no longer a function; lowtide.read takes it as an HLO module, "
             "lowtide.jax the jitted function with example arguments, (function, (x, y))"
         )
     if not isinstance(source, tuple | list):
-        raise UsageError(f"a {type(source).__name__} has no shapes; give (function, example arguments)")
+        raise UsageError(f"{named_type(source)} has no shapes; give (function, example arguments)")
     parts: list[Any] = [*cast("Sequence[Any]", source)]
     if not 2 <= len(parts) <= 3 or not callable(parts[0]):
         raise UsageError("cannot read this tuple; give (function, example arguments[, keyword arguments])")

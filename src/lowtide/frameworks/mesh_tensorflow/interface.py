@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import Any, Protocol, cast
 
-from lowtide.core.errors import GraphError, MalformedInputError, UsageError, one_line
+from lowtide.core.errors import GraphError, MalformedInputError, UsageError, named_type, one_line
 from lowtide.frameworks.table import GRAPH_INTERFACE
 
 
@@ -50,7 +50,7 @@ def as_interface(source: Any, final: Iterable[str] = ()) -> GraphInterface:
     operations = source.get_operations() if hasattr(source, "get_operations") else getattr(source, "operations", None)
     if not isinstance(operations, list | tuple):
         raise UsageError(
-            f"cannot read a {type(source).__name__} as a graph; give a GraphInterface, an mtf.Graph or a tf.Graph"
+            f"cannot read {named_type(source)} as a graph; give a GraphInterface, an mtf.Graph or a tf.Graph"
         )
     return BareGraph(cast("list[Any]", operations), names)
 

@@ -4,7 +4,7 @@ import struct
 from array import array
 from typing import Any, TypeVar
 
-from lowtide.core.errors import MalformedInputError, UnsupportedError
+from lowtide.core.errors import MalformedInputError, UnsupportedError, named_type
 from lowtide.frameworks.protobuf.message import Field, Message, Source, deeper
 from lowtide.frameworks.wire import (
     BYTES,
@@ -67,7 +67,7 @@ class _BinaryReader:
             elif wire == BYTES and field.repeated and not field.is_message:
                 at = self._packed(message, field, at, stop)
             else:
-                raise self.broken(begins, f"{field.name} of a {type(message).__name__} has the wrong wire type")
+                raise self.broken(begins, f"{field.name} of {named_type(message)} has the wrong wire type")
         message.unknown_binary = tuple(unknown)
         if merged:
             message.source = None  # its source has several parts
@@ -92,7 +92,7 @@ class _BinaryReader:
             try:
                 return piece.decode(), at + size
             except UnicodeDecodeError:
-                raise self.broken(at, f"{field.name} of a {type(message).__name__} is not UTF-8 text") from None
+                raise self.broken(at, f"{field.name} of {named_type(message)} is not UTF-8 text") from None
         return piece, at + size
 
     def _packed(self, message: Message, field: Field, at: int, stop: int) -> int:
@@ -107,7 +107,7 @@ class _BinaryReader:
             return end
         numbers = array("f" if field.kind == "float" else "d")
         if size % numbers.itemsize:
-            raise self.broken(at, f"{field.name} of a {type(message).__name__} ends within a value")
+            raise self.broken(at, f"{field.name} of {named_type(message)} ends within a value")
         numbers.frombytes(self._content[at:end])
         values.extend(numbers)
         return end

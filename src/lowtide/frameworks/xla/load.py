@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageError
+from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageError, named_type
 from lowtide.core.files import read_bytes
 from lowtide.frameworks.buffer_assignment import Allocation, AssignedBuffer, Place, instruction_numbers, read_assignment
 from lowtide.frameworks.content import is_hlo_proto, is_hlo_text, is_mlir
@@ -59,7 +59,7 @@ def load_module(source: Any) -> Loaded:
     if hasattr(source, "to_string") and hasattr(source, "as_serialized_hlo_module_proto"):
         where = f"module {source.name!r}"
         return Loaded(module=parse_module(text_of_module(source), where), where=where)
-    raise UsageError(f"cannot read a {type(source).__name__} as an HLO module; give a path, or an HloModule")
+    raise UsageError(f"cannot read {named_type(source)} as an HLO module; give a path, or an HloModule")
 
 
 def read_content(content: bytes, where: str) -> Loaded:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from lowtide.core.errors import InputError, MalformedInputError, UsageError
+from lowtide.core.errors import InputError, MalformedInputError, UsageError, named_type
 from lowtide.core.files import read_bytes
 from lowtide.frameworks.caffe2.nets.arguments import step_nets
 from lowtide.frameworks.caffe2.nets.netdef import NetDef
@@ -43,7 +43,7 @@ def proto_of(source: Any) -> Any:
     proto = source.Proto() if hasattr(source, "Proto") else source
     if isinstance(proto, NetDef) or (hasattr(proto, "op") and hasattr(proto, "SerializeToString")):
         return proto
-    raise UsageError(f"cannot read a {type(source).__name__} as a NetDef; give a NetDef, or an object with Proto()")
+    raise UsageError(f"cannot read {named_type(source)} as a NetDef; give a NetDef, or an object with Proto()")
 
 
 def in_kind_of(net: NetDef, source: NetSource) -> Any:

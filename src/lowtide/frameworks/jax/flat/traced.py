@@ -8,7 +8,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr
 
-from lowtide.core.errors import LowtideError, UsageError, one_line
+from lowtide.core.errors import LowtideError, UsageError, named_type, one_line
 from lowtide.frameworks.jax.internals import is_unspecified, jax
 
 
@@ -34,7 +34,7 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     Raises UsageError if the function cannot be traced or has static arguments.
     """
     if not callable(function):
-        raise UsageError(f"cannot trace a {type(function).__name__}; give a function of arrays")
+        raise UsageError(f"cannot trace {named_type(function)}; give a function of arrays")
     named: dict[str, Any] = dict(kwargs or {})
     jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
     leaves, in_tree = jax.tree.flatten((tuple(args), named))

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import UsageError, named_type
 from lowtide.frameworks.arena.allocator import Arena
 from lowtide.frameworks.arena.runs import Key, PlannedRuns, RunsInArena
 from lowtide.frameworks.torch.internals import pytree
@@ -23,7 +23,7 @@ class InArena(RunsInArena):
     def __init__(self, function: Callable[..., Any], arena: Arena | None = None) -> None:
         """Raise UnsupportedError if the CPU allocator cannot be replaced, UsageError if `function` is not callable."""
         if not callable(function):
-            raise UsageError(f"a {type(function).__name__} cannot run in an arena; give a function or a planned step")
+            raise UsageError(f"{named_type(function)} cannot run in an arena; give a function or a planned step")
         self.function = function
         allocator = replace_cpu_allocator()
         self._runs = PlannedRuns(Arena(allocator) if arena is None else arena)

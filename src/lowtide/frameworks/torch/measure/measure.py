@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import UsageError, named_type
 from lowtide.core.units import format_bytes, percent
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.plan import Plan
@@ -107,14 +107,14 @@ def measure(
     on the batch. Raises UsageError unless the step is callable.
     """
     if not callable(step):
-        raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
+        raise UsageError(f"cannot measure {named_type(step)}; give a function or module that runs one step")
     program: Any = step.function if isinstance(step, InArena) else step
     captured = _captured_of(program)
     binding = None if captured is None else captured.binding
     if binding is not None:
         binding.materialize()
     if not isinstance(cast("object", state), Sequence):
-        raise UsageError(f"state is a {type(state).__name__}; give a list of modules, optimizers and tensors")
+        raise UsageError(f"state is {named_type(state)}; give a list of modules, optimizers and tensors")
     kept = _kept(program, state)
     accumulating: Any = getattr(program, "step", program) if _calls_of(program) > 1 else None
     done = 0
@@ -240,7 +240,7 @@ def _kept(step: object, given: Sequence[State]) -> KeptState | None:
         elif isinstance(part, torch.Tensor):
             tensors.append(part)
         elif any(part is each for each in given):
-            raise UsageError(f"a {type(part).__name__} is not state; give modules, optimizers and tensors")
+            raise UsageError(f"{named_type(part)} is not state; give modules, optimizers and tensors")
     return KeptState(tensors, optimizers) if tensors or optimizers else None
 
 

@@ -12,7 +12,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.core.effort import EffortName
-from lowtide.core.errors import RewriteError, UsageError
+from lowtide.core.errors import RewriteError, UsageError, named_type
 from lowtide.core.files import path_of
 from lowtide.core.progress import Report, Stage, showing
 from lowtide.engine.analysis import simulate
@@ -381,5 +381,5 @@ def _call_of(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     if isinstance(batch, Mapping):
         return (), cast("Mapping[str, Any]", batch)
     if not isinstance(batch, torch.Tensor | tuple | list):
-        raise UsageError(f"a {type(batch).__name__} is no batch; give a tuple, a dict by keyword, or one tensor")
+        raise UsageError(f"{named_type(batch)} is no batch; give a tuple, a dict by keyword, or one tensor")
     return (batch,) if isinstance(batch, torch.Tensor) else tuple(cast("tuple[Any, ...]", batch)), {}

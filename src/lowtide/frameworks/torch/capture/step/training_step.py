@@ -11,7 +11,7 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import UsageError, named_type
 from lowtide.frameworks.torch.capture.state.rehearsal import StepPython
 from lowtide.frameworks.torch.capture.step.optimizer_update import parameters_of
 
@@ -133,7 +133,7 @@ class TrainingStep:
         output: Any = self.model(*args, **kwargs)
         loss = _loss_in(output)
         if loss is None:
-            raise UsageError(f"the model returns a {type(output).__name__} without a loss; give a loss_function")
+            raise UsageError(f"the model returns {named_type(output)} without a loss; give a loss_function")
         return loss
 
     def parameters(self) -> list[torch.Tensor]:
@@ -214,7 +214,7 @@ def _check_calls(accumulate: object) -> None:
 
 def _active(scaler: object) -> GradScaler | None:
     if not isinstance(scaler, GradScaler | None):
-        raise UsageError(f"grad_scaler is a {type(scaler).__name__}; give a torch.amp.GradScaler, or leave it out")
+        raise UsageError(f"grad_scaler is {named_type(scaler)}; give a torch.amp.GradScaler, or leave it out")
     return scaler if scaler is not None and scaler.is_enabled() else None
 
 
@@ -222,4 +222,4 @@ def check_callable(**given: object) -> None:
     """Raise UsageError for a value that is neither None nor callable."""
     for name, value in given.items():
         if value is not None and not callable(value):
-            raise UsageError(f"{name} is a {type(value).__name__}; give a function, or leave it out")
+            raise UsageError(f"{name} is {named_type(value)}; give a function, or leave it out")
