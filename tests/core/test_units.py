@@ -68,9 +68,16 @@ def test_a_bare_number_below_a_mebibyte_lacks_its_unit(size: str | int) -> None:
 
 @pytest.mark.parametrize("size", ["0.5", " 24.5 ", ".5", 0.5])
 def test_a_number_with_a_point_is_no_size_without_a_unit(size: str | float) -> None:
-    number = str(size).strip()
+    number = float(size)
     with pytest.raises(UsageError, match=f"^{number} has no unit; write '{number}GiB'$"):
         given_bytes(size)
+
+
+def test_a_computed_number_of_bytes_may_be_a_float() -> None:
+    assert given_bytes(0.9 * 2**30) == int(0.9 * 2**30)
+    for size in (float("inf"), float("nan"), -1.0):
+        with pytest.raises(UsageError, match="write it like"):
+            given_bytes(size)
 
 
 @pytest.mark.parametrize("size", [0, "0", 2**20, "1048576", "24G", "24GB", "24 GiB", "50 B"])

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from math import inf
 from operator import index
 from typing import SupportsIndex
 
@@ -41,13 +42,17 @@ def parse_bytes(text: str | SupportsIndex) -> int:
 
 
 def given_bytes(size: str | float | SupportsIndex) -> int:
-    """Return the bytes of a size that a user gave; raises UsageError for a bare number below 1 MiB or with a point.
+    """Return the bytes of a size that a user gave; raises UsageError for a bare number below 1 MiB.
 
     Such a number usually lacks its unit. "50 B" is accepted.
     """
     if isinstance(size, float) or (isinstance(size, str) and _BARE_WITH_POINT.fullmatch(size)):
-        number = str(size).strip()
-        raise UsageError(f"{number} has no unit; write '{number}GiB'")
+        number = float(size)
+        if 2**20 <= number < inf:
+            return int(number)
+        if not 0 < number < inf:
+            raise UsageError(f"cannot read {size!r} as a size; write it like 800MiB, 8GiB or 1048576")
+        raise UsageError(f"{number:g} has no unit; write '{number:g}GiB'")
     check_unit(size, ("MiB", "GiB"))
     return parse_bytes(size)
 
