@@ -139,7 +139,7 @@ def test_debug_shows_the_traceback_of_the_programs_own_code(lowtide: Command, pr
         ("not_callable", USAGE, ["not callable"]),
         ("raises", USAGE, ["small_programs:raises() failed", "ValueError: two lines"]),
         ("leaves", USAGE, ["SystemExit: 7"]),
-        ("nonsense", USAGE, ["cannot read a int"]),
+        ("nonsense", USAGE, ["cannot read an int"]),
         ("nothing", USAGE, ["small_programs:nothing returns nothing"]),
         ("name", USAGE, ["returns a string"]),
     ],

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 import lowtide as lowtide_package
@@ -159,7 +160,7 @@ def test_plan_names_fits_for_a_config(lowtide: Command, config: Path) -> None:
 
 
 CALLS: list[tuple[Callable[[], object], str]] = [
-    (lambda: lowtide_package.fits({"weight": 1}, device="h100"), "a state dict has weights and no program"),
+    (lambda: lowtide_package.fits({"weight": numpy.ones(2)}, device="h100"), "a state dict has weights and no program"),
     (lambda: lowtide_package.fits("train.py:step", device="h101"), "did you mean 'h100'"),
     (lambda: lowtide_package.fits("train.py:step", device=24), "24 is 24 bytes; write '24MiB' or '24GiB'"),
     (lambda: lowtide_package.fits("train.py:step", device="h100", batch=0), "batch is 0"),

@@ -11,6 +11,8 @@ from lowtide.frameworks.content import SAVED_MODEL, kind_of_file
 from lowtide.frameworks.table import framework_of, framework_of_file
 from lowtide.frameworks.training_steps import Recipe
 
+_LARGEST_CONFIG = 2**20
+"""Bytes of the largest JSON file that is taken for a configuration."""
 _WEIGHTS = (".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".gguf", ".npz", ".h5")
 _INSTEAD = "give its config.json, or train.py:function that returns (lowtide.torch.TrainingStep, batch)"
 _READ_AS_THEY_ARE = (".json", ".json.gz", ".pickle", ".pt2")
@@ -67,8 +69,10 @@ def refuse_file(name: str, call: str, instead: str) -> None:
 def is_config(path: Path) -> bool:
     """Return whether a JSON file is a configuration of Hugging Face."""
     try:
+        if not path.is_file() or path.stat().st_size > _LARGEST_CONFIG:
+            return False
         found: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(found, dict) and bool({"model_type", "architectures"} & found.keys())
 
@@ -95,8 +99,9 @@ def _of_torch(value: Any) -> bool:
 
 
 def refuse_state_dict(source: Any) -> None:
-    """Raise UsageError for a mapping, which may be a state dict."""
-    if isinstance(source, Mapping):
+    """Raise UsageError for a mapping with arrays."""
+    values = cast("Mapping[Any, Any]", source).values() if isinstance(source, Mapping) else ()
+    if any(hasattr(each, "shape") and hasattr(each, "dtype") for each in values):
         raise UsageError("a state dict has weights and no program; give the model followed by an example batch")
 
 

@@ -166,6 +166,19 @@ def test_scratch_of_kernels_on_images(name: str, drawn: tuple[Any, ...]) -> None
     _check(_of_images(torch.rand(shape).to(dtype), form)[name])
 
 
+def test_scratch_of_kernels_on_some_channels_of_images() -> None:
+    some = torch.rand(4, 16, 16, 16).contiguous(memory_format=torch.channels_last)[:, :8]
+    for image in (some, some.contiguous(), some.contiguous(memory_format=torch.channels_last)):
+        _, places = aten.max_pool2d_with_indices.default(image, [2, 2])
+        pooled = torch.rand(4, 16, 8, 8).contiguous(memory_format=torch.channels_last)[:, :8]
+        for gradient in (pooled, pooled.contiguous(), pooled.contiguous(memory_format=torch.channels_last)):
+            pooling = [2, 2], [2, 2], [0, 0], [1, 1], False, places
+            _check((aten.max_pool2d_with_indices_backward.default, gradient, image, *pooling))
+        _check((aten.upsample_bilinear2d.default, image, [32, 32], False))
+        _check((aten.upsample_bilinear2d_backward.default, image, [16, 16], [4, 8, 8, 8], False))
+        _check((aten.upsample_nearest2d_backward.default, image, [16, 16], [4, 8, 8, 8]))
+
+
 @examples(12)
 @given(
     st.sampled_from([8, 40, 200, 800]),

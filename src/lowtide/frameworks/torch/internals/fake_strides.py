@@ -1,4 +1,4 @@
-"""Strides of dimensions of size 1, which differ between fake tensors and a run.
+"""Strides that differ between fake tensors and a run: of dimensions of size 1, and of gradients of losses.
 
 They decide whether eager PyTorch takes an image for channels-last, and so which copies it makes.
 """
@@ -27,6 +27,12 @@ _COPIES = {_ATEN.clone.default, _ATEN._to_copy.default, _ATEN.native_dropout.def
 """Pointwise ops that keep their operand's strides."""
 _SCATTERS = {_ATEN.slice_scatter.default, _ATEN.select_scatter.default, _ATEN.diagonal_scatter.default}
 """Ops with contiguous results if their first operand overlaps itself; fake ones overlap in PyTorch 2.11."""
+_CONTIGUOUS = {
+    _ATEN.mse_loss_backward.default,
+    _ATEN.smooth_l1_loss_backward.default,
+    _ATEN.huber_loss_backward.default,
+}
+"""Ops with contiguous results for operands of any strides."""
 _WITH_NUMBERS = ("Tensor", "Scalar")
 """Overloads that treat a number as a tensor without dimensions."""
 _IMAGES = 4
@@ -34,9 +40,16 @@ _active: list[Any] = []
 """PyTorch's own dispatch, while replaced."""
 
 
+def contiguous_as_in_run(op: Any, result: Any) -> Any:
+    """Return a fake result, contiguous if the op's results always are."""
+    if op not in _CONTIGUOUS or not _is_fixed(result) or result.is_contiguous():
+        return result
+    return result.new_empty(result.shape)
+
+
 @contextmanager
 def strides_as_in_eager() -> Generator[None]:
-    """Give views and pointwise results of fixed sizes on fake tensors the strides of a run."""
+    """Give results of fixed sizes on fake tensors the strides of a run."""
     if _active:
         yield
         return
@@ -48,6 +61,7 @@ def strides_as_in_eager() -> Generator[None]:
             return result
         if func in _SCATTERS and _is_fixed(result) and 0 in result.stride():
             return result.new_empty(result.shape)
+        result = contiguous_as_in_run(func, result)
         if not _may_differ(func, result, args):
             return result
         if func in _VIEWS:

@@ -30,6 +30,8 @@ _BATCH_NORMS = (
     *("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"),
     *("_batch_norm_with_update", "_batch_norm_with_update_functional"),
 )
+_IMAGE = 4
+"""Dimensions of a batch of images."""
 _SELECTORS = ("condition", "mask")
 """Arguments that are not cast."""
 
@@ -139,7 +141,30 @@ def _batch_norm_backward(given: Arguments, result: Any) -> int:
 def _resampled(given: Arguments, result: Any) -> int:
     """Return the bytes of channels-last copies."""
     image = given["self"] if "self" in given else given["input"]
-    return 0 if is_channels_last(image) else bytes_of(image) + bytes_of(result)
+    if is_channels_last(image):
+        return 0
+    return bytes_of(image) + (0 if is_channels_last(result) else bytes_of(result))
+
+
+def _resampled_backward(given: Arguments, result: Any) -> int:
+    """Return the bytes of contiguous copies of gradients that are neither contiguous nor channels-last."""
+    copied = _image_copies("grad_output")(given, result)
+    return copied + contiguous_copy(result) if copied else 0
+
+
+def _max_pool_backward(given: Arguments, result: Any) -> int:
+    """Return the bytes of copies in the order of the gradient's strides."""
+    gradient = given["grad_output"]
+    copies = [each for each in (gradient, given["indices"], result) if not _is_ordered(each, like=gradient)]
+    return sum(map(bytes_of, copies))
+
+
+def _is_ordered(image: torch.Tensor, *, like: torch.Tensor) -> bool:
+    """Return whether an image is contiguous, or channels-last if another one's strides are in that order."""
+    if image.dim() != _IMAGE:
+        return image.is_contiguous()
+    last = like.stride(1) < like.stride(3) <= like.stride(2)
+    return image.is_contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
 def _resampling_weights(_: Arguments, result: torch.Tensor) -> int:
@@ -160,14 +185,14 @@ _RULES: dict[str, Callable[[Arguments, Any], int]] = {
     **dict.fromkeys(("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"), _fused_update),
     **dict.fromkeys(("upsample_nearest2d", "upsample_bilinear2d", "_upsample_nearest_exact2d"), _resampled),
     **dict.fromkeys(("upsample_bicubic2d", "upsample_trilinear3d", "upsample_nearest3d"), _resampling_weights),
-    **dict.fromkeys(("upsample_nearest2d_backward", "upsample_bilinear2d_backward"), _image_copies("grad_output")),
+    **dict.fromkeys(("upsample_nearest2d_backward", "upsample_bilinear2d_backward"), _resampled_backward),
     **dict.fromkeys(("upsample_nearest1d", "upsample_linear1d"), _resampling_weights),
     **dict.fromkeys(("_softmax", "_log_softmax"), _copies("self")),
     **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _copies("grad_output", "output")),
     **dict.fromkeys(("max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d"), _image_copies("self")),
     **dict.fromkeys(_BATCH_NORMS, lambda _, result: single_precision_bytes(result[1], 3)),
     **dict.fromkeys(("_fused_rms_norm", "native_dropout"), _size_of("input")),
-    "max_pool2d_with_indices_backward": _image_copies("grad_output"),
+    "max_pool2d_with_indices_backward": _max_pool_backward,
     "embedding": _copies("indices"),
     "embedding_dense_backward": _copies("grad_output", "indices"),
     "gelu_backward": _gelu_backward,

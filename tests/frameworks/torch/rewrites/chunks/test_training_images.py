@@ -128,7 +128,8 @@ def test_channels_may_be_last() -> None:
         measured = program.measure(found.plan, timed_calls=1)
     assert found.to_rounding
     assert measured.outputs_near
-    assert measured.after_bytes <= found.peak_bytes["cpu"] * 1.01  # oneDNN's scratch
+    assert measured.after_bytes <= found.peak_bytes["cpu"] + 256
+    assert abs(measured.before_bytes - found.baseline_peak_bytes["cpu"]) <= 256
     assert measured.after_bytes < 0.3 * measured.before_bytes
 
 

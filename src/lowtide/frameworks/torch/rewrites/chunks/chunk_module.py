@@ -1,6 +1,6 @@
 """Programs with their largest products, loss gradient and updates in chunks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -159,7 +159,17 @@ def _chunked(
         module = run_rewrites(module, [ChunkUpdates(tuple(rows_of.items()))])
         most = max(-(-region.shape[0] // rows) for region, rows in rows_of.items())
         done.append(f"{'the largest update' if len(rows_of) == 1 else f'{len(rows_of)} updates'} in {most} chunks")
-    whole = tuple(f"'{each.product.name}' is not in chunks: {each.reason}" for each in products.refused)
+    whole = tuple(_refusals(products.refused))
     absent = [device for device in {value_of(region.product).device: None for region in sizes} if not can_run(device)]
     untried = (f"results of chunks were not compared: no device '{device}' on this machine" for device in absent)
     return ChunkedModule(module if done else None, tuple(done), whole, tuple(untried))
+
+
+def _refusals(refused: Sequence[Refusal]) -> Iterator[str]:
+    """Yield a sentence per reason, with the first product that it is about."""
+    products: dict[str, list[str]] = {}
+    for each in refused:
+        products.setdefault(each.reason, []).append(each.product.name)
+    for reason, (first, *others) in products.items():
+        named = f"'{first}' and {len(others)} more are" if others else f"'{first}' is"
+        yield f"{named} not in chunks: {reason}"
