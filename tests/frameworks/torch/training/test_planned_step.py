@@ -337,9 +337,9 @@ def test_calls_that_cannot_be_are_refused_in_one_line() -> None:
     [
         ({"accumulate": 1.5}, "accumulate is 1.5"),
         ({"allow": 5}, "unknown technique 5"),
-        ({"grad_scaler": 5}, "grad_scaler is a int"),
-        ({"before_update": 5}, "before_update is a int"),
-        ({"plan": 5}, "a int is not a path"),
+        ({"grad_scaler": 5}, "grad_scaler is an int"),
+        ({"before_update": 5}, "before_update is an int"),
+        ({"plan": 5}, "an int is not a path"),
         ({"over_budget": True}, "give that plan"),
         ({"allow": "offload", "budget": "50%", "host_bandwidth": []}, "cannot read"),
     ],
