@@ -89,7 +89,7 @@ class JaxModel(Model):
                 f"the plan copies buffers to a host, and {_NO_HOST_SPACE}; write a plan (.plan.json)"
             )
 
-        barriers = keeps_barriers()
+        barriers = not copies and keeps_barriers()  # a barrier would read a value before its copy back
 
         def applied(*args: Any, **kwargs: Any) -> Any:
             if self._in_tree is None:
