@@ -116,7 +116,7 @@ def measure(
     if not isinstance(cast("object", state), Sequence):
         raise UsageError(f"state is {named_type(state)}; give a list of modules, optimizers and tensors")
     kept = _kept(program, state)
-    accumulating: Any = getattr(program, "step", program) if _calls_of(program) > 1 else None
+    accumulating: Any = _plain_step_of(program) if _calls_of(program) > 1 else None
     done = 0
     if accumulating is not None:
         done, accumulating.done = accumulating.done, 0
@@ -205,7 +205,12 @@ def _device_of(tensors: Sequence[torch.Tensor], kept: KeptState | None) -> torch
 
 def _calls_of(step: object) -> int:
     """Return the calls of one step, more than one with `accumulate`."""
-    return int(getattr(getattr(step, "step", step), "accumulate", 1))
+    return int(getattr(_plain_step_of(step), "accumulate", 1))
+
+
+def _plain_step_of(step: object) -> Any:
+    """Return the step that a planned step refers to; other steps are their own."""
+    return getattr(step, "step", step)
 
 
 def _captured_of(step: object) -> Captured | None:
@@ -218,7 +223,7 @@ def _measured_eagerly(
 ) -> MeasuredStep:
     captured = _captured_of(step)
     if _calls_of(step) > 1:
-        plain = cast("Any", step).step
+        plain = _plain_step_of(step)
         return _measured(plain, plain, batch, kept, timed_calls, None)
     if captured is not None:
         return _measured(captured.run_original, captured.run_original, batch, kept, timed_calls, None)
@@ -230,7 +235,7 @@ def _kept(step: object, given: Sequence[State]) -> KeptState | None:
     captured = _captured_of(step)
     tensors = [] if captured is None else captured.persistent()
     optimizers: list[Optimizer] = []
-    owner = getattr(step, "step", step)  # a planned step refers to the plain one
+    owner = _plain_step_of(step)
     own = [getattr(owner, name, None) for name in ("model", "optimizer")]
     for part in (step, *own, *given):
         if isinstance(part, nn.Module):
@@ -260,10 +265,10 @@ def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
         graph, plan = step.planned
         return Prediction(simulate(graph, plan).peak_bytes, simulate(graph, Plan.baseline(graph)).peak_bytes)
     own = getattr(step, "result", None)
-    if isinstance(own, Result) and _calls_of(step) > 1:
-        space = next(iter(own.peak_bytes))
-        return Prediction({space: cast("Any", step).peak_of_all_calls()}, planned=(own,))
     if isinstance(own, Result):
+        if _calls_of(step) > 1:
+            space = next(iter(own.peak_bytes))
+            return Prediction({space: cast("Any", step).peak_of_all_calls()}, planned=(own,))
         return Prediction(own.peak_bytes, own.baseline_peak_bytes, planned=(own,))
     planned = tuple(program.result for program in programs)
     if not programs:

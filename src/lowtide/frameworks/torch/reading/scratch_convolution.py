@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from lowtide.frameworks.torch.internals.runtime import onednn_computes
-from lowtide.frameworks.torch.internals.tensors import bytes_of, contiguous_copy, is_channels_last, plain_number
+from lowtide.frameworks.torch.internals.tensors import bytes_of, contiguous_copy, is_channels_last
 from lowtide.frameworks.torch.reading.effects import Arguments
 from lowtide.frameworks.torch.reading.workspaces import KernelMemory, memory_of_call
 
@@ -20,8 +20,6 @@ _SMALL_IMAGES, _COUNTED_SIZES = 20480, 4
 """Maximum of elements in a batch of one for PyTorch's own kernels, which leave out the width of videos."""
 _VIDEO = 5
 """Dimensions of a batch of videos."""
-_MOST_MEASURED = 2**28
-"""Most multiplications of a convolution that is measured: milliseconds."""
 _OWN_KERNEL_WIDTH, _OWN_KERNEL_BATCH = 1, 16
 """On one thread, PyTorch's own kernels compute this width in smaller batches."""
 _FORWARD_BUFFERS, _BACKWARD_BUFFERS = 26 * 2**10, 32 * 2**10
@@ -58,9 +56,9 @@ def convolution_backward(given: Arguments, _: Any) -> int:
 def _measured(function: Any, given: Arguments, result: torch.Tensor) -> KernelMemory | None:
     """Return the memory of a small convolution of videos, or transposed one, for which the rules are wide bounds."""
     image, weight = given["input"], given["weight"]
-    work = int(plain_number(max(image.numel(), result.numel()) * math.prod(weight.shape[1:])))
+    work = max(image.numel(), result.numel()) * math.prod(weight.shape[1:])
     is_bounded = given["transposed"] or image.dim() == _VIDEO
-    return memory_of_call(function, given) if is_bounded and work <= _MOST_MEASURED else None
+    return memory_of_call(function, given, work) if is_bounded else None
 
 
 def _goes_to_onednn(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> bool:

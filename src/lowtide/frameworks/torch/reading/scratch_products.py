@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from lowtide.frameworks.torch.internals.runtime import multiplies_bfloat16, multiplies_tiles, onednn_computes
-from lowtide.frameworks.torch.internals.tensors import bytes_of, is_dense, plain_number
+from lowtide.frameworks.torch.internals.tensors import bytes_of, is_dense
 from lowtide.frameworks.torch.reading.effects import Arguments
 from lowtide.frameworks.torch.reading.workspaces import memory_of_call
 
@@ -35,8 +35,6 @@ _ACCUMULATOR_ENDS = 256
 """Padding of the float32 result that processors without bfloat16 products add up."""
 _SMALL = 16**3
 """PyTorch itself computes products this small."""
-_MOST_MEASURED = 2**28
-"""Most multiplications of a product that is measured: milliseconds."""
 
 _QUERIES_PER_BLOCK = ((768, 256), (192, 64), (0, 32))
 """Minimum number of queries, and queries per block."""
@@ -65,8 +63,7 @@ def _product(product: Any, given: Arguments, result: torch.Tensor) -> int:
     if result.dtype not in HALF_TYPES or not onednn_computes(result.dtype):
         return _copies(given)
     left, right = next((given[one], given[other]) for one, other in _FACTORS if one in given and other in given)
-    work = int(plain_number(result.numel() * left.shape[-1]))
-    measured = memory_of_call(product, given) if work <= _MOST_MEASURED else None
+    measured = memory_of_call(product, given, result.numel() * left.shape[-1])
     return measured.scratch_bytes if measured else _copies(given) + _half_product(given, left, right, result)
 
 

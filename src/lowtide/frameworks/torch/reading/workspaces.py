@@ -24,6 +24,8 @@ from lowtide.frameworks.torch.reading.library_ops import KEEPS_STATE, STATE, is_
 
 _MOST_BYTES = 2**28
 """Operands and results of more bytes are not allocated to measure a kernel."""
+_MOST_MULTIPLICATIONS = 2**28
+"""Of a kernel that is measured for its rule: milliseconds."""
 _MOST_WORK = 2**30
 """Most elements times rows of a matrix that is factorized to measure the kernel: about a second."""
 _CUDA_BLOCK = 512
@@ -61,11 +63,13 @@ def workspace_of(node: Node) -> KernelMemory | None:
     return _known[key]
 
 
-def memory_of_call(operator: Any, given: Arguments) -> KernelMemory | None:
-    """Return the memory of a kernel on the CPU, measured once per form of operands.
+def memory_of_call(operator: Any, given: Arguments, work: Any) -> KernelMemory | None:
+    """Return the memory of a kernel on the CPU with `work` multiplications, measured once per form of operands.
 
-    Return None if it fails on made-up numbers.
+    Return None if it takes more than milliseconds, or fails on made-up numbers.
     """
+    if int(plain_number(work)) > _MOST_MULTIPLICATIONS:
+        return None
     key = str(operator), form_of(given), False, torch.get_num_threads()
     if key not in _known:
         cpu = torch.device("cpu")
