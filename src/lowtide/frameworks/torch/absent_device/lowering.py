@@ -35,6 +35,7 @@ from lowtide.frameworks.torch.internals.compiling import captured_whole
 from lowtide.frameworks.torch.internals.dynamo import CaptureSnapshot, copied, snapshot_capture
 from lowtide.frameworks.torch.internals.fake_tensors import FakeMode
 from lowtide.frameworks.torch.internals.inductor import compile_until_scheduled
+from lowtide.frameworks.torch.internals.joint_trace import JointTrace
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.programs import registry_state, restore_registry
 from lowtide.frameworks.torch.reading.costs import work_of
@@ -56,11 +57,12 @@ class LoweredStep:
         self._name = name
         self._device = device
         self._persistent_bytes = persistent_bytes
+        self._trace = JointTrace()
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
             self.unplanned, self.unplanned_peak = self._unplanned(module, inputs)
             """The kernels in Inductor's order without a plan, with their exact peak in bytes."""
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
-            kernels = kernel_program(GivenGraph(module, inputs), self._options, name)
+            kernels = kernel_program(self._given(module, inputs), self._options, name)
         if kernels is None:
             raise UnsupportedError(_NO_BACKWARD)
         self._unmodified = kernels
@@ -77,11 +79,14 @@ class LoweredStep:
         if chunked is None:
             return None
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
-            program = kernels_or_none(GivenGraph(module, inputs), self._options, self._name, chunked)
+            program = kernels_or_none(self._given(module, inputs), self._options, self._name, chunked)
         if program is None:
             return None
         self._forms[form] = (program, chunked)
         return self._priced(program)
+
+    def _given(self, module: GraphModule, inputs: Sequence[Any]) -> GivenGraph:
+        return GivenGraph(module, inputs, trace=self._trace)
 
     def _priced(self, program: KernelProgram) -> PricedKernels:
         return PricedKernels(graph=program.graph, seconds=program.seconds_on(self._device))
@@ -90,7 +95,7 @@ class LoweredStep:
         peaks = FusedPeaks()
         recorder = RecordPasses(peaks)
         as_it_is = replace(self._options, budget=None, allow=())
-        given = GivenGraph(module, inputs)
+        given = self._given(module, inputs)
         planned = schedule_only(given, as_it_is, peaks, recorder, Partitioner(as_it_is, name=self._name))
         if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
             raise UnsupportedError(_NO_BACKWARD)
@@ -126,7 +131,7 @@ class LoweredStep:
                     "reorder_for_compute_comm_overlap_passes": passes,
                     "fx_graph_cache": False,
                 }
-                compile_until_scheduled(copied(module), inputs, configured, end.take_strides)
+                compile_until_scheduled(copied(module), inputs, configured, end.take_strides, trace=self._trace)
         finally:
             restore_registry(before)
         seconds = sum(self._device.seconds(*each) for each in record.work)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, GraphModule
 
 from lowtide.core.errors import InputError, UnsupportedError
 from lowtide.frameworks.torch.compile.split import rejoin, split
@@ -19,7 +19,8 @@ from lowtide.frameworks.torch.internals.aot_autograd import (
     patched_autograd,
 )
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
-from lowtide.frameworks.torch.internals.nodes import graph_module, outputs_of, value_of
+from lowtide.frameworks.torch.internals.joint_trace import copied_graph
+from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
 from lowtide.frameworks.torch.internals.tensors import hint
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_program import Share
@@ -88,7 +89,7 @@ class Partitioner:
     ) -> tuple[PlannedModule, GraphModule, GraphModule]:
         n_outputs: int = given["num_fwd_outputs"]
         if self.options.compiler == "inductor":
-            marked = _copy(joint)
+            marked = copied_graph(joint)
             (drop_recompute_marks if "recompute" in self.options.techniques else save_random_draws)(marked.graph)
             forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given, draws_are_saved=True)
             planned = self.plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
@@ -111,7 +112,7 @@ class Partitioner:
     def _pytorch_partition(
         self, joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]
     ) -> GraphModule | None:
-        marked = _copy(joint)
+        marked = copied_graph(joint)
         save_random_draws(marked.graph)
         try:
             with patched_autograd({"activation_memory_budget": 1.0}):  # a lower value may repeat random draws
@@ -122,7 +123,7 @@ class Partitioner:
 
     def _written(self, joint: GraphModule, n_outputs: int) -> GraphModule:
         """Return the program as written, with its boundary, ready for recomputation."""
-        module = run_rewrites(_copy(joint), JOINT)
+        module = run_rewrites(copied_graph(joint), JOINT)
         split_dropout = [SplitDropout()] if self._may_repeat(module.graph) else []
         return run_rewrites(module, [*split_dropout, InsertBoundary(n_outputs)])
 
@@ -154,7 +155,7 @@ class Partitioner:
 
 def partition_for_kernels(joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]) -> GraphModule:
     """Return PyTorch's own partition as one program. Only a plan decides about checkpointed ops."""
-    marked = _copy(joint)
+    marked = copied_graph(joint)
     drop_recompute_marks(marked.graph)
     forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given, draws_are_saved=True)
     return rejoin(forward, backward, given["num_fwd_outputs"])
@@ -186,13 +187,6 @@ def _with_masks_as_bytes(
     save = SaveMasksAsBytes(n_outputs, tuple(node.name for node in taken.sites(backward)))
     names = tuple(node.name for node in save.sites(forward))
     return run_rewrites(forward, [save]), run_rewrites(backward, [TakeMasksAsBytes(names)])
-
-
-def _copy(module: GraphModule) -> GraphModule:
-    graph, made = Graph(), dict[Node, Node]()
-    for node in module.graph.nodes:
-        made[node] = graph.node_copy(node, made.__getitem__)
-    return graph_module(module, graph)
 
 
 def has_checkpoints(graph: Graph) -> bool:

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals.aot_autograd import set_output
 from lowtide.frameworks.torch.internals.inductor import Split
+from lowtide.frameworks.torch.internals.joint_trace import JointTrace
 from lowtide.frameworks.torch.internals.nodes import graph_module, is_symbol, outputs_of, storages_of
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK, needed_by
 
@@ -29,6 +30,8 @@ class GivenGraph:
 
     None: a graph of TorchDynamo; AOTAutograd makes its backward pass.
     """
+    trace: JointTrace = field(default_factory=JointTrace)
+    """The trace of the graph, shared by all its compilations."""
 
     @property
     def changes(self) -> dict[str, Any]:

@@ -56,6 +56,8 @@ _NOTHING_LOWER = "no plan found needs less than Inductor alone"
 _MISSES = "no plan of kernels that was found fits the budget"
 _WORTH_CHUNKS = 0.03
 """Extra time share of a plan from which forms in chunks are priced; that lowers both passes."""
+_CLOSE = 0.02
+"""Share of a budget by which exact peaks may differ from those of kernel plans."""
 _LOG = logging.getLogger("lowtide")
 _Run = Callable[..., Any]
 
@@ -144,6 +146,7 @@ class _Compiler:
         self._lowest_need = own.peak
         self._base_cost = 0.0
         """Time of the program's kernels without a plan; 0 until they are recorded."""
+        self._plans: dict[tuple[KernelProgram, int], PlannedKernels] = {}
 
     def compiled(self) -> _Run:
         run, planned = self.chosen()
@@ -206,7 +209,8 @@ class _Compiler:
     def _ways(self) -> Iterator[_Way]:
         """Yield the ways to plan until one fits: kernels, kernels of forms in chunks, ops.
 
-        If rounding is allowed, a form in chunks comes first if its plan is cheaper.
+        If rounding is allowed, a form in chunks comes first if its plan is cheaper. Kernels whose plan clearly misses
+        the budget come last, those with the lowest peak first, as long as they may need less than those before.
         """
         because = _NOT_TOGETHER
         programs = self._programs()
@@ -214,9 +218,18 @@ class _Compiler:
         if known and "rounding" in self._options.techniques and self._extra_share(known[0][0]) > _WORTH_CHUNKS:
             known += islice(programs, 1)
             known.sort(key=lambda each: self._price(each[0]))  # stable
+        late: list[tuple[int, _Way]] = []
         for program, form in chain(known, programs):
             because = _MISSES
-            yield _Way(partial(self._for_kernels, program, in_chunks=form), may_fail=True)
+            way = _Way(partial(self._for_kernels, program, in_chunks=form), may_fail=True)
+            missed = self._missed_bytes(program)
+            if missed > _CLOSE * self._allowed:
+                late.append((missed, way))
+            else:
+                yield way
+        for missed, way in sorted(late, key=lambda each: each[0]):
+            if self._allowed + missed <= (1 + _CLOSE) * self._lowest_need:
+                yield way
         if self._given.held is None:
             yield _Way(partial(self._for_ops, because=because))
 
@@ -226,8 +239,19 @@ class _Compiler:
 
     def _price(self, program: KernelProgram) -> float:
         """Return a program's price with its plan; infinite if it misses the budget."""
-        result = plan_kernels(program, self._options, max(self._allowed, 1), self._others).result
+        result = self._planned(program, self._allowed).result
         return inf if result.shortfall is not None else result.base_cost + result.extra_cost
+
+    def _missed_bytes(self, program: KernelProgram) -> int:
+        shortfall = self._planned(program, self._allowed).result.shortfall
+        return 0 if shortfall is None else shortfall.missed_bytes
+
+    def _planned(self, program: KernelProgram, target: int) -> PlannedKernels:
+        """Return a program's plan for a target, made once."""
+        key = program, target
+        if key not in self._plans:
+            self._plans[key] = plan_kernels(program, self._options, max(target, 1), self._others)
+        return self._plans[key]
 
     def _programs(self) -> Iterator[tuple[KernelProgram, ChunkedForm | None]]:
         """Yield the kernels of the program and of its forms in chunks, if they can be recorded."""
@@ -242,7 +266,7 @@ class _Compiler:
                 yield chunked, form
 
     def _for_kernels(self, program: KernelProgram, target: int, in_chunks: ChunkedForm | None = None) -> Partitioner:
-        planned = plan_kernels(program, self._options, max(target, 1), self._others)
+        planned = self._planned(program, target)
         if in_chunks is not None:
             result = planned.result
             chunk_cost = max(0.0, result.base_cost - self._base_cost)
@@ -338,4 +362,6 @@ def _compile(
     if given.held is not None:
         changes["fx_graph_cache"] = False  # cached kernels would not report their needs
     with patched_autograd({**NOT_CACHED, **at_once}):
-        return compile_fx(given.module, given.inputs, changes, given.split(changes["custom_partitioner_fn"]))
+        return compile_fx(
+            given.module, given.inputs, changes, given.split(changes["custom_partitioner_fn"]), given.trace
+        )

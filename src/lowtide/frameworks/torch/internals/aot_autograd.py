@@ -31,6 +31,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
 from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.joint_trace import made_once
 from lowtide.frameworks.torch.internals.nodes import flat_leaves, nodes_in, outputs_of, storages_of, value_of
 from lowtide.frameworks.torch.internals.tensors import storage_key
 
@@ -56,8 +57,17 @@ def partition_as_pytorch_does(
     """Return the forward and backward graph of PyTorch's own partitioner.
 
     PyTorch saves the random state for each checkpointed op that may draw, even attention without dropout. If all draws
-    are saved, such ops are recomputed as plain ops.
+    are saved, such ops are recomputed as plain ops. Compilations that share a trace share its partitions.
     """
+    marks = tuple((node.name, node.meta["recompute"]) for node in joint.graph.nodes if "recompute" in node.meta)
+    forward, backward = made_once(
+        ("partition", draws_are_saved, functorch_config.activation_memory_budget, marks),
+        lambda: _partitioned(joint, inputs, draws_are_saved=draws_are_saved, **others),
+    )
+    return forward, backward
+
+
+def _partitioned(joint: GraphModule, inputs: Sequence[Any], *, draws_are_saved: bool, **others: Any) -> tuple[Any, Any]:
     original = partitioners.functionalize_rng_ops
     if draws_are_saved:
         partitioners.functionalize_rng_ops = lambda _joint, forward, backward, _n_symbols: (forward, backward)

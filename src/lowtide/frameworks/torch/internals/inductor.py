@@ -2,7 +2,7 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from torch._inductor.custom_graph_pass import CustomKnapsackSolver, CustomPartit
 from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.internals.aot_autograd import give_saved_away, is_graph_retained, take_overwritten_saves
+from lowtide.frameworks.torch.internals.joint_trace import JointTrace
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.releases import CustomSchedulerPass
 from lowtide.frameworks.torch.internals.runtime import marked_boxed
@@ -62,11 +63,12 @@ def compile_fx(
     inputs: Sequence[Any],
     changes: dict[str, Any],
     split: Split | None = None,
+    trace: JointTrace | None = None,
 ) -> Callable[..., Any]:
     """Compile a captured graph; a retained backward pass copies saved tensors.
 
-    With `split`, a graph without gradients becomes two passes (`CompileInTwo`): a function of one list, which it
-    empties.
+    `trace` is shared with other compilations of the graph. With `split`, a graph without gradients becomes two passes
+    (`CompileInTwo`): a function of one list, which it empties.
     """
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
     from torch._inductor.compile_fx import compile_fx_inner
@@ -77,7 +79,8 @@ def compile_fx(
         return _keeping_saved(compiled, take_overwritten_saves()) if may_be_retained else compiled
 
     given, passes = _as_split(module, compile_pass, split)
-    return compile_graph(given, inputs, passes, config_patches=changes)  # pyright: ignore[reportReturnType]
+    with nullcontext() if trace is None else trace.shared():
+        return compile_graph(given, inputs, passes, config_patches=changes)  # pyright: ignore[reportReturnType]
 
 
 def _as_split(module: GraphModule, passes: CompilePass, split: Split | None) -> tuple[Any, CompilePass]:
@@ -110,6 +113,7 @@ def compile_until_scheduled(
     changes: dict[str, Any],
     take_strides: Callable[[], Strides | None],
     split: Split | None = None,
+    trace: JointTrace | None = None,
 ) -> None:
     """Compile a captured graph until a scheduler pass ends each pass; discard the results."""
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
@@ -120,7 +124,8 @@ def compile_until_scheduled(
         return marked_boxed(_never_run) if compiled is None else compiled
 
     taken, passes = _as_split(module, compile_pass, split)
-    compile_graph(taken, inputs, passes, config_patches=changes)
+    with nullcontext() if trace is None else trace.shared():
+        compile_graph(taken, inputs, passes, config_patches=changes)
 
 
 def _never_run(_inputs: list[Any]) -> None:

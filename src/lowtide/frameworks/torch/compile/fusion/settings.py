@@ -149,7 +149,9 @@ def schedule_only(
     try:
         with patched_autograd({**NOT_CACHED, **BOTH_PASSES}):
             split = given.split(partition)
-            compile_until_scheduled(copied(given.module), given.inputs, configured, end.take_strides, split)
+            compile_until_scheduled(
+                copied(given.module), given.inputs, configured, end.take_strides, split, given.trace
+            )
     finally:
         restore_registry(before)
     is_whole = len(peaks.planned) == 1 and len(peaks.planned[0].kernel_peaks) == len(("forward", "backward"))

@@ -20,8 +20,9 @@ reads and writes (`recompute_kernels`). Inductor lowers the result once more, wh
   sets the peak, and the plan does not reorder.
 
 If no plan of kernels fits the budget, the program is lowered and planned again with its largest products in chunks. A
-call of chunks is one kernel. If rounding is allowed, chunks are also used to make a plan cheaper. Some programs get no
-plan of kernels; `explain` names the reason:
+call of chunks is one kernel. Plans that clearly miss the budget are compiled only if no other fits, the lowest first.
+All lowerings of a program share one trace and one partition (`JointTrace`). If rounding is allowed, chunks are also
+used to make a plan cheaper. Some programs get no plan of kernels; `explain` names the reason:
 
 - training graphs without a budget: only the order of kernels is planned, and `explain` shows it;
 - programs whose passes cannot be lowered together. Backward passes with hooks are left to PyTorch, with a warning;

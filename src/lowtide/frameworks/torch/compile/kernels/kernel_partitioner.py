@@ -26,6 +26,7 @@ from lowtide.frameworks.torch.compile.kernels.recompute_kernels import follow_ch
 from lowtide.frameworks.torch.compile.partitioner import Partitioner, partition_for_kernels, split_for_inductor
 from lowtide.frameworks.torch.compile.step_passes import GivenGraph, add_rest, is_step, overwrite_early
 from lowtide.frameworks.torch.emit.transfers import host_for
+from lowtide.frameworks.torch.internals.joint_trace import made_once
 from lowtide.frameworks.torch.planning.agreement import partners, require_agreement
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_folder import digest_of
@@ -93,7 +94,9 @@ class KernelPartitioner(Partitioner):
         whole = partition_for_kernels(joint, joint_inputs, given)
         whole = run_rewrites(whole, RUNS_AGAIN)
         if self._form is not None:
-            whole = _chunked(whole, static, self.options, self._form)
+            form, plain = self._form, whole
+            key = form.name, form.chunking.budget_bytes
+            (whole,) = made_once(key, lambda: [_chunked(plain, static, self.options, form)])
         elif self._planned is None:
             self.may_chunk = self._may_chunk(whole)
         add_rest(whole, joint)
