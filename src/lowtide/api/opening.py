@@ -20,6 +20,7 @@ from lowtide.frameworks.table import FRAMEWORKS, Framework, framework_of, framew
 ModelKind = TypeVar("ModelKind", bound=Model)
 PLAN_FILES = (".plan.json", ".plan.json.gz")
 _READ = dict.fromkeys(ending for each in FRAMEWORKS for ending in each.file_endings)
+_INSTEAD = "give train.py:function that returns (model, batch)"
 _WRITTEN = dict.fromkeys((".graph.json", ".graph.json.gz", *(ending for each in FRAMEWORKS for ending in each.writes)))
 _KINDS = f"a {', '.join(('.graph.json[.gz]', *_READ))} or .pickle file, or package.module:callable or file.py:callable"
 
@@ -69,9 +70,6 @@ def open_model(
     if output is not None:
         check_output(output, model)
     return model
-
-
-_INSTEAD = "give train.py:function that returns (model, batch)"
 
 
 def _on_device(source: Any, device: str, bound: Mapping[str, int], host: Host | None) -> Model:

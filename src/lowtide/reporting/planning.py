@@ -62,7 +62,9 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
     if result.extra_time or result.reruns or result.transfers.bytes_out:
         lines.append(f"  extra time       {_extra(result)}")
     if result.solver_finds_none:
-        lines.append(f"  solver's word    no plan with first runs in order {result.base_order} fits; not proven")
+        lines.append(
+            f"  unproven         the solver finds no plan that fits with first runs in order {result.base_order}"
+        )
     if result.transfers.bytes_out:
         lines.append(f"  offloaded        {_transfers(result)}")
     if result.transfers.state_bytes_out:
@@ -128,7 +130,7 @@ def _extra(result: Result) -> str:
         parts.append(f"chunks {percent(result.chunk_cost / base, signed=True)}")
     if result.reruns:
         parts.append(f"{result.reruns} recomputed runs")
-    proven, word = (
+    proven, claimed = (
         "" if bound is None else percent(bound / base) for bound in (result.extra_cost_bound, result.solver_bound)
     )
     if proven and (result.reruns or result.transfers.bytes_out):
@@ -136,8 +138,8 @@ def _extra(result: Result) -> str:
         order = "in any order" if is_of_any else f"in order {result.base_order}"
         beside = " beside chunks" if result.chunk_cost else ""
         parts.append(f"lower bound{beside} {proven} {order}")
-    if word and word != proven:
-        parts.append(f"the solver's word, not proven: at least {word}")
+    if claimed and claimed != proven:
+        parts.append(f"at least {claimed} by the solver, not proven")
     parts.append(f"{result.costs} prices")
     return f"{percent(result.extra_time, signed=True)}   ({', '.join(parts)})"
 

@@ -71,6 +71,7 @@ class Shortfall:
 
     space: str
     limited_by: str = "the budget"
+    """The limit, as in `Budget.limited_by`."""
     allowed_bytes: int
     """The limit without persistent buffers; negative if these alone exceed it."""
     reached_bytes: int

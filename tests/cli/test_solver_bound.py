@@ -1,4 +1,4 @@
-"""The solver's word and the proof of an extra cost on the command line."""
+"""Bounds that only the solver claims, and the proof of an extra cost, on the command line."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOWTIDE_CACHE", "off")
 
 
-def test_a_bound_that_is_not_proven_is_named_as_the_word_of_the_solver(
+def test_a_bound_that_only_the_solver_claims_is_marked_as_not_proven(
     lowtide: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_solver(monkeypatch, (word_too_high, None))
@@ -34,7 +34,7 @@ def test_a_bound_that_is_not_proven_is_named_as_the_word_of_the_solver(
     assert (claim["at_least"], claim["shown_by"]) == (planned["extra_cost_bound"], "duals")
     assert planned["status"] == "feasible"
     shown = " ".join(lowtide("plan", MODEL, "--budget", "60%").stdout.split())
-    assert "the solver's word, not proven: at least" in shown
+    assert "% by the solver, not proven" in shown
 
 
 def test_a_program_that_only_the_solver_finds_impossible_is_not_called_infeasible(
@@ -47,7 +47,9 @@ def test_a_program_that_only_the_solver_finds_impossible_is_not_called_infeasibl
     assert fields["solver_finds_none"]
     assert fields["status"] == "feasible"
     assert "not proven impossible" in (fields["shortfall"] or "")
-    assert "solver's word    no plan with first runs in order given fits; not proven" in result_to_text(result)
+    assert "unproven         the solver finds no plan that fits with first runs in order given" in result_to_text(
+        result
+    )
 
 
 def test_verify_confirms_the_proof_of_an_extra_cost_without_the_solver(
