@@ -22,7 +22,7 @@ class JointTrace:
     """One captured graph, traced by AOTAutograd and rewritten by Inductor's joint passes, and programs made of it.
 
     The first compilation of the graph makes them. Later ones get copies, because compilers change their input. Programs
-    with tensor subclasses, or with graphs of their own, are traced each time.
+    with tensor subclasses, effects in order (tokens) or graphs of their own are traced each time.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,8 @@ class JointTrace:
             _in_use.pop()
 
     def _keep(self, state: Any, made: Any) -> None:
-        if made.maybe_subclass_meta is None and not _calls_graphs(made.graph_module):
+        has_more = made.maybe_subclass_meta is not None or state.fw_metadata.tokens
+        if not has_more and not _calls_graphs(made.graph_module):
             self._made = replace(made, graph_module=copied_graph(made.graph_module))
             self._arguments = list(state.flat_args), list(state.flat_args_descs)
             self._metadata = _copied_metadata(state.fw_metadata)
@@ -87,7 +88,12 @@ class JointTrace:
         arguments, descriptions = self._arguments
         state.flat_args, state.flat_args_descs = list(arguments), list(descriptions)
         state.fw_metadata = _copied_metadata(self._metadata)
-        return replace(self._made, graph_module=copied_graph(self._made.graph_module))
+        given = self._made.updated_flat_args
+        return replace(
+            self._made,
+            graph_module=copied_graph(self._made.graph_module),
+            updated_flat_args=tuple(map(list, given)) if isinstance(given, tuple) else list(given),
+        )
 
     def copies(self, key: Hashable, make: Callable[[], Sequence[GraphModule]]) -> Sequence[GraphModule]:
         if self._made is None:
