@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from lowtide import open_model
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.plan import Plan
 from tests.cli.conftest import Command
 
 MIB = 2**20
@@ -106,6 +108,20 @@ def test_the_peak_of_an_error_includes_the_request_that_failed(snapshot: Path) -
         ("/home/me/train.py:20 loss (failed)", 16),
         ("/home/me/train.py:12 attention", 6),
     ]
+
+
+def test_a_device_smaller_than_the_peak_with_the_failed_request_does_not_hold_the_program(
+    snapshot: Path, lowtide: Command
+) -> None:
+    graph = open_model(snapshot).graph
+    assert simulate(graph, Plan.baseline(graph)).peak_bytes["device0"] + graph.persistent_bytes()["device0"] == 52 * MIB
+    assert lowtide("fits", snapshot, "--device", "48MiB", "--json").code == 1
+    assert lowtide("fits", snapshot, "--device", "52MiB", "--json").code == 0
+
+
+def test_a_plan_of_a_recording_is_about_addresses_only(snapshot: Path, lowtide: Command) -> None:
+    shown = " ".join(lowtide("plan", snapshot).stdout.split())
+    assert "ops keep their order and none can be recomputed, so only addresses are planned" in shown
 
 
 def test_generated_code_counts_as_the_line_it_was_made_from(tmp_path: Path) -> None:

@@ -71,7 +71,14 @@ class MemoryPicture:
 
     def html(self, rows: list[tuple[str, str]]) -> str:
         """Return sentence, picture and a table of names and values."""
-        return f"<p>{escape(printable(self.sentence))}</p>{self.svg()}{html_table(self.name, rows)}"
+        return f"{self._html()}{html_table(self.name, rows)}"
+
+    def html_with_text(self, text: str) -> str:
+        """Return sentence, picture and a text of several lines."""
+        return f"{self._html()}<pre>{escape(text)}</pre>"
+
+    def _html(self) -> str:
+        return f"<p>{escape(printable(self.sentence))}</p>{self.svg()}"
 
     def lines(self, width: int) -> list[str]:
         """Return the picture as text: gray before the plan, solid after it."""

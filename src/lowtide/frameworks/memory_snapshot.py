@@ -39,7 +39,7 @@ class SnapshotModel(UnrunnableModel):
 def open_snapshot(path: str) -> SnapshotModel:
     """Open a memory snapshot of `torch.cuda.memory._dump_snapshot`, without running its code.
 
-    Each allocation and free becomes an op. Earlier blocks are inputs if freed later, else persistent. Blocks alive at
+    Each allocation, free and failed request becomes an op. Earlier blocks are inputs if freed later, else persistent. Blocks alive at
     the end are outputs. O(events). Raises InputError, and MalformedInputError for an invalid or empty snapshot.
     """
     snapshot = _load(path)
@@ -89,6 +89,8 @@ class _Events:
                 self._op("alloc", event, writes=[alive[where]])
             elif event["action"] == FREED:
                 self._op("free", event, reads=[alive.pop(whole(event["addr"]))])
+            elif event["action"] == "oom":
+                self._op("failed", event, writes=[self._buffer(event, Lifetime.INTERMEDIATE)])
 
     def _buffer(self, event: Mapping[str, Any], lifetime: Lifetime) -> int:
         size = whole(event["size"])

@@ -11,6 +11,7 @@ from lowtide.core.units import format_by_space, format_bytes
 from lowtide.engine.analysis.folding import Fold, fold
 from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.engine.analysis.lower_bounds import BoundHolder, LowerBound, bound_holders, lower_bounds
+from lowtide.engine.analysis.memory_picture import memory_picture
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph
 from lowtide.engine.packing import pack_plan
@@ -124,6 +125,9 @@ class Inspection:
 
     def __repr__(self) -> str:
         return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return memory_picture(self.graph).html_with_text(self.to_text())
 
     def _described(self, op: OpId) -> str:
         source = self.graph.sources[op]

@@ -108,6 +108,8 @@ def _why_no_gain(result: Result) -> str:
     """Return why the peak is not lower, and what may help."""
     if result.graph.n_ops > MOST_OPS:
         return "--curve shows the gain and the cost of recomputation"
+    if result.graph.ordered.all():
+        return "ops keep their order and none can be recomputed, so only addresses are planned (see lowtide inspect)"
     if result.status == "optimal":
         return "no order needs less, and no recomputation found helps; use smaller inputs (see lowtide inspect)"
     return "no better order and no useful recomputation found; --effort max searches longer"

@@ -441,3 +441,10 @@ def test_a_plan_that_says_it_does_not_fit_is_refused_as_load_plan_does(tmp_path:
         with pytest.raises(VerificationError, match="over_budget=True"):
             _small(plan=given)
         assert list(_small(plan=given, over_budget=True).plan.steps()) == list(step.plan.steps())
+
+
+def test_the_verbs_take_a_planned_step_as_its_unmodified_program() -> None:
+    step = _small(budget="90%")
+    assert lowtide.plan(step).baseline_peak_bytes == step.result.baseline_peak_bytes
+    assert str(lowtide.inspect(step)).startswith(step.unmodified.name)
+    assert repr(step) == f"PlannedStep({step.result!r})"

@@ -73,8 +73,9 @@ _WITHOUT_RULE = re.compile(r"no rule registered for HigherOrderOperator (\w+)")
 
 
 def _capture(program: Any) -> Captured:
-    if isinstance(program, Captured):
-        return program
+    captured: object = getattr(program, "unmodified", program)  # that of a planned step
+    if isinstance(captured, Captured):
+        return captured
     if isinstance(program, ExportedProgram):
         args, kwargs = sample_inputs(program)
         return capture_function(program.module(), args, kwargs, backward=False)  # mutations stay mutations

@@ -106,6 +106,12 @@ class PlannedStep:
         self._programs: list[_Program] = []
         """The captured forms, last used first."""
 
+    def __repr__(self) -> str:
+        return f"PlannedStep({self.result!r})" if self._programs else super().__repr__()
+
+    def _repr_html_(self) -> str:
+        return self.result._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
     @property
     def result(self) -> Result:
         """The plan, with its peak, bound and status."""
