@@ -76,7 +76,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"host": 3}, "host is an int; give a Host"),
     ({"device": 3}, "device is an int; give a str"),
     ({"budget": []}, "cannot read .. as a size"),
-    ({"budget": 50}, "50 is 50 bytes; write '50%' or '50MiB'"),
+    ({"budget": 50}, "50 is 50 bytes; write '50%', '50MiB' or '50GiB'"),
     ({"allow": 3}, "unknown technique 3"),
     ({"effort": 3}, "unknown effort 3"),
     ({"scheduler": 3}, "unknown scheduler 3"),
@@ -126,7 +126,7 @@ def _trained_in_tensorflow(budget: Any) -> None:
 @pytest.mark.parametrize("budget", [50, "50"])
 @pytest.mark.parametrize("entry", [_training_step, _compiled, _fitted_in_jax, _trained_in_tensorflow, _configured])
 def test_a_budget_without_a_unit_is_refused_at_every_entry(entry: Callable[[Any], None], budget: Any) -> None:
-    with pytest.raises(Exception, match="50 is 50 bytes; write '50%' or '50MiB'"):
+    with pytest.raises(Exception, match="50 is 50 bytes; write '50%', '50MiB' or '50GiB'"):
         entry(budget)
 
 

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy
 import pytest
+import torch
+from torch import nn
 
 import lowtide as lowtide_package
 from lowtide.core.errors import UsageError
 from lowtide.reporting.fitting_sizes import FitTable
+from lowtide.torch import TrainingStep
 from tests.cli.conftest import Command
 
 pytestmark = pytest.mark.usefixtures("cache_of_the_run")
@@ -77,7 +80,7 @@ def test_the_batch_of_a_function_is_resized_in_python_as_well(lowtide: Command, 
     assert levels[0] == "unchanged"
     assert levels[-1] is None
     assert "recompute" in levels
-    assert "made.model, made.loss_function, made.optimizer, batch" in printed["code"][-2]
+    assert "made.model, made.loss_function, made.optimizer, batch" in "".join(printed["code"])
     table = lowtide_package.fits(source, device="3 MiB", batch=8, progress=False)
     assert isinstance(table, FitTable)
     (row,) = table.rows
@@ -118,8 +121,16 @@ REFUSED = [
     ("weights.pt", "has weights and no program; give its config.json, or train.py:function"),
     ("model.safetensors", "has weights and no program"),
     ("https://huggingface.co/gpt2", "is a URL; download the model"),
-    ("train.ipynb", "is a notebook; call lowtide.fits"),
-    ("train.py", "'train.py' names no function; give train.py:make_step, which returns (model, batch)"),
+    (
+        "train.ipynb",
+        'call lowtide.fits("train.py:step", device=...) in it, after a cell that begins with %%writefile train.py and '
+        "defines step(), which returns (lowtide.torch.TrainingStep(model, loss_function, optimizer), batch)",
+    ),
+    (
+        "train.py",
+        "'train.py' names no function; give train.py:make_step, which returns (lowtide.torch.TrainingStep(model, "
+        "loss_function, optimizer), batch), or (model, batch) with a model that returns its loss",
+    ),
     ("absent.py", "no such file"),
     ("folder", "has no config.json"),
 ]
@@ -159,9 +170,63 @@ def test_plan_names_fits_for_a_config(lowtide: Command, config: Path) -> None:
     assert "has sizes of a model and no program; use lowtide fits, or give train.py:function" in done.stderr
 
 
+def test_a_configuration_without_transformers_is_refused_before_a_process_starts(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.setenv("LOWTIDE_ABSENT_DEVICE", "1")  # a process that starts would be an error
+    with pytest.raises(UsageError, match="needs transformers; install it with: pip install transformers"):
+        lowtide_package.fits(str(config), device="h100")
+
+
+def test_a_model_without_a_loss_is_refused_with_the_result_that_works(lowtide: Command, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\ndef step():\n    return torch.nn.Linear(4, 4), torch.ones(2, 4)\n"
+    )
+    done = lowtide("fits", tmp_path / "train.py:step", "--device", "h100")
+    assert done.code == 2
+    assert "and Linear gives a tensor of shape [2, 4]; return (lowtide.torch.TrainingStep(model, " in done.stderr
+    assert "loss_function, optimizer), batch), or give a model that returns its loss" in done.stderr
+
+
+class Squares(nn.Linear):
+    """A model that returns its loss."""
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return super().forward(value).square().mean()
+
+
+def _loss(model: nn.Module, value: torch.Tensor) -> torch.Tensor:
+    return model(value).square().mean()
+
+
+def _program(kind: str) -> tuple[Any, tuple[torch.Tensor]]:
+    if kind == "model":
+        return Squares(8, 8), (torch.ones(4, 8),)
+    model = nn.Linear(8, 8)
+    return TrainingStep(model, _loss, torch.optim.SGD(model.parameters())), (torch.ones(4, 8),)
+
+
+@pytest.mark.parametrize("kind", ["model", "step"])
+def test_the_code_for_a_program_given_in_python_defines_all_its_names(kind: str) -> None:
+    """It is run as pasted, then its commented calls too. The CPU stands in for the GPU."""
+    table = lowtide_package.fits(*_program(kind), device="1GiB", largest="batch", progress=False)
+    assert isinstance(table, FitTable)
+    code = "\n".join(table.code).replace('"fit"', '"100%"').replace(", fused=True", "")
+    program, batch = _program(kind)
+    names: dict[str, Any] = {"model": program, "made": program, "batch": batch}
+    exec(code, {})
+    exec(code.replace("# step", "step").replace("# loss", "loss"), names)
+    assert names["loss"].dim() == 0
+    assert all(len(line) <= 80 for line in str(table).splitlines())
+    assert "\nlargest batch found:\n" in str(table)
+
+
 CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: lowtide_package.fits({"weight": numpy.ones(2)}, device="h100"), "a state dict has weights and no program"),
     (lambda: lowtide_package.fits("train.py:step", device="h101"), "did you mean 'h100'"),
+    (lambda: lowtide_package.fits("train.py:step", device="NVIDIA H100"), "did you mean 'h100'"),
+    (lambda: lowtide_package.fits("train.py:step", device="24 gigs"), "unknown device '24 gigs'; choose one of a100, "),
     (lambda: lowtide_package.fits("train.py:step", device=24), "24 is 24 bytes; write '24MiB' or '24GiB'"),
     (lambda: lowtide_package.fits("train.py:step", device="h100", batch=0), "batch is 0"),
     (lambda: lowtide_package.fits("a.onnx", device="h100", batch=2), "only PyTorch training steps have a batch"),

@@ -70,6 +70,21 @@ def test_a_comparison_has_the_peak_of_every_order_and_a_bound_below_all(graph: G
     assert all(name in comparison.to_text() for name in (*scheduler_names(), "lower bound"))
 
 
+def test_a_comparison_begins_with_the_unmodified_program_that_its_picture_starts_from() -> None:
+    """Its peak is above that of the order `given`, which also uses in-place pairs."""
+    builder = GraphBuilder("pairs")
+    held = [builder.add_buffer("x", 1024, Lifetime.INPUT)]
+    for k in range(3):
+        held.append(builder.add_buffer(f"y{k}", 2**20))
+        builder.add_op(f"relu{k}", "relu", reads=[held[-2]], writes=[held[-1]], in_place=[(held[-2], held[-1])][:k])
+    comparison = compare_orders(builder.build(), effort="fast")
+    rows = [line.split()[:2] for line in comparison.to_text().splitlines()[2:4]]
+    assert rows == [["unmodified", "2.0"], ["given", "1.0"]]
+    page = comparison._repr_html_()
+    assert "pairs needs 1.0 MiB at its peak instead of 2.0 MiB" in page
+    assert page.index(">unmodified</th><td>2.0 MiB</td>") < page.index(">given</th><td>1.0 MiB</td>")
+
+
 @examples(50)
 @given(graphs())
 def test_every_page_for_people_can_be_made_for_every_graph(graph: Graph) -> None:

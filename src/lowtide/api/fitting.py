@@ -17,9 +17,22 @@ from lowtide.engine.offload import host_of_device
 from lowtide.engine.planning.program import FormName
 from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.table import require
-from lowtide.frameworks.training_steps import OptimizerName, PrecisionName, Read, ReadInChunks, Recipe, Step
+from lowtide.frameworks.training_steps import (
+    OptimizerName,
+    PrecisionName,
+    Read,
+    ReadInChunks,
+    Recipe,
+    Step,
+    require_transformers,
+)
 from lowtide.reporting.fitting import DeviceFit, fit_device, ladder_for
 from lowtide.reporting.fitting_sizes import LEVELS, Axis, FitTable, Level, SizeFit
+
+_WIDTH = 80
+"""Columns of a page."""
+_INDENT = 4 * " "
+_KINDS_OF_BATCH = {"*batch": "a tuple of inputs", "**batch": "a dict of inputs by name", "batch": "a tensor"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +79,8 @@ def fit_program(
     recipe = recipe_of(source)
     if recipe is not None:
         require("torch")
+        if recipe.kind == "config":
+            require_transformers(recipe.name)
         recipe = replace(recipe, optimizer=sizes.optimizer or "adamw", precision=sizes.precision or "float32")
         table = _table(recipe, target, sizes, settings, report, allow)
         if table is not None:
@@ -171,12 +186,34 @@ def _next_code(step: Step, techniques: Techniques) -> list[str]:
     named = techniques if step.parts else techniques - {ROUNDING}  # Inductor computes in chunks without it
     allow = ", ".join(f'"{name}"' for name in TECHNIQUES if name in named | default_techniques("fit"))
     is_default = named <= default_techniques("fit")
-    if not step.parts:
+    opening = "return " if step.given else "step = "
+    if step.parts:
+        more = [] if is_default else [f"allow=({allow})"]
+        arguments = [*step.parts.split(", "), "batch", 'budget="fit"', *more]
+        lines = [*step.code, *_call(f"{opening}lowtide.torch.training_step", arguments, step)]
+    else:
         more = "" if is_default else f', "allow": ({allow})'
-        return [*step.code, f'step = torch.compile(made, backend="lowtide", options={{"budget": "fit"{more}}})']
-    more = "" if is_default else f", allow=({allow})"
+        arguments = ["made", 'backend="lowtide"', f'options={{"budget": "fit"{more}}}']
+        lines = [*step.code, *_call(f"{opening}torch.compile", arguments, step)]
+    if not step.given:
+        return [*lines, f"loss = step({step.call})"] if step.parts else lines
     return [
-        *step.code,
-        f'step = lowtide.torch.training_step({step.parts}, batch, budget="fit"{more})',
-        f"loss = step({step.call})",
+        "import lowtide, torch",
+        "",
+        f"def planned({step.given}, batch):  # batch is {_KINDS_OF_BATCH[step.call]}",
+        *(f"{_INDENT}{line}" if line else "" for line in lines),
+        "",
+        f"# step = planned({step.given}, batch)",
+        f"# loss = step({step.call})",
     ]
+
+
+def _call(function: str, arguments: Sequence[str], step: Step) -> list[str]:
+    """Return the lines of a call, none wider than a page if its arguments allow it."""
+    width = _WIDTH - len(_INDENT) if step.given else _WIDTH
+    together = ", ".join(arguments)
+    if len(f"{function}({together})") <= width:
+        return [f"{function}({together})"]
+    if len(_INDENT + together) <= width:
+        return [f"{function}(", f"{_INDENT}{together}", ")"]
+    return [f"{function}(", *(f"{_INDENT}{argument}," for argument in arguments), ")"]

@@ -9,12 +9,17 @@ from lowtide.core.errors import UsageError, named_type
 from lowtide.core.named_callable import is_callable_name, without_function
 from lowtide.frameworks.content import SAVED_MODEL, kind_of_file
 from lowtide.frameworks.table import framework_of, framework_of_file
-from lowtide.frameworks.training_steps import Recipe
+from lowtide.frameworks.training_steps import STEP_AND_BATCH, Recipe
 
 _LARGEST_CONFIG = 2**20
 """Bytes of the largest JSON file that is taken for a configuration."""
 _WEIGHTS = (".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".gguf", ".npz", ".h5")
 _INSTEAD = "give its config.json, or train.py:function that returns (lowtide.torch.TrainingStep, batch)"
+_IN_A_NOTEBOOK = (
+    'lowtide.fits("train.py:step", device=...) in it, after a cell that begins with %%writefile train.py and defines '
+    f"step(), which returns {STEP_AND_BATCH}"
+)
+_RETURNED = f"{STEP_AND_BATCH}, or (model, batch) with a model that returns its loss"
 _READ_AS_THEY_ARE = (".json", ".json.gz", ".pickle", ".pt2")
 _CONFIG = "config.json"
 
@@ -39,7 +44,7 @@ def _named(name: str) -> Recipe | None:
     if is_callable_name(name):
         return Recipe(kind="callable", name=name)
     path = Path(name)
-    refuse_file(name, f"lowtide.fits(model, batch, device=...) in it, or {_INSTEAD}", _INSTEAD)
+    refuse_file(name, _IN_A_NOTEBOOK, _INSTEAD)
     if path.is_dir():
         if (path / _CONFIG).is_file():
             return Recipe(kind="config", name=name)
@@ -61,7 +66,7 @@ def refuse_file(name: str, call: str, instead: str) -> None:
     if suffix == ".ipynb":
         raise UsageError(f"{name!r} is a notebook; call {call}")
     if suffix == ".py":
-        raise UsageError(without_function(name))
+        raise UsageError(without_function(name, _RETURNED))
     if suffix in _WEIGHTS and (suffix not in (".pt", ".bin") or kind_of_file(name) is None):
         raise UsageError(f"{name!r} has weights and no program; {instead}")
 

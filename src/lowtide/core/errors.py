@@ -18,13 +18,15 @@ Every message is one line: the problem, the place, and the remedy.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 _LONGEST_MESSAGE = 4000
 _QUOTED = re.compile(r"""(?<!\w)(['"`])(.*?)\1(?!\w)""", re.DOTALL)
 """A quoted name. An apostrophe does not open a quotation."""
 _LONGEST_NAME = 200
+_SHORTEST_PART = 2
+"""Letters and digits of the shortest name that is recognized as a part of another."""
 
 
 class LowtideError(Exception):
@@ -57,9 +59,29 @@ def named_type(value: object) -> str:
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """Return the message for an unknown name, with the closest and all other known ones."""
     names = list(known)
-    near = get_close_matches(str(name).lower(), names, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else ";"
+    near = _closest(str(name), names)
+    meant = ";" if near is None else f"; did you mean {near!r}?"
     return f"unknown {kind} {name!r}{meant} choose one of {', '.join(names)}"
+
+
+def _closest(name: str, names: Sequence[str]) -> str | None:
+    """Return the known name that is meant, or None.
+
+    The same letters and digits come first, then similar spelling, then the longest known name within this one.
+    """
+    by_letters = {_letters(each): each for each in names}
+    given = _letters(name)
+    if given in by_letters:
+        return by_letters[given]
+    if similar := get_close_matches(name.lower(), names, n=1):
+        return similar[0]
+    within = [each for each in by_letters if len(each) >= _SHORTEST_PART and each in given]
+    around = [each for each in by_letters if len(given) >= _SHORTEST_PART and given in each]
+    return by_letters[max(within, key=len)] if within else by_letters[around[0]] if around else None
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 class UsageError(LowtideError):

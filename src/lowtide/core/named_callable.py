@@ -23,14 +23,17 @@ def is_callable_name(name: str) -> bool:
 _MOST_NAMED = 5
 
 
-def without_function(path: str) -> str:
-    """Return the message for a Python file without a function, with the functions it may be."""
+def without_function(path: str, returned: str = "(model, batch)") -> str:
+    """Return the message for a Python file without a function, with the functions it may be.
+
+    `returned` is the result that such a function has.
+    """
     found = _functions_of(Path(path))
     if found is None:
         return f"cannot read {path!r}: no such file; check the path"
     if not found:
-        return f"{path!r} has no function without arguments; add one that returns (model, batch), give {path}:function"
-    return f"{path!r} names no function{_instead(path, found)}, which returns (model, batch)"
+        return f"{path!r} has no function without arguments; add one that returns {returned}, give {path}:function"
+    return f"{path!r} names no function{_instead(path, found)}, which returns {returned}"
 
 
 def _functions_of(path: Path) -> list[str] | None:

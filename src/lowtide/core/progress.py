@@ -176,7 +176,7 @@ class ProgressBar:
 
     def _update(self) -> None:
         if self._started is not None and time.monotonic() - self._started > _PATIENCE_SECONDS:
-            self._display = self._display or _NotebookLine()
+            self._display = self._display or _NotebookLine(self._line)
             self._display.show(f"{self._line}  {time.monotonic() - self._started:.0f} s  {self._best}")
         elif self._display is not None:
             total = None if self._stage is None else Stage.DONE.number
@@ -190,17 +190,17 @@ class _NotebookLine:
     Only lines of the work replace it: other threads' output may appear below another cell.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
         from IPython.display import display  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
-        self._handle: Any = display(self._content(""), raw=True, display_id=True)
+        self._handle: Any = display(self._content(text), raw=True, display_id=True)
 
     def show(self, text: str) -> None:
         self._handle.update(self._content(text), raw=True)
 
     def stop(self) -> None:
-        self.show("")
+        self._handle.update({}, raw=True)
 
     @staticmethod
     def _content(text: str) -> dict[str, str]:
-        return {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>" if text else ""}
+        return {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}

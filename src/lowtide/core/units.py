@@ -1,7 +1,7 @@
 """Byte counts as text: "8 GiB" to an int and back."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from operator import index
 from typing import SupportsIndex
@@ -22,11 +22,14 @@ _BARE_WITH_POINT = re.compile(r"\s*\d{0,19}\.\d{1,19}\s*", re.ASCII)
 _SHARE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", re.ASCII)
 
 
-def parse_bytes(text: str | SupportsIndex) -> int:
+_EXAMPLES = "800MiB, 8GiB or 1048576"
+
+
+def parse_bytes(text: str | SupportsIndex, examples: str = _EXAMPLES) -> int:
     """Convert "8 GiB", "512kB", "24G" or 1024 to a number of bytes, rounded down.
 
     Units are B, kB to TB and KiB to TiB; K to T mean the same as KiB to TiB, as for the memory of a GPU. Raises
-    UsageError for anything else.
+    UsageError for anything else, with examples of accepted texts.
     """
     if isinstance(text, SupportsIndex) and not isinstance(text, bool):  # also NumPy integers
         size = index(text)
@@ -36,7 +39,7 @@ def parse_bytes(text: str | SupportsIndex) -> int:
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     factor = _FACTORS.get(match[2].lower()) if match else None
     if match is None or factor is None:
-        raise UsageError(f"cannot read {text!r} as a size; write it like 800MiB, 8GiB or 1048576")
+        raise UsageError(f"cannot read {text!r} as a size; write it like {examples}")
     whole, _, fraction = match[1].partition(".")
     return int(whole + fraction) * factor // 10 ** len(fraction)
 
@@ -51,21 +54,21 @@ def given_bytes(size: str | float | SupportsIndex) -> int:
         if 2**20 <= number < inf:
             return int(number)
         if not 0 < number < inf:
-            raise UsageError(f"cannot read {size!r} as a size; write it like 800MiB, 8GiB or 1048576")
+            raise UsageError(f"cannot read {size!r} as a size; write it like {_EXAMPLES}")
         raise UsageError(f"{number:g} has no unit; write '{number:g}GiB'")
     check_unit(size, ("MiB", "GiB"))
     return parse_bytes(size)
 
 
-def check_unit(size: object, units: Iterable[str]) -> None:
+def check_unit(size: object, units: Sequence[str]) -> None:
     """Raise UsageError for a bare number of bytes from 1 to 1 MiB; `units` are those that the message proposes."""
     is_number = isinstance(size, SupportsIndex) and not isinstance(size, bool)
     if not is_number and not (isinstance(size, str) and _BARE.fullmatch(size)):
         return
     count = int(str(size))
     if 0 < count < 2**20:
-        proposed = " or ".join(f"'{count}{unit}'" for unit in units)
-        raise UsageError(f"{count} is {count} bytes; write {proposed}, or '{count}B' for bytes")
+        *first, last = (f"'{count}{unit}'" for unit in units)
+        raise UsageError(f"{count} is {count} bytes; write {', '.join(first)} or {last}, or '{count}B' for bytes")
 
 
 def exact_size(count: int) -> str:

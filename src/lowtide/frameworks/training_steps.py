@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Literal
 
+from lowtide.core.errors import UsageError
 from lowtide.engine.costs import Device
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.program import FormName
 
+STEP_AND_BATCH = "(lowtide.torch.TrainingStep(model, loss_function, optimizer), batch)"
+"""The result of a user's function that builds a training step."""
 SourceKind = Literal["config", "id", "callable", "sent"]
 OptimizerName = Literal["adamw", "adam", "sgd", "adafactor"]
 PrecisionName = Literal["float32", "bfloat16", "float16", "amp"]
@@ -66,4 +70,15 @@ class Step:
     code: Sequence[str]
     parts: str
     """Arguments of `training_step` in the code: model, loss function and optimizer; empty for a function."""
+    given: str = ""
+    """The user's object that the code takes as an argument, with `batch`; empty if the code makes both."""
     call: Literal["*batch", "**batch", "batch"]
+
+
+def require_transformers(name: str) -> None:
+    """Raise UsageError if the package that reads configurations of Hugging Face is not installed."""
+    if find_spec("transformers") is None:
+        raise UsageError(
+            f"{name!r} is a configuration of Hugging Face, which needs transformers; "
+            "install it with: pip install transformers"
+        )

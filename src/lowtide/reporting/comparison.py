@@ -1,13 +1,16 @@
 """The result of `compare`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lowtide.core.documents import fields_of
 from lowtide.core.effort import EffortName
 from lowtide.core.progress import Report, current_report
 from lowtide.core.units import format_by_space, format_bytes
+from lowtide.engine.analysis import simulate
 from lowtide.engine.analysis.memory_picture import memory_picture
 from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.engine.plan.claim import Claim, strongest
 from lowtide.engine.planning.claims import peak_claims
 from lowtide.engine.planning.measured import Reserved
@@ -25,6 +28,8 @@ class Comparison:
     rows: list[Candidate]
     claims: list[Claim]
     """Lower bounds over all orders, per memory space."""
+    unmodified_peak_bytes: dict[str, int]
+    """Peak of the program without a plan, per space. The order `given` may also use optional in-place pairs."""
     reserved: Reserved | None = None
     """Memory that the framework reserved for the program, if known."""
 
@@ -54,29 +59,29 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         best = min(self.rows, key=lambda row: row.key)
+        unmodified = ("unmodified", format_by_space(self.unmodified_peak_bytes))
         rows = [(row.scheduler, format_by_space(row.plan.peak_bytes)) for row in self.rows]
         bound = ("lower bound", format_by_space(self.lower_bound_bytes))
-        return memory_picture(self.graph, best.plan).html([*rows, bound])
+        return memory_picture(self.graph, best.plan).html([unmodified, *rows, bound])
 
     def to_text(self) -> str:
         """Return the table as text."""
         best = min(self.rows, key=lambda row: row.key).plan.peak_bytes
+
+        def cells(name: str, peak: Mapping[str, int], seconds: str) -> list[str]:
+            return [name, format_by_space(peak), format_ratio(peak, best), seconds]
+
         rows = [
-            [
-                row.scheduler,
-                format_by_space(row.plan.peak_bytes),
-                format_ratio(row.plan.peak_bytes, best),
-                f"{row.seconds:.3f}",
-            ]
-            for row in self.rows
+            cells("unmodified", self.unmodified_peak_bytes, ""),
+            *(cells(row.scheduler, row.plan.peak_bytes, f"{row.seconds:.3f}") for row in self.rows),
+            cells("lower bound", self.lower_bound_bytes, ""),
         ]
-        rows.append(
-            ["lower bound", format_by_space(self.lower_bound_bytes), format_ratio(self.lower_bound_bytes, best), ""]
-        )
         title = f"{printable(self.graph.name)}: {self.graph.n_ops} ops, {self.graph.n_buffers} buffers"
         table = format_table(["order", "peak", "of best", "seconds"], rows, [False, True, True, True], table_width())
         reserved = [] if self.reserved is None else _reserved_to_text(self.reserved)
-        return "\n".join([title, table, f"lower bound: {caption(self.claims)}", *reserved])
+        captions = ["unmodified: program order, without optional in-place pairs"]
+        captions.append(f"lower bound: {caption(self.claims)}")
+        return "\n".join([title, table, *captions, *reserved])
 
 
 def claims_of_search(searched: Candidate, *, in_place: bool) -> list[Claim]:
@@ -114,4 +119,5 @@ def compare_orders(
             raise KeyboardInterrupt
     searched = next(row for row in rows if row.proof is not None)
     claims = claims_of_search(searched, in_place=in_place)
-    return Comparison(graph=graph, rows=rows, claims=claims, reserved=reserved)
+    unmodified = simulate(graph, Plan.baseline(graph)).peak_bytes
+    return Comparison(graph=graph, rows=rows, claims=claims, unmodified_peak_bytes=unmodified, reserved=reserved)

@@ -141,9 +141,9 @@ class FitTable:
         lines += [f"  settings         {self.settings}"] if self.settings else []
         lines += ["", f"{self.axis:>9}  {'unchanged':>10}  {'planned':>10}"]
         lines += [row.to_text() for row in self.rows]
-        found = [f"{size:,} {_BY_LEVEL[level]}" for level, size in self.largest.items()]
-        if found:
-            lines += ["", f"largest {self.axis} found: {', '.join(found)}"]
+        if self.largest:
+            lines += ["", f"largest {self.axis} found:"]
+            lines += [f"{size:>9,}  {_BY_LEVEL[level]}" for level, size in self.largest.items()]
         lines += [
             "",
             "Sizes are those of tensors: leave room for the context of the device.",

@@ -29,9 +29,22 @@ def test_a_device_is_no_faster_in_single_than_in_half_precision(name: str) -> No
     assert device.seconds(1e9, 0) >= 1e9 / device.memory_bytes_per_second
 
 
-def test_an_unknown_device_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(UsageError, match="did you mean 'h100'"):
-        device_named("h1000")
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("h1000", "h100"),
+        ("NVIDIA H100", "h100"),
+        ("H-100", "h100"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA A100", "a100"),
+        ("a100_80", "a100-80"),
+        ("GeForce RTX 4090", "rtx4090"),
+        ("4090", "rtx4090"),
+    ],
+)
+def test_an_unknown_device_is_refused_with_the_nearest_name(name: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"did you mean '{meant}'"):
+        device_named(name)
 
 
 @pytest.mark.parametrize(("field", "value"), [("memory_bytes", -1), ("speed", 1), ("flops_per_second", {})])

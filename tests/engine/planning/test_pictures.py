@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from lowtide import compare, frontier, minimize
+from lowtide import compare, frontier, inspect, minimize
 from lowtide.core.errors import UsageError
 from lowtide.core.memory_picture import MemoryPicture
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
@@ -50,6 +50,15 @@ def test_notebooks_get_a_static_picture_and_a_table_in_which_names_are_text() ->
         assert "table" in parser.tags
         assert parser.tags <= table | {"p", "svg", "title", "rect", "path", "text"}
         assert ("svg" in parser.tags) == (shown is not result.plan and not isinstance(shown, Frontier))
+
+
+def test_notebooks_get_an_inspection_as_a_static_picture_and_its_text_in_which_names_are_text() -> None:
+    inspection = inspect(_layers("<script>alert(1)</script>"), progress=False)
+    root = ElementTree.fromstring(f"<div>{inspection._repr_html_()}</div>")
+    sentence, picture, text = root
+    assert (sentence.tag, picture.tag, text.tag) == ("p", "{http://www.w3.org/2000/svg}svg", "pre")
+    assert (sentence.text or "").startswith("<script>alert(1)</script> needs 13.0 MiB at its peak; largest there: ")
+    assert (text.text, len(text)) == (inspection.to_text(), 0)
 
 
 def test_a_picture_shows_the_peaks_the_budget_and_the_largest_tensors() -> None:

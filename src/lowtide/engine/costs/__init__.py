@@ -4,7 +4,7 @@ Prices are separate from the graph: its costs are part of its fingerprint, and a
 profile.
 """
 
-from lowtide.engine.costs.devices import Device, device_key, device_named, devices, is_device
+from lowtide.engine.costs.devices import Device, device_key, device_named, devices, is_device, unknown_device
 from lowtide.engine.costs.estimates import sent_bytes
 from lowtide.engine.costs.file_format import costs_schema, read_costs_file, write_costs_file
 from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine
@@ -31,5 +31,6 @@ __all__ = [
     "read_costs",
     "read_costs_file",
     "sent_bytes",
+    "unknown_device",
     "write_costs_file",
 ]

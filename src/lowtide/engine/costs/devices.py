@@ -107,4 +107,9 @@ def device_named(name: str) -> Device:
         return devices()[device_key(name)]
     if name.endswith(".json"):
         return read_document(Path(name), Device, "not a description of a device")
-    raise UsageError(f"{unknown('device', name, devices())}, or give a JSON file with its properties")
+    raise UsageError(f"{unknown_device(name)}, or give a JSON file with its properties")
+
+
+def unknown_device(name: str, *others: str) -> str:
+    """Return the message for an unknown device, with the closest and all known names. `others` are known as well."""
+    return unknown("device", name, (*_ALSO_KNOWN_AS, *devices(), *others))

@@ -17,6 +17,8 @@ _SHARE = re.compile(r"\s*(\d{0,19}\.\d{1,19})\s*", re.ASCII)
 
 
 _MOST_PERCENT = 100
+_EXAMPLES = "800MiB, 8GiB, 1048576 or 60%"
+_EXAMPLES_WITH_FIT = '800MiB, 8GiB, 1048576, 60% or "fit"'
 
 
 def parse_budget(
@@ -46,12 +48,15 @@ def parse_budget(
     return Budget(allowed, limited_by)
 
 
-def given_budget(budget: GivenBudget) -> GivenBudget:
-    """Return a user's budget; raises UsageError if it is unreadable or lacks a unit: 50, but not "50 B"."""
+def given_budget(budget: GivenBudget, *, or_fit: bool = False) -> GivenBudget:
+    """Return a user's budget; raises UsageError if it is unreadable or lacks a unit: 50, but not "50 B".
+
+    With `or_fit`, the message also names the budget "fit".
+    """
     if budget is not None:
-        read_budget(budget)
+        read_budget(budget, _EXAMPLES_WITH_FIT if or_fit else _EXAMPLES)
         is_small = isinstance(budget, int | str) and str(budget).strip().isdecimal() and int(budget) <= _MOST_PERCENT
-        check_unit(budget, ("%", "MiB") if is_small else ("MiB", "GiB"))
+        check_unit(budget, ("%", "MiB", "GiB") if is_small else ("MiB", "GiB"))
     return budget
 
 
@@ -69,7 +74,7 @@ def _asked(given: int | Fraction, baseline_peak: int, persistent: int) -> int:
     return given - persistent if isinstance(given, int) else int(baseline_peak * given)
 
 
-def read_budget(budget: str | int | float) -> int | Fraction:
+def read_budget(budget: str | int | float, examples: str = _EXAMPLES) -> int | Fraction:
     """Return a budget's bytes or share of the baseline's peak; raises UsageError for anything else."""
     percent = _PERCENT.fullmatch(budget) if isinstance(budget, str) else None
     if percent:
@@ -80,4 +85,4 @@ def read_budget(budget: str | int | float) -> int | Fraction:
         raise UsageError(f"a budget of {budget} is no share of the peak (0 to 1) and has no unit; write 8GiB or 70%")
     if isinstance(budget, bool) or (isinstance(budget, str) and "%" in budget):
         raise UsageError(f"cannot read {budget!r} as a budget; write it like 8GiB or 70%")
-    return parse_bytes(budget)
+    return parse_bytes(budget, examples)

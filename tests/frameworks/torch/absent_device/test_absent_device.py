@@ -18,6 +18,7 @@ from lowtide.frameworks.torch.absent_device.messages import Open, Opened
 from lowtide.frameworks.torch.absent_device.model import DeviceModel
 from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
+from lowtide.torch import TrainingStep
 from tests.examples import SHARE
 from tests.frameworks.torch.absent_device.programs import (
     CLASSES,
@@ -160,6 +161,16 @@ def test_programs_that_cannot_be_lowered_are_refused_in_one_line(process: Device
 def test_a_program_that_cannot_be_sent_is_refused_before_a_process_starts() -> None:
     with pytest.raises(UsageError, match="cannot be sent to another process"):
         lowtide.open_model((lambda: 0, ()), device="h100")
+
+
+def test_a_loss_that_cannot_be_sent_is_refused_with_the_way_that_works() -> None:
+    model = nn.Linear(4, 4)
+    step = TrainingStep(model, lambda model, value: model(value).sum(), torch.optim.SGD(model.parameters()))
+    with pytest.raises(UsageError) as caught:
+        lowtide.fits(step, torch.ones(2, 4), device="h100")
+    assert "lambda" in str(caught.value)
+    assert 'with %%writefile train.py, and give the name "train.py:step"' in str(caught.value)
+    assert "step() returns (lowtide.torch.TrainingStep(model, loss_function, optimizer), batch)" in str(caught.value)
 
 
 def test_without_a_compiler_the_error_names_the_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

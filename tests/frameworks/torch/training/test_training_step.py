@@ -332,6 +332,33 @@ def test_a_loss_that_is_no_scalar_is_refused() -> None:
         lt.capture((step, features(0)))
 
 
+def test_a_loss_function_that_does_not_accept_the_batch_is_refused_with_its_call() -> None:
+    model = nn.Linear(4, 3)
+    batch = torch.randn(2, 4), torch.zeros(2, dtype=torch.long)
+    call = r"positional arguments but 4 were given; the loss function is called as loss_function\(model, \*batch\)$"
+    with pytest.raises(UsageError, match=call):
+        lt.training_step(model, nn.CrossEntropyLoss(), torch.optim.SGD(model.parameters()), batch)
+
+
+def test_a_type_error_within_a_loss_function_is_not_blamed_on_its_call() -> None:
+    model = nn.Linear(4, 3)
+
+    def loss_function(model: nn.Module, value: torch.Tensor) -> torch.Tensor:
+        return model(value, value)
+
+    with pytest.raises(UnsupportedError) as caught:
+        lt.training_step(model, loss_function, torch.optim.SGD(model.parameters()), (torch.ones(2, 4),))
+    assert "is called as" not in str(caught.value)
+
+
+@pytest.mark.parametrize("budget", ["60 percent", "much"])
+def test_an_unreadable_budget_is_refused_with_a_share_and_the_free_memory(budget: str) -> None:
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters())
+    with pytest.raises(UsageError, match=f"cannot read '{budget}' as a size; .* 1048576, 60% or \"fit\"$"):
+        lt.training_step(model, lambda model, value: model(value).sum(), optimizer, (torch.ones(2, 4),), budget=budget)
+
+
 def test_arguments_in_another_order_are_refused() -> None:
     """The message names the order, instead of an attribute that a function does not have."""
     model = mlp()

@@ -11,8 +11,13 @@ from torch import nn
 
 from lowtide.core.errors import UsageError, one_line
 from lowtide.core.named_callable import import_file
+from lowtide.frameworks.training_steps import STEP_AND_BATCH
 
-_ADVICE = 'define it in a module, or name a function that builds the program: "package.module:callable"'
+_ADVICE = (
+    "save the definitions in train.py, in a notebook with %%writefile train.py, and give the name "
+    '"train.py:step" in place of the program, as in lowtide.fits("train.py:step", device=...); '
+    f"step() returns {STEP_AND_BATCH}"
+)
 _MAIN = "__lowtide_main__"
 
 

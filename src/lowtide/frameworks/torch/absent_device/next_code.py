@@ -45,13 +45,20 @@ def _images_value(found: Pretrained) -> str:
     return f'batch["{_images(found)}"]'
 
 
+def name_of_own(program: Program) -> str:
+    """Return the name that the code gives the user's object."""
+    return "model" if isinstance(program[0], nn.Module) else "made"
+
+
 def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], str]:
-    """Return lines that make the user's program, and arguments of `training_step` (empty for a function)."""
+    """Return lines that make the user's program, and arguments of `training_step` (empty for a function).
+
+    Lines for a program that was sent take it and its batch by name, see `name_of_own`.
+    """
     function: Any = program[0]
     lines: list[str] = []
     if recipe.kind == "callable":
-        name = "model" if isinstance(function, nn.Module) else "made"
-        lines += [*_import_of(recipe.name), f"{name}, batch = make()"]
+        lines += [*_import_of(recipe.name), f"{name_of_own(program)}, batch = make()"]
     if isinstance(function, TrainingStep):
         return lines, "made.model, made.loss_function, made.optimizer"
     if not isinstance(function, nn.Module):

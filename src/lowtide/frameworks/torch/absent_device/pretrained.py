@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.core.named_callable import run_foreign
 from lowtide.frameworks.torch.internals.fake_tensors import outside_of_fake_modes
+from lowtide.frameworks.training_steps import require_transformers
 
 _USUAL_TOKENS = 1024
 _TOKEN_LABELS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForTokenClassification", "ForConditionalGeneration")
@@ -47,8 +48,7 @@ def of_id(name: str, batch: int, sequence: int | None) -> Pretrained:
 
 def of_config(name: str, batch: int, sequence: int | None) -> Pretrained:
     """Return the model of a `config.json`, a folder with one, or an id in the local cache of Hugging Face."""
-    if find_spec("transformers") is None:
-        raise UsageError(f"{name!r} is a configuration of Hugging Face, which needs transformers; install it")
+    require_transformers(name)
     transformers: Any = importlib.import_module("transformers")
     config = _config(name)
     class_name = _class_of(transformers, config, name)

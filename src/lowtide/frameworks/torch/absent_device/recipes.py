@@ -10,7 +10,7 @@ from torch import nn
 
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.absent_device.build import named_program, sent_program
-from lowtide.frameworks.torch.absent_device.next_code import code_of_own, code_of_pretrained, optimizer_of
+from lowtide.frameworks.torch.absent_device.next_code import code_of_own, code_of_pretrained, name_of_own, optimizer_of
 from lowtide.frameworks.torch.absent_device.pretrained import of_config, of_id
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.internals import pytree
@@ -73,6 +73,7 @@ def _read_own(request: Read, mode: FakeMode) -> tuple[Step, TorchModel] | None:
     if is_module and recipe.precision not in ("float32", "amp"):
         raise UsageError("convert the model to the precision that it trains in, and leave out that option")
     code, parts = code_of_own(made, recipe)
+    given = "" if is_named else name_of_own(made)
     if is_module:
         with mode:
             function = _step_of(function, None, recipe, "cuda")
@@ -88,6 +89,7 @@ def _read_own(request: Read, mode: FakeMode) -> tuple[Step, TorchModel] | None:
         settings=f"{recipe.optimizer}, {recipe.precision}" if is_module else "",
         code=code,
         parts=parts,
+        given=given,
         call="**batch" if isinstance(inputs, Mapping) else "batch" if isinstance(inputs, torch.Tensor) else "*batch",
     )
     return described, read
@@ -107,7 +109,7 @@ class _InAutocast:
 
     def __call__(self, _model: nn.Module, *args: Any, **kwargs: Any) -> torch.Tensor:
         with torch.autocast("cuda", torch.bfloat16):
-            return self.step.loss(*args, **kwargs)
+            return self.step.scalar_loss(*args, **kwargs)
 
 
 def _in_precision(batch: dict[str, torch.Tensor], precision: PrecisionName) -> dict[str, torch.Tensor]:

@@ -43,7 +43,7 @@ def default_options() -> dict[str, Any]:
 
 def _check_budget(budget: GivenBudget) -> None:
     if not is_fit(budget):
-        given_budget(budget)
+        given_budget(budget, or_fit=True)
 
 
 def set_default_options(options: dict[str, Any]) -> None:

@@ -352,7 +352,7 @@ def training_step(
     True
     """
     held = (model, optimizer, example_batch)
-    budget = fit_budget(tensors_of(*held)) if is_fit(budget) else given_budget(budget)
+    budget = fit_budget(tensors_of(*held)) if is_fit(budget) else given_budget(budget, or_fit=True)
     request = StepRequest(
         budget,
         allowed_techniques(allow, budget),

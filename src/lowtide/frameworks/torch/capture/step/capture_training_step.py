@@ -11,7 +11,7 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UnsupportedError
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, modes_of, modules_of
@@ -274,9 +274,7 @@ class _StepProgram:
         own = len(self.modules.names)
         with self.modules.replaced_by(sources[:own]):
             args, kwargs = self.call.rebuild(sources[own:])
-            loss: Any = self.step.loss(*args, **kwargs)
-            if not (isinstance(loss, torch.Tensor) and loss.dim() == 0 and loss.requires_grad):
-                raise UsageError("the loss of a training step must be a scalar tensor that requires grad")
+            loss = self.step.scalar_loss(*args, **kwargs)
             order = [index for index in self.updated if index in trainable]
             share = self.step.part.share_of(loss)
             scaled = share if scaler is None else scaler.scale(share)

@@ -1,5 +1,6 @@
 """A training step to run or capture."""
 
+import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -11,9 +12,10 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from lowtide.core.errors import UsageError, named_type
+from lowtide.core.errors import UsageError, named_type, one_line
 from lowtide.frameworks.torch.capture.state.rehearsal import StepPython
 from lowtide.frameworks.torch.capture.step.optimizer_update import parameters_of
+from lowtide.frameworks.training_steps import STEP_AND_BATCH
 
 
 class OneThread:
@@ -136,6 +138,31 @@ class TrainingStep:
             raise UsageError(f"the model returns {named_type(output)} without a loss; give a loss_function")
         return loss
 
+    def scalar_loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Return the loss with its autograd graph, for capture.
+
+        Raises UsageError if it is no scalar that requires grad, or if the loss function does not accept the batch.
+        """
+        try:
+            loss: Any = self.loss(*args, **kwargs)
+        except TypeError as error:
+            if self.loss_function is None or _accepts(self.loss_function, self.model, *args, **kwargs):
+                raise
+            batch = "**batch" if kwargs else "*batch"
+            raise UsageError(
+                f"{one_line(error)}; the loss function is called as loss_function(model, {batch})"
+            ) from error
+        if isinstance(loss, torch.Tensor) and loss.dim() == 0 and loss.requires_grad:
+            return loss
+        found = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else named_type(loss)
+        message = "the loss of a training step must be a scalar tensor that requires grad"
+        if self.loss_function is None:
+            raise UsageError(
+                f"{message}, and {type(self.model).__name__} gives {found}; return {STEP_AND_BATCH}, or give a model "
+                "that returns its loss"
+            )
+        raise UsageError(f"{message}, and the loss function gives {found}")
+
     def parameters(self) -> list[torch.Tensor]:
         """Return the optimizer's parameters, in the order of its groups."""
         return parameters_of(self.optimizer)
@@ -188,6 +215,19 @@ class TrainingStep:
         if self.after_update is not None and not (self.keeps_after_update and self.python.is_repeated):
             with torch.no_grad():
                 self.after_update(self.model)
+
+
+def _accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    """Return whether a function can be called with these arguments; True if its signature is unknown."""
+    try:
+        signature = inspect.signature(function.forward if isinstance(function, nn.Module) else function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def _loss_in(output: Any) -> Any:
