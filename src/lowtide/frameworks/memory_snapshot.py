@@ -39,8 +39,9 @@ class SnapshotModel(UnrunnableModel):
 def open_snapshot(path: str) -> SnapshotModel:
     """Open a memory snapshot of `torch.cuda.memory._dump_snapshot`, without running its code.
 
-    Each allocation, free and failed request becomes an op. Earlier blocks are inputs if freed later, else persistent. Blocks alive at
-    the end are outputs. O(events). Raises InputError, and MalformedInputError for an invalid or empty snapshot.
+    Each allocation, free and failed request becomes an op. Earlier blocks are inputs if freed later, else persistent.
+    Blocks alive at the end are outputs. O(events). Raises InputError, and MalformedInputError for an invalid or empty
+    snapshot.
     """
     snapshot = _load(path)
     traces = snapshot.get("device_traces")
