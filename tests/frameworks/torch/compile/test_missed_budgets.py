@@ -68,12 +68,12 @@ def _peak(model: nn.Module, run: Callable[..., torch.Tensor], batch: torch.Tenso
 def test_the_budgets_that_a_warning_names_are_met_without_one() -> None:
     """Bytes with parameters, and a part of what PyTorch takes alone, which is what budgets in percent are of."""
     batch = torch.randn(256, WIDTH)
-    with pytest.warns(UserWarning, match=r"lowest peak found is .*, a budget of \d+ bytes .* or \d+\.\d\d%$") as said:
+    with pytest.warns(UserWarning, match=r'lowest peak found is .*, met by budget="\d+ B" .* or "\d+\.\d\d%"$') as said:
         _peak(*_compiled(torch.relu, budget="10%"), batch)
     (named,) = [str(each.message) for each in said if "lowtide" in str(each.message)]
-    found = re.search(r"a budget of (\d+) bytes with parameters or (\d+\.\d\d%)$", named)
+    found = re.search(r'budget="(\d+ B)" \(with parameters\) or "(\d+\.\d\d%)"$', named)
     assert found is not None
-    for budget in (f"{found[1]} B", found[2]):
+    for budget in found.groups():
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="lowtide")
             _peak(*_compiled(torch.relu, budget=budget), batch)
@@ -85,7 +85,7 @@ def test_bytes_below_the_parameters_are_the_least_peak_of_all_graphs() -> None:
     met = _peak(*_compiled(_broken, n_layers=4, budget="40%"), batch)
     with pytest.warns(
         UserWarning,
-        match=r"graphs need .* more than their budget .*; the lowest peak found is .* a budget of \d+ bytes",
+        match=r'graphs need .* more than their budget .*; the lowest peak found is .* met by budget="\d+ B"',
     ):
         assert _peak(*_compiled(_broken, n_layers=4, budget="1 B"), batch) <= met
 

@@ -48,9 +48,9 @@ def describe_lowest_peak(reached: int, alone: int, persistent: int) -> str:
 
     `alone` is the program's peak without lowtide, the base of percentages.
     """
-    percentage = f" or {math.ceil(reached * 10_000 / alone) / 100:.2f}%" if alone else ""
-    met = f"a budget of {reached + persistent} bytes with parameters{percentage}"
-    return f"the lowest peak found is {format_bytes(reached)}, {met}"
+    percentage = f' or "{math.ceil(reached * 10_000 / alone) / 100:.2f}%"' if alone else ""
+    met = f'budget="{reached + persistent} B" (with parameters){percentage}'
+    return f"the lowest peak found is {format_bytes(reached)}, met by {met}"
 
 
 @contextmanager
