@@ -109,9 +109,6 @@ class PlannedStep:
     def __repr__(self) -> str:
         return f"PlannedStep({self.result!r})" if self._programs else super().__repr__()
 
-    def _repr_html_(self) -> str:
-        return self.result._repr_html_()  # pyright: ignore[reportPrivateUsage]
-
     @property
     def result(self) -> Result:
         """The plan, with its peak, bound and status."""
