@@ -186,17 +186,17 @@ def _next_code(step: Step, techniques: Techniques) -> list[str]:
     named = techniques if step.parts else techniques - {ROUNDING}  # Inductor computes in chunks without it
     allow = ", ".join(f'"{name}"' for name in TECHNIQUES if name in named | default_techniques("fit"))
     is_default = named <= default_techniques("fit")
-    opening = "return " if step.given else "step = "
     if step.parts:
-        more = [] if is_default else [f"allow=({allow})"]
-        arguments = [*step.parts.split(", "), "batch", 'budget="fit"', *more]
-        lines = [*step.code, *_call(f"{opening}lowtide.torch.training_step", arguments, step)]
+        function = "lowtide.torch.training_step"
+        arguments = [*step.parts.split(", "), "batch", 'budget="fit"', *([] if is_default else [f"allow=({allow})"])]
     else:
+        function = "torch.compile"
         more = "" if is_default else f', "allow": ({allow})'
         arguments = ["made", 'backend="lowtide"', f'options={{"budget": "fit"{more}}}']
-        lines = [*step.code, *_call(f"{opening}torch.compile", arguments, step)]
     if not step.given:
+        lines = [*step.code, *_call(f"step = {function}", arguments, _WIDTH)]
         return [*lines, f"loss = step({step.call})"] if step.parts else lines
+    lines = [*step.code, *_call(f"return {function}", arguments, _WIDTH - len(_INDENT))]
     return [
         "import lowtide, torch",
         "",
@@ -208,9 +208,8 @@ def _next_code(step: Step, techniques: Techniques) -> list[str]:
     ]
 
 
-def _call(function: str, arguments: Sequence[str], step: Step) -> list[str]:
-    """Return the lines of a call, none wider than a page if its arguments allow it."""
-    width = _WIDTH - len(_INDENT) if step.given else _WIDTH
+def _call(function: str, arguments: Sequence[str], width: int) -> list[str]:
+    """Return the lines of a call, none wider than `width` if its arguments allow it."""
     together = ", ".join(arguments)
     if len(f"{function}({together})") <= width:
         return [f"{function}({together})"]

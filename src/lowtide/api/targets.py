@@ -1,19 +1,16 @@
 """Devices as users give them: a name, a JSON file, the size of a GPU's memory, or `mps`."""
 
-import re
 from dataclasses import dataclass
 
 from msgspec import structs
 
 from lowtide.core.errors import UsageError
-from lowtide.core.units import format_bytes, given_bytes
+from lowtide.core.units import format_bytes, given_bytes, is_meant_as_size
 from lowtide.engine.costs import Device, device_key, device_named, devices, is_device, unknown_device
 
 _KERNELS = "a100-80"
 """The device that gives kernels and speed for a GPU given by size."""
 MPS = "mps"
-_SIZE = re.compile(r"[\d.]+\s*([kmgt]?i?b?|)", re.ASCII | re.IGNORECASE)
-"""A text that is meant as a size of memory, with a unit or without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +33,7 @@ def target_of(given: str | int) -> Target:
         title = f"{key} ({device.name}, {format_bytes(device.memory_bytes)})"
         costs = f"eager@{key}" if key in devices() else "eager"
         return Target(title=title, memory_bytes=device.memory_bytes, device=device, costs=costs)
-    if not isinstance(given, int | float) and not _SIZE.fullmatch(name):
+    if not isinstance(given, int | float) and not is_meant_as_size(name):
         raise UsageError(f"{unknown_device(name, MPS)}, or give its memory, like 24GiB")
     size = given_bytes(given)
     return Target(

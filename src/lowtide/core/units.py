@@ -17,6 +17,7 @@ _FACTORS = {
     **{prefix: 1024 ** (power + 1) for power, prefix in enumerate(_PREFIXES)},
 }
 _QUANTITY = re.compile(r"\s*(\d{1,19}(?:\.\d{1,19})?)\s*([a-zA-Z]*)\s*", re.ASCII)
+_MEANT = re.compile(r"\s*[\d.]+\s*([a-zA-Z]*)\s*", re.ASCII)
 _BARE = re.compile(r"\s*\d{1,19}\s*", re.ASCII)
 _BARE_WITH_POINT = re.compile(r"\s*\d{0,19}\.\d{1,19}\s*", re.ASCII)
 _SHARE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", re.ASCII)
@@ -42,6 +43,12 @@ def parse_bytes(text: str | SupportsIndex, examples: str = _EXAMPLES) -> int:
         raise UsageError(f"cannot read {text!r} as a size; write it like {examples}")
     whole, _, fraction = match[1].partition(".")
     return int(whole + fraction) * factor // 10 ** len(fraction)
+
+
+def is_meant_as_size(text: str) -> bool:
+    """Return whether a text is a number with a unit of bytes, or without a unit, even if it cannot be read."""
+    match = _MEANT.fullmatch(text)
+    return match is not None and match[1].lower() in _FACTORS
 
 
 def given_bytes(size: str | float | SupportsIndex) -> int:

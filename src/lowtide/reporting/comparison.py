@@ -28,10 +28,13 @@ class Comparison:
     rows: list[Candidate]
     claims: list[Claim]
     """Lower bounds over all orders, per memory space."""
-    unmodified_peak_bytes: dict[str, int]
-    """Peak of the program without a plan, per space. The order `given` may also use optional in-place pairs."""
     reserved: Reserved | None = None
     """Memory that the framework reserved for the program, if known."""
+
+    @property
+    def unmodified_peak_bytes(self) -> dict[str, int]:
+        """Peak of the program without a plan, per space. The order `given` may also use optional in-place pairs."""
+        return simulate(self.graph, Plan.baseline(self.graph)).peak_bytes
 
     @property
     def lower_bound_bytes(self) -> dict[str, int]:
@@ -119,5 +122,4 @@ def compare_orders(
             raise KeyboardInterrupt
     searched = next(row for row in rows if row.proof is not None)
     claims = claims_of_search(searched, in_place=in_place)
-    unmodified = simulate(graph, Plan.baseline(graph)).peak_bytes
-    return Comparison(graph=graph, rows=rows, claims=claims, unmodified_peak_bytes=unmodified, reserved=reserved)
+    return Comparison(graph=graph, rows=rows, claims=claims, reserved=reserved)

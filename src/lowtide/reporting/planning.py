@@ -2,6 +2,7 @@
 
 from lowtide.core.documents import fields_of
 from lowtide.core.units import format_by_space, format_bytes, percent
+from lowtide.engine.graph.execution import may_run_twice
 from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten
 from lowtide.engine.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.engine.planning.result import Result
@@ -106,9 +107,10 @@ def compiled_to_text(compiled: CompiledMemory) -> str:
 
 def _why_no_gain(result: Result) -> str:
     """Return why the peak is not lower, and what may help."""
-    if result.graph.n_ops > MOST_OPS:
+    graph = result.graph
+    if graph.n_ops > MOST_OPS:
         return "--curve shows the gain and the cost of recomputation"
-    if result.graph.ordered.all():
+    if graph.n_ops and graph.ordered.all() and not may_run_twice(graph).any():
         return "ops keep their order and none can be recomputed, so only addresses are planned (see lowtide inspect)"
     if result.status == "optimal":
         return "no order needs less, and no recomputation found helps; use smaller inputs (see lowtide inspect)"

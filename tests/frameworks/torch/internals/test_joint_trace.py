@@ -15,7 +15,8 @@ from lowtide.frameworks.torch.compile.step_passes import GivenGraph
 from lowtide.frameworks.torch.internals import joint_trace
 from lowtide.frameworks.torch.internals.dynamo import copied
 from lowtide.frameworks.torch.internals.inductor import compile_fx
-from lowtide.frameworks.torch.internals.joint_trace import JointTrace, copied_graph, made_once
+from lowtide.frameworks.torch.internals.joint_trace import JointTrace, made_once
+from lowtide.frameworks.torch.internals.nodes import copied_graph
 
 pytestmark = [
     pytest.mark.usefixtures("quick_inductor"),

@@ -19,8 +19,7 @@ from lowtide.frameworks.torch.internals.aot_autograd import (
     patched_autograd,
 )
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
-from lowtide.frameworks.torch.internals.joint_trace import copied_graph
-from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
+from lowtide.frameworks.torch.internals.nodes import copied_graph, outputs_of, value_of
 from lowtide.frameworks.torch.internals.tensors import hint
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_program import Share

