@@ -19,7 +19,7 @@ def test_a_device_is_filled_as_it_stands_then_in_another_order_then_not_at_all(
         assert found["baseline_peak_bytes"] == 2210
     done = lowtide("fits", graph_file, "--device", "6000B")
     assert done.code == 1
-    assert done.stdout.startswith("diamond on 6,000 B: does not fit, tried with reorder,share,recompute\n")
+    assert done.stdout.startswith("diamond on 6,000 B usable: does not fit, tried with reorder,share,recompute\n")
     assert "why not" in done.stdout
 
 

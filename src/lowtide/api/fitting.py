@@ -89,7 +89,7 @@ def fit_program(
         raise UsageError("only PyTorch training steps have a batch, a sequence, an optimizer and a precision to choose")
     model = open_model(source, dims, settings.host, trust=trust)
     ladder = ladder_for(model, settings, allow)
-    return fit_device(model, target.memory_bytes, settings, report, model.planned, source, ladder)
+    return fit_device(model, target.usable_bytes, settings, report, model.planned, source, ladder)
 
 
 def _table(
@@ -132,7 +132,7 @@ def _table(
     return FitTable(
         name=first.graph.name,
         device=target.title,
-        device_bytes=target.memory_bytes,
+        device_bytes=target.usable_bytes,
         axis=axis,
         settings=_settings_in_words(first, axis),
         costs=target.costs,

@@ -74,7 +74,7 @@ class SizeSearch:
             ladder = self._ladder(step, level)
             fit = fit_device(
                 step,
-                self._target.memory_bytes,
+                self._target.usable_bytes,
                 self._settings,
                 self._report,
                 plan=partial(self._planned, step),
@@ -93,7 +93,7 @@ class SizeSearch:
         return step.planned(settings, progress)
 
     def _first_fit(self, step: SizedStep, techniques: Techniques, *, in_chunks_only: bool) -> FirstFit:
-        settings = replace(self._settings, budget=self._target.memory_bytes, techniques=techniques)
+        settings = replace(self._settings, budget=self._target.usable_bytes, techniques=techniques)
         return first_fit(step, settings, self._report, in_chunks_only=in_chunks_only)
 
     def _step(self, size: int) -> SizedStep:
@@ -138,7 +138,7 @@ class SizeSearch:
         graph = self._captures.graph(size)
         space = graph.spaces[0].name
         peak = simulate(graph, Plan.baseline(graph)).peak_bytes[space]
-        return int(peak) + graph.persistent_bytes()[space] <= self._target.memory_bytes
+        return int(peak) + graph.persistent_bytes()[space] <= self._target.usable_bytes
 
     def techniques(self, size: int, level: Level) -> Techniques | None:
         """Return the techniques of a level with which a size fits, without rounding if bits are equal; None if none do.

@@ -18,7 +18,7 @@ class Target:
     """A device for which a training step is planned."""
 
     title: str
-    memory_bytes: int
+    usable_bytes: int
     device: Device | None
     costs: str
 
@@ -30,15 +30,15 @@ def target_of(given: str | int) -> Target:
         return _mac(name)
     if isinstance(given, str) and is_device(name):
         device, key = device_named(name), device_key(name)
-        title = f"{key} ({device.name}, {format_bytes(device.memory_bytes)})"
+        title = f"{key} ({device.name}, {format_bytes(device.usable_bytes)} usable)"
         costs = f"eager@{key}" if key in devices() else "eager"
-        return Target(title=title, memory_bytes=device.memory_bytes, device=device, costs=costs)
+        return Target(title=title, usable_bytes=device.usable_bytes, device=device, costs=costs)
     if not isinstance(given, int | float) and not is_meant_as_size(name):
-        raise UsageError(f"{unknown_device(name, MPS)}, or give its memory, like 24GiB")
+        raise UsageError(f"{unknown_device(name, MPS)}, or give its usable memory, like 24GiB")
     size = given_bytes(given)
     return Target(
-        title=f"a GPU with {format_bytes(size)} (kernels and speed of {_KERNELS})",
-        memory_bytes=size,
+        title=f"a GPU with {format_bytes(size)} usable (kernels and speed of {_KERNELS})",
+        usable_bytes=size,
         device=structs.replace(devices()[_KERNELS], memory_bytes=max(size, 1)),
         costs=f"eager@{_KERNELS}",
     )
@@ -50,7 +50,7 @@ def _mac(name: str) -> Target:
     memory = given_bytes(size) if colon else _memory_of_this_mac()
     if memory is None:
         raise UsageError("the memory of mps is that of the Mac, and this is none; give it, like mps:24GiB")
-    return Target(title=f"mps with {format_bytes(memory)}", memory_bytes=memory, device=None, costs="eager")
+    return Target(title=f"mps with {format_bytes(memory)} usable", usable_bytes=memory, device=None, costs="eager")
 
 
 def _memory_of_this_mac() -> int | None:

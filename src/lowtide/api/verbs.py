@@ -166,9 +166,10 @@ def fits(
 ) -> DeviceFit | FitTable:
     """Return whether a program fits a device, unmodified or with the cheapest techniques that suffice.
 
-    `device` is a size ("24 GiB"), a device name ("h100"), or "mps". Techniques are tried in order: "reorder" and
-    "share", "recompute", "rounding" for chunks of PyTorch programs, and "offload" with a host. `allow` restricts them;
-    with "rounding", chunks are used where they cost less than recomputation.
+    `device` is the size of its usable memory ("24 GiB"), a device name ("h100"), of whose memory the CUDA context is
+    subtracted, or "mps". Techniques are tried in order: "reorder" and "share", "recompute", "rounding" for chunks of
+    PyTorch programs, and "offload" with a host. `allow` restricts them; with "rounding", chunks are used where they
+    cost less than recomputation.
 
     For a PyTorch training step, the result is a table by batch size, for eager PyTorch. The step is (`TrainingStep` or
     model, batch), "train.py:function" that returns one, a `config.json`, a folder with one, the id of a model in the

@@ -27,7 +27,7 @@ _SIZES = ("batch", "sequence", "largest", "optimizer", "precision")
     "--device",
     metavar="NAME|SIZE|FILE",
     required=True,
-    help=f"A device by name ({', '.join(devices())}, mps), its memory, like 24GiB, or a JSON file.",
+    help=f"A device by name ({', '.join(devices())}, mps), its usable memory, like 24GiB, or a JSON file.",
 )
 @click.option("--batch", type=click.IntRange(min=1), help="Batch size of a training step; by default 1, 2, 4, ...")
 @click.option("--sequence", type=click.IntRange(min=1), help="Tokens per row of a language model.")

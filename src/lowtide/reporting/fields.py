@@ -85,7 +85,7 @@ class OnDeviceFields(TypedDict):
     program: str
     device: str
     title: str
-    memory_bytes: int
+    usable_bytes: int
     persistent_bytes: int
     eager_peak_bytes: int
     eager_seconds: float

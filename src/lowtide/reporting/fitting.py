@@ -27,6 +27,7 @@ class DeviceFit:
 
     graph: Graph
     device_bytes: int
+    """Usable memory of the device."""
     result: Result
     """Plan with the cheapest techniques that fit, or the one with the lowest peak."""
     techniques: Techniques | None
@@ -90,7 +91,7 @@ class DeviceFit:
         persistent = result.persistent_bytes[space] + on_host
         verdict = device_verdict(self.techniques, self.tried)
         lines = [
-            f"{printable(self.graph.name)} on {format_bytes(self.device_bytes)}: {verdict}",
+            f"{printable(self.graph.name)} on {format_bytes(self.device_bytes)} usable: {verdict}",
             f"  persistent       {format_bytes(persistent)}   (weights, optimizer state)",
             f"  peak             {format_bytes(before)}   (unmodified program, without persistent)",
             f"  total            {format_bytes(persistent + before)}",

@@ -98,6 +98,7 @@ class FitTable:
     """Name of the program."""
     device: str
     device_bytes: int
+    """Usable memory of the device."""
     axis: Axis
     settings: str
     """Optimizer, precision and the size that is fixed, in words."""
@@ -146,7 +147,7 @@ class FitTable:
             lines += [f"{size:>9,}  {_BY_LEVEL[level]}" for level, size in self.largest.items()]
         lines += [
             "",
-            "Sizes are those of tensors: leave room for the context of the device.",
+            "Sizes are those of tensors. Usable memory is without the CUDA context.",
             f"Extra time: prices {self.costs}.",
             *([_IN_CHUNKS] if self._has_chunks else []),
             *(["On host: optimizer state that the host holds."] if self._moves_state else []),

@@ -18,7 +18,8 @@ class OnDevice:
     device: str
     title: str
     """Name that the driver of the device reports."""
-    memory_bytes: int
+    usable_bytes: int
+    """Memory of the device without the CUDA context."""
     persistent_bytes: int
     """Parameters, buffers and optimizer state."""
     eager_peak_bytes: int
@@ -40,11 +41,11 @@ class OnDevice:
 
         def row(name: str, peak: int, time: float) -> str:
             total = self.persistent_bytes + peak
-            fits = "fits" if total <= self.memory_bytes else "does not fit"
+            fits = "fits" if total <= self.usable_bytes else "does not fit"
             return f"  {name:<17}{format_bytes(peak)}, {1e3 * time:.1f} ms   ({format_bytes(total)} in total: {fits})"
 
         lines = [
-            f"{printable(self.program)} on {self.device} ({self.title}, {format_bytes(self.memory_bytes)}): "
+            f"{printable(self.program)} on {self.device} ({self.title}, {format_bytes(self.usable_bytes)} usable): "
             f"{outcome(result)}",
             f"  persistent       {format_bytes(self.persistent_bytes)}   (weights, optimizer state; not in the peaks)",
             row("eager", self.eager_peak_bytes, self.eager_seconds),

@@ -15,6 +15,9 @@ _Count = Annotated[int, msgspec.Meta(ge=1)]
 _Speed = Annotated[float, msgspec.Meta(gt=0)]
 _TABLE = Path(__file__).with_name("devices.json")
 _HALF_TYPES = ("bfloat16", "float16")
+_CONTEXT_BYTES = 640 << 20
+"""Memory that CUDA takes before the first tensor. Reported: 256 to 616 MiB (invoke-ai/InvokeAI#9413,
+LMCache/LMCache#4019)."""
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,7 +26,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: str
     """Name that the driver reports."""
     memory_bytes: _Count
-    """Memory that programs can use."""
+    """Total memory that CUDA reports."""
     memory_bytes_per_second: _Speed
     flops_per_second: Annotated[dict[str, _Speed], msgspec.Meta(min_length=1)]
     """FLOP/s of dense matrix products, by dtype: bfloat16, float16, tfloat32, float32, float64, float8, int8."""
@@ -54,6 +57,11 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     307.2 GB/s), DGX B200 (2 Xeon 8570, 358.4 GB/s). Of a single device: Xeon 8259CL of AWS g4dn for the T4 (140.8
     GB/s), Core i9-13900K for the RTX 4090 (89.6 GB/s).
     """
+
+    @property
+    def usable_bytes(self) -> int:
+        """The memory for tensors: the total without the CUDA context."""
+        return max(0, self.memory_bytes - _CONTEXT_BYTES)
 
     @property
     def machine(self) -> Machine:

@@ -67,7 +67,7 @@ class DeviceModel(UnrunnableModel):
             program=opened.eager.name,
             device=device_name,
             title=device.name,
-            memory_bytes=device.memory_bytes,
+            usable_bytes=device.usable_bytes,
             persistent_bytes=_first(self._unplanned, self._unplanned.persistent_bytes()),
             eager_peak_bytes=_baseline_peak(opened.eager),
             eager_seconds=opened.eager_seconds,
@@ -87,7 +87,7 @@ class DeviceModel(UnrunnableModel):
         return self._unplanned, find_plan(self._unplanned, sharing).plan
 
     def planned(self, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None) -> Result:
-        """Return the cheapest plan found within the budget, by default the device's memory.
+        """Return the cheapest plan found within the budget, by default the device's usable memory.
 
         Percentages refer to the peak of Inductor's own kernels. If these fit, nothing changes. Otherwise kernels are
         recomputed; if no plan fits, the largest products are computed in chunks. Inductor lowers each plan for its
@@ -144,7 +144,7 @@ class DeviceModel(UnrunnableModel):
     def _allowed(self, settings: PlanSettings) -> int:
         facts = self._facts
         persistent = 0 if settings.transient else facts.persistent_bytes
-        budget = facts.memory_bytes if settings.budget is None else settings.budget
+        budget = facts.usable_bytes if settings.budget is None else settings.budget
         return budget_bytes(budget, facts.compiled_peak_bytes, persistent)
 
     def _settings_for(self, kernels: PricedKernels, settings: PlanSettings, allowed: int) -> PlanSettings:
