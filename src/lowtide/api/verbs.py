@@ -214,8 +214,8 @@ def compare(
 def frontier(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Frontier:
     """Plan a program for seven budgets, from the least peak of an order down to the floor.
 
-    Each is planned as by `plan` with recomputation, and verified. Raises UsageError for a budget, a scheduler or
-    `transient`.
+    Each is planned as by `plan` with recomputation, and verified. Plans that another one matches or beats in peak and
+    extra cost are left out. Raises UsageError for a budget, a scheduler or `transient`.
     """
     check_options("frontier", options, PlanOptions)
     if options.get("budget") is not None or options.get("scheduler") is not None or options.get("transient"):

@@ -18,7 +18,7 @@ from lowtide.engine.recompute import Composed, OrderedProgram, RecomputeResult, 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Frontier:
-    """Plans for several budgets, largest first: peaks never rise, extra costs never fall."""
+    """Plans for several budgets, largest first: peaks fall, extra costs rise."""
 
     space: str
     """The memory space of the budgets."""

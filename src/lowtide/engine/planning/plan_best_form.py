@@ -1,7 +1,7 @@
 """The one way from a program to its plan: the unmodified program and its forms in chunks, as far as they can win."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lowtide.core.effort import DEFAULT_EFFORT
@@ -95,7 +95,7 @@ def program_frontier(program: Program, settings: PlanSettings, progress: Report 
     """Return the frontier of a program. Each point's plan is for the form that is better at that budget.
 
     Seven budgets go from the least peak of an order down to the lowest floor of all exact forms. A form whose floor is
-    above all budgets is left out.
+    above all budgets is left out, and so is a point that another one dominates.
     """
     forms = [least_peak(program.graph, settings, progress)]
     own = forms[0]
@@ -105,7 +105,7 @@ def program_frontier(program: Program, settings: PlanSettings, progress: Report 
     found = [frontier_from(form, settings, budgets, progress) for form in forms if _floor(form) <= budgets[0]]
     base_cost = float(own.prices.seconds.sum())
     with_chunk_cost = (_with_chunk_cost(base_cost, each) for each in found)
-    points = [min(rows, key=lambda point: point.rank) for rows in zip(*with_chunk_cost, strict=True)]
+    points = _undominated([min(rows, key=lambda point: point.rank) for rows in zip(*with_chunk_cost, strict=True)])
     return replace(
         found[0],
         baseline_peak_bytes=own.unmodified_peak_bytes[found[0].space],
@@ -161,6 +161,15 @@ def _with_chunk_cost(base_cost: float, found: Frontier) -> list[RecomputeResult]
     """Return the points of a form's frontier, with the time that its chunks add to the unmodified program."""
     chunk_cost = max(0.0, found.base_cost - base_cost)
     return [replace(point, extra_cost=point.extra_cost + chunk_cost) for point in found.points]
+
+
+def _undominated(points: Sequence[RecomputeResult]) -> list[RecomputeResult]:
+    """Return the points without those whose peak and extra cost another point matches or beats, by falling peak."""
+    kept: list[RecomputeResult] = []
+    for point in sorted(points, key=lambda point: (point.extra_cost, point.peak_bytes)):
+        if not kept or point.peak_bytes < kept[-1].peak_bytes:
+            kept.append(point)
+    return kept
 
 
 def _floor(draft: Draft) -> int:
