@@ -27,7 +27,7 @@ class MemoryPicture:
     """Name of the program."""
     space: str
     before: NDArray[np.int64]
-    """Live bytes of the unmodified program; one value if only its peak is known."""
+    """Live bytes of the unmodified program, drawn as wide as the plan."""
     after: NDArray[np.int64] | None
     """Live bytes of the plan, or None."""
     budget_bytes: int | None = None

@@ -9,8 +9,13 @@ import pytest
 from lowtide import compare, frontier, inspect, minimize
 from lowtide.core.errors import UsageError
 from lowtide.core.memory_picture import MemoryPicture
+from lowtide.engine.analysis.memory_picture import memory_picture
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.planning.frontier import Frontier
+from lowtide.engine.planning.plan_best_form import plan_best_form
+from lowtide.engine.planning.settings import PlanSettings
+from tests.engine.planning.programs import GivenProgram
+from tests.oracles.residual_chain import residual_chain
 
 
 def _layers(name: str = "layers") -> Graph:
@@ -70,6 +75,14 @@ def test_a_picture_shows_the_peaks_the_budget_and_the_largest_tensors() -> None:
     drawing = ElementTree.fromstring(picture.svg())
     captions = [each.text for each in drawing.iter("{http://www.w3.org/2000/svg}text")]
     assert captions == ["before, peak 13.0 MiB", "after, peak 13.0 MiB", "budget 20.0 MiB"]
+
+
+def test_a_picture_of_a_plan_in_chunks_shows_the_unmodified_program_as_it_runs() -> None:
+    program = GivenProgram(_layers(), residual_chain(4))
+    result = plan_best_form(program, PlanSettings())
+    assert result.form == "in chunks"
+    assert result.picture().before.tolist() == memory_picture(program.graph).before.tolist()
+    assert max(result.picture().before) == result.baseline_peak_bytes["device"]
 
 
 @pytest.mark.parametrize("width", [30, 60, 200])

@@ -1,7 +1,5 @@
 """The picture of a program's memory."""
 
-import numpy as np
-
 from lowtide.core.index_spaces import SpaceId
 from lowtide.core.memory_picture import MemoryPicture
 from lowtide.core.units import format_bytes
@@ -19,14 +17,10 @@ def memory_picture(
     plan: Plan | None = None,
     *,
     unmodified: Graph | None = None,
-    before_bytes: int | None = None,
     budget_bytes: int | None = None,
     space: SpaceId = 0,
 ) -> MemoryPicture:
-    """Return a space's picture. `unmodified` is the program before the plan, by default the graph.
-
-    With `before_bytes`, only the peak of the unmodified program is drawn, for a plan of another form of it.
-    """
+    """Return a space's picture. `unmodified` is the program before the plan, by default the graph."""
     first = unmodified or graph
     before = memory_over_time(first, Plan.baseline(first), space, 1).live
     after = None if plan is None else memory_over_time(graph, plan, space, 1).live
@@ -34,7 +28,7 @@ def memory_picture(
     return MemoryPicture(
         name=graph.name,
         space=graph.spaces[space].name,
-        before=before if before_bytes is None else np.array([before_bytes]),
+        before=before,
         after=after,
         budget_bytes=budget_bytes,
         largest=largest_names([holder for holder in holders if holder.space == graph.spaces[space].name]),

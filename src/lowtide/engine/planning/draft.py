@@ -32,6 +32,8 @@ class Draft:
     budget: Budget
     """The limits of each memory space, from the budget and the capacities."""
     prices: Prices
+    unmodified: Graph
+    """The unmodified program; `graph` unless that is another form of it."""
     unmodified_peak_bytes: Mapping[str, int]
     """Peak of the unmodified program. Percentages refer to it."""
     in_chunks: bool = False

@@ -93,6 +93,7 @@ def baseline(graph: Graph, settings: PlanSettings, unmodified: Graph | None = No
         settings=settings,
         budget=budget,
         prices=settings.prices(graph),
+        unmodified=unmodified or graph,
         unmodified_peak_bytes=peak,
         in_chunks=unmodified is not None,
         plan=plan,

@@ -31,7 +31,7 @@ MOST_BYTES = 256 * 2**20
 """The plans that were used last are kept up to this size."""
 _LEAST_SECONDS = 0.5
 """Plans that took less time are not kept."""
-_NOT_KEPT = {"graph", "plan", "claims", "plain_proof", "solved", "seconds"}
+_NOT_KEPT = {"graph", "unmodified", "plan", "claims", "plain_proof", "solved", "seconds"}
 _PLAN, _FACTS = ".plan.json.gz", ".result.json"
 
 
@@ -77,6 +77,7 @@ class CachedPlan:
     path: Path
     """The path of its files, without their endings."""
     graph: Graph
+    unmodified: Graph
 
     @classmethod
     def of(cls, draft: Draft, unmodified: Graph | None) -> "CachedPlan | None":
@@ -94,7 +95,7 @@ class CachedPlan:
         key = hashlib.sha256(repr((_code(), draft.graph.fingerprint, named, draft.prices.profile)).encode())
         key.update(draft.prices.seconds.tobytes())
         key.update(b"" if unmodified is None else unmodified.fingerprint.encode())
-        return cls(folder / key.hexdigest()[:32], draft.graph)
+        return cls(folder / key.hexdigest()[:32], draft.graph, draft.unmodified)
 
     def read(self) -> Result | None:
         """Return the result if cached, with its plan verified."""
@@ -113,7 +114,14 @@ class CachedPlan:
             with suppress(OSError):
                 os.utime(path)
         return Result(
-            graph=self.graph, plan=plan, claims=plan.claims, plain_proof=None, solved=None, seconds=0.0, **values
+            graph=self.graph,
+            unmodified=self.unmodified,
+            plan=plan,
+            claims=plan.claims,
+            plain_proof=None,
+            solved=None,
+            seconds=0.0,
+            **values,
         )
 
     def write(self, result: Result) -> None:

@@ -136,6 +136,7 @@ class StateSearch:
         cost, own_cost = (float(settings.prices(each.graph).seconds.sum()) for each in (program, moved))
         return replace(
             result,
+            unmodified=program.graph,
             baseline_peak_bytes=simulate(program.graph, Plan.baseline(program.graph)).peak_bytes,
             moved_cost=cost - own_cost,
             to_rounding=result.to_rounding or bool(moved.graph.updates_on_host.any()),

@@ -38,6 +38,8 @@ class Result:
 
     graph: Graph
     """The graph that the plan is for."""
+    unmodified: Graph
+    """The unmodified program; `graph` unless that is another form of it."""
     plan: Plan
     budget: Budget
     """Limits per memory space."""
@@ -164,14 +166,8 @@ class Result:
 
     def picture(self) -> MemoryPicture:
         """Return the first memory space's memory before and after the plan."""
-        space = self.graph.spaces[0].name
-        changed = self.form != "unmodified"
-        return memory_picture(
-            self.graph,
-            self.plan,
-            before_bytes=self.baseline_peak_bytes.get(space) if changed else None,
-            budget_bytes=self.budget.allowed.get(space),
-        )
+        budget = self.budget.allowed.get(self.graph.spaces[0].name)
+        return memory_picture(self.graph, self.plan, unmodified=self.unmodified, budget_bytes=budget)
 
     def plot(self, space: str | None = None, axes: Any = None) -> Any:
         """Draw the memory of a space over the runs, with and without the plan, by matplotlib.
@@ -182,7 +178,7 @@ class Result:
         where = self.graph.spaces[0].name if space is None else space
         levels = {"lower bound": self.lower_bound_bytes.get(where), "budget": self.budget.allowed.get(where)}
         drawn = {name: level for name, level in levels.items() if level is not None}
-        return plot_memory(self.graph, self.plan, space, drawn, axes)
+        return plot_memory(self.graph, self.plan, self.unmodified, space, drawn, axes)
 
 
 def result_of(draft: Draft, seconds: float) -> Result:
@@ -191,6 +187,7 @@ def result_of(draft: Draft, seconds: float) -> Result:
     order = plan.order()
     return Result(
         graph=graph,
+        unmodified=draft.unmodified,
         plan=plan,
         budget=draft.budget,
         status=plan.status,
@@ -226,8 +223,10 @@ def _moved(graph: Graph, plan: Plan) -> int:
     return own + sum(_moved(graph.subgraphs[name], callee) for name, callee in plan.callees.items())
 
 
-def plot_memory(graph: Graph, plan: Plan, space: str | None, levels: dict[str, int], axes: Any = None) -> Any:
-    """Draw a plan's memory in a space, stacked by kind of buffer, with the baseline and levels as lines.
+def plot_memory(
+    graph: Graph, plan: Plan, unmodified: Graph, space: str | None, levels: dict[str, int], axes: Any = None
+) -> Any:
+    """Draw a plan's memory in a space, stacked by kind of buffer, with the unmodified program and levels as lines.
 
     Defaults, result and errors are those of `Result.plot`.
     """
@@ -237,8 +236,7 @@ def plot_memory(graph: Graph, plan: Plan, space: str | None, levels: dict[str, i
     position = 0 if space is None else names.index(space)
     if axes is None:
         axes = _pyplot().subplots(figsize=(10, 4), layout="constrained")[1]
-    grain = runs_per_column(max(graph.n_ops, len(plan.order())), _MOST_COLUMNS)
-    before = memory_over_time(graph, Plan.baseline(graph), position, grain)
+    grain = runs_per_column(max(unmodified.n_ops, len(plan.order())), _MOST_COLUMNS)
     after = memory_over_time(graph, plan, position, grain)
     shown = [part for part in range(len(PARTS)) if after.parts[part].any()]
     hatches = ["", "..", "//", "\\\\", "xx", "--", "||"]
@@ -250,7 +248,9 @@ def plot_memory(graph: Graph, plan: Plan, space: str | None, levels: dict[str, i
         step="post",
         alpha=0.8,
     )
-    axes.step(_runs(before), before.live / _MIB, where="post", color="black", linestyle="--", label="before")
+    if position < len(unmodified.spaces):  # the host may be a space of the plan only
+        before = memory_over_time(unmodified, Plan.baseline(unmodified), position, grain)
+        axes.step(_runs(before), before.live / _MIB, where="post", color="black", linestyle="--", label="before")
     for number, (name, level) in enumerate(levels.items()):
         axes.axhline(level / _MIB, color=("tab:green", "tab:red")[number % 2], linestyle=":", label=name)
     axes.set_xlabel("run number")
