@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 
+from lowtide.frameworks.onnx import model as model_module
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from tests.scripts import load_example
 
@@ -20,8 +22,11 @@ def _ask(address: str, content: Any = None) -> Any:
         return json.loads(answer.read())
 
 
-def test_the_server_answers_with_the_results_of_its_models(cases: dict[str, Any], tmp_path: Path) -> None:
+def test_the_server_answers_with_the_results_of_its_models(
+    cases: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two models, three requests each: the stock runtime's results, and runs at planned addresses."""
+    monkeypatch.setattr(model_module, "_LEAST_PLACED_BYTES", 0)
     for name in ("conv_net", "views"):
         onnx.save(cases[name].make(), tmp_path / f"{name}.onnx")
     server = load_example("onnx_server").serve(sorted(tmp_path.glob("*.onnx")), port=0)

@@ -2,10 +2,9 @@
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,8 +122,7 @@ class RunAddresses(_Owned):
         return sum(self.allocator.block_bytes(size) for size in self.sizes[self.offsets == OUTSIDE].tolist())
 
 
-@dataclass(frozen=True, slots=True)
-class RunReport:
+class RunReport(NamedTuple):
     """The allocations of one run."""
 
     allocations: int
@@ -132,6 +130,9 @@ class RunReport:
     """Allocations placed as planned."""
     deviation: str
     """Why the others were not, one of DEVIATIONS."""
+
+
+_REPORT = ctypes.c_int64 * 3
 
 
 class ArenaRun(_Owned):
@@ -145,9 +146,9 @@ class ArenaRun(_Owned):
     def end(self) -> RunReport:
         """Restore ordinary allocation and return the report. Call it on the thread that started the run."""
         self._library.lowtide_run_end(self.handle)
-        report = (ctypes.c_int64 * 3)()
+        report = _REPORT()
         self._library.lowtide_run_report(self.handle, report)
-        allocations, served, deviation = (int(figure) for figure in report)
+        allocations, served, deviation = report
         return RunReport(allocations, served, DEVIATIONS[deviation])
 
     def recorded(self, n_allocations: int) -> NDArray[np.int64]:

@@ -31,6 +31,7 @@ from lowtide.frameworks.onnx.loading.load import (
     ADDRESSES,
     BY_DEFAULT,
     PLANNED,
+    SMALL,
     ModelSource,
     describe_source,
     drained,
@@ -52,6 +53,9 @@ from lowtide.frameworks.onnx.running.session import sharing_of
 from lowtide.frameworks.onnx.stock.stock_graph import StockGraph, running_nodes
 from lowtide.frameworks.outputs import compare_outputs
 from lowtide.frameworks.wire import Content
+
+_LEAST_PLACED_BYTES = 2**15
+"""Least peak at which a session places values: below, they fit in pages that the C library keeps in any case."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,16 +180,21 @@ class OnnxModel(Model):
         Only lowtide's session follows the order.
         """
         order = planned_order(self._model, self._translation, plan)
-        metadata = {PLANNED: level, **machine_of(self._model), **sharing_of(self._model)}
+        metadata = {PLANNED: level, **machine_of(self._model), **sharing_of(self._model), **self._small(plan)}
         write_pieces(path, drained(reordered_model(self._content(), order, metadata)))
 
     def _planned(self, plan: Plan, notes: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
         order, by = self._file_order(plan)
-        metadata = {PLANNED: (self._level or "file") + by, **sharing_of(self._model)}
+        metadata = {PLANNED: (self._level or "file") + by, **sharing_of(self._model), **self._small(plan)}
         if self._level is not None:
             metadata |= machine_of(self._model)
-            metadata |= self._addresses(order, metadata)
+            metadata |= {} if SMALL in metadata else self._addresses(order, metadata)
         return reordered_model(self._content(), order, {**metadata, **(notes or {})})
+
+    def _small(self, plan: Plan) -> Mapping[str, str]:
+        """Return metadata if runs have fixed sizes and need less than `_LEAST_PLACED_BYTES`; else empty."""
+        peak_bytes = sum(plan.peak_bytes.values())
+        return {SMALL: str(peak_bytes)} if not self._dims and 0 < peak_bytes < _LEAST_PLACED_BYTES else {}
 
     def _file_order(self, plan: Plan) -> tuple[NodeOrder, str]:
         """Return the node order in a file that follows a plan, and its mark in the metadata.

@@ -36,7 +36,8 @@ class Session(PlannedSession):
     missing: ONNX Runtime optimizes it for this machine at the level of the options, by default its last, and lowtide
     orders the nodes. The first run per input shapes is recorded and packed, unless the file has addresses. A run that
     allocates differently (data-dependent sizes, another thread) uses ordinary allocation and counts in `use`. Results
-    are outside the arena.
+    are outside the arena. A model of fixed sizes that needs less than 32 KiB runs without an arena, as fast as in ONNX
+    Runtime.
     """
 
     def __init__(

@@ -3,6 +3,7 @@
 import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,9 +13,11 @@ import onnxruntime
 import pytest
 from onnx import helper
 
+import lowtide
 from lowtide.core.errors import UsageError
+from lowtide.frameworks.onnx import model as model_module
 from lowtide.frameworks.onnx.running.inputs import random_inputs
-from lowtide.onnx import Pool, Session
+from lowtide.onnx import OnnxModel, Pool, Session
 
 
 def _stock(model: onnx.ModelProto) -> Any:
@@ -29,12 +32,12 @@ def _same(some: Any, others: Any) -> bool:
     )
 
 
-def _chain(n: int = 12) -> onnx.ModelProto:
-    """Give a chain of adds over a vector of any length, whose values all feed one sum at the end."""
+def _chain(n: int = 12, size: int | str = "n") -> onnx.ModelProto:
+    """Give a chain of adds over a vector, by default of any length, whose values all feed one sum at the end."""
     nodes = [helper.make_node("Exp", ["x"], ["v0"])]
     nodes += [helper.make_node("Sin", [f"v{i}"], [f"v{i + 1}"]) for i in range(n)]
     nodes.append(helper.make_node("Sum", [f"v{i}" for i in range(0, n + 1, 3)], ["y"]))
-    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n"]) for name in "xy"]
+    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [size]) for name in "xy"]
     graph = helper.make_graph(nodes, "chain", values[:1], values[1:])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -43,8 +46,9 @@ def _inputs(size: int, seed: int = 0) -> dict[str, Any]:
     return {"x": np.random.default_rng(seed).standard_normal(size).astype(np.float32)}
 
 
-def test_every_run_after_the_first_is_served(case: Any) -> None:
+def test_every_run_after_the_first_is_served(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The outputs are the stock runtime's bit for bit, the first run teaches, and static models never fall back."""
+    monkeypatch.setattr(model_module, "_LEAST_PLACED_BYTES", 0)
     model = case.make()
     inputs = random_inputs(model, case.dims)
     expected = _stock(model).run(None, inputs)
@@ -76,17 +80,37 @@ def test_a_run_whose_sizes_depend_on_data_falls_back_and_says_so() -> None:
         helper.make_node("Cast", ["found"], ["f"], to=1),
         helper.make_node("Exp", ["f"], ["y"]),
     ]
-    inputs = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [100])]
+    inputs = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [20000])]
     outputs = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, None])]
     graph = helper.make_graph(nodes, "found", inputs, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     session, stock = Session(model.SerializeToString()), _stock(model)
     for seed in range(12):
-        assert _same(session.run(None, _inputs(100, seed)), stock.run(None, _inputs(100, seed)))
+        assert _same(session.run(None, _inputs(20000, seed)), stock.run(None, _inputs(20000, seed)))
     use = session.use
     assert use.recorded + use.served + use.fallbacks.total() == 12
     assert use.fallbacks["other size"] > 0
     assert use.recorded <= 4
+
+
+@pytest.mark.parametrize(("size", "is_placed"), [(500, False), (100_000, True), ("n", True)])
+@pytest.mark.parametrize("is_planned_before", [False, True])
+def test_small_models_of_fixed_sizes_run_by_the_methods_of_the_stock_session(
+    size: int | str, is_placed: bool, is_planned_before: bool, tmp_path: Path
+) -> None:
+    """All others are placed, since sizes of later runs are unknown. The bits are the same."""
+    model = _chain(size=size)
+    content, inputs = model.SerializeToString(), _inputs(1000 if isinstance(size, str) else size)
+    if is_planned_before:
+        read = OnnxModel(model, {"n": 1000} if isinstance(size, str) else None)
+        read.save(lowtide.minimize(read.graph).plan, tmp_path / "planned.onnx")
+        content = (tmp_path / "planned.onnx").read_bytes()
+    session, expected = Session(content), _stock(model).run(None, inputs)
+    assert all(_same(session.run(None, inputs), expected) for _ in range(2))
+    assert (type(session).run is Session.run) == is_placed
+    assert (session.use.recorded, session.use.served) == ((1, 1) if is_placed else (0, 0))
+    assert session.unplanned is None
+    assert _same(_by_binding(session, inputs), expected)
 
 
 def test_results_outlive_the_run_and_the_session() -> None:

@@ -175,6 +175,9 @@ MACHINE = "lowtide.machine"
 SHARING = "lowtide.sharing"
 """Key for files in which several nodes read one result of a DequantizeLinear."""
 
+SMALL = "lowtide.small"
+"""Key for files whose runs need too few bytes to be placed."""
+
 ADDRESSES = "lowtide.addresses"
 """Key for the addresses of a run's allocations, at the planned shapes."""
 

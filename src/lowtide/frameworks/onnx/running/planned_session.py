@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.arena.allocator import Arena, native_allocator
 from lowtide.frameworks.arena.runs import Key, PlannedRuns, RunsInArena, addresses_from_text
-from lowtide.frameworks.onnx.loading.load import ADDRESSES, BY_DEFAULT, PLANNED, SHARING, read_metadata
+from lowtide.frameworks.onnx.loading.load import ADDRESSES, BY_DEFAULT, PLANNED, SHARING, SMALL, read_metadata
 from lowtide.frameworks.onnx.running.machine import check_machine
 from lowtide.frameworks.onnx.running.session import follow_file, kept_options
 
@@ -20,7 +21,8 @@ class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ign
 
     The first run per input shapes is recorded and packed, unless the file has addresses. A run that allocates
     differently (data-dependent sizes, another thread) uses ordinary allocation and counts in `use`. Results are outside
-    the arena. Files by lowtide run in file order, others as ONNX Runtime orders and optimizes them.
+    the arena. Files by lowtide run in file order, others as ONNX Runtime orders and optimizes them. Those marked as
+    small run without an arena, by the methods of InferenceSession.
     """
 
     def __init__(
@@ -51,9 +53,16 @@ class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ign
         stock: Any = super()
         with kept_options(options):
             follow_file(
-                options, allocator, planned=PLANNED in metadata, by_default=by_default, shares=SHARING in metadata
+                options,
+                None if SMALL in metadata else allocator,
+                planned=PLANNED in metadata,
+                by_default=by_default,
+                shares=SHARING in metadata,
             )
             stock.__init__(path_or_bytes, options, providers or ["CPUExecutionProvider"], provider_options, **more)
+        if SMALL in metadata:
+            kind: Any = type(self)
+            self.__class__ = _with_stock_runs(kind)
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
         """Compute the outputs like InferenceSession."""
@@ -81,6 +90,14 @@ class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ign
         return self._runs.noted_addresses()
 
 
+@cache
+def _with_stock_runs(kind: Any) -> Any:
+    """Return a subclass that runs as the stock session does, since every call between costs small models percents."""
+    stock = onnxruntime.InferenceSession
+    runs = ("run", "run_with_ort_values", "run_with_iobinding")
+    return type(kind.__name__, (kind,), {name: getattr(stock, name) for name in runs})
+
+
 def check_sequential(options: Any) -> None:
     """Raise UsageError if SessionOptions ask for parallel execution."""
     if options.execution_mode != onnxruntime.ExecutionMode.ORT_SEQUENTIAL:
@@ -92,9 +109,10 @@ def _shapes(values: Mapping[str, Any]) -> list[Key]:
 
 
 def _shape(value: Any) -> Key:
-    shape = getattr(value, "shape", None)
+    shape: Any = getattr(value, "shape", None)
     if callable(shape):  # an OrtValue
-        return (value.data_type(), *cast("Sequence[int]", shape()))
-    dtype = getattr(value, "dtype", None)
+        sizes: Any = shape()
+        return (value.data_type(), *sizes)
+    dtype: Any = getattr(value, "dtype", None)
     # Unlike str(), dtype.str is fast.
-    return (type(value).__name__ if dtype is None else dtype.str, *cast("Sequence[int]", shape or ()))
+    return (type(value).__name__ if dtype is None else dtype.str, *(shape or ()))

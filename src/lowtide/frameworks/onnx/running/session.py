@@ -16,12 +16,13 @@ from lowtide.frameworks.onnx.operators.nodes import all_nodes
 
 
 def follow_file(
-    options: Any, allocator: NativeAllocator, *, planned: bool, by_default: bool = False, shares: bool = False
+    options: Any, allocator: NativeAllocator | None, *, planned: bool, by_default: bool = False, shares: bool = False
 ) -> None:
     """Set options so that values live from writer to last reader, allocated through `allocator`.
 
-    A `planned` file runs unoptimized, in its order or, if `by_default`, in the default order. With `shares`, its nodes
-    go on sharing results of a DequantizeLinear.
+    Without it, the runtime allocates them and nodes may write into their inputs. A `planned` file runs unoptimized, in
+    its order or, if `by_default`, in the default order. With `shares`, its nodes go on sharing results of a
+    DequantizeLinear.
     """
     if planned:
         onnxruntime: Any = import_module("onnxruntime")
@@ -29,9 +30,11 @@ def follow_file(
         orders = onnxruntime.ExecutionOrder
         options.execution_order = orders.DEFAULT if by_default else orders.PRIORITY_BASED
     allow_copies(options, allowed=not shares)
-    options.enable_mem_reuse = False
     options.enable_mem_pattern = False
     options.enable_cpu_mem_arena = False
+    if allocator is None:
+        return
+    options.enable_mem_reuse = False
     if _entry(options, _ENVIRONMENT) != "1":
         options.add_session_config_entry(_ENVIRONMENT, "1")
     try:
