@@ -27,6 +27,7 @@ from torch._inductor.virtualized import V
 from torch.fx import GraphModule, Node
 from torch.utils._ordered_set import OrderedSet
 
+from lowtide.frameworks.torch.internals.operators import higher_order_of
 from lowtide.frameworks.torch.internals.tensors import at_planned_sizes
 
 KernelNode = Any
@@ -200,6 +201,15 @@ def called_by(node: KernelNode) -> Node | None:
     if not node.is_extern():
         return None
     return pytorch_call(node) or getattr(node.node, "get_origin_node", lambda: None)()
+
+
+def ordered_call(node: Node) -> Node:
+    """Return the call in a node by which Inductor orders random draws, or the node itself."""
+    operator = higher_order_of(node.target)
+    if operator is None or operator.name() != "control_deps":
+        return node
+    body = getattr(node.graph.owning_module, node.args[1].target)
+    return next(each for each in reversed(body.graph.nodes) if each.op == "call_function")
 
 
 def origins_of(node: KernelNode) -> list[Node]:

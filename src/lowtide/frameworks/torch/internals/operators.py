@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -43,6 +44,12 @@ def overload_name(overload: Any) -> str:
 
 def schema_arguments(overload: Any) -> list[Any]:
     return list(overload._schema.arguments)
+
+
+def schema_of(overload: Any) -> tuple[str, str]:
+    """Return the text of an operator's arguments and of its results, without parentheses."""
+    arguments, _, results = str(overload._schema).partition(" -> ")
+    return arguments.partition("(")[2].removesuffix(")"), results.removeprefix("(").removesuffix(")")
 
 
 def argument_types(overload: Any) -> list[tuple[str, str, bool]]:
@@ -125,6 +132,19 @@ def pass_in_inductor(operator: Any) -> None:
     from torch._inductor.lowering import register_lowering  # takes seconds to load
 
     register_lowering(operator)(_pass)
+
+
+@cache
+def call_in_inductor(operator: Any, like: Any) -> None:
+    """Make Inductor call an operator with operands in the layouts that another operator needs."""
+    from torch._inductor.lowering import make_fallback, maybe_layout_constraints  # takes seconds to load
+
+    constrain = maybe_layout_constraints(like)
+
+    def constrained(node: Any, *args: Any, **kwargs: Any) -> Any:
+        return constrain(SimpleNamespace(target=like, args=node.args, kwargs=node.kwargs), *args, **kwargs)
+
+    make_fallback(operator, None if constrain is None else constrained)
 
 
 def _pass(value: Any, *_: Any) -> Any:

@@ -14,6 +14,7 @@ from lowtide.frameworks.torch.internals.nodes import map_arguments
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.internals.runtime import gpu_kind
 from lowtide.frameworks.torch.internals.tensors import bytes_of
+from lowtide.frameworks.torch.reading.repeatable_draws import draws_as
 from lowtide.frameworks.torch.reading.outlined import Work, outlined_by
 
 aten = torch.ops.aten
@@ -117,7 +118,7 @@ def flops_of(node: Node) -> int:
         return outlined.flops
     result = hinted_value_of(node)
     overload = overload_of(node.target)
-    packet: Any = None if overload is None else overload.overloadpacket
+    packet: Any = None if overload is None else draws_as(overload).overloadpacket
     count: Any = None if packet is None else _FORMULAS.get(_COUNTED_AS.get(packet, packet))
     if count is None:
         return sum(leaf.numel() for leaf in pytree.tensors_in(result))

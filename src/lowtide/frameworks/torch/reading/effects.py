@@ -39,6 +39,8 @@ RETURNS_WHEN_DONE = frozenset({"shard_dim_alltoall"})
 
 OUTLINED = "run_outlined_"
 """Prefix of ops that run outlined programs."""
+RANDOM_STATE = "random_state"
+"""Argument of draws that repeat the numbers of an earlier one."""
 _ORDERED_NAMESPACES = (*_COLLECTIVES, "lowtide")
 _SCALAR_MODULES = (operator.__name__, "_operator", math.__name__)
 CALLING = {"cond": "conditional", "while_loop": "while", "invoke_subgraph": "call"}
@@ -81,11 +83,13 @@ def overwritten_storages(node: Node) -> set[int]:
 
 
 def is_random(node: Node) -> bool:
-    """Return whether a node is random; dropout with probability 0 is not."""
+    """Return whether a node is random. Dropout with probability 0 and repeated draws are not."""
     overload = overload_of(node.target)
     if overload is None or torch.Tag.nondeterministic_seeded not in overload.tags:
         return False
     given = arguments_by_name(node)
+    if given.get(RANDOM_STATE) is not None:
+        return False
     rates = [argument.default_value for argument in schema_arguments(overload) if argument.name == "dropout_p"]
     return not (rates and given.get("dropout_p", rates[0]) == 0.0)
 

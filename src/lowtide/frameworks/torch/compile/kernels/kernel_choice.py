@@ -49,6 +49,10 @@ class KernelChoice:
     """Values that Inductor's own kernels store."""
     forms: Mapping[str, Form]
 
+    def is_recomputed(self, value: str) -> bool:
+        """Return whether the plan recomputes a value that a kernel stores, or copies it back."""
+        return self.buffer_of.get(value) in self.recomputed_at
+
     def maker(self, value: str, reader: Place) -> Place | None:
         """Return the place of the recomputed run or copy that a reader of a stored value uses; None for the first run.
 

@@ -3,7 +3,7 @@ added.
 """
 
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,9 @@ from lowtide.frameworks.torch.emit.transfers import (
 )
 from lowtide.frameworks.torch.internals.aot_autograd import mark_must_save
 from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol, storages_of, value_of
-from lowtide.frameworks.torch.internals.operators import store_in_inductor
-from lowtide.frameworks.torch.reading.effects import mutated_arguments, overwritten_storages
+from lowtide.frameworks.torch.internals.operators import call_in_inductor, store_in_inductor
+from lowtide.frameworks.torch.reading.effects import RANDOM_STATE, is_random, mutated_arguments, overwritten_storages
+from lowtide.frameworks.torch.reading.repeatable_draws import is_repeatable, repeatable_op
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.saved_values import is_mask_for_kernels
 from lowtide.frameworks.torch.rewrites.stored_values import AS_STORED, STORED, laid_out, stored, stored_as_bytes
@@ -55,6 +56,7 @@ def follow_choice(whole: GraphModule, choice: KernelChoice) -> None:
     result saved.
     """
     graph = whole.graph
+    states = _save_random_states(graph, choice)
     nodes = list(graph.nodes)
     (cut,) = (place for place, node in enumerate(nodes) if node.target is TURN_BACK)
     first = frozenset(nodes[:cut])
@@ -65,7 +67,7 @@ def follow_choice(whole: GraphModule, choice: KernelChoice) -> None:
         places[node] = choice.place_of.get(node.name, later)
     store_in_inductor(STORED)
     returned = _HostCopies(graph, choice, nodes[:cut], second).insert()
-    copies = _Copies(graph, choice, first, dict(returned))
+    copies = _Copies(graph, choice, first, states, dict(returned))
     for node in second:
         for source in node.all_input_nodes:
             made = copies.made(source, places[node], node)
@@ -74,6 +76,32 @@ def follow_choice(whole: GraphModule, choice: KernelChoice) -> None:
     _await_arrivals(graph, returned.values())
     graph.lint()
     whole.recompile()
+
+
+def _save_random_states(graph: Graph, choice: KernelChoice) -> dict[Node, Node]:
+    """Make random draws that the plan recomputes return the random state before, and return both."""
+    states: dict[Node, Node] = {}
+    for node in list(graph.nodes):
+        if node.target is TURN_BACK:
+            break
+        values = [node, *(user for user in node.users if user.target is operator.getitem)]
+        if not is_repeatable(node) or not any(choice.is_recomputed(value.name) for value in values):
+            continue
+        repeatable = repeatable_op(node.target)
+        call_in_inductor(repeatable, node.target)
+        if isinstance(value_of(node), Tensor):
+            with graph.inserting_before(node):
+                draw = graph.call_function(repeatable, node.args, node.kwargs)
+            node.target, node.args, node.kwargs = operator.getitem, (draw, 1), {}
+        else:
+            draw, node.target = node, repeatable
+            for user in list(node.users):
+                user.args = (draw, user.args[1] + 1)
+        draw.meta = {**node.meta, "val": compute_fake(draw)}
+        with graph.inserting_after(draw):
+            state = graph.call_function(operator.getitem, (draw, 0))
+        states[draw] = _valued(state)
+    return states
 
 
 def _valued(node: Node) -> Node:
@@ -92,6 +120,8 @@ class _Copies:
     graph: Graph
     choice: KernelChoice
     first: frozenset[Node]
+    states: Mapping[Node, Node]
+    """The random state before each draw that may be repeated."""
     _known: dict[tuple[Place, Node], Node]
     """Existing copies, with those that return from the host."""
 
@@ -118,7 +148,7 @@ class _Copies:
         if node not in self.first or node.op != "call_function" or is_symbol(node):
             return None
         source = node.all_input_nodes[0] if node.target is operator.getitem else node
-        if runs_once(source) or mutated_arguments(source):
+        if runs_once(source) or mutated_arguments(source) or (is_random(source) and source not in self.states):
             return None
         if node.name not in self.choice.buffer_of:
             return reader, node
@@ -132,6 +162,8 @@ class _Copies:
 
         with self.graph.inserting_before(before):
             copy = self.graph.node_copy(node, source)
+            if node in self.states:
+                copy.kwargs = {**copy.kwargs, RANDOM_STATE: self.states[node]}
             copy.meta = {**node.meta, "val": compute_fake(copy)}
             copy = self._as_first(copy, node)
             if node.name not in self.choice.stored_by_loops or node.target in (*AS_STORED, operator.getitem):

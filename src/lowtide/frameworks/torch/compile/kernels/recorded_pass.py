@@ -18,6 +18,7 @@ from lowtide.frameworks.torch.internals.kernels import (
     called_by,
     forms_of_values,
     has_effects,
+    ordered_call,
     origins_of,
     overwrites_inputs,
     source_values,
@@ -25,10 +26,11 @@ from lowtide.frameworks.torch.internals.kernels import (
     writes_into_others,
 )
 from lowtide.frameworks.torch.reading.costs import flops_of, price_of, product_dtype_of, work_of
-from lowtide.frameworks.torch.reading.effects import is_random, keeps_order
+from lowtide.frameworks.torch.reading.effects import keeps_order
 from lowtide.frameworks.torch.reading.lowering import LASTS
 from lowtide.frameworks.torch.reading.outlined import Work, outlined_by
 from lowtide.frameworks.torch.reading.read import kind_of
+from lowtide.frameworks.torch.reading.repeatable_draws import is_repeatable
 from lowtide.frameworks.torch.rewrites.stored_values import AS_STORED
 
 
@@ -69,7 +71,10 @@ class RecordedPass:
 
 def runs_once(node: Node) -> bool:
     """Return whether an FX node must not be recomputed."""
-    return node.target not in AS_STORED and (is_random(node) or keeps_order(node) or must_save(node))
+    node = ordered_call(node)
+    if node.target in AS_STORED:
+        return False
+    return must_save(node) or (keeps_order(node) and not is_repeatable(node))
 
 
 def recorded_pass(
