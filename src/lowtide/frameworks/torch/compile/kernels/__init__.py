@@ -10,8 +10,13 @@ reads and writes (`recompute_kernels`). Inductor lowers the result once more, wh
   neither needs.
 - A value that a forward kernel stores is marked as stored where it is recomputed. Otherwise Inductor could store a
   larger value computed from it.
-- A kernel that draws random numbers or overwrites inputs of the program, and computes more, is two ops. The first runs
-  once. So does an op that reads an input before the program overwrites it.
+- A kernel with several results is one op per result, since a normalization can be recomputed from a stored sum without
+  the operands of that sum. Each op counts the memory traffic that those before it in the kernel do not. In their first
+  run they are one kernel, so a last op keeps all operands and results alive.
+- Results that must not be recomputed, such as masks of dropout, are an op that runs once. So is a kernel that
+  overwrites inputs of the program, and an op that reads an input before the program overwrites it.
+- PyTorch's own kernels that draw, such as attention with dropout, are recomputed from the random state of the first run
+  (`repeatable_draws`).
 - A recomputed value has the strides that Inductor chose for it in the forward pass, as for convolutions.
 - A kernel of the backward pass runs once. Its place is that of its own call; copies of operands run before.
 - PyTorch's kernels copy offloaded values to the host and back, in plan order, which hides the copies behind other

@@ -161,7 +161,8 @@ def kernel_program(
     if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
         return None
     forward, backward = recorder.passes
-    program = join_passes(planned.name, forward, backward, held_bytes(planned), forward_nodes_of(planned.source))
+    held, names = held_bytes(planned), forward_nodes_of(planned.source)
+    program = join_passes(planned.name, forward, backward, held, names, by_value=True)
     graph = program.graph
     if "offload" in options.techniques:
         graph = host_for(graph, options.host_bandwidth, options.host_capacity).added_to(graph)
@@ -220,4 +221,4 @@ def _planned(
         # recomputed kernels may fuse otherwise, so the engine's bounds do not hold
         missed = replace(missed, cause="not found", is_impossible=False, claim=None)
     result = result_with(program.graph, plan, settings, found.scheduler, missed, seconds=found.seconds)
-    return PlannedKernels(program, result)
+    return PlannedKernels(program, replace(result, base_cost=program.base_cost))

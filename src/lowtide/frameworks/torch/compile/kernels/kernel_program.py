@@ -1,7 +1,7 @@
 """The kernels of both passes as one graph."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,6 +10,8 @@ from lowtide.engine.costs import Device
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import CopyIn, Plan, Run
 from lowtide.frameworks.torch.compile.kernels.recorded_pass import RecordedPass
+from lowtide.frameworks.torch.reading.costs import price_of
+from lowtide.frameworks.torch.reading.outlined import Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,8 @@ class KernelProgram:
     """The forward kernel of each op before the turn."""
     backward_kernels: Sequence[OpId]
     """The backward kernel of each op after the turn."""
+    work: Sequence[Sequence[Work]]
+    """The work of each op when it is recomputed."""
     forward_nodes: Collection[str]
     may_chunk: bool = False
 
@@ -56,10 +60,14 @@ class KernelProgram:
         return replace(self.graph, scratch=scratch)
 
     def seconds_on(self, device: Device) -> list[float]:
-        """Return the estimated seconds of every op on a device."""
-        first = _per_op(self.forward_kernels, lambda kernel: self.forward.seconds_on(kernel, device))
-        later = _per_op(self.backward_kernels, lambda kernel: self.backward.seconds_on(kernel, device))
-        return [*first, 0.0, *later]  # the turn between the passes runs nothing
+        """Return the estimated seconds of every op on a device when it is recomputed."""
+        return [sum(device.seconds(*each) for each in work) for work in self.work]
+
+    @property
+    def base_cost(self) -> float:
+        """The price of running every kernel once."""
+        device_name = self.graph.spaces[0].name
+        return sum(_price(work, device_name) for one in (self.forward, self.backward) for work in one.work)
 
     def kernel_of(self, op: OpId) -> tuple[RecordedPass, OpId]:
         """Return the pass and kernel of an op other than the turn."""
@@ -82,10 +90,8 @@ class KernelProgram:
         return sum(int(graph.sizes[buffer]) for buffer in saved)
 
 
-def _per_op(kernels: Sequence[OpId], seconds: Callable[[OpId], float]) -> list[float]:
-    """Return each op's seconds. If a kernel is two ops, they count for the second, which may run again."""
-    following = [*kernels[1:], None]
-    return [0.0 if kernel == after else seconds(kernel) for kernel, after in zip(kernels, following, strict=True)]
+def _price(work: Iterable[Work], device_name: str) -> float:
+    return sum(price_of(each, device_name) for each in work)
 
 
 def join_passes(
@@ -94,8 +100,13 @@ def join_passes(
     backward: RecordedPass,
     held: HeldBytes,
     forward_nodes: Collection[str],
+    *,
+    by_value: bool = False,
 ) -> KernelProgram:
-    """Return both passes as one graph, with its device's prices."""
+    """Return both passes as one graph, with its device's prices.
+
+    With `by_value`, kernels with several results of the forward pass are several ops, which are recomputed separately.
+    """
     joining = _Joining.beside(held, name)
     builder = joining.builder
     storages = {value: storage.name for value, storage in forward.storages.items()}
@@ -104,7 +115,8 @@ def join_passes(
     for buffer, size, lifetime in _buffers(forward.graph):
         is_saved = lifetime is Lifetime.OUTPUT and buffer not in results
         own[buffer] = joining.add_buffer(forward, buffer, size, Lifetime.INTERMEDIATE if is_saved else lifetime)
-    forward_kernels = joining.add_kernels(forward, own)
+    named = {name for name, value in forward.values.items() if value in forward_nodes} | set(storages.values())
+    forward_kernels = joining.add_kernels(forward, own, named if by_value else ())
     turn = joining.add_turn(held, [own[buffer] for buffer in sorted(results) if buffer in own])
     later: dict[str, BufferId] = {}
     for buffer, size, lifetime in _buffers(backward.graph):
@@ -116,7 +128,7 @@ def join_passes(
             later[buffer] = joining.add_buffer(backward, buffer, size, lifetime)
     backward_kernels = joining.add_kernels(backward, later)
     return KernelProgram(
-        builder.build(), forward, backward, turn, own, forward_kernels, backward_kernels, forward_nodes
+        builder.build(), forward, backward, turn, own, forward_kernels, backward_kernels, joining.work, forward_nodes
     )
 
 
@@ -133,14 +145,61 @@ def _buffers(graph: Graph) -> list[tuple[str, int, Lifetime]]:
     return list(zip(graph.buffer_names, graph.sizes.tolist(), lifetimes, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """The buffers that a kernel writes as one op, and its own buffers that this op reads."""
+    """A part of a kernel as one op, with buffers of the kernel's own graph."""
 
-    writes: Sequence[BufferId]
-    reads: Sequence[BufferId] = ()
+    writes: Sequence[BufferId] = ()
+    reads: Sequence[BufferId]
+    work: Sequence[Work] = ()
     is_once: bool = False
-    is_free: bool = False
+    """Whether the op is ordered and never recomputed."""
+
+
+def _parts(one: RecordedPass, kernel: OpId) -> list[_Part]:
+    """Return the ops of a kernel: the buffers that must not be recomputed, and the rest."""
+    graph, work = one.graph, one.work[kernel]
+    reads, writes = graph.reads[kernel].tolist(), graph.writes[kernel].tolist()
+    once = [buffer for buffer in writes if graph.buffer_names[buffer] in one.run_once[kernel]]
+    rest = [buffer for buffer in writes if buffer not in once]
+    if not once and not one.overwrites[kernel]:
+        return [_Part(reads=reads, writes=rest, work=work)]
+    if not rest:
+        return [_Part(reads=reads, writes=once, work=work, is_once=True)]
+    return [_Part(reads=reads, writes=once, is_once=True), _Part(reads=[*reads, *once], writes=rest, work=work)]
+
+
+def _parts_by_value(one: RecordedPass, kernel: OpId, named: Collection[str]) -> list[_Part]:
+    """Return one op per value of a kernel, and one that keeps all of them alive; empty if it cannot be divided.
+
+    The first runs are one kernel, whose operands and results are alive together.
+    """
+    graph, sources = one.graph, one.sources[kernel]
+    is_whole = one.calls[kernel] or one.overwrites[kernel] or one.is_part[kernel]
+    if is_whole or not sources or not all(name in named for name in sources):
+        return []
+    ids = {str(graph.buffer_names[buffer]): buffer for buffer in (*graph.reads[kernel], *graph.writes[kernel])}
+    parts: list[_Part] = []
+    known = set[BufferId]()
+    for name, read in sources.items():
+        reads = sorted(int(ids[each]) for each in read)
+        known.add(ids[name])
+        moved = int(graph.sizes[ids[name]]) + sum(int(graph.sizes[each]) for each in reads if each not in known)
+        known.update(reads)
+        is_once = name in one.run_once[kernel]
+        work = () if is_once else [Work(moved)]
+        parts.append(_Part(reads=reads, writes=[int(ids[name])], work=work, is_once=is_once))
+    place_of = {buffer: place for place, part in enumerate(parts) for buffer in part.writes}
+    taken = set[BufferId]()
+    for given, made in graph.in_place_pairs(kernel):
+        place = place_of.get(made, len(parts))
+        if any(given in part.reads for part in parts[place : place + 1]):
+            taken.add(given)
+            if any(given in part.reads for part in parts[place + 1 :]):
+                return []
+    alive = [each for each in (*graph.reads[kernel].tolist(), *place_of) if each not in taken]
+    rest = [each for each in graph.writes[kernel].tolist() if each not in place_of]
+    return [*parts, _Part(reads=alive, writes=rest, is_once=True)]
 
 
 class _Joining:
@@ -151,6 +210,8 @@ class _Joining:
         self._device_name = device_name
         self._is_backward = False
         """Whether the turn is added. Backward kernels run once: plans become copies of forward nodes."""
+        self.work: list[Sequence[Work]] = []
+        """The work of each op."""
         self._counts: dict[str, Counter[str]] = {"op": Counter(), "buffer": Counter()}
 
     @classmethod
@@ -178,38 +239,37 @@ class _Joining:
         self._is_backward = True
         tangents = self.builder.add_buffer(self.unique("tangents"), held.tangents, Lifetime.OUTPUT)
         name = self.unique(held.turn, "op")
+        self.work.append(())
         return self.builder.add_op(name, "turn", reads=results, writes=[tangents], pure=False, cost=0.0)
 
-    def add_kernels(self, one: RecordedPass, buffers: Mapping[str, BufferId]) -> list[OpId]:
+    def add_kernels(
+        self, one: RecordedPass, buffers: Mapping[str, BufferId], named: Collection[str] = ()
+    ) -> list[OpId]:
         """Add the kernels of a pass, and return each op's kernel.
 
-        A kernel that draws random numbers or overwrites inputs, and computes more, is two ops: the first runs once.
+        Kernels whose buffers are `named` are one op per buffer, if each can be computed alone.
         """
         graph, last, kernels = one.graph, list[OpId](), list[OpId]()
         ids = [buffers[name] for name in graph.buffer_names]
         for kernel in range(graph.n_ops):
-            written = graph.writes[kernel].tolist()
-            once = [buffer for buffer in written if graph.buffer_names[buffer] in one.run_once[kernel]]
-            rest = [buffer for buffer in written if buffer not in once]
-            runs_once = bool(once) or one.overwrites[kernel]
-            parts = [_Part(once, is_once=True, is_free=bool(rest))] if runs_once else []
-            if rest or not runs_once:
-                parts.append(_Part(rest, once))
+            parts = _parts_by_value(one, kernel, named) or _parts(one, kernel)
             added = [self._add_op(one, kernel, ids, part, last) for part in parts]
             kernels += [kernel] * len(added)
             last.append(added[-1])
         return kernels
 
     def _add_op(
-        self, one: RecordedPass, kernel: OpId, ids: Sequence[BufferId], part: "_Part", last: Sequence[OpId]
+        self, one: RecordedPass, kernel: OpId, ids: Sequence[BufferId], part: _Part, last: Sequence[OpId]
     ) -> OpId:
         graph, writes = one.graph, part.writes
-        reads: list[BufferId] = graph.reads[kernel].tolist()
         before: list[OpId] = graph.after[kernel].tolist()
         own = {ids[buffer] for buffer in writes}
-        pairs = [(given, made) for given, made in graph.in_place_pairs(kernel) if given in reads and made in writes]
+        pairs = [
+            (given, made) for given, made in graph.in_place_pairs(kernel) if given in part.reads and made in writes
+        ]
         name = next((graph.buffer_names[buffer] for buffer in writes), graph.op_names[kernel])
-        read = dict.fromkeys(ids[each] for each in [*reads, *part.reads])
+        read = dict.fromkeys(ids[each] for each in part.reads)
+        self.work.append(part.work)
         return self.builder.add_op(
             self.unique(one.values.get(name, name), "op"),
             one.kinds[kernel],
@@ -220,7 +280,7 @@ class _Joining:
             scratch_bytes=int(graph.scratch[kernel]),
             pure=not (self._is_backward or part.is_once or one.is_part[kernel]),
             ordered=part.is_once,
-            cost=0.0 if part.is_free else one.price(kernel, self._device_name),
-            flops=0 if part.is_free else sum(each.flops for each in one.work[kernel]),
-            traffic_bytes=0 if part.is_free else sum(each.traffic_bytes for each in one.work[kernel]),
+            cost=_price(part.work, self._device_name),
+            flops=sum(each.flops for each in part.work),
+            traffic_bytes=sum(each.traffic_bytes for each in part.work),
         )

@@ -1,12 +1,12 @@
 """The kernels of one pass, recorded after fusion and ordering."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from torch.fx import Node
 
 from lowtide.core.index_spaces import BufferId, OpId
-from lowtide.engine.costs import Device
 from lowtide.engine.graph import Graph
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import KnownInputs, graph_of_kernels
 from lowtide.frameworks.torch.internals.aot_autograd import must_save
@@ -21,11 +21,12 @@ from lowtide.frameworks.torch.internals.kernels import (
     ordered_call,
     origins_of,
     overwrites_inputs,
+    source_graph,
     source_values,
     unpacked_tuple,
     writes_into_others,
 )
-from lowtide.frameworks.torch.reading.costs import flops_of, price_of, product_dtype_of, work_of
+from lowtide.frameworks.torch.reading.costs import flops_of, product_dtype_of, work_of
 from lowtide.frameworks.torch.reading.effects import keeps_order
 from lowtide.frameworks.torch.reading.lowering import LASTS
 from lowtide.frameworks.torch.reading.outlined import Work, outlined_by
@@ -45,6 +46,8 @@ class RecordedPass:
     """Per kernel, its work, or the work of each kernel of its outlined program."""
     run_once: Sequence[Collection[str]]
     """Per kernel, its buffers that must not be recomputed: random draws, effects, values that the user saves."""
+    sources: Sequence[Mapping[str, Collection[str]]]
+    """Per kernel, the buffers from which each of its values can be computed alone; empty if that is unknown."""
     is_part: Sequence[bool]
     """Whether each kernel writes into another kernel's buffer."""
     overwrites: Sequence[bool]
@@ -61,12 +64,6 @@ class RecordedPass:
     """The storage of each result, by its FX name before Inductor's passes."""
     peak_bytes: int
     """Exact peak, with inputs that the pass frees, without memory that the caller holds."""
-
-    def price(self, op: OpId, device_name: str) -> float:
-        return sum(price_of(each, device_name) for each in self.work[op])
-
-    def seconds_on(self, op: OpId, device: Device) -> float:
-        return sum(device.seconds(*each) for each in self.work[op])
 
 
 def runs_once(node: Node) -> bool:
@@ -88,6 +85,9 @@ def recorded_pass(
     calls = [_computed_by(node) for node in nodes]
     origins = [origins_of(node) for node in nodes]
     by_op = zip(nodes, calls, origins, strict=True)
+    known = {**_results(storages, names), **value_of}
+    buffers_of = _buffers_of(known, graph)
+    used = frozenset(_names(graph, [*graph.reads.values.tolist(), *np.flatnonzero(~graph.freeable).tolist()]))
     return RecordedPass(
         graph=graph,
         kinds=[kind if call is None else kind_of(call) for kind, call in zip(graph.op_kinds, calls, strict=True)],
@@ -96,6 +96,7 @@ def recorded_pass(
             _run_once(node, call is not None, made_from, _written(graph, op), value_of, stored)
             for op, (node, call, made_from) in enumerate(by_op)
         ],
+        sources=[_sources(graph, op, known, buffers_of, used) for op in range(graph.n_ops)],
         is_part=[writes_into_others(node) for node in nodes],
         overwrites=[overwrites_inputs(node) for node in nodes],
         origins=[[each.name for each in made_from] for made_from in origins],
@@ -130,8 +131,56 @@ def _computed_by(node: KernelNode) -> Node | None:
 
 
 def _written(graph: Graph, op: OpId) -> set[str]:
-    buffers: list[BufferId] = graph.writes[op].tolist()
+    return _names(graph, graph.writes[op].tolist())
+
+
+def _names(graph: Graph, buffers: Iterable[BufferId]) -> set[str]:
     return {str(graph.buffer_names[buffer]) for buffer in buffers}
+
+
+def _results(storages: Mapping[str, KernelStorage], names: Collection[str]) -> dict[str, Node]:
+    """Return the FX nodes of results by the buffers that hold them."""
+    nodes = {node.name: node for node in source_graph().graph.nodes}
+    return {storage.name: nodes[name] for name, storage in storages.items() if storage.name in names and name in nodes}
+
+
+def _buffers_of(value_of: Mapping[str, Node], graph: Graph) -> dict[Node, list[str]]:
+    """Return the buffers of stored values and inputs by FX node."""
+    found: dict[Node, list[str]] = {}
+    for name, node in value_of.items():
+        found.setdefault(node, []).append(name)
+    known = set(graph.buffer_names)
+    for node in source_graph().graph.find_nodes(op="placeholder"):
+        found.setdefault(node, [node.name] if node.name in known else [])
+    return found
+
+
+def _sources(
+    graph: Graph, op: OpId, value_of: Mapping[str, Node], buffers_of: Mapping[Node, Sequence[str]], used: frozenset[str]
+) -> dict[str, set[str]]:
+    """Return the buffers from which each value of a kernel can be computed, in order of computation.
+
+    The result is empty if the kernel has one value only, reads others than its values' FX nodes, or writes buffers
+    without a value that other kernels use.
+    """
+    written, read = _written(graph, op), _names(graph, graph.reads[op].tolist())
+    values = {name for name in written if name in value_of and buffers_of[value_of[name]] == [name]}
+    if len(values) < 2 or not used.isdisjoint(written - values):
+        return {}
+    found = {name: _sources_of(value_of[name], buffers_of) for name in sorted(values, key=value_of.__getitem__)}
+    return found if set().union(*found.values()) - values == read - written else {}
+
+
+def _sources_of(value: Node, buffers_of: Mapping[Node, Sequence[str]]) -> set[str]:
+    waiting, seen, found = [value], set[Node](), set[str]()
+    while waiting:
+        for node in waiting.pop().all_input_nodes:
+            if node in buffers_of:
+                found.update(buffers_of[node])
+            elif node not in seen:
+                seen.add(node)
+                waiting.append(node)
+    return found
 
 
 def _run_once(
