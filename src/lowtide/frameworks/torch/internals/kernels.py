@@ -208,7 +208,9 @@ def ordered_call(node: Node) -> Node:
     operator = higher_order_of(node.target)
     if operator is None or operator.name() != "control_deps":
         return node
-    body = getattr(node.graph.owning_module, node.args[1].target)
+    (body,) = (
+        getattr(node.graph.owning_module, str(each.target)) for each in node.all_input_nodes if each.op == "get_attr"
+    )
     return next(each for each in reversed(body.graph.nodes) if each.op == "call_function")
 
 

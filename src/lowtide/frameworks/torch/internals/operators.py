@@ -139,7 +139,7 @@ def call_in_inductor(operator: Any, like: Any) -> None:
     """Make Inductor call an operator with operands in the layouts that another operator needs."""
     from torch._inductor.lowering import make_fallback, maybe_layout_constraints  # takes seconds to load
 
-    constrain = maybe_layout_constraints(like)
+    constrain: Any = maybe_layout_constraints(like)
 
     def constrained(node: Any, *args: Any, **kwargs: Any) -> Any:
         return constrain(SimpleNamespace(target=like, args=node.args, kwargs=node.kwargs), *args, **kwargs)
