@@ -92,6 +92,14 @@ def test_a_plan_within_a_budget_is_verified_priced_by_the_device_and_exact_after
     assert 0 < result.extra_cost < result.base_cost
 
 
+def test_chunks_are_used_only_where_they_are_faster_if_the_kernels_fit_without(step: DeviceModel) -> None:
+    allow = ["reorder", "share", "recompute", "rounding"]
+    either = lowtide.plan(step, device="h100", budget="60%", allow=allow)
+    without = lowtide.plan(step, device="h100", budget="60%")
+    assert either.shortfall is None
+    assert either.extra_cost <= without.extra_cost
+
+
 def test_a_budget_below_every_plan_is_missed_by_the_exact_peak(step: DeviceModel) -> None:
     result = lowtide.plan(step, device="h100", budget="1%")
     assert result.shortfall is not None

@@ -90,9 +90,9 @@ class DeviceModel(UnrunnableModel):
         """Return the cheapest plan found within the budget, by default the device's usable memory.
 
         Percentages refer to the peak of Inductor's own kernels. If these fit, nothing changes. Otherwise kernels are
-        recomputed; if no plan fits, the largest products are computed in chunks. Inductor lowers each plan for its
-        exact peak. If that misses or leaves much of the budget, another target is tried, at most three per form. Raises
-        UsageError for other techniques.
+        recomputed; if no plan fits, the largest products are computed in chunks, with "rounding" also if that is
+        faster. Inductor lowers each plan for its exact peak. If that misses or leaves much of the budget, another
+        target is tried, at most three per form. Raises UsageError for other techniques.
         """
         because = "plans for an absent device recompute kernels and compute products in chunks only"
         refuse_ignored(settings.techniques, {"offload"}, because, "allow recompute")
@@ -107,7 +107,8 @@ class DeviceModel(UnrunnableModel):
             kernels = base if form == "unmodified" else self._process.ask(InChunks(form=form, allowed_bytes=allowed))
             if kernels is not None:
                 best = self._best_plan(kernels, form, settings, allowed, best, report)
-            if best.shortfall is None:
+            is_last = form != "unmodified" or "rounding" not in settings.techniques
+            if best.shortfall is None and is_last:
                 break
         return best
 
