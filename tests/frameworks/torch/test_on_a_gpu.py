@@ -1,7 +1,6 @@
 """Training steps on a GPU: the bits of eager, within budgets, measured as predicted by the caching allocator."""
 
 import copy
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +10,9 @@ from torch import nn
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.engine.plan import Run
 from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
+from tests.frameworks.torch.absent_device.programs import Attention, heads
+from tests.frameworks.torch.recomputed import recomputed_kinds
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
@@ -156,25 +156,12 @@ def test_a_whole_step_stays_within_its_budget(make: Callable[[], Made], compiler
     assert _is_as_predicted(lt.measure(step, rows, timed_calls=1))
 
 
-class Attention(nn.Module):
-    """Layers of attention with dropout, whose outputs are most of the memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scales = nn.Parameter(torch.ones(8, dtype=torch.bfloat16, device="cuda"))
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        for scale in self.scales:
-            heads = value * scale
-            value = value + nn.functional.scaled_dot_product_attention(heads, heads, heads, dropout_p=0.1)
-        return value.square().mean()
-
-
 def test_recomputed_attention_draws_the_mask_of_its_first_run() -> None:
     found: list[torch.Tensor] = []
+    value = heads()
     for options in ({"backend": "inductor"}, {"backend": "lowtide", "options": {"budget": "45%"}}):
         torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
-        module, value = Attention(), torch.ones(4, 8, 1024, 64, dtype=torch.bfloat16, device="cuda")
+        module = Attention()
         run: Any = torch.compile(module, **options)
         torch.manual_seed(5)
         run(value).backward()
@@ -182,8 +169,7 @@ def test_recomputed_attention_draws_the_mask_of_its_first_run() -> None:
         found.append(module.scales.grad)
     torch.testing.assert_close(found[1], found[0], rtol=2e-2, atol=1e-3)
     (program,) = planned_programs()
-    runs = Counter(step.op for step in program.result.plan.steps() if isinstance(step, Run))
-    assert any("attention" in program.graph.op_kinds[op] for op, count in runs.items() if count > 1)
+    assert any("attention" in kind for kind in recomputed_kinds(program.result))
 
 
 class Head(nn.Module):

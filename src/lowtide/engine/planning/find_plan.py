@@ -51,7 +51,7 @@ def find_plan(
     started = time.perf_counter()
     report = progress or current_report()
     draft = replace(start or baseline(graph, settings, unmodified), keep=keep)
-    cached = CachedPlan.of(draft, unmodified)
+    cached = CachedPlan.of(draft)
     if cached is not None and (known := cached.read()) is not None:
         report(Stage.DONE)
         return replace(known, seconds=time.perf_counter() - started)

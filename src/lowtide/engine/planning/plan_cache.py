@@ -80,7 +80,7 @@ class CachedPlan:
     unmodified: Graph
 
     @classmethod
-    def of(cls, draft: Draft, unmodified: Graph | None) -> "CachedPlan | None":
+    def of(cls, draft: Draft) -> "CachedPlan | None":
         """Return a draft's entry before planning, None if such plans are not kept.
 
         Plans with bounds from a search of all orders are not kept: a plan file lacks the proof.
@@ -94,7 +94,7 @@ class CachedPlan:
         ]
         key = hashlib.sha256(repr((_code(), draft.graph.fingerprint, named, draft.prices.profile)).encode())
         key.update(draft.prices.seconds.tobytes())
-        key.update(b"" if unmodified is None else unmodified.fingerprint.encode())
+        key.update(draft.unmodified.fingerprint.encode())
         return cls(folder / key.hexdigest()[:32], draft.graph, draft.unmodified)
 
     def read(self) -> Result | None:

@@ -27,6 +27,25 @@ class Blocks(nn.Module):
         return nn.functional.cross_entropy(self.head(value), classes)
 
 
+class Attention(nn.Module):
+    """Layers of attention with dropout on a GPU, whose outputs are most of the memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = nn.Parameter(torch.ones(8, dtype=torch.bfloat16, device="cuda"))
+
+    def forward(self, value: Tensor) -> Tensor:
+        for scale in self.scales:
+            scaled = value * scale
+            value = value + nn.functional.scaled_dot_product_attention(scaled, scaled, scaled, dropout_p=0.1)
+        return value.square().mean()
+
+
+def heads() -> Tensor:
+    """Return a batch for `Attention`."""
+    return torch.randn(4, 8, 1024, 64, dtype=torch.bfloat16, device="cuda")
+
+
 def batch(device: str = "cpu") -> tuple[Tensor, Tensor]:
     return torch.randn(N_ROWS, WIDTH, device=device), torch.zeros(N_ROWS, dtype=torch.long, device=device)
 
@@ -55,22 +74,11 @@ def wide_head() -> Any:
 
 
 def attention() -> Any:
-    """Return layers of attention with dropout, whose outputs are most of the memory."""
+    """Return attention with dropout, and its batch."""
     from lowtide.torch import TrainingStep
 
-    class Attention(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.scales = nn.Parameter(torch.ones(8, dtype=torch.bfloat16, device="cuda"))
-
-        def forward(self, value: Tensor) -> Tensor:
-            for scale in self.scales:
-                heads = value * scale
-                value = value + nn.functional.scaled_dot_product_attention(heads, heads, heads, dropout_p=0.1)
-            return value.square().mean()
-
-    model, value = Attention(), torch.randn(4, 8, 1024, 64, dtype=torch.bfloat16, device="cuda")
-    return TrainingStep(model, lambda model, value: model(value), torch.optim.SGD(model.parameters())), (value,)
+    model = Attention()
+    return TrainingStep(model, lambda model, value: model(value), torch.optim.SGD(model.parameters())), (heads(),)
 
 
 def that_needs_values() -> Any:

@@ -18,8 +18,6 @@ from lowtide.frameworks.torch.internals.operators import (
 )
 from lowtide.frameworks.torch.reading.effects import RANDOM_STATE, arguments_by_name, is_random
 
-REPEATABLE = "repeatable_"
-"""Prefix of operators that draw like one of PyTorch's, but return the random state before, or draw from a given one."""
 _STATE_BYTES = {"cpu": torch.default_generator.get_state().numel(), "cuda": 16}
 """Bytes of a generator's state by type of device."""
 _drawn_by: dict[Any, Any] = {}
@@ -70,7 +68,7 @@ def repeatable_op(overload: Any) -> Any:
         n_bytes = _STATE_BYTES[_device_of([args, kwargs]).type]
         return _behind(torch.empty(n_bytes, dtype=torch.uint8, device="cpu"), overload(*args, **kwargs))
 
-    name = f"{REPEATABLE}{op_name(overload)}_{overload_name(overload)}"
+    name = f"repeatable_{op_name(overload)}_{overload_name(overload)}"
     arguments, returned = schema_of(overload)
     keywords = "" if "*," in arguments else "*, "
     schema = f"{name}({arguments}, {keywords}Tensor? {RANDOM_STATE}=None) -> (Tensor before, {returned})"

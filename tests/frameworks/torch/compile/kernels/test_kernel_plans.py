@@ -12,8 +12,10 @@ from torch.utils.checkpoint import checkpoint
 
 import lowtide.torch
 from lowtide.frameworks.torch.compile import with_inductor
+from lowtide.frameworks.torch.compile.kernels.kernel_program import KernelProgram
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.reading.costs import price_of
 from lowtide.torch import measure
 
 pytestmark = [
@@ -24,14 +26,17 @@ pytestmark = [
 
 
 @pytest.fixture
-def kernels_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plan kernels at once, also where a plan of ops would meet the budget."""
+def kernels_only(monkeypatch: pytest.MonkeyPatch) -> list[KernelProgram]:
+    """Plan kernels at once, also where a plan of ops would meet the budget, and keep their programs."""
+    found: list[KernelProgram] = []
 
     def ways(compiler: Any) -> Iterator[Any]:
         program, _ = next(compiler._programs())
+        found.append(program)
         yield with_inductor._Way(partial(compiler._for_kernels, program))  # pyright: ignore[reportPrivateUsage]
 
     monkeypatch.setattr(with_inductor._Compiler, "_ways", ways)  # pyright: ignore[reportPrivateUsage]
+    return found
 
 
 class Blocks(nn.Module):
@@ -80,8 +85,7 @@ def _only_program() -> PlannedModule:
     return program
 
 
-@pytest.mark.usefixtures("kernels_only")
-def test_checkpointed_blocks_fit_and_train_as_without_a_plan() -> None:
+def test_checkpointed_blocks_fit_and_train_as_without_a_plan(kernels_only: list[KernelProgram]) -> None:
     """The peak is the measured one, and gradients are equal up to rounding."""
     torch.manual_seed(0)
     module, batch = Blocks(2), torch.randn(768, 96)
@@ -95,9 +99,9 @@ def test_checkpointed_blocks_fit_and_train_as_without_a_plan() -> None:
     assert peak <= (program.result.budget.allowed["cpu"] or 0)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
-    graph = program.graph
-    in_kernels = sum(cost for cost, kind in zip(graph.cost, graph.op_kinds, strict=True) if kind != "turn")
-    assert 0 < program.result.base_cost <= in_kernels  # results of a kernel have prices of their own
+    (recorded,) = kernels_only
+    works = [work for one in (recorded.forward, recorded.backward) for kernel in one.work for work in kernel]
+    assert program.result.base_cost == pytest.approx(sum(price_of(work, "cpu") for work in works))
     measured = measure(lambda: run(batch).backward(), state=[module])
     assert measured.measured_peak_bytes <= 1.02 * peak
 

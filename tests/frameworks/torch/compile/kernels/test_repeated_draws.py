@@ -1,6 +1,5 @@
 """Random draws of PyTorch's own kernels, recomputed from a saved random state."""
 
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -8,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch._inductor import config
 
-from lowtide.engine.plan import Run
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.reading.repeatable_draws import repeatable_op
+from tests.frameworks.torch.recomputed import recomputed_kinds
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
@@ -82,6 +81,4 @@ def test_gradients_are_those_of_the_first_draws(fallback_random: bool) -> None:
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
     (program,) = planned_programs()
     assert program.result.shortfall is None
-    runs = Counter(step.op for step in program.result.plan.steps() if isinstance(step, Run))
-    kinds = {program.graph.op_kinds[op] for op, count in runs.items() if count > 1}
-    assert "aten.poisson" in kinds
+    assert "aten.poisson" in recomputed_kinds(program.result)

@@ -149,8 +149,8 @@ def _buffers(graph: Graph) -> list[tuple[str, int, Lifetime]]:
 class _Part:
     """A part of a kernel as one op, with buffers of the kernel's own graph."""
 
-    writes: Sequence[BufferId] = ()
     reads: Sequence[BufferId]
+    writes: Sequence[BufferId]
     work: Sequence[Work] = ()
     is_once: bool = False
     """Whether the op is ordered and never recomputed."""
@@ -192,8 +192,8 @@ def _parts_by_value(one: RecordedPass, kernel: OpId, named: Collection[str]) -> 
     place_of = {buffer: place for place, part in enumerate(parts) for buffer in part.writes}
     taken = set[BufferId]()
     for given, made in graph.in_place_pairs(kernel):
-        place = place_of.get(made, len(parts))
-        if any(given in part.reads for part in parts[place : place + 1]):
+        place = place_of.get(made)
+        if place is not None and given in parts[place].reads:
             taken.add(given)
             if any(given in part.reads for part in parts[place + 1 :]):
                 return []

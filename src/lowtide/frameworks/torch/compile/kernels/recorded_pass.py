@@ -1,6 +1,6 @@
 """The kernels of one pass, recorded after fusion and ordering."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,24 +163,15 @@ def _sources(
     The result is empty if the kernel has one value only, reads others than its values' FX nodes, or writes buffers
     without a value that other kernels use.
     """
-    written, read = _written(graph, op), _names(graph, graph.reads[op].tolist())
+    written, given = _written(graph, op), _names(graph, graph.reads[op].tolist())
     values = {name for name in written if name in value_of and buffers_of[value_of[name]] == [name]}
     if len(values) < 2 or not used.isdisjoint(written - values):
         return {}
-    found = {name: _sources_of(value_of[name], buffers_of) for name in sorted(values, key=value_of.__getitem__)}
-    return found if set().union(*found.values()) - values == read - written else {}
-
-
-def _sources_of(value: Node, buffers_of: Mapping[Node, Sequence[str]]) -> set[str]:
-    waiting, seen, found = [value], set[Node](), set[str]()
-    while waiting:
-        for node in waiting.pop().all_input_nodes:
-            if node in buffers_of:
-                found.update(buffers_of[node])
-            elif node not in seen:
-                seen.add(node)
-                waiting.append(node)
-    return found
+    found: dict[str, set[str]] = {}
+    for name in sorted(values, key=value_of.__getitem__):
+        within = _computed_within(value_of[name], buffers_of)
+        found[name] = {each for node in within for read in node.all_input_nodes for each in buffers_of.get(read, ())}
+    return found if set().union(*found.values()) - values == given - written else {}
 
 
 def _run_once(
@@ -204,12 +195,17 @@ def _needs_single_run(value: Node, stored: Collection[Node]) -> bool:
 
     Copies of overwritten inputs do not count: the backward pass saves those it needs.
     """
+    return any(
+        node.op == "call_function" and runs_once(node) and (node is value or LASTS not in node.meta)
+        for node in _computed_within(value, stored)
+    )
+
+
+def _computed_within(value: Node, stored: Container[Node]) -> Iterator[Node]:
+    """Yield a value and the nodes from which it is computed, back to stored values, without these."""
     waiting, seen = [value], set[Node]()
     while waiting:
-        node = waiting.pop()
-        if node.op == "call_function" and runs_once(node) and (node is value or LASTS not in node.meta):
-            return True
+        yield (node := waiting.pop())
         new = [each for each in node.all_input_nodes if each not in seen and each not in stored]
         seen.update(new)
         waiting.extend(new)
-    return False
