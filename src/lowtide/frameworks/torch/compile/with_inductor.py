@@ -362,8 +362,6 @@ def _compile(
     at_once = {} if options.budget is None or takes_hooks(given.inputs) else BOTH_PASSES
     record = ShowKernels(peaks) if options.budget is None and given.held is None else None
     changes = {**settings(options, peaks, partitioner, record), **given.changes}
-    if given.held is not None:
-        changes["fx_graph_cache"] = False  # cached kernels would not report their needs
     with patched_autograd({**NOT_CACHED, **at_once}):
         return compile_fx(
             given.module, given.inputs, changes, given.split(changes["custom_partitioner_fn"]), given.trace

@@ -29,7 +29,7 @@ from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import programs_planned, registry_state, restore_registry
 
 NOT_CACHED = {"enable_autograd_cache": False}
-"""Programs are planned when compiled, so that plans can be shown; kernels still come from the cache."""
+"""Programs are planned when compiled, so that plans can be shown; the code of kernels still comes from the cache."""
 
 
 def settings(
@@ -45,7 +45,10 @@ def settings(
     leave. `partitioner` replaces that of the options. `record` gets each pass's kernels.
     """
     peaks = FusedPeaks() if peaks is None else peaks
-    chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks, partitioner)}
+    chosen: dict[str, Any] = {
+        "custom_partitioner_fn": PlannedPartition(options, peaks, partitioner),
+        "fx_graph_cache": False,  # cached graphs would not report their needs; a key takes seconds
+    }
     if "reorder" in options.techniques or options.budget is not None:
         order = MemoryOrder(options, peaks, record)
         chosen["reorder_for_peak_memory"] = False  # it would reorder random draws
