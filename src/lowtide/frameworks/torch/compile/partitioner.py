@@ -20,10 +20,12 @@ from lowtide.frameworks.torch.internals.aot_autograd import (
 )
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import copied_graph, outputs_of, value_of
+from lowtide.frameworks.torch.internals.operators import higher_order_of
 from lowtide.frameworks.torch.internals.tensors import hint
+from lowtide.frameworks.torch.planning.agreement import partners
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_program import Share
-from lowtide.frameworks.torch.planning.planned_program import PlannedModule, limit_to_bucket, plan_module
+from lowtide.frameworks.torch.planning.planned_program import PlannedModule, limit_to_bucket, plan_module, unplanned_module
 from lowtide.frameworks.torch.planning.programs import new_name, register
 from lowtide.frameworks.torch.reading.effects import is_random
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
@@ -52,10 +54,15 @@ class Partitioner:
         name: str | None = None,
         *,
         because: str | None = None,
+        is_planned: bool = True,
     ) -> None:
-        """Set the options; `because` says why Inductor's kernels are not planned."""
+        """Set the options; `because` says why Inductor's kernels are not planned.
+
+        Without `is_planned`, only the program's sizes are read, except where ranks must agree on it.
+        """
         self.options = options
         self._because = because
+        self._is_planned = is_planned
         self.own_peak_bytes = own_peak_bytes
         self._share = share
         self._name = name
@@ -146,10 +153,19 @@ class Partitioner:
             raise UnsupportedError("its backward pass has inputs of its own, such as random seeds")
         if self.options.budget is not None:
             limit_to_bucket(map(value_of, inputs))
-        planned = plan_module(name, whole, set(static), self.options, own, self.own_peak_bytes, self._share)
-        planned = replace(planned, ops_because=self._because)
+        if self._is_planned or not _has_only_sizes(whole, self.options):
+            planned = plan_module(name, whole, set(static), self.options, own, self.own_peak_bytes, self._share)
+            planned = replace(planned, ops_because=self._because)
+        else:
+            planned = unplanned_module(name, whole, set(static), self.options)
         register(planned)
         return planned
+
+
+def _has_only_sizes(whole: GraphModule, options: Options) -> bool:
+    """Return whether nothing but a program's sizes matters without a plan: ranks do not agree on it first."""
+    calls_graphs = any(higher_order_of(node.target) is not None for node in whole.graph.nodes)
+    return not calls_graphs and partners(whole, options.same_on_all_ranks) is None
 
 
 def partition_for_kernels(joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]) -> GraphModule:

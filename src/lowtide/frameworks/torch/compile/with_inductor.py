@@ -109,7 +109,7 @@ def compile_step_with_inductor(given: GivenGraph, options: Options, name: str) -
     before = registry_state()
     try:
         as_it_is = replace(options, budget=None, allow=(), plans=None)
-        own = own_need(given, options, KernelPartitioner(as_it_is, name=name, stores=False))
+        own = own_need(given, options, KernelPartitioner(as_it_is, name=name, stores=False, is_planned=False))
         if own is None:
             raise UnsupportedError(f"{_NOT_TOGETHER}; use compiler='eager'")
         allowed = own.peak if options.budget is None else budget_bytes(options.budget, own.peak, own.persistent)

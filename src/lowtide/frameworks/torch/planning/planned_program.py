@@ -10,7 +10,9 @@ from torch.fx import GraphModule
 
 from lowtide.core.units import format_bytes
 from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.engine.planning.budget import is_part
+from lowtide.engine.planning.plan_file import result_with
 from lowtide.engine.planning.result import Result
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.internals.tensors import plan_at_most, traced_with
@@ -18,7 +20,7 @@ from lowtide.frameworks.torch.planning.missed_budgets import warn_if_missed
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_program import Share, plan_program
 from lowtide.frameworks.torch.planning.program_forms import ProgramForms
-from lowtide.frameworks.torch.planning.read_program import ReadProgram, read_program
+from lowtide.frameworks.torch.planning.read_program import ReadProgram, read_program, read_sizes
 
 _LOG = logging.getLogger("lowtide")
 MINOR_BYTES = 4096
@@ -89,6 +91,13 @@ def plan_module(
         warn_if_missed(name, read.graph, result, options.settings, peak)
     emitted = emit(read.module, read.lowered, result.plan, boxed=False)
     return PlannedModule(name, read.module, read.graph, result, emitted, peak, found.fewer_saved_bytes)
+
+
+def unplanned_module(name: str, module: GraphModule, held: Collection[int], options: Options) -> PlannedModule:
+    """Return a program as it is, with its sizes but not its costs; otherwise like `plan_module`."""
+    graph = read_sizes(name, module, held)
+    result = result_with(graph, Plan.baseline(graph), options.settings, "given", None)
+    return PlannedModule(name, module, graph, result, module)
 
 
 def _is_minor(read: ReadProgram, result: Result, options: Options) -> bool:

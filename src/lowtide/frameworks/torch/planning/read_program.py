@@ -20,7 +20,7 @@ from lowtide.frameworks.torch.internals.inductor import lays_images_out
 from lowtide.frameworks.torch.internals.nodes import compute_fake
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.reading.lowering import Lowered, lower
-from lowtide.frameworks.torch.reading.read import graph_of
+from lowtide.frameworks.torch.reading.read import graph_of, sizes_graph
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.checkpoints import REPEATED
@@ -67,18 +67,27 @@ class ReadProgram:
 
 def read_program(name: str, module: GraphModule, held: Collection[int], options: Options) -> ReadProgram:
     """Read a functional graph; inputs at positions `held` outlive it. Raises UnsupportedError."""
-    for node in module.graph.nodes:
-        if has_data_dependent_size(node):
-            raise UnsupportedError(f"the size of tensor '{node.name}' depends on values; such graphs cannot be planned")
-    inputs = enumerate(module.graph.find_nodes(op="placeholder"))
-    named = [(input_name(node), Lifetime.PERSISTENT if place in held else Lifetime.INPUT) for place, node in inputs]
-    lowered = lower(module, named)
+    named, lowered = _lowered(module, held)
     run_once = _held_by_others(lowered) | _must_be_saved(lowered)
     scratch = scratch_under_inductor(module) if options.compiler == "inductor" else scratch_bytes
     graph = graph_of(name, module, lowered, run_once=run_once, after=_in_backward(lowered), scratch=scratch)
     if "offload" in options.techniques:
         graph = host_for(graph, options.host_bandwidth, options.host_capacity).added_to(graph)
     return ReadProgram(module, lowered, graph, named)
+
+
+def read_sizes(name: str, module: GraphModule, held: Collection[int]) -> Graph:
+    """Read the accesses and sizes of a functional graph, like `read_program`; it calls no graphs."""
+    return sizes_graph(name, _lowered(module, held)[1])
+
+
+def _lowered(module: GraphModule, held: Collection[int]) -> tuple[list[tuple[str, Lifetime]], Lowered]:
+    for node in module.graph.nodes:
+        if has_data_dependent_size(node):
+            raise UnsupportedError(f"the size of tensor '{node.name}' depends on values; such graphs cannot be planned")
+    inputs = enumerate(module.graph.find_nodes(op="placeholder"))
+    named = [(input_name(node), Lifetime.PERSISTENT if place in held else Lifetime.INPUT) for place, node in inputs]
+    return named, lower(module, named)
 
 
 def _held_by_others(lowered: Lowered) -> set[BufferId]:

@@ -109,6 +109,17 @@ def graph_of(
     return builder.build()
 
 
+def sizes_graph(name: str, lowered: Lowered) -> Graph:
+    """Return the graph of a lowered program without calls of graphs: its accesses and sizes, not its costs."""
+    builder = GraphBuilder(name)
+    spaces = _add_spaces(builder, lowered)
+    for buffer in lowered.buffers:
+        builder.add_buffer(buffer.name, buffer.size_bytes, buffer.lifetime, space=spaces.get(str(buffer.device), 0))
+    for op in lowered.ops:
+        builder.add_op(op.node.name, "", reads=op.reads, writes=op.writes, mutates=op.mutates, pure=not op.mutates)
+    return builder.build()
+
+
 def _note_kernels(builder: GraphBuilder, ops: Mapping[str, Sequence[str]], what: str) -> None:
     for kind, names in ops.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -118,6 +118,7 @@ def own_need(given: GivenGraph, options: Options, partitioner: Partitioner | Non
     """
     peaks = FusedPeaks()
     as_it_is = replace(options, budget=None, allow=(), plans=None)
+    partitioner = partitioner or Partitioner(as_it_is, is_planned=False)
     planned = schedule_only(given, as_it_is, peaks, _RecordPeaks(peaks), partitioner)
     if planned is None:
         return None

@@ -79,9 +79,10 @@ class KernelPartitioner(Partitioner):
         *,
         in_chunks: ChunkedForm | None = None,
         stores: bool = True,
+        is_planned: bool = True,
     ) -> None:
         """Set the options; without `stores`, Inductor decides which values it stores."""
-        super().__init__(options, own_peak_bytes, name=name)
+        super().__init__(options, own_peak_bytes, name=name, is_planned=is_planned)
         self._planned = planned
         self._stores = stores
         self._form = in_chunks
@@ -156,7 +157,7 @@ def kernel_program(
     recorder = RecordPasses(peaks)
     as_it_is = replace(options, budget=None, allow=(), plans=None)
     changes = {"reorder_for_peak_memory": False}
-    partitioner = KernelPartitioner(as_it_is, name=name, in_chunks=in_chunks)
+    partitioner = KernelPartitioner(as_it_is, name=name, in_chunks=in_chunks, is_planned=False)
     planned = schedule_only(given, as_it_is, peaks, recorder, partitioner, changes)
     if planned is None or len(recorder.passes) != len(planned.kernel_peaks):
         return None
