@@ -25,7 +25,12 @@ from lowtide.frameworks.torch.internals.tensors import hint
 from lowtide.frameworks.torch.planning.agreement import partners
 from lowtide.frameworks.torch.planning.options import Options
 from lowtide.frameworks.torch.planning.plan_program import Share
-from lowtide.frameworks.torch.planning.planned_program import PlannedModule, limit_to_bucket, plan_module, unplanned_module
+from lowtide.frameworks.torch.planning.planned_program import (
+    PlannedModule,
+    limit_to_bucket,
+    plan_module,
+    unplanned_module,
+)
 from lowtide.frameworks.torch.planning.programs import new_name, register
 from lowtide.frameworks.torch.reading.effects import is_random
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent

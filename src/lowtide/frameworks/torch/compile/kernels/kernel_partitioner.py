@@ -81,7 +81,7 @@ class KernelPartitioner(Partitioner):
         stores: bool = True,
         is_planned: bool = True,
     ) -> None:
-        """Set the options; without `stores`, Inductor decides which values it stores."""
+        """Set the options; without `stores`, Inductor decides which values it stores. See `Partitioner` for others."""
         super().__init__(options, own_peak_bytes, name=name, is_planned=is_planned)
         self._planned = planned
         self._stores = stores
