@@ -77,7 +77,8 @@ def plan_within_budget(
         alone = timed_plan(graph, recomputed.plan, prices, budget_bytes, elsewhere)
         best = alone if alone.beats(best) else best
     joint = JointResult()
-    if link is not None and best.over_bytes + best.timeline.extra_seconds > 0:
+    recomputed_seconds = best.timeline.compute_seconds - best.timeline.base_seconds
+    if link is not None and best.over_bytes + recomputed_seconds > 0:
         room = _room_on_host(program, best, link)
         search = OffloadSearch(program, budget_bytes, prices, link, elsewhere, best)
         offloadable = offloadable_buffers(program)

@@ -113,7 +113,7 @@ def _cheapest(draft: Draft, most: int, report: Report, keep: Callable[[Plan], No
     if "recompute" in traded:
         found = with_reruns(draft, most, report, keep)
         base, order, alone = found.base, found.order, found.result
-        if "offload" not in traded:
+        if "offload" not in traded or alone.rank[:2] == (0, 0.0):
             return base, alone
     base, offloaded = _with_copies(draft, most, (base, order), alone, report)
     if alone is None or offloaded.rank <= alone.rank:
