@@ -48,15 +48,16 @@ LEAD = (
     "Steps of `examples/frontier.py` in bfloat16 with `examples/master_weights.py`: AdamW with master weights and "
     "moments in float32, 12 bytes per parameter. One sequence per rank. Everything is predicted: prices are the peak "
     "figures of the device, and copies take its link to the host, both ways at the same time. Device memory includes "
-    "parameters and the state that stays there. `unlimited` is the program on a device that holds everything. "
+    "parameters and the state that stay there. `unlimited` is the program on a device that holds everything. "
     "`checkpointing` checkpoints every block with `torch.utils.checkpoint` and keeps all state on the device. "
     "`ZeRO-Offload's rule` checkpoints every block, keeps all state on the host, and updates on the CPU. Its model is "
     "generous: gradients leave the device as soon as they are known, in the order with the lowest peak that lowtide "
     "finds, and their copies hide behind computation; the update touches 28 bytes per parameter at the speed of the "
     "host's memory for one device, 51 GB/s for an A100 and 77 GB/s for an H100 in a node of 8; updated parameters "
-    "return meanwhile. `lowtide` is the answer of `fits`: the cheapest techniques that fit, priced on the timeline. A "
-    "parameter whose state is on the host is updated there or on the device, and `updated` is the state updated on the "
-    "host. Extra time is beyond `unlimited`. Times of plans that miss the budget are left out."
+    "return meanwhile. `lowtide` is the answer of `fits`: the cheapest techniques that fit, priced on the timeline. "
+    "Parameters move to the host if all state there is not enough. A parameter whose state is on the host is updated "
+    "there or on the device, and `updated` is the state and parameters updated on the host. Extra time is beyond "
+    "`unlimited`. Times of plans that miss the budget are left out."
 )
 
 

@@ -141,6 +141,7 @@ FRAMEWORK_NAMES = {
         "measure_costs",
         "read",
         "save_plans",
+        "to_host",
         "training_step",
     ],
     "xla": [

@@ -80,7 +80,7 @@ class Captures:
 
 
 class SizedStep(GraphModel):
-    """A training step of one size, with forms in chunks and a host for optimizer state."""
+    """A training step of one size, with forms in chunks and a host for optimizer state and parameters."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class SizedStep(GraphModel):
         share: int = 0,
         place: UpdatePlace = "device",
     ) -> None:
-        """Put `share` eighths of the state of all forms on a host, and update it at a place."""
+        """Put `share` eighths of the state of all forms on a host, and update it at a place; see `Program`."""
         self._program, self._in_chunks, self._host = program, in_chunks, host
         self._share = share
         self._place: UpdatePlace = place
@@ -114,9 +114,9 @@ class SizedStep(GraphModel):
         return None if graph is None else Form(name, self._placed(graph) or self._hosted(graph), is_exact=False)
 
     def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "SizedStep | None":
-        """Return the step with `share` eighths of its state on its host, updated at a place.
+        """Return the step with `share` eighths of its state on its host, updated at a place; above `ALL` of parameters.
 
-        Returns None without a host link, or such state or updates.
+        Returns None without a host link, or such buffers or updates.
         """
         key = (share, place)
         if key not in self._with_state:

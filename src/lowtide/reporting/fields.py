@@ -117,6 +117,7 @@ class PlanFields(TypedDict):
     reruns: int
     offloaded_bytes: int
     state_on_host_bytes: int
+    parameters_on_host_bytes: int
     updated_on_host_bytes: int
     stall_seconds: float
     hidden_seconds: float
@@ -307,6 +308,7 @@ class FitsFields(TypedDict):
     baseline_peak_bytes: int
     peak_bytes: int
     state_on_host_bytes: int
+    parameters_on_host_bytes: int
     updated_on_host_bytes: int
     techniques: Sequence[str] | None
     tried: Sequence[Sequence[str]]

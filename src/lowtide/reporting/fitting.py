@@ -13,10 +13,11 @@ from lowtide.core.units import exact_size, format_bytes, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.first_fit import cannot_fit
 from lowtide.engine.planning.plan_best_form import plan_best_form
-from lowtide.engine.planning.program import ALL, Program
+from lowtide.engine.planning.program import Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.fields import FitsFields
+from lowtide.reporting.planning import on_host
 from lowtide.reporting.shortfall import describe_missed, device_verdict
 from lowtide.reporting.table import printable
 
@@ -74,8 +75,6 @@ class DeviceFit:
             fits=self.techniques is not None,
             device_bytes=self.device_bytes,
             persistent_bytes=result.persistent_bytes[self.space] + result.state_on_host_bytes,
-            state_on_host_bytes=result.state_on_host_bytes,
-            updated_on_host_bytes=result.updated_on_host_bytes,
             baseline_peak_bytes=result.baseline_peak_bytes[self.space],
             peak_bytes=result.peak_bytes[self.space],
             techniques=None if self.techniques is None else [t for t in TECHNIQUES if t in self.techniques],
@@ -87,8 +86,8 @@ class DeviceFit:
     def to_text(self) -> str:
         """Return the result as text."""
         result, space = self.result, self.space
-        before, on_host = result.baseline_peak_bytes[space], result.state_on_host_bytes
-        persistent = result.persistent_bytes[space] + on_host
+        before, held = result.baseline_peak_bytes[space], result.state_on_host_bytes
+        persistent = result.persistent_bytes[space] + held
         verdict = device_verdict(self.techniques, self.tried)
         lines = [
             f"{printable(self.graph.name)} on {format_bytes(self.device_bytes)} usable: {verdict}",
@@ -99,8 +98,8 @@ class DeviceFit:
         if self.techniques:
             after = result.peak_bytes[space]
             lines += [
-                f"  planned peak     {format_bytes(after)}, {format_bytes(persistent - on_host + after)} in total",
-                *([f"  state on host    {format_bytes(on_host)}{_updated(result)}"] if on_host else []),
+                f"  planned peak     {format_bytes(after)}, {format_bytes(persistent - held + after)} in total",
+                *([f"  on host          {on_host(result)}{_updated(result)}"] if held else []),
                 f"  extra time       {percent(result.extra_time)}   ({result.costs} prices)",
                 f"  next             {self.next}",
             ]
@@ -168,7 +167,7 @@ def fit_device(
 
 def _updates_on_host(program: Program) -> bool:
     """Return whether updates of the program can run on its host."""
-    return program.with_state_on_host(ALL, "host") is not None
+    return program.with_state_on_host(program.most_on_host, "host") is not None
 
 
 def _updated(result: Result) -> str:
@@ -186,7 +185,7 @@ def _is_far(
     in_chunks = results.get(techniques - {"offload"})
     if in_chunks is None or techniques - {ROUNDING} not in (*results, *excluded):
         return False
-    moved = program.with_state_on_host(ALL)
+    moved = program.with_state_on_host(program.most_on_host)
     space = in_chunks.graph.spaces[0].name
     kept = program.graph if moved is None else moved.graph
     return _missed_bytes(in_chunks) > program.graph.persistent_bytes()[space] - kept.persistent_bytes()[space]

@@ -71,8 +71,6 @@ class SizeFit:
             persistent_bytes=self.persistent_bytes,
             baseline_peak_bytes=result.baseline_peak_bytes[space],
             peak_bytes=result.peak_bytes[space],
-            state_on_host_bytes=result.state_on_host_bytes,
-            updated_on_host_bytes=result.updated_on_host_bytes,
         )
 
     def to_text(self) -> str:
@@ -150,7 +148,7 @@ class FitTable:
             "Sizes are those of tensors. Usable memory is without the CUDA context.",
             f"Extra time: prices {self.costs}.",
             *([_IN_CHUNKS] if self._has_chunks else []),
-            *(["On host: optimizer state that the host holds."] if self._moves_state else []),
+            *(["On host: optimizer state and parameters that the host holds."] if self._moves_state else []),
             *(["Some of it is updated there, equal up to rounding."] if self._updates_there else []),
         ]
         if self.code:

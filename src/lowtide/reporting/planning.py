@@ -24,8 +24,6 @@ def result_to_json(result: Result, offer: NextTechnique | None = None, on_device
         **some,
         fragmentation_bytes=fragmentation(result.arena_bytes, result.peak_bytes),
         offloaded_bytes=result.transfers.bytes_out,
-        state_on_host_bytes=result.state_on_host_bytes,
-        updated_on_host_bytes=result.updated_on_host_bytes,
         stall_seconds=result.transfers.stall_seconds,
         hidden_seconds=result.transfers.hidden_seconds,
         collective_seconds=result.communication.seconds,
@@ -69,7 +67,7 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
     if result.transfers.bytes_out:
         lines.append(f"  offloaded        {_transfers(result)}")
     if result.transfers.state_bytes_out:
-        lines.append(f"  state on host    {_state(result)}")
+        lines.append(f"  on host          {_state(result)}")
     if result.communication.seconds:
         lines.append(f"  communication    {_communication(result)}")
     if measured is not None:
@@ -160,10 +158,14 @@ def _transfers(result: Result) -> str:
 
 def _state(result: Result) -> str:
     base, transfers = result.base_cost or 1.0, result.transfers
-    return (
-        f"{format_bytes(result.state_on_host_bytes)}, {_where_updated(result)}; compute waits "
-        f"{percent(transfers.stall_seconds / base)}"
-    )
+    return f"{on_host(result)}, {_where_updated(result)}; compute waits {percent(transfers.stall_seconds / base)}"
+
+
+def on_host(result: Result) -> str:
+    """Return the bytes of state and parameters on the host."""
+    parameters = result.parameters_on_host_bytes
+    of_them = f", {format_bytes(parameters)} of it parameters" if parameters else " of optimizer state"
+    return f"{format_bytes(result.state_on_host_bytes)}{of_them}"
 
 
 def _where_updated(result: Result) -> str:

@@ -14,6 +14,7 @@ class SizeFields(TypedDict):
     baseline_peak_bytes: int
     peak_bytes: int
     state_on_host_bytes: int
+    parameters_on_host_bytes: int
     updated_on_host_bytes: int
     extra_cost: float
     base_cost: float

@@ -16,6 +16,7 @@ from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.emit.in_arena import InArena, in_arena
+from lowtide.frameworks.torch.internals.host_memory import to_host
 from lowtide.frameworks.torch.measure.explain import Explanation, explain
 from lowtide.frameworks.torch.measure.measure import MeasuredStep, measure
 from lowtide.frameworks.torch.measure.measure_captured import MeasuredCall, measure_captured
@@ -44,6 +45,7 @@ __all__ = [
     "measure_costs",
     "read",
     "save_plans",
+    "to_host",
     "training_step",
 ]
 

@@ -1,11 +1,11 @@
-"""State of a graph on its host: only on the device around its updates, copied while other ops run."""
+"""State and parameters of a graph on its host: only on the device around their uses, copied while other ops run."""
 
 import pytest
 
 from lowtide.engine.analysis import simulate
-from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.graph import PARAMETER_FROM_HOST, STATE_TO_DEVICE, STATE_TO_HOST, Graph, GraphBuilder, Lifetime
 from lowtide.engine.offload import HOST, Host, with_host_space
-from lowtide.engine.offload.state_in_graph import state_of, state_on_host
+from lowtide.engine.offload.state_in_graph import parameters_of, state_of, state_on_host
 from lowtide.engine.plan import Plan, verify
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
@@ -27,7 +27,7 @@ def _training_step(bytes_per_second: float = 4000.0) -> Graph:
         builder.add_op(f"forward{layer}", "mm", reads=[values[-2], weight], writes=[values[-1]])
     for layer in reversed(range(LAYERS)):
         gradient = builder.add_buffer(f"gradient{layer}", WEIGHT)
-        builder.add_op(f"backward{layer}", "mm", reads=[values[layer], values[-1]], writes=[gradient])
+        builder.add_op(f"backward{layer}", "mm", reads=[values[layer], values[-1], weights[layer]], writes=[gradient])
         updated = [weights[layer], moments[layer]]
         builder.add_op(f"update{layer}", "adam", reads=[gradient, *updated], mutates=updated, cost=0.0)
     return with_host_space(builder.build(), bytes_per_second)
@@ -78,3 +78,42 @@ def test_reports_count_state_copies_apart_from_offload() -> None:
     assert moved is not None
     transfers = find_plan(moved, PlanSettings(addresses=False)).transfers
     assert (transfers.bytes_out, transfers.state_bytes_out) == (0, LAYERS * 2 * WEIGHT)
+
+
+def test_parameters_are_the_other_persistent_buffers() -> None:
+    graph = _training_step()
+    names = [graph.buffer_names[buffer] for buffer in parameters_of(graph)]
+    assert names == [f"weight{layer}" for layer in range(LAYERS)]
+
+
+def test_parameters_are_copied_for_both_passes_and_once_more_for_the_update() -> None:
+    moved = state_on_host(_training_step(), 2.0, HOST_OF_TEST)
+    assert moved is not None
+    assert moved.persistent_bytes() == {"device": 0, HOST: 3 * LAYERS * WEIGHT}
+    verify(moved, Plan.baseline(moved), check_capacity=False)
+    kinds = [kind for kind in moved.op_kinds if kind.startswith("lowtide")]
+    assert kinds.count(PARAMETER_FROM_HOST) == LAYERS
+    assert kinds.count(STATE_TO_DEVICE) == kinds.count(STATE_TO_HOST) == 2 * LAYERS
+    assert [kind for kind, pure in zip(moved.op_kinds, moved.pure, strict=True) if pure and "." in kind] == [
+        PARAMETER_FROM_HOST
+    ] * LAYERS
+
+
+def test_half_of_the_parameters_move_after_all_state() -> None:
+    moved = state_on_host(_training_step(), 1.5, HOST_OF_TEST)
+    assert moved is not None
+    assert moved.persistent_bytes() == {"device": LAYERS * WEIGHT // 2, HOST: (2 * LAYERS + LAYERS // 2) * WEIGHT}
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_recomputation_copies_a_parameter_again_instead_of_keeping_it(copies: int) -> None:
+    """With recomputation, fewer parameters are on the device together than the layers have."""
+    moved = state_on_host(_training_step(), 2.0, HOST_OF_TEST)
+    assert moved is not None
+    budget = (LAYERS if copies == 2 else LAYERS + 3) * WEIGHT + 100
+    techniques = frozenset({"reorder", "share", *(["recompute"] if copies == 2 else [])})
+    result = find_plan(moved, PlanSettings(budget=budget, transient=True, techniques=techniques, addresses=False))
+    assert result.shortfall is None
+    assert result.reruns == 0
+    order = result.plan.order().tolist()
+    assert max(order.count(op) for op in range(moved.n_ops)) == copies

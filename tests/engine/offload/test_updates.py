@@ -2,9 +2,9 @@
 
 import pytest
 
-from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.graph import OPERAND_TO_HOST, PARAMETER_TO_DEVICE, UPDATE_ON_HOST, Graph, GraphBuilder, Lifetime
 from lowtide.engine.offload import HOST, Host, Link, with_host_space
-from lowtide.engine.offload.state_in_graph import state_of, state_on_host
+from lowtide.engine.offload.state_in_graph import parameters_of, state_of, state_on_host
 from lowtide.engine.offload.updates import balanced, find_updates
 from lowtide.engine.plan import Plan, verify
 from lowtide.engine.planning.find_plan import find_plan
@@ -98,3 +98,18 @@ def test_updates_overlap_with_other_updates_and_backward_passes() -> None:
     result = find_plan(moved, PlanSettings(budget=10**6, transient=True, addresses=False))
     one_by_one = result.base_cost + sum(each.seconds for each in off_device_ops(moved).values())
     assert result.base_cost + result.extra_cost < 0.8 * one_by_one
+
+
+def test_parameters_on_the_host_are_updated_in_place() -> None:
+    """Only gradients leave the device, and nothing returns."""
+    graph = _step()
+    (first, *_) = find_updates(graph, state_of(graph), parameters_of(graph))
+    assert [graph.buffer_names[buffer] for buffer in first.state] == ["weight0", "moment0"]
+    assert [graph.buffer_names[buffer] for buffer in first.copied] == ["gradient0"]
+    assert not first.returned
+    moved = state_on_host(graph, 2.0, _host(1000.0), "host")
+    assert moved is not None
+    verify(moved, Plan.baseline(moved), check_capacity=False)
+    kinds = [kind for kind in moved.op_kinds if kind.startswith("lowtide")]
+    assert kinds.count(OPERAND_TO_HOST) == kinds.count(UPDATE_ON_HOST) == LAYERS
+    assert PARAMETER_TO_DEVICE not in kinds

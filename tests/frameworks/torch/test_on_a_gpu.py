@@ -156,6 +156,27 @@ def test_a_whole_step_stays_within_its_budget(make: Callable[[], Made], compiler
     assert _is_as_predicted(lt.measure(step, rows, timed_calls=1))
 
 
+def test_a_model_whose_parameters_are_on_the_host_is_trained_within_a_smaller_budget() -> None:
+    """Parameters come to the device layer by layer and go back, with the bits of the model on the device."""
+    plain = nn.Sequential(*(layer for _ in range(8) for layer in (nn.Linear(WIDTH, WIDTH), nn.Tanh()))).cuda()
+    module, rows = copy.deepcopy(plain).cpu(), torch.randn(64, WIDTH, device="cuda")
+    lt.to_host(module)
+
+    def loss(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+        return model(inputs).square().mean()
+
+    eager = lt.TrainingStep(plain, loss, torch.optim.AdamW(plain.parameters(), lr=0.01))
+    held = sum(parameter.nbytes for parameter in plain.parameters())
+    options: Any = {"budget": f"{int(0.9 * held)}B", "allow": ["reorder", "share", "recompute", "offload"]}
+    step = lt.training_step(module, loss, torch.optim.AdamW(module.parameters(), lr=0.01), (rows,), **options)
+    assert step.result.parameters_on_host_bytes > 0
+    expected = [eager(rows) for _ in range(STEPS)]
+    assert all(torch.equal(step(rows), wanted) for wanted in expected)
+    step.to_device()
+    for found, wanted in zip(module.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(found, wanted)
+
+
 def test_recomputed_attention_draws_the_mask_of_its_first_run() -> None:
     found: list[torch.Tensor] = []
     value = heads()

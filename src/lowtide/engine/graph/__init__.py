@@ -12,12 +12,14 @@ from lowtide.engine.graph.file_format import graph_schema, read_graph_file, writ
 from lowtide.engine.graph.graph import (
     COPYING_KINDS,
     OPERAND_TO_HOST,
+    PARAMETER_FROM_HOST,
     PARAMETER_TO_DEVICE,
     STATE_TO_DEVICE,
     STATE_TO_HOST,
     UPDATE_ON_HOST,
     Graph,
     Lifetime,
+    Mask,
     Space,
 )
 from lowtide.engine.graph.op import Op
@@ -26,6 +28,7 @@ from lowtide.engine.graph.rows import Rows
 __all__ = [
     "COPYING_KINDS",
     "OPERAND_TO_HOST",
+    "PARAMETER_FROM_HOST",
     "PARAMETER_TO_DEVICE",
     "STATE_TO_DEVICE",
     "STATE_TO_HOST",
@@ -33,6 +36,7 @@ __all__ = [
     "Graph",
     "GraphBuilder",
     "Lifetime",
+    "Mask",
     "Op",
     "Rows",
     "Space",

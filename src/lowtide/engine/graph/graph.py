@@ -24,9 +24,11 @@ OPERAND_TO_HOST = "lowtide.operand_to_host"
 """The kind of an op that copies what an update on the host reads to a new buffer there."""
 PARAMETER_TO_DEVICE = "lowtide.parameter_to_device"
 """The kind of an op that copies an updated parameter from the host over the one on the device."""
+PARAMETER_FROM_HOST = "lowtide.parameter_from_host"
+"""The kind of an op that copies a parameter from the host to a new buffer. A plan may copy it again."""
 UPDATE_ON_HOST = "lowtide.update_on_host"
 """The kind of an op that updates a parameter on the host. It may read small buffers elsewhere."""
-COPYING_KINDS = frozenset({STATE_TO_DEVICE, STATE_TO_HOST, OPERAND_TO_HOST, PARAMETER_TO_DEVICE})
+COPYING_KINDS = frozenset({STATE_TO_DEVICE, STATE_TO_HOST, OPERAND_TO_HOST, PARAMETER_TO_DEVICE, PARAMETER_FROM_HOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +181,12 @@ class Graph(OpColumns):
             mask[op] = len(ends) == 2 and len(written) == 1 and len(np.unique(self.buffer_spaces[ends])) == 2
         mask.setflags(write=False)
         return mask
+
+    @cached_property
+    def copies_parameters(self) -> Mask:
+        """Mask of copies of parameters from the host, which a plan may repeat."""
+        kinds = (kind == PARAMETER_FROM_HOST for kind in self.op_kinds)
+        return self.copying & np.fromiter(kinds, np.bool_, self.n_ops)
 
     @cached_property
     def updates_on_host(self) -> Mask:

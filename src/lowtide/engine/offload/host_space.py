@@ -75,8 +75,8 @@ def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: 
 def with_state_on_host(graph: Graph, state: Sequence[BufferId], memory_bytes_per_s: float | None = None) -> Graph:
     """Return a graph with its host as the home of persistent buffers, and its memory's speed.
 
-    Copying ops bring the state to the device, or updates run on the host at `memory_bytes_per_s`. These ops take no
-    device time (see `off_device_ops`) and never run twice.
+    Copying ops bring the buffers to the device, or updates run on the host at `memory_bytes_per_s`. These ops take no
+    device time (see `off_device_ops`). Only copies of parameters may be repeated.
     """
     host = next(number for number, space in enumerate(graph.spaces) if space.name == HOST)
     spaces = graph.buffer_spaces.copy()
@@ -84,7 +84,8 @@ def with_state_on_host(graph: Graph, state: Sequence[BufferId], memory_bytes_per
     moved = replace(graph, buffer_spaces=spaces)
     if memory_bytes_per_s is not None:
         moved = replace(moved, spaces=_with_memory_speed(graph.spaces, host, memory_bytes_per_s))
-    return replace(moved, pure=graph.pure & ~moved.off_device, cost=np.where(moved.off_device, 0.0, graph.cost))
+    pure = np.where(moved.off_device, moved.copies_parameters, graph.pure)
+    return replace(moved, pure=pure, cost=np.where(moved.off_device, 0.0, graph.cost))
 
 
 def _with_memory_speed(spaces: Sequence[Space], host: SpaceId, speed: float) -> tuple[Space, ...]:

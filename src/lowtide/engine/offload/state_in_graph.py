@@ -1,6 +1,6 @@
-"""Optimizer state in a graph, moved to the host with its updates."""
+"""Optimizer state and parameters in a graph, moved to the host."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec.structs
@@ -9,12 +9,14 @@ import numpy as np
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.graph import (
     OPERAND_TO_HOST,
+    PARAMETER_FROM_HOST,
     PARAMETER_TO_DEVICE,
     STATE_TO_DEVICE,
     STATE_TO_HOST,
     UPDATE_ON_HOST,
     Graph,
     GraphBuilder,
+    Mask,
     Op,
 )
 from lowtide.engine.offload.host_space import HOST, Host, find_link, with_state_on_host
@@ -23,32 +25,71 @@ from lowtide.engine.offload.updates import LEAST_BYTES, Update, UpdatePlace, upd
 
 def state_of(graph: Graph) -> list[BufferId]:
     """Return the device's persistent buffers first used by an op that overwrites them, largest first."""
+    return _largest_first(graph, _overwritten_by_first_use(graph))
+
+
+def parameters_of(graph: Graph) -> list[BufferId]:
+    """Return the device's other persistent buffers, largest first."""
+    return _largest_first(graph, ~_overwritten_by_first_use(graph))
+
+
+def _overwritten_by_first_use(graph: Graph) -> Mask:
     first: dict[BufferId, bool] = {}
     for reads, mutates in zip(graph.reads, graph.mutates, strict=True):
         for buffer in (*mutates, *reads):
             first.setdefault(buffer, buffer in mutates)
-    chosen = graph.persistent & (graph.buffer_spaces == 0) & (graph.sizes >= LEAST_BYTES)
-    found = [buffer for buffer in np.flatnonzero(chosen).tolist() if first.get(buffer)]
-    return sorted(found, key=lambda buffer: (-int(graph.sizes[buffer]), buffer))
+    mask = np.zeros(len(graph.sizes), np.bool_)
+    mask[[buffer for buffer, overwritten in first.items() if overwritten]] = True
+    return mask
+
+
+def _largest_first(graph: Graph, wanted: Mask) -> list[BufferId]:
+    chosen = wanted & graph.persistent & (graph.buffer_spaces == 0) & (graph.sizes >= LEAST_BYTES)
+    return sorted(np.flatnonzero(chosen).tolist(), key=lambda buffer: (-int(graph.sizes[buffer]), buffer))
+
+
+def _part_of(graph: Graph, buffers: Sequence[BufferId], share: float) -> list[BufferId]:
+    """Return the first of some buffers that together have a share of their bytes."""
+    if share <= 0 or not buffers:
+        return []
+    ends = np.cumsum(graph.sizes[list(buffers)])
+    return list(buffers[: int(np.searchsorted(ends, share * int(ends[-1]))) + 1])
 
 
 def state_on_host(graph: Graph, share: float, host: Host, place: UpdatePlace = "device") -> Graph | None:
     """Return a graph with a share of its state on its host, updated on the device or the host.
 
-    State updated on the device is copied there before its uses and back after them. For an update on the host, the
-    gradient is copied there and the new parameter back. Returns None without a link to a host, such state, or updates.
+    A share above 1 also moves parameters: 1.5 is all state and half of the parameters. State updated on the device is
+    copied there before its uses and back after them. A parameter is copied to the device for its uses before its
+    update, which a plan may repeat, and once for the update. For an update on the host, the gradient is copied there
+    and the new parameter, if it belongs on the device, back. Returns None without a link to a host, buffers to move, or
+    updates.
     """
-    state = state_of(graph)
-    ends = np.cumsum(graph.sizes[state])
     link = find_link(graph, 0)
-    if link is None or not state or not share:
+    state = _part_of(graph, state_of(graph), min(share, 1.0))
+    parameters = _part_of(graph, parameters_of(graph), share - 1.0)
+    if link is None or not (parameters or (state and share <= 1.0)):
         return None
-    chosen = state[: int(np.searchsorted(ends, share * int(ends[-1]))) + 1]
-    updates = updates_to_move(graph, chosen, link, host.update_bytes_per_s, place)
+    updates = updates_to_move(graph, state, link, host.update_bytes_per_s, place, parameters)
     if place != "device" and not updates:
         return None
-    moved = _Moved(graph, link.host, chosen, updates).build()
-    return with_state_on_host(moved, chosen, host.update_bytes_per_s if updates else None)
+    moved = _Moved(graph, link.host, state, parameters, updates).build()
+    return with_state_on_host(moved, [*state, *parameters], host.update_bytes_per_s if updates else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A stay of a buffer on the device."""
+
+    buffer: BufferId
+    there: BufferId
+    """Its copy on the device."""
+    ops: Sequence[OpId]
+    """The ops that use the copy."""
+    kind: str
+    """The kind of the copy to the device."""
+    returns: bool
+    """Whether these ops change it."""
 
 
 @dataclass(eq=False)
@@ -58,6 +99,7 @@ class _Moved:
     graph: Graph
     host: int
     state: Sequence[BufferId]
+    parameters: Sequence[BufferId]
     updates: Sequence[Update]
     builder: GraphBuilder = field(init=False)
     places: dict[OpId, OpId] = field(default_factory=dict[OpId, OpId])
@@ -73,38 +115,52 @@ class _Moved:
             self.builder.note(sentence)
 
     def build(self) -> Graph:
-        graph, builder = self.graph, self.builder
         of_update = {op: update for update in self.updates for op in update.ops}
-        on_host = {buffer for update in self.updates for buffer in update.state}
-        on_device = {
-            buffer: builder.add_buffer(f"{graph.buffer_names[buffer]} on the device", int(graph.sizes[buffer]))
-            for buffer in self.state
-            if buffer not in on_host
-        }
-        starts, ends = self._first_and_last_uses(on_device)
-        for number, op in enumerate(graph.ops()):
+        begins: dict[OpId, list[_Visit]] = {}
+        ends: dict[OpId, list[_Visit]] = {}
+        there: dict[OpId, dict[BufferId, BufferId]] = {}
+        for visit in self._visits(of_update):
+            begins.setdefault(visit.ops[0], []).append(visit)
+            ends.setdefault(visit.ops[-1], []).append(visit)
+            for op in visit.ops:
+                there.setdefault(op, {})[visit.buffer] = visit.there
+        for number, op in enumerate(self.graph.ops()):
             update = of_update.get(number)
             if update is not None:
                 if number == update.ops[-1]:
                     self._add_update(update)
                 continue
-            for buffer in starts.get(number, ()):
-                self._add_copy(buffer, STATE_TO_DEVICE, reads=[buffer], writes=[on_device[buffer]])
-            self.places[number] = builder.add(_renamed(op, on_device, self.places))
-            for buffer in ends.get(number, ()):
-                self._add_copy(buffer, STATE_TO_HOST, reads=[buffer, on_device[buffer]], mutates=[buffer])
-        return builder.build()
+            for each in begins.get(number, ()):
+                self._add_copy(each.buffer, each.kind, reads=[each.buffer], writes=[each.there])
+            self.places[number] = self.builder.add(_renamed(op, there.get(number, {}), self.places))
+            for each in ends.get(number, ()):
+                if each.returns:
+                    self._add_copy(each.buffer, STATE_TO_HOST, reads=[each.buffer, each.there], mutates=[each.buffer])
+        return self.builder.build()
 
-    def _first_and_last_uses(
-        self, buffers: dict[BufferId, BufferId]
-    ) -> tuple[dict[OpId, list[BufferId]], dict[OpId, list[BufferId]]]:
-        starts: dict[OpId, list[BufferId]] = {}
-        ends: dict[OpId, list[BufferId]] = {}
-        for buffer in buffers:
-            users = self.graph.structure.users[buffer].tolist()
-            starts.setdefault(users[0], []).append(buffer)
-            ends.setdefault(users[-1], []).append(buffer)
-        return starts, ends
+    def _visits(self, of_update: Mapping[OpId, Update]) -> Iterator[_Visit]:
+        """Yield the stays on the device: of state around its update, of a parameter before its first change, and after.
+
+        Buffers of updates on the host stay there meanwhile.
+        """
+        graph = self.graph
+        parameters = set(self.parameters)
+        for buffer in (*self.state, *self.parameters):
+            users = graph.structure.users[buffer].tolist()
+            changes = [op for op in users if buffer in graph.mutates[op]]
+            first = min(changes, default=graph.n_ops) if buffer in parameters else 0
+            on_device = [op for op in users if op not in of_update]
+            parts = (
+                (PARAMETER_FROM_HOST, [op for op in on_device if op < first]),
+                (STATE_TO_DEVICE, [op for op in on_device if op >= first]),
+            )
+            for kind, ops in parts:
+                if ops:
+                    name = graph.buffer_names[buffer] + (
+                        " on the device" if kind == STATE_TO_DEVICE else " for reading"
+                    )
+                    made = self.builder.add_buffer(name, int(graph.sizes[buffer]))
+                    yield _Visit(buffer, made, ops, kind, returns=not set(ops).isdisjoint(changes))
 
     def _add_copy(
         self,
@@ -116,7 +172,7 @@ class _Moved:
         mutates: Sequence[BufferId] = (),
     ) -> None:
         where = HOST if kind in (STATE_TO_HOST, OPERAND_TO_HOST) else "device"
-        name = f"{self.graph.buffer_names[buffer]} to the {where}"
+        name = f"{self.graph.buffer_names[buffer]} to the {where}{' for reading' * (kind == PARAMETER_FROM_HOST)}"
         self.builder.add_op(name, kind, reads=reads, writes=writes, mutates=mutates)
 
     def _add_update(self, update: Update) -> None:

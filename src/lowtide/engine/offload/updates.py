@@ -44,14 +44,15 @@ def is_element_wise(kind: str) -> bool:
     return name in POINTWISE or name in _OPTIMIZERS or name in ("zero", "_to_copy")
 
 
-def find_updates(graph: Graph, state: Iterable[BufferId]) -> list[Update]:
+def find_updates(graph: Graph, state: Iterable[BufferId], parameters: Collection[BufferId] = ()) -> list[Update]:
     """Return the element-wise updates of parameters with large state, in program order. O(accesses).
 
-    The ops of an update touch the state, use results of such ops, or only prepare operands for them.
+    The ops of an update touch the state, change one of `parameters`, which counts as state, use results of such ops, or
+    only prepare operands for them.
     """
     repeatable = _repeatable_ops(graph)
     found: list[Update] = []
-    for ops, own_state in _Groups(graph, state).found():
+    for ops, own_state in _Groups(graph, state, parameters).found():
         body = _Body(graph, repeatable, set(ops), ops[-1], set(own_state))
         body.take_preparations()
         update = body.update()
@@ -85,10 +86,15 @@ def balanced(graph: Graph, updates: Sequence[Update], link: Link, memory_bytes_p
 
 
 def updates_to_move(
-    graph: Graph, state: Sequence[BufferId], link: Link, memory_bytes_per_s: float, place: UpdatePlace
+    graph: Graph,
+    state: Sequence[BufferId],
+    link: Link,
+    memory_bytes_per_s: float,
+    place: UpdatePlace,
+    parameters: Collection[BufferId] = (),
 ) -> list[Update]:
-    """Return the updates of state on the host that run there, in program order."""
-    updates = [] if place == "device" else find_updates(graph, state)
+    """Return the updates of state on the host that run there, in program order. `parameters` are on the host, too."""
+    updates = [] if place == "device" else find_updates(graph, state, parameters)
     chosen = balanced(graph, updates, link, memory_bytes_per_s) if place == "either" else updates
     return sorted(chosen, key=lambda update: update.ops[-1])
 
@@ -96,9 +102,10 @@ def updates_to_move(
 class _Groups:
     """Ops that belong together because they share state or results."""
 
-    def __init__(self, graph: Graph, state: Iterable[BufferId]) -> None:
+    def __init__(self, graph: Graph, state: Iterable[BufferId], parameters: Collection[BufferId]) -> None:
         self._graph = graph
-        self._state = list(state)
+        self._state = [*state, *parameters]
+        self._parameters = set(parameters)
         self._parents = list(range(len(self._state)))
         self._of: dict[BufferId, int] = {buffer: group for group, buffer in enumerate(self._state)}
         self._ops: list[tuple[OpId, int]] = []
@@ -120,7 +127,12 @@ class _Groups:
         wise = {kind: is_element_wise(kind) for kind in set(graph.op_kinds)}
         rows = zip(graph.structure.touches, graph.structure.allocates, graph.op_kinds, strict=True)
         for op, (touched, made, kind) in enumerate(rows):
-            groups = [self._of[buffer] for buffer in touched if buffer in self._of]
+            changed = graph.mutates[op].tolist()
+            groups = [
+                self._of[buffer]
+                for buffer in touched
+                if buffer in self._of and (buffer not in self._parameters or buffer in changed)
+            ]
             if not groups:
                 continue
             for other in groups[1:]:
@@ -181,6 +193,8 @@ class _Body:
         own = {buffer for op in ops for buffer in graph.structure.allocates[op].tolist()}
         again = {buffer for op in self.again for buffer in graph.structure.allocates[op].tolist()}
         if any(graph.lifetimes[buffer] != Lifetime.INTERMEDIATE or not self._only_here(buffer) for buffer in own):
+            return None
+        if any(self._is_used_between(buffer, changed=True) for buffer in self.state):
             return None
         operands = sorted(self._operands() - own - again)
         large = [buffer for buffer in operands if graph.sizes[buffer] >= LEAST_BYTES]

@@ -1,21 +1,24 @@
 """Whether a program fits a budget: by lower bounds, or by the first plan that fits, without the search for the best."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lowtide.core.progress import Report
-from lowtide.core.techniques import NEED_BUDGET, ROUNDING
+from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import HOST
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.draft import Draft
 from lowtide.engine.planning.find_plan import baseline, find_plan
-from lowtide.engine.planning.plan_best_form import allows_chunks
-from lowtide.engine.planning.plan_state import StateSearch, may_move_state
+from lowtide.engine.planning.plan_state import (
+    StateSearch,
+    allowed_forms,
+    excludes_all_forms,
+    is_excluded,
+    may_move_state,
+)
 from lowtide.engine.planning.program import Form, Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.engine.planning.trade import bounds_with_reruns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +42,7 @@ def cannot_fit(program: Program, settings: PlanSettings) -> bool:
     states = [program]
     if may_move_state(program, settings):
         states.append(StateSearch(program, settings, None, None).with_least_on_device)
-    return all(
-        is_excluded(baseline(form.graph, settings, None if form.name == "unmodified" else state.graph))
-        for state in states
-        for form in _forms(state, settings)
-    )
-
-
-def is_excluded(start: Draft) -> bool:
-    """Return whether a lower bound for all orders with recomputation, and copies if allowed, exceeds the budget."""
-    most = start.budget.allowed[start.graph.spaces[0].name]
-    if most is None or start.fits:
-        return False
-    copies = "offload" in start.settings.techniques
-    return most < bounds_with_reruns(start.problem, copies=copies)[0].peak_bytes
+    return all(excludes_all_forms(state, settings) for state in states)
 
 
 def first_fit(
@@ -81,7 +71,7 @@ def _first_fit(
     program: Program, settings: PlanSettings, progress: Report | None, *, in_chunks_only: bool = False
 ) -> FirstFit:
     missed: list[Result] = []
-    for form in _forms(program, settings):
+    for form in allowed_forms(program, settings):
         unmodified = None if form.name == "unmodified" else program.graph
         if unmodified is None and in_chunks_only:
             continue
@@ -100,14 +90,6 @@ def _first_fit(
 
 def _fitting(form: Form) -> FirstFit:
     return FirstFit(fits=True, rounds=not form.is_exact or bool(form.graph.updates_on_host.any()))
-
-
-def _forms(program: Program, settings: PlanSettings) -> Iterator[Form]:
-    """Yield the unmodified form and the forms in chunks that the settings allow, each made when it is reached."""
-    if allows_chunks(settings, settings.prices(program.graph).profile):
-        yield from program.forms(rounded=ROUNDING in settings.techniques)
-    else:
-        yield program.make_unmodified()
 
 
 class _FitsError(Exception):

@@ -1,5 +1,6 @@
-"""Where state lives: on the device or, if that saves time or fits a budget, as little of it as needed on the host."""
+"""Where state and parameters live: on the device or, as far as that fits a budget or saves time, on the host."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -11,11 +12,13 @@ from lowtide.engine.offload import HOST
 from lowtide.engine.offload.updates import UpdatePlace
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.budget import is_part, parse_budget
-from lowtide.engine.planning.draft import Keep
-from lowtide.engine.planning.plan_best_form import plan_best_form
-from lowtide.engine.planning.program import ALL, Program
+from lowtide.engine.planning.draft import Draft, Keep
+from lowtide.engine.planning.find_plan import baseline
+from lowtide.engine.planning.plan_best_form import allows_chunks, plan_best_form
+from lowtide.engine.planning.program import ALL, Form, Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.planning.trade import bounds_with_reruns
 
 
 def plan_with_state(
@@ -29,32 +32,57 @@ def plan_with_state(
     """Return the best plan of a program, with part of its state on the host if offload is allowed.
 
     A budget in bytes covers everything that the device holds, so state on the host leaves more of it to the rest. State
-    moves only if the budget is missed otherwise, or met at a higher cost. The share is halved in eighths, down to
-    `least`. If "rounding" is allowed too, updates may run on the host, where that costs less: that of each parameter on
-    its own, or all of them. The plan with the least extra time wins, then the one with the least state on the host.
-    Percentages refer to the program with all state on the device.
+    moves only if the budget is missed otherwise, or met at a higher cost, and parameters only if it is missed with all
+    state on the host. The share is halved in eighths, down to `least`. If "rounding" is allowed too, updates may run on
+    the host, where that costs less: that of each parameter on its own, or all of them. The plan with the least extra
+    time wins, then the one with the least state on the host. Percentages refer to the program with everything on the
+    device.
     """
     if not may_move_state(program, settings):
         return plan_best_form(program, settings, progress, keep)
     search = StateSearch(program, settings, progress, keep)
-    if not search.is_too_large(least):
+    if least == program.most_on_host or not search.is_too_large(least):
         found = search.plan(least)
         if found.shortfall is None and not found.extra_time:
             return found
     search.halve(least)
-    best = search.best
-    return best if search.with_all is None else _without_claims_about_others(best, search.with_all)
+    return _without_claims_about_others(search.best, search.with_all)
 
 
 def may_move_state(program: Program, settings: PlanSettings) -> bool:
     """Return whether state of the program may be on its host: with offload, and a budget that covers the state."""
     allows = "offload" in settings.techniques and settings.budget is not None and not settings.transient
-    return allows and not is_part(settings.budget) and program.with_state_on_host(ALL) is not None
+    return allows and not is_part(settings.budget) and program.most_on_host > 0
+
+
+def excludes_all_forms(program: Program, settings: PlanSettings) -> bool:
+    """Return whether lower bounds exclude every plan of a program that the settings allow, forms in chunks included."""
+    return all(
+        is_excluded(baseline(form.graph, settings, None if form.name == "unmodified" else program.graph))
+        for form in allowed_forms(program, settings)
+    )
+
+
+def is_excluded(start: Draft) -> bool:
+    """Return whether a lower bound for all orders with recomputation, and copies if allowed, exceeds the budget."""
+    most = start.budget.allowed[start.graph.spaces[0].name]
+    if most is None or start.fits:
+        return False
+    copies = "offload" in start.settings.techniques
+    return most < bounds_with_reruns(start.problem, copies=copies)[0].peak_bytes
+
+
+def allowed_forms(program: Program, settings: PlanSettings) -> Iterator[Form]:
+    """Yield the unmodified form and the forms in chunks that the settings allow, each made when it is reached."""
+    if allows_chunks(settings, settings.prices(program.graph).profile):
+        yield from program.forms(rounded=ROUNDING in settings.techniques)
+    else:
+        yield program.make_unmodified()
 
 
 @dataclass(eq=False)
 class StateSearch:
-    """Plans a program with more or less of its state on the host."""
+    """Plans a program with more or less of its state and parameters on the host."""
 
     program: Program
     settings: PlanSettings
@@ -69,36 +97,41 @@ class StateSearch:
 
     @property
     def with_all(self) -> Result | None:
-        """The plan that needs the least of the device: with all state on the host and, if possible, all updates."""
-        return self.found.get((ALL, self._places[-1]))
+        """The plan that needs the least of the device, with everything on the host that can be there, if searched."""
+        return self.found.get((self.program.most_on_host, self._places[-1]))
 
     @property
     def with_least_on_device(self) -> Program:
-        """The program with all state on the host and, if possible, all updates."""
-        return self._moved(ALL, self._places[-1])
+        """The program with everything on the host that can be there."""
+        return self._moved(self.program.most_on_host, self._places[-1])
 
     @cached_property
     def _places(self) -> tuple[UpdatePlace, ...]:
         """Where updates may run, the place that is searched first, and the one that needs the least of the device."""
         may_round = ROUNDING in self.settings.techniques
-        rounds = may_round and self.program.with_state_on_host(ALL, "host") is not None
+        rounds = may_round and self.program.with_state_on_host(self.program.most_on_host, "host") is not None
         return ("either", "device", "host") if rounds else ("device",)
 
     def halve(self, least: int) -> None:
-        """Find the least share of the state that fits, then update elsewhere with this share and with all of it."""
+        """Find the least share that fits. Parameters move only if no plan with all state on the host fits."""
+        most = self.program.most_on_host
+        if most == ALL or not (self.program.with_state_on_host(ALL) is None or self.is_too_large(ALL)):
+            self._halve(least, ALL)
+        if most > ALL and not any(map(_fits_device, self.found.values())):
+            self._halve(max(least, ALL), most, step=ALL // 2)
+
+    def _halve(self, least: int, most: int, step: int = 1) -> None:
+        """Find the least share that fits, up to a step, then update elsewhere with this share and with the largest."""
         first, *others = self._places
-        low, share, high = least, ALL, ALL + 1
-        while low < share < high and not self._is_interrupted:
-            result = None
-            if share == ALL or not self.is_too_large(share):
-                result = self.plan(share, first)
-            if result is not None and (result.shortfall is None or result.shortfall.space == HOST):
+        low, share, high = least, most, most + 1
+        while low < share < high and (share == most or high - low > step) and not self._is_interrupted:
+            if (share == most or not self.is_too_large(share)) and _fits_device(self.plan(share, first)):
                 high = share
             else:
                 low = share
             share = (low + high) // 2
         for place in others:
-            for share in dict.fromkeys((ALL, min(high, ALL))):
+            for share in dict.fromkeys((most, min(high, most))):
                 if share > least and not self._is_interrupted:
                     self.plan(share, place)
 
@@ -107,10 +140,11 @@ class StateSearch:
         return any(result.status == "interrupted" for result in self.found.values())
 
     def is_too_large(self, share: int) -> bool:
-        """Return whether persistent buffers alone exceed the budget."""
-        graph = self._moved(share, "device").graph
-        peaks = dict.fromkeys(graph.persistent_bytes(), 0)
-        return (parse_budget(self.settings.budget, graph, peaks).allowed[graph.spaces[0].name] or 0) < 0
+        """Return whether persistent buffers alone exceed the budget, or lower bounds exclude all plans for a share."""
+        moved = self._moved(share, self._places[-1])
+        peaks = dict.fromkeys(moved.graph.persistent_bytes(), 0)
+        allowed = parse_budget(self.settings.budget, moved.graph, peaks).allowed[moved.graph.spaces[0].name] or 0
+        return allowed < 0 or excludes_all_forms(moved, self.settings_for(moved))
 
     def plan(self, share: int, place: UpdatePlace = "device") -> Result:
         """Return the best plan with a share of the state on the host."""
@@ -149,13 +183,17 @@ class StateSearch:
         return moved or program
 
 
+def _fits_device(result: Result) -> bool:
+    return result.shortfall is None or result.shortfall.space == HOST
+
+
 def _rank(result: Result) -> tuple[int, float, int]:
     """Return the key by which plans are compared; less is better."""
     missed = 0 if result.shortfall is None else max(1, result.shortfall.missed_bytes)
     return missed, 0.0 if missed else result.extra_time, result.persistent_bytes.get(HOST, 0)
 
 
-def _without_claims_about_others(best: Result, with_all: Result) -> Result:
+def _without_claims_about_others(best: Result, with_all: Result | None) -> Result:
     """Return a result that claims nothing about plans with other state on the host.
 
     Whatever a plan keeps on the device, the same plan with all state on the host never holds more there. So a budget is
@@ -164,7 +202,7 @@ def _without_claims_about_others(best: Result, with_all: Result) -> Result:
     if best.shortfall is None:
         is_free = best.status != "optimal" or not (best.extra_time or best.updated_on_host_bytes)
         return best if is_free else replace(best, status="feasible", plan=replace(best.plan, status="feasible"))
-    if _is_impossible(with_all.shortfall) or not best.shortfall.is_impossible:
+    if (with_all is not None and _is_impossible(with_all.shortfall)) or not best.shortfall.is_impossible:
         return best
     missed = replace(best.shortfall, is_impossible=False)
     return replace(best, shortfall=missed, status="feasible", plan=replace(best.plan, status="feasible"))

@@ -13,7 +13,7 @@ from lowtide.engine.plan import Plan
 FormName = Literal["unmodified", "in chunks", "in finer chunks", "in finest chunks"]
 """Forms of a program, in planning order."""
 ALL = 8
-"""All state that can be on the host, in eighths. These keep forms few."""
+"""All state that can be on the host, in eighths. These keep forms few. Twice as many are all parameters, too."""
 UPDATE_PLACES: tuple[UpdatePlace, ...] = get_args(UpdatePlace)
 CHUNKED: tuple[FormName, ...] = ("in chunks", "in finer chunks", "in finest chunks")
 
@@ -51,9 +51,10 @@ class Program(ABC):
         return None
 
     def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "Program | None":
-        """Return the program with `share` eighths of its state on its host, None if no state can be there.
+        """Return the program with `share` eighths of its state on its host, None if that cannot be there.
 
-        Such state is on the device only during its update, unless the update runs on the host. With another `place`
+        Shares above `ALL` also move that many eighths of the parameters. State is on the device only during its update,
+        unless the update runs on the host, parameters only while they are used. With another `place`
         than "device", results are equal up to rounding; None if no update can run on the host.
         """
         return None
@@ -61,6 +62,11 @@ class Program(ABC):
     def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
         """Return one sentence for each large result that chunking skipped, with the reason."""
         return ()
+
+    @cached_property
+    def most_on_host(self) -> int:
+        """The largest share that can be on the host, in eighths; 0 if nothing can."""
+        return next((share for share in (2 * ALL, ALL) if self.with_state_on_host(share) is not None), 0)
 
     def form(self, name: FormName, *, exact: bool = True) -> Form | None:
         """Return a form by name, made on first use; None if the program has no such form."""
@@ -98,7 +104,7 @@ class Program(ABC):
         """Yield all forms, those with all state on the device first."""
         yield from self.forms()
         for place in UPDATE_PLACES:
-            for share in range(ALL, 0, -1):
+            for share in range(2 * ALL, 0, -1):
                 moved = self.with_state_on_host(share, place)
                 if moved is not None:
                     yield from moved.forms()

@@ -81,7 +81,7 @@ class Result:
     costs: str
     """The profile that priced the ops."""
     reruns: int
-    """Number of recomputed runs."""
+    """Number of recomputed runs, without repeated copies of parameters from the host."""
     transfers: Transfers
     """Copies to other memory spaces and back, and the time that ops wait for them."""
     communication: Communication
@@ -124,8 +124,15 @@ class Result:
         return self.persistent_bytes.get(HOST, 0)
 
     @property
+    def parameters_on_host_bytes(self) -> int:
+        """Bytes of these buffers that are parameters, which a plan may copy to the device several times."""
+        graph = self.graph
+        copied = graph.reads.take(np.flatnonzero(graph.copies_parameters).astype(np.int32)).values
+        return int(graph.sizes[np.unique(copied)].sum())
+
+    @property
     def updated_on_host_bytes(self) -> int:
-        """Bytes of the state on the host that is updated there."""
+        """Bytes of the state and parameters on the host that are updated there."""
         graph = self.graph
         changed = graph.mutates.take(np.flatnonzero(graph.updates_on_host).astype(np.int32)).values
         on_host = graph.persistent & (graph.buffer_spaces > 0) & (graph.sizes >= LEAST_BYTES)
@@ -209,7 +216,7 @@ def result_of(draft: Draft, seconds: float) -> Result:
         provable_cost=draft.provable_cost,
         base_order=draft.base_order or draft.scheduler,
         costs=draft.prices.profile,
-        reruns=len(order) - graph.n_ops,
+        reruns=int((~graph.off_device[order]).sum() - (~graph.off_device).sum()),
         transfers=transfers_of(graph, plan, draft.prices),
         communication=communication_of(graph, plan, draft.prices),
         claims=plan.claims,

@@ -50,7 +50,7 @@ class TorchForm(Form):
 
     reading: Reading = field(kw_only=True)
     on_host: int = 0
-    """Eighths of the optimizer state on the host."""
+    """Eighths of the optimizer state, then of the parameters, on the host."""
 
 
 class TorchModel(Model):
@@ -79,7 +79,7 @@ class TorchModel(Model):
         self._place: UpdatePlace = "device"
         self._reading = self._read(self.captured)
         self._with_state: dict[tuple[int, UpdatePlace], TorchModel | None] = {}
-        """This program with state on the host, by eighths and place of updates."""
+        """This program with state and parameters on the host, by eighths and place of updates."""
         self._skipped: dict[bool, tuple[str, ...]] = {}
         """Sentences on results that chunking skipped, by whether forms are exact."""
         self._verified: WeakSet[Plan] = WeakSet()
@@ -139,15 +139,15 @@ class TorchModel(Model):
     def _copied(self) -> "TorchModel":
         other = copy(self)
         other._with_state = {}
-        for derived in ("_graph", "_unmodified", "_forms"):
+        for derived in ("_graph", "_unmodified", "_forms", "most_on_host"):
             vars(other).pop(derived, None)
         return other
 
     def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "TorchModel | None":
         """Return a training step with `share` eighths of its optimizer state on its host, or None.
 
-        None for another program, or without a link to a host or such state. With a `place` other than "device", None if
-        no update can run on the host.
+        Shares above 8 also move that many eighths of the parameters. None for another program, or without a link to a
+        host or such tensors. With a `place` other than "device", None if no update can run on the host.
         """
         key = (share, place)
         if key not in self._with_state:
@@ -170,7 +170,9 @@ class TorchModel(Model):
         host, link = self.host, find_link(self.graph, 0)
         if place == "device" or host is None or link is None:
             return None
-        return lambda graph, state: updates_to_move(graph, state, link, host.update_bytes_per_s, place)
+        return lambda graph, state, parameters: updates_to_move(
+            graph, state, link, host.update_bytes_per_s, place, parameters
+        )
 
     @one_at_a_time
     def _read(self, captured: Captured) -> Reading:

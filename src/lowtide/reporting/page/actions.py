@@ -97,7 +97,7 @@ def actions_of(graph: Graph, plan: Plan, prices: Prices) -> Actions:
             writes_bytes=int(graph.sizes[graph.writes[op]].sum()),
             cost=float(prices.seconds[op]) * (int(runs[op]) - 1),
         )
-        for op in np.flatnonzero(runs > 1).tolist()
+        for op in np.flatnonzero((runs > 1) & ~graph.off_device).tolist()
     ]
     return Actions(
         moved=tuple(graph.op_names[op] for op in moved),

@@ -14,13 +14,13 @@ from lowtide.frameworks.torch.internals.host_memory import cpu_host
 N_ROWS, WIDTH = 4096, 128
 
 
-def _made() -> tuple[nn.Module, torch.optim.Optimizer]:
+def make_embeddings() -> tuple[nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(N_ROWS, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 16))
     return model, torch.optim.AdamW(model.parameters())
 
 
-def _batch(seed: int = 0) -> torch.Tensor:
+def random_rows(seed: int = 0) -> torch.Tensor:
     return torch.randint(0, N_ROWS, (64,), generator=torch.Generator().manual_seed(seed))
 
 
@@ -32,18 +32,20 @@ def test_a_large_state_is_on_the_device_in_rows_with_equal_bits(digest: Callable
     """The device holds less than one state beside the parameters; the peak is as predicted."""
     traces: list[list[str]] = []
     for planned in (True, False):
-        model, optimizer = _made()
+        model, optimizer = make_embeddings()
         step: Any = lt.TrainingStep(model, _loss, optimizer)
         held = sum(parameter.nbytes for parameter in model.parameters())
         if planned:
             allow = ("reorder", "share", "recompute", "offload")
             options: Any = {"budget": f"{int(1.7 * held)}B", "allow": allow, "host_bandwidth": "25 GB/s"}
-            step = lt.training_step(model, _loss, optimizer, (_batch(),), effort="fast", **options)
+            step = lt.training_step(model, _loss, optimizer, (random_rows(),), effort="fast", **options)
             result = step.result
             assert result.state_on_host_bytes >= 2 * N_ROWS * WIDTH * 4
             assert result.peak_bytes["cpu"] < N_ROWS * WIDTH * 4
             assert result.transfers.state_bytes_out == result.state_on_host_bytes
-        traces.append([digest([step(_batch(seed)), model.state_dict(), optimizer.state_dict()]) for seed in range(3)])
+        traces.append(
+            [digest([step(random_rows(seed)), model.state_dict(), optimizer.state_dict()]) for seed in range(3)]
+        )
         if planned:
             measured = step.measure()
             assert measured.outputs_equal

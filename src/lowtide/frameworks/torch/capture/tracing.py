@@ -20,6 +20,7 @@ from lowtide.frameworks.torch.internals.fake_tensors import (
     forgetting_scalars,
     trace_on_fakes,
 )
+from lowtide.frameworks.torch.internals.host_memory import home_of
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.runtime import (
@@ -85,7 +86,15 @@ class FakeInputs:
     def __init__(self, tensors: Sequence[torch.Tensor], scalars: Sequence[torch.SymFloat] = ()) -> None:
         self.scalars = list(scalars)
         self.mode = fake_mode_of(tensors)
-        self.tensors = [faked(self.mode, tensor) for tensor in tensors]
+        self.tensors = [self._at_home(tensor) for tensor in tensors]
+
+    def _at_home(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a fake tensor, on its device also while the tensor is on the host."""
+        home = home_of(tensor)
+        if home == tensor.device:
+            return faked(self.mode, tensor)
+        with self.mode:
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=home)
 
     def extended_by(
         self, forms: Sequence[torch.Tensor], *, before: int, scalars: Sequence[torch.SymFloat] = ()

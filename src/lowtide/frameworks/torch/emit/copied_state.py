@@ -1,4 +1,8 @@
-"""Copies around uses of a state on the host: of the whole state, or of rows for each chunk of its update."""
+"""Copies of state and parameters on the host: before their uses, and back after their update.
+
+State is copied as a whole, or in rows for each chunk of its update. A parameter is copied for its uses before the
+update, and once more for the update.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,39 +12,108 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from lowtide.frameworks.torch.emit.state_copies import STATE_TO_DEVICE, STATE_TO_HOST
+from lowtide.frameworks.torch.emit.state_copies import PARAMETER_FROM_HOST, STATE_TO_DEVICE, STATE_TO_HOST
 from lowtide.frameworks.torch.emit.transfers import like
 from lowtide.frameworks.torch.internals.nodes import compute_fake, storages_of, value_of
 from lowtide.frameworks.torch.internals.tensors import storage_key
+from lowtide.frameworks.torch.reading.effects import overwritten_storages, runs_on_host, touched_storages
 
 _SLICE = torch.ops.aten.slice.Tensor
 
 
-def uses_of_storages(graph: Graph) -> dict[int, tuple[Node, Node]]:
-    """Return the first and the last call that touches each storage."""
-    found: dict[int, tuple[Node, Node]] = {}
-    for node in graph.nodes:
-        for key in storages_of(node, *node.all_input_nodes) if node.op == "call_function" else ():
-            found[key] = found.get(key, (node, node))[0], node
-    return found
+class Touching:
+    """The calls of a graph that touch each storage, in order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._calls: dict[int, list[Node]] = {}
+        for node in graph.nodes:
+            for key in touched_storages(node) if node.op == "call_function" else ():
+                self._calls.setdefault(key, []).append(node)
+
+    def calls(self, given: Node) -> list[Node]:
+        """Return the calls that touch the storage of an input."""
+        return self._calls.get(storage_key(value_of(given)), [])
 
 
-def copy_around_uses(graph: Graph, state: Node, uses: tuple[Node, Node] | None, label: str) -> None:
+def copy_state(graph: Graph, state: Node, calls: Sequence[Node], label: str) -> None:
     """Copy a state to the device before its first use, and back after its last; by rows for chunks of rows.
 
     The device copy takes over the placeholder's value, which shares storage with its views.
     """
     value: Any = value_of(state)
-    rows = _rows_of(state)
+    users = [user for user in state.users if user in calls]
+    rows = _rows_of(state, users)
     state.meta["val"] = like(value, value.device)
-    name = "".join(letter if letter.isalnum() else "_" for letter in label)
     if rows:
-        _copy_rows(graph, rows, name)
-    elif uses is not None:
-        first, last = uses
-        copy = _copy_to_device(graph, state, first, value, name)
-        state.replace_all_uses_with(copy, lambda user: user is not copy)
-        _copy_back(graph, state, copy, last, name)
+        _copy_rows(graph, rows, _name(label))
+    elif calls:
+        copy = _copy_to_device(graph, state, calls[0], value, _name(label))
+        state.replace_all_uses_with(copy, users.__contains__)
+        _copy_back(graph, state, copy, calls[-1], _name(label))
+
+
+def copy_parameter(graph: Graph, parameter: Node, calls: Sequence[Node], label: str) -> None:
+    """Copy a parameter to the device before its first use and, if an op overwrites it there, again before the first.
+
+    Updates on the host use the parameter itself. Calls after them read another copy.
+    """
+    key = storage_key(value_of(parameter))
+    calls = _without_detached(graph, parameter, calls)
+    changes = [place for place, call in enumerate(calls) if key in overwritten_storages(call)]
+    before, after = calls[: changes[0]] if changes else calls, calls[changes[0] :] if changes else []
+    _copy_for_reading(graph, parameter, before, label)
+    views = [call for call in before if key in storages_of(call)]
+    for view in reversed(views):
+        if not view.users:
+            graph.erase_node(view)
+            views.remove(view)
+    later = [call for call in after if not runs_on_host(call)]
+    if any(key in overwritten_storages(call) for call in later):
+        for view in views:
+            later[0].prepend(view)
+        copy_state(graph, parameter, [*views, *later], label)
+    else:
+        _copy_for_reading(graph, parameter, [*views, *later] if later else [], f"{label}_updated")
+
+
+def _without_detached(graph: Graph, parameter: Node, calls: Sequence[Node]) -> list[Node]:
+    """Let calls use a parameter in place of `detach` of it, so that rows of it are found. Return the other calls."""
+    others: list[Node] = []
+    for call in calls:
+        if call.target is torch.ops.aten.detach.default and call.args[0] is parameter:
+            call.replace_all_uses_with(parameter)
+            graph.erase_node(call)
+        else:
+            others.append(call)
+    return others
+
+
+def _copy_for_reading(graph: Graph, parameter: Node, calls: Sequence[Node], label: str) -> None:
+    """Let calls read a copy on the device, with views of its own, made directly before the first of them that reads."""
+    value: torch.Tensor = value_of(parameter)
+    key = storage_key(value)
+    first = next((call for call in calls if key not in storages_of(call)), None)
+    if first is None:
+        return
+    with graph.inserting_before(first):
+        copy = graph.create_node(
+            "call_function", PARAMETER_FROM_HOST, (parameter, value.device), name=f"{_name(label)}_for_reading"
+        )
+    copy.meta["val"] = like(value, value.device)
+    there = {parameter: copy}
+    for call in calls:
+        if key in storages_of(call):
+            with graph.inserting_before(max(call, first)):
+                view = there[call] = graph.node_copy(call, lambda node: there.get(node, node))
+            view.meta["val"] = compute_fake(view)
+        else:
+            for given in call.all_input_nodes:
+                if given in there:
+                    call.replace_input_with(given, there[given])
+
+
+def _name(label: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in label)
 
 
 def _copy_to_device(graph: Graph, state: Node, before: Node, value: torch.Tensor, name: str) -> Node:
@@ -67,9 +140,9 @@ class _Rows:
     end: int
 
 
-def _rows_of(state: Node) -> list[_Rows]:
+def _rows_of(state: Node, users: Sequence[Node]) -> list[_Rows]:
     """Return the disjoint rows that all uses of a state have, in order; empty with other uses."""
-    found = [_rows_in(state, view) for view in state.users]
+    found = [_rows_in(state, view) for view in users]
     rows = sorted((each for each in found if each is not None), key=lambda each: each.first)
     ends = sorted((each.start, each.end) for each in rows)
     disjoint = all(end <= start for (_, end), (start, _) in pairwise(ends))

@@ -18,7 +18,7 @@ from lowtide.frameworks.torch.internals.tensors import memory_of
 from lowtide.frameworks.torch.reading.outlined import Outlined, outlined_program
 
 _arriving: dict[int, torch.cuda.Event] = {}
-"""Completion of copies on the host, by address."""
+"""Completion of copies to and from tensors on the host, by address of these."""
 _changed: dict[int, tuple[torch.Tensor, int]] = {}
 """By address of an updated parameter on the host: the tensor, and the parameter's input position."""
 
@@ -30,10 +30,14 @@ def _worker() -> ThreadPoolExecutor:
 
 def _operand_to_host(source: torch.Tensor) -> torch.Tensor:
     made = copy_to_host(source)
-    event = event_of(made)
-    if event is not None:
-        _arriving[made.data_ptr()] = event
+    note_copy(made, event_of(made))
     return made
+
+
+def note_copy(on_host: torch.Tensor, event: torch.cuda.Event | None) -> None:
+    """Let the next update on the host that uses a tensor there wait for a copy to or from it."""
+    if event is not None:
+        _arriving[on_host.data_ptr()] = event
 
 
 def _update_on_host(

@@ -1,6 +1,6 @@
-"""Copies of state on the host: to the device before its update, and back after it.
+"""Copies of state and parameters on the host: to the device before their uses, and back after their update.
 
-In between, the newest contents are on the device. `_on_device` holds both tensors, so that an exception loses no
+During an update, the newest contents are on the device. `_on_device` holds both tensors, so that an exception loses no
 update: `finish_copies` copies the rest.
 """
 
@@ -12,8 +12,8 @@ from torch import fx
 from torch.fx import Node
 
 from lowtide.core.index_spaces import BufferId
-from lowtide.frameworks.torch.emit.host_updates import OPERAND_TO_HOST, PARAMETER_TO_DEVICE, UPDATE_ON_HOST
-from lowtide.frameworks.torch.emit.transfers import WAIT_FOR_COPY, copy_to_device, copy_to_pinned, like
+from lowtide.frameworks.torch.emit.host_updates import OPERAND_TO_HOST, PARAMETER_TO_DEVICE, UPDATE_ON_HOST, note_copy
+from lowtide.frameworks.torch.emit.transfers import WAIT_FOR_COPY, copy_to_device, copy_to_pinned, event_of, like
 from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.tensors import memory_of, version_of
 from lowtide.frameworks.torch.reading.lowering import LoweredOp
@@ -36,11 +36,20 @@ def _state_to_host(state: torch.Tensor, source: torch.Tensor) -> None:
     _on_device.pop(state.data_ptr(), None)
 
 
+def _parameter_from_host(parameter: torch.Tensor, device: torch.device) -> torch.Tensor:
+    made = copy_to_device(parameter, device)
+    note_copy(parameter, event_of(made))
+    return made
+
+
 def _fake_copy(state: torch.Tensor, source: torch.Tensor) -> None:
     pass
 
 
 STATE_TO_DEVICE = define_operator("state_to_device(Tensor state, Device device) -> Tensor", _state_to_device, like)
+PARAMETER_FROM_HOST = define_operator(
+    "parameter_from_host(Tensor parameter, Device device) -> Tensor", _parameter_from_host, like
+)
 STATE_TO_HOST = define_operator("state_to_host(Tensor(a!) state, Tensor source) -> ()", _state_to_host, _fake_copy)
 
 
@@ -68,7 +77,7 @@ class StateEmission:
     def start(self, op: LoweredOp, emitted: Node) -> None:
         """Note a copy that an op has started."""
         args: Any = emitted.args
-        if op.node.target is STATE_TO_DEVICE:
+        if op.node.target in (STATE_TO_DEVICE, PARAMETER_FROM_HOST):
             self._arriving[op.writes[0]] = emitted, args[0]
         elif op.node.target is OPERAND_TO_HOST:
             self._leaving.update(dict.fromkeys(op.reads, (emitted, args[0])))

@@ -3,10 +3,14 @@
 import threading
 import weakref
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
+from torch.utils.weak import WeakIdKeyDictionary
 
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.internals.tensors import memory_of, storage_over
 
 
@@ -62,6 +66,16 @@ def is_on_host(tensor: torch.Tensor, device: torch.device) -> bool:
     return cpu_host.holds(tensor) if device.type != "cuda" else tensor.device.type == "cpu" and tensor.is_pinned()
 
 
+_homes: Any = WeakIdKeyDictionary()
+"""The devices of tensors that `move` has moved to their host."""
+
+
+def home_of(tensor: torch.Tensor) -> torch.device:
+    """Return the device of a tensor, also while it is on the host of that device."""
+    home = _homes.get(tensor)
+    return home if home is not None and is_on_host(tensor, home) else tensor.device
+
+
 def move(tensor: torch.Tensor, device: torch.device, *, to_host: bool) -> None:
     """Move a tensor's storage to a device or its host, unless it is there. The tensor object stays."""
     if to_host == is_on_host(tensor, device) and (to_host or tensor.device == device):
@@ -73,3 +87,18 @@ def move(tensor: torch.Tensor, device: torch.device, *, to_host: bool) -> None:
             made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
         memory_of(made).copy_(memory_of(tensor))
     tensor.data = made
+    if to_host:
+        _homes[tensor] = device
+
+
+def to_host(module: nn.Module, device: torch.device | str = "cuda") -> None:
+    """Move a module's parameters and buffers to the host of a device, in pinned memory for CUDA.
+
+    `training_step` then plans for this device, so the module need not fit on it. Make the optimizer after this call.
+    Raises UsageError without such a device.
+    """
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"PyTorch finds no device {device!r}; give a device of this machine")
+    home = torch.empty(0, device=device).device  # with its number
+    for tensor in (*module.parameters(), *module.buffers()):
+        move(tensor, home, to_host=True)

@@ -102,7 +102,7 @@ class PlannedStep:
         self._is_prepared = False
         self._named = frozenset[str]()
         self._on_host = 0
-        """Eighths of the optimizer state on the host."""
+        """Eighths of the optimizer state, then of the parameters, on the host."""
         self._programs: list[_Program] = []
         """The captured forms, last used first."""
 
@@ -174,6 +174,16 @@ class PlannedStep:
                 self._warn_of(changed)
             self.prepare(args, kwargs)
             return self._programs[0].run(args, kwargs)
+
+    def to_device(self) -> None:
+        """Move parameters and optimizer state from the host to the device, for example to evaluate the model.
+
+        The next call moves them back.
+        """
+        binding = self.captured.binding
+        if isinstance(binding, TrainingStepBinding):
+            with self.step.one_thread():
+                binding.bring_to_device()
 
     def _warn_of(self, changed: PythonChangedError) -> None:
         """Warn, once per name, of Python values that made the step another program."""

@@ -1,6 +1,6 @@
 """The inputs and outputs of a captured training step."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.optimizer_update import refuse_step_hooks
 from lowtide.frameworks.torch.capture.step.training_step import Part, TrainingStep
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.host_memory import home_of, is_on_host, move
 from lowtide.frameworks.torch.internals.optimizers import growth_of, live_scale, note_step, update_scale
 from lowtide.frameworks.torch.internals.tensors import version_of
 from lowtide.frameworks.torch.reading.captured import Binding, CaptureMismatchError
@@ -54,6 +55,8 @@ class TrainingStepBinding(Binding):
     keeps_after_update: bool
     on_host: frozenset[int] = frozenset()
     """Entries of the state that live on the host."""
+    parameters_on_host: Mapping[int, torch.device] = field(default_factory=dict[int, torch.device])
+    """Positions of the modules' tensors that live on the host, with their device."""
     versions: list[int] = field(default_factory=list[int])
     """In-place changes of `_held()` before the present call."""
     made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
@@ -73,6 +76,7 @@ class TrainingStepBinding(Binding):
         live = self.modules.live()
         if any(live[place] is not each for place, each in zip(self.updated, self.state.parameters(), strict=True)):
             raise CaptureMismatchError("a parameter was replaced; create the optimizer again, then the step")
+        self._move_parameters(self.parameters_on_host)
         self.state.materialize(self.on_host)
         scalars = self.state.scalars.live(self.step.optimizer)
         held = self._held()
@@ -85,12 +89,24 @@ class TrainingStepBinding(Binding):
         self.versions[:] = map(version_of, held)
         return [*held, *self._accumulated(), *self._scale(), *inputs, *scalars]
 
+    def bring_to_device(self) -> None:
+        """Move parameters and state that plans have moved to the host back to the device."""
+        self._move_parameters(())
+        self.state.bring_to_device()
+
+    def _move_parameters(self, to_host: Collection[int]) -> None:
+        """Move some tensors of the modules to the host, and others that an earlier plan has moved there back."""
+        for place, tensor in enumerate(self.modules.local()):
+            device = self.parameters_on_host.get(place, self.forms[place][-1])
+            if place in to_host or is_on_host(tensor, device):
+                move(tensor, device, to_host=place in to_host)
+
     def _held(self) -> list[torch.Tensor]:
         return [*self.modules.local(), *map(local_part, self.state.live())]
 
     def _scale(self) -> list[torch.Tensor]:
         scaler = self.step.grad_scaler
-        return [] if scaler is None else [live_scale(scaler, self.state.parameters()[0].device)]
+        return [] if scaler is None else [live_scale(scaler, home_of(self.state.parameters()[0]))]
 
     def _accumulated(self) -> list[torch.Tensor]:
         """Return gradients of earlier calls. The last call removes them."""
@@ -149,7 +165,7 @@ class TrainingStepBinding(Binding):
         start = self.rehearsed.start
         if start is not None:
             start.restore()
-        self.state.bring_to_device()
+        self.bring_to_device()
         try:
             return self.step(*args, **kwargs)
         finally:
@@ -169,6 +185,7 @@ class TrainingStepBinding(Binding):
             start.restore()
         self.step.python.is_repeated = True
         parameters = self.state.parameters()
+        self._move_parameters(())
         self.made.extend((parameters[entry.parameter], entry.key) for entry in self.state.missing())
         self.state.materialize()
 
