@@ -171,7 +171,7 @@ def on_host(result: Result) -> str:
 def _where_updated(result: Result) -> str:
     there, held = result.updated_on_host_bytes, result.state_on_host_bytes
     if not there:
-        return "copied to the device for each update"
+        return f"copied to the device for each {'use' if result.parameters_on_host_bytes else 'update'}"
     return "updated there" if there == held else f"{format_bytes(there)} of it updated there"
 
 

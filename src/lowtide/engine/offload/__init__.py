@@ -2,6 +2,9 @@
 
 Copies run on streams of their own. A run waits for copies of the buffers it touches, a free for copies of its buffer.
 So a plan's slow-down is that of its timeline, and its memory follows from the order of its steps alone.
+
+Optimizer state and parameters may live on the host. Ops of the graph then copy them (`state_in_graph`), and a plan may
+repeat copies of parameters like recomputed ops.
 """
 
 from lowtide.engine.offload.host_space import (
