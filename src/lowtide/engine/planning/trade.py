@@ -12,6 +12,7 @@ from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.analysis.lower_bounds import LowerBound
 from lowtide.engine.analysis.problem import Order, Problem
+from lowtide.engine.offload import OffloadResult
 from lowtide.engine.offload import plan_within_budget as plan_with_offload
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.claims import claims_of_peaks
@@ -113,7 +114,7 @@ def _cheapest(draft: Draft, most: int, report: Report, keep: Callable[[Plan], No
     if "recompute" in traded:
         found = with_reruns(draft, most, report, keep)
         base, order, alone = found.base, found.order, found.result
-        if "offload" not in traded or alone.rank[:2] == (0, 0.0):
+        if "offload" not in traded:
             return base, alone
     base, offloaded = _with_copies(draft, most, (base, order), alone, report)
     if alone is None or offloaded.rank <= alone.rank:
@@ -132,9 +133,10 @@ def _with_copies(
     """Return the cheapest plan with copies within a limit, and its base order.
 
     Tries the order that is best for recomputation, program order and the draft's order: copies hide while ops that do
-    not need the buffer run, and program order often has such ops. Stops at a plan without extra cost.
+    not need the buffer run, and program order often has such ops. Stops at a plan without extra cost, or one that
+    neither recomputes nor copies: a later stage hides its waits for ops off the device.
     """
-    found: list[tuple[str, RecomputeResult]] = []
+    found: list[tuple[str, OffloadResult]] = []
     tried: set[bytes] = set()
     for name, order in (start, *base_orders(draft)):
         if order.tobytes() in tried:
@@ -143,7 +145,8 @@ def _with_copies(
         found.append((name, _copied(draft, order, most, None if tried else alone)))
         _offer(draft, found[-1][1].plan)
         tried.add(order.tobytes())
-        if found[-1][1].rank[:2] == (0, 0.0):
+        last = found[-1][1]
+        if last.fits and (last.extra_cost == 0 or not (last.rerun_seconds or last.offloaded_bytes)):
             break
     return min(found, key=lambda each: each[1].rank)
 
@@ -152,7 +155,7 @@ def _offer(draft: Draft, plan: Plan) -> None:
     draft.offer(replace(plan, peak_bytes=simulate(draft.graph, plan).peak_bytes))
 
 
-def _copied(draft: Draft, order: Order, most: int, alone: RecomputeResult | None) -> RecomputeResult:
+def _copied(draft: Draft, order: Order, most: int, alone: RecomputeResult | None) -> OffloadResult:
     """Return the cheapest plan with copies for an order of first runs; `alone` is the plan without copies."""
     settings = draft.settings
     allow, effort = settings.techniques & NEED_BUDGET, settings.effort
