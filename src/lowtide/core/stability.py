@@ -34,7 +34,7 @@ _PROVISIONAL: dict[str, str] = {
     "lowtide.tensorflow": "GraphRun GraphSource OptimizedGraph run_graph with_host_stand_ins",
     "lowtide.torch": (
         "Applied Captured Explanation InArena MeasuredCall MeasuredStep capture in_arena inductor measure_captured "
-        "measure_costs save_plans"
+        "measure_costs save_plans to_host"
     ),
     "lowtide.xla": "Difference Reserved ScheduledModule against_assignment hold_order recorded_peaks remove_schedule "
     "verify_schedule",

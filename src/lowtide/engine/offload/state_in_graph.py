@@ -78,7 +78,7 @@ def state_on_host(graph: Graph, share: float, host: Host, place: UpdatePlace = "
 
 
 @dataclass(frozen=True, slots=True)
-class _Visit:
+class _DeviceVisit:
     """A stay of a buffer on the device."""
 
     buffer: BufferId
@@ -116,8 +116,8 @@ class _Moved:
 
     def build(self) -> Graph:
         of_update = {op: update for update in self.updates for op in update.ops}
-        begins: dict[OpId, list[_Visit]] = {}
-        ends: dict[OpId, list[_Visit]] = {}
+        begins: dict[OpId, list[_DeviceVisit]] = {}
+        ends: dict[OpId, list[_DeviceVisit]] = {}
         there: dict[OpId, dict[BufferId, BufferId]] = {}
         for visit in self._visits(of_update):
             begins.setdefault(visit.ops[0], []).append(visit)
@@ -138,7 +138,7 @@ class _Moved:
                     self._add_copy(each.buffer, STATE_TO_HOST, reads=[each.buffer, each.there], mutates=[each.buffer])
         return self.builder.build()
 
-    def _visits(self, of_update: Mapping[OpId, Update]) -> Iterator[_Visit]:
+    def _visits(self, of_update: Mapping[OpId, Update]) -> Iterator[_DeviceVisit]:
         """Yield the stays on the device: of state around its update, of a parameter before its first change, and after.
 
         Buffers of updates on the host stay there meanwhile.
@@ -160,7 +160,7 @@ class _Moved:
                         " on the device" if kind == STATE_TO_DEVICE else " for reading"
                     )
                     made = self.builder.add_buffer(name, int(graph.sizes[buffer]))
-                    yield _Visit(buffer, made, ops, kind, returns=not set(ops).isdisjoint(changes))
+                    yield _DeviceVisit(buffer, made, ops, kind, returns=not set(ops).isdisjoint(changes))
 
     def _add_copy(
         self,
