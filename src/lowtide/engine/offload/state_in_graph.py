@@ -151,15 +151,12 @@ class _Moved:
             first = min(changes, default=graph.n_ops) if buffer in parameters else 0
             on_device = [op for op in users if op not in of_update]
             parts = (
-                (PARAMETER_FROM_HOST, [op for op in on_device if op < first]),
-                (STATE_TO_DEVICE, [op for op in on_device if op >= first]),
+                (PARAMETER_FROM_HOST, "for reading", [op for op in on_device if op < first]),
+                (STATE_TO_DEVICE, "on the device", [op for op in on_device if op >= first]),
             )
-            for kind, ops in parts:
+            for kind, words, ops in parts:
                 if ops:
-                    name = graph.buffer_names[buffer] + (
-                        " on the device" if kind == STATE_TO_DEVICE else " for reading"
-                    )
-                    made = self.builder.add_buffer(name, int(graph.sizes[buffer]))
+                    made = self.builder.add_buffer(f"{graph.buffer_names[buffer]} {words}", int(graph.sizes[buffer]))
                     yield _DeviceVisit(buffer, made, ops, kind, returns=not set(ops).isdisjoint(changes))
 
     def _add_copy(

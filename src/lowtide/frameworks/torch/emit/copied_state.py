@@ -21,18 +21,13 @@ from lowtide.frameworks.torch.reading.effects import overwritten_storages, runs_
 _SLICE = torch.ops.aten.slice.Tensor
 
 
-class Touching:
-    """The calls of a graph that touch each storage, in order."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._calls: dict[int, list[Node]] = {}
-        for node in graph.nodes:
-            for key in touched_storages(node) if node.op == "call_function" else ():
-                self._calls.setdefault(key, []).append(node)
-
-    def calls(self, given: Node) -> list[Node]:
-        """Return the calls that touch the storage of an input."""
-        return self._calls.get(storage_key(value_of(given)), [])
+def calls_by_storage(graph: Graph) -> dict[int, list[Node]]:
+    """Return the calls that touch each storage, in order."""
+    found: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        for key in touched_storages(node) if node.op == "call_function" else ():
+            found.setdefault(key, []).append(node)
+    return found
 
 
 def copy_state(graph: Graph, state: Node, calls: Sequence[Node], label: str) -> None:

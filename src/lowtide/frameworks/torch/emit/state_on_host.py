@@ -12,12 +12,12 @@ from lowtide.engine.offload.updates import Update
 from lowtide.engine.planning.program import ALL
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding
-from lowtide.frameworks.torch.emit.copied_state import Touching, copy_parameter, copy_state
+from lowtide.frameworks.torch.emit.copied_state import calls_by_storage, copy_parameter, copy_state
 from lowtide.frameworks.torch.emit.transfers import HOST
 from lowtide.frameworks.torch.emit.updates_on_host import move_updates
 from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.host_memory import home_of
-from lowtide.frameworks.torch.internals.nodes import graph_module
+from lowtide.frameworks.torch.internals.nodes import graph_module, value_of
 from lowtide.frameworks.torch.internals.tensors import bytes_of, storage_key
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
@@ -56,14 +56,11 @@ def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None
     there = _move_updates(graph, copies, reading, places, moved, choose) if choose is not None else set[int]()
     if choose is not None and not there:
         return None
-    touching = Touching(graph)
-    for place in places:
-        if place not in there:
-            state = placeholders[place]
-            copy_state(graph, state, touching.calls(state), captured.inputs[place][0])
-    for place in moved:
-        parameter = placeholders[place]
-        copy_parameter(graph, parameter, touching.calls(parameter), captured.inputs[place][0])
+    calls = calls_by_storage(graph)
+    for copy, each in ((copy_state, [place for place in places if place not in there]), (copy_parameter, moved)):
+        for place in each:
+            given = placeholders[place]
+            copy(graph, given, calls.get(storage_key(value_of(given)), []), captured.inputs[place][0])
     forms = list(binding.forms)
     for place in (*moved, *places):
         dtype, shape, strides, device = forms[place]
