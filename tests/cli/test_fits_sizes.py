@@ -15,6 +15,7 @@ from torch import nn
 
 import lowtide as lowtide_package
 from lowtide.core.errors import UsageError
+from lowtide.frameworks.torch.internals.host_memory import cpu_host
 from lowtide.reporting.fitting_sizes import FitTable
 from lowtide.torch import TrainingStep
 from tests.cli.conftest import Command
@@ -220,6 +221,40 @@ def test_the_code_for_a_program_given_in_python_defines_all_its_names(kind: str)
     assert names["loss"].dim() == 0
     assert all(len(line) <= 80 for line in str(table).splitlines())
     assert "\nlargest batch found:\n" in str(table)
+
+
+class Scorer:
+    """A function of a model that returns no loss."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def __call__(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the model's results."""
+        return self.model(value)
+
+
+def test_a_function_whose_weights_do_not_fit_is_planned_with_weights_on_the_host() -> None:
+    """The code of the table is run as it is, and gives the bits of the function."""
+    model = nn.Sequential(*(nn.Linear(128, 128, bias=False) for _ in range(6)))
+    scorer, batch = Scorer(model), (torch.ones(4, 128),)
+    table = lowtide_package.fits(scorer, *batch, device="256KiB", largest="batch", progress=False)
+    assert isinstance(table, FitTable)
+    assert {row.level for row in table.rows} >= {"offload"}
+    names: dict[str, Any] = {"made": scorer, "batch": batch}
+    expected = scorer(*batch)
+    exec("\n".join(table.code).replace("# step", "step").replace("# result", "result"), names)
+    assert torch.equal(names["result"], expected)
+    assert any(map(cpu_host.holds, model.parameters()))
+
+
+def test_a_function_that_returns_gradients_keeps_its_weights_on_the_device() -> None:
+    model = nn.Sequential(*(nn.Linear(128, 128, bias=False) for _ in range(6)))
+    table = lowtide_package.fits(
+        Scorer(nn.Sequential(model, Squares(128, 1))), torch.ones(4, 128), device="256KiB", progress=False
+    )
+    assert isinstance(table, FitTable)
+    assert [row.level for row in table.rows] == [None]
 
 
 CALLS: list[tuple[Callable[[], object], str]] = [

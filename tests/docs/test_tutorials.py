@@ -11,6 +11,7 @@ ERRORS = sorted(page for page in (ROOT / "docs" / "errors").glob("*.md") if page
 PAGES = [
     *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     *ERRORS,
+    ROOT / "docs" / "inference.md",
     ROOT / "docs" / "development" / "writing_an_algorithm.md",
     ROOT / "docs" / "reference" / "schemas.md",
     ROOT / "docs" / "reference" / "api" / "index.md",

@@ -13,7 +13,7 @@ from lowtide.core.errors import UsageError, unknown
 from lowtide.core.progress import Report
 from lowtide.core.techniques import ROUNDING, TECHNIQUES, Techniques
 from lowtide.engine.graph import Graph
-from lowtide.engine.offload import host_of_device
+from lowtide.engine.offload import Host, host_of_device
 from lowtide.engine.planning.program import FormName
 from lowtide.engine.planning.settings import PlanSettings, default_techniques
 from lowtide.frameworks.table import require
@@ -168,7 +168,10 @@ def _code(captures: Captures, search: SizeSearch, rows: Sequence[SizeFit], large
     if not sizes:
         return []
     level = max(sizes, key=lambda each: (each != "offload", LEVELS.index(each)))
-    return _next_code(captures.step(sizes[level]), _used(search, rows, sizes[level], level))
+    step, techniques = captures.step(sizes[level]), _used(search, rows, sizes[level], level)
+    if "offload" in techniques and not step.parts and search.settings.host is not None:
+        return _next_call(step, techniques, search.target.usable_bytes, search.settings.host)
+    return _next_code(step, techniques)
 
 
 def _used(search: SizeSearch, rows: Sequence[SizeFit], size: int, level: Level) -> Techniques:
@@ -197,6 +200,29 @@ def _next_code(step: Step, techniques: Techniques) -> list[str]:
         lines = [*step.code, *_call(f"step = {function}", arguments, _WIDTH)]
         return [*lines, f"loss = step({step.call})"] if step.parts else lines
     lines = [*step.code, *_call(f"return {function}", arguments, _WIDTH - len(_INDENT))]
+    return _in_function(step, lines, "loss" if step.parts else "result")
+
+
+def _next_call(step: Step, techniques: Techniques, device_bytes: int, host: Host) -> list[str]:
+    """Return lines of Python that call a function with parameters or values on the host."""
+    allow = ", ".join(f'"{name}"' for name in TECHNIQUES if name in techniques - {ROUNDING})
+    speed = f"bandwidth_bytes_per_s={host.bandwidth_bytes_per_s:.3g}"
+    inputs = step.call if step.call != "**batch" else "batch"
+    options = [f'budget="{device_bytes} B"', f"allow=({allow})", "host=host"]
+    width = _WIDTH - len(_INDENT) * bool(step.given)
+    lines = [
+        *step.code,
+        f"host = lowtide.Host({speed})",
+        *_call("result = lowtide.plan", ["made", inputs, *options], width),
+    ]
+    applied = f"lowtide.apply(result.plan, made, {inputs}, host=host)"
+    if not step.given:
+        return [*lines, f"planned = {applied}", f"result = planned({step.call})"]
+    return _in_function(step, [*lines, f"return {applied}"], "result")
+
+
+def _in_function(step: Step, lines: Sequence[str], result: str) -> list[str]:
+    """Return a function of the user's objects with some lines, and comments that call it."""
     return [
         "import lowtide, torch",
         "",
@@ -204,7 +230,7 @@ def _next_code(step: Step, techniques: Techniques) -> list[str]:
         *(f"{_INDENT}{line}" if line else "" for line in lines),
         "",
         f"# step = planned({step.given}, batch)",
-        f"# loss = step({step.call})",
+        f"# {result} = step({step.call})",
     ]
 
 

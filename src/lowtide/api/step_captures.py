@@ -56,6 +56,11 @@ class Captures:
             self._samples.append(size)
         return graph
 
+    @property
+    def moves_parameters(self) -> bool:
+        """Whether parameters of the captured steps can live on the host."""
+        return all(step.moves_parameters for step in self._steps.values())
+
     def graph_in_chunks(self, size: int, form: FormName) -> Graph | None:
         """Return the captured graph of a form in chunks, if any."""
         key = (size, form)
@@ -89,10 +94,16 @@ class SizedStep(GraphModel):
         host: Host | None = None,
         share: int = 0,
         place: UpdatePlace = "device",
+        *,
+        moves_parameters: bool = True,
     ) -> None:
-        """Put `share` eighths of the state of all forms on a host, and update it at a place; see `Program`."""
+        """Put `share` eighths of the state of all forms on a host, and update it at a place; see `Program`.
+
+        Without `moves_parameters`, they stay on the device.
+        """
         self._program, self._in_chunks, self._host = program, in_chunks, host
         self._share = share
+        self._moves_parameters = moves_parameters
         self._place: UpdatePlace = place
         self._with_state: dict[tuple[int, UpdatePlace], SizedStep | None] = {}
         placed = self._placed(program)
@@ -106,7 +117,7 @@ class SizedStep(GraphModel):
 
     def without_chunks(self) -> "SizedStep":
         """Return the step without its forms in chunks."""
-        return SizedStep(self._program, no_forms, self._host, self._share, self._place)
+        return self._copied(no_forms, self._share, self._place)
 
     def make_form(self, name: FormName, *, exact: bool) -> Form | None:
         """Return a form in chunks. On a GPU, no chunks are known to be bit-equal."""
@@ -119,10 +130,15 @@ class SizedStep(GraphModel):
         Returns None without a host link, or such buffers or updates.
         """
         key = (share, place)
+        if share > ALL and not self._moves_parameters:
+            return None
         if key not in self._with_state:
-            moved = SizedStep(self._program, self._in_chunks, self._host, share, place)
+            moved = self._copied(self._in_chunks, share, place)
             self._with_state[key] = moved if moved._is_placed else None
         return self._with_state[key]
+
+    def _copied(self, in_chunks: Callable[[FormName], Graph | None], share: int, place: UpdatePlace) -> "SizedStep":
+        return SizedStep(self._program, in_chunks, self._host, share, place, moves_parameters=self._moves_parameters)
 
     def _hosted(self, graph: Graph) -> Graph:
         return graph if self._host is None else self._host.added_to(graph)

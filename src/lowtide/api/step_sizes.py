@@ -41,7 +41,7 @@ class SizeSearch:
         allow: Techniques | None = None,
     ) -> None:
         """Search with the techniques in `allow`, see `ladder_for`."""
-        self._captures, self._target, self._settings, self._report = captures, target, settings, report
+        self._captures, self.target, self.settings, self._report = captures, target, settings, report
         self._allow = allow
         self._steps: dict[int, SizedStep] = {}
         self._fits: dict[tuple[int, Level | None], SizeFit] = {}
@@ -74,8 +74,8 @@ class SizeSearch:
             ladder = self._ladder(step, level)
             fit = fit_device(
                 step,
-                self._target.usable_bytes,
-                self._settings,
+                self.target.usable_bytes,
+                self.settings,
                 self._report,
                 plan=partial(self._planned, step),
                 plan_updates=step.without_chunks().planned,
@@ -93,17 +93,18 @@ class SizeSearch:
         return step.planned(settings, progress)
 
     def _first_fit(self, step: SizedStep, techniques: Techniques, *, in_chunks_only: bool) -> FirstFit:
-        settings = replace(self._settings, budget=self._target.usable_bytes, techniques=techniques)
+        settings = replace(self.settings, budget=self.target.usable_bytes, techniques=techniques)
         return first_fit(step, settings, self._report, in_chunks_only=in_chunks_only)
 
     def _step(self, size: int) -> SizedStep:
         if size not in self._steps:
-            in_chunks = partial(self._captures.graph_in_chunks, size)
-            self._steps[size] = SizedStep(self._captures.graph(size), in_chunks, self._settings.host)
+            in_chunks, graph = partial(self._captures.graph_in_chunks, size), self._captures.graph(size)
+            moves = self._captures.moves_parameters
+            self._steps[size] = SizedStep(graph, in_chunks, self.settings.host, moves_parameters=moves)
         return self._steps[size]
 
     def _ladder(self, step: SizedStep, level: Level | None) -> list[Techniques]:
-        ladder = ladder_for(step, self._settings, self._allow)
+        ladder = ladder_for(step, self.settings, self._allow)
         return [rung for rung in ladder if level in (None, level_of(rung, in_chunks=ROUNDING in rung))]
 
     def largest(self, rows: Sequence[SizeFit], unit: int) -> dict[Level, int]:
@@ -138,7 +139,7 @@ class SizeSearch:
         graph = self._captures.graph(size)
         space = graph.spaces[0].name
         peak = simulate(graph, Plan.baseline(graph)).peak_bytes[space]
-        return int(peak) + graph.persistent_bytes()[space] <= self._target.usable_bytes
+        return int(peak) + graph.persistent_bytes()[space] <= self.target.usable_bytes
 
     def techniques(self, size: int, level: Level) -> Techniques | None:
         """Return the techniques of a level with which a size fits, without rounding if bits are equal; None if none do.

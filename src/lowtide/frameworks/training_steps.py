@@ -72,6 +72,8 @@ class Step:
     """Arguments of `training_step` in the code: model, loss function and optimizer; empty for a function."""
     given: str = ""
     """The user's object that the code takes as an argument, with `batch`; empty if the code makes both."""
+    moves_parameters: bool = True
+    """Whether parameters can live on the host."""
     call: Literal["*batch", "**batch", "batch"]
 
 

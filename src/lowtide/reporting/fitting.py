@@ -148,7 +148,8 @@ def fit_device(
         results[lowest[0]] = tried_with(lowest[0])
     result = min(reversed(results.values()), key=_missed_bytes)
     rounds = tuple(results)[-1] | {ROUNDING}
-    if rounds in others and rounds not in results and result.state_on_host_bytes and result.status != "interrupted":
+    may_round = rounds in others and rounds not in results and result.state_on_host_bytes and _updates_on_host(program)
+    if may_round and result.status != "interrupted":
         report("trying updates on the host")
         find_updates = plan_updates or find
         rounded = find_updates(replace(settings, budget=device_bytes, techniques=rounds), progress)

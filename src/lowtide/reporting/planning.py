@@ -126,7 +126,7 @@ def _extra(result: Result) -> str:
     """Return the time that the plan adds with its parts, the lower bound, and the number of recomputed runs."""
     base = result.unmodified_cost or 1.0
     parts: list[str] = []
-    if result.moved_cost > 0:
+    if result.moved_cost > 0 and result.updated_on_host_bytes:
         parts.append(f"updates on the host save {percent(result.moved_cost / base)} on the device")
     if result.chunk_cost:
         parts.append(f"chunks {percent(result.chunk_cost / base, signed=True)}")

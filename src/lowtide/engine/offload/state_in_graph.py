@@ -25,12 +25,30 @@ from lowtide.engine.offload.updates import LEAST_BYTES, Update, UpdatePlace, upd
 
 def state_of(graph: Graph) -> list[BufferId]:
     """Return the device's persistent buffers first used by an op that overwrites them, largest first."""
-    return _largest_first(graph, _overwritten_by_first_use(graph))
+    found = _large(graph, _overwritten_by_first_use(graph))
+    return sorted(found, key=lambda buffer: (-int(graph.sizes[buffer]), buffer))
 
 
 def parameters_of(graph: Graph) -> list[BufferId]:
-    """Return the device's other persistent buffers, largest first."""
-    return _largest_first(graph, ~_overwritten_by_first_use(graph))
+    """Return the device's other persistent buffers."""
+    return _large(graph, ~_overwritten_by_first_use(graph))
+
+
+def parts_to_move(sizes: Sequence[int], share: float) -> list[int]:
+    """Return positions of parts of a program that have a share of all bytes, those first that free the most bytes.
+
+    Parts of equal size need the room of one, since they return one after another. So many equal parts free more bytes
+    than a large one. They are spread over the program, so that computation with the others hides their copies. A larger
+    share only adds parts.
+    """
+    groups: dict[int, list[int]] = {}
+    for place, size in enumerate(sizes):
+        groups.setdefault(size, []).append(place)
+    ranked: list[int] = []
+    for _, group in sorted(groups.items(), key=lambda each: (-each[0] * (len(each[1]) - 1), -each[0])):
+        width = len(group).bit_length()
+        ranked += [group[index] for index in sorted(range(len(group)), key=lambda index: f"{index:0{width}b}"[::-1])]
+    return _part_of(ranked, [sizes[place] for place in ranked], share)
 
 
 def _overwritten_by_first_use(graph: Graph) -> Mask:
@@ -43,17 +61,17 @@ def _overwritten_by_first_use(graph: Graph) -> Mask:
     return mask
 
 
-def _largest_first(graph: Graph, wanted: Mask) -> list[BufferId]:
+def _large(graph: Graph, wanted: Mask) -> list[BufferId]:
     chosen = wanted & graph.persistent & (graph.buffer_spaces == 0) & (graph.sizes >= LEAST_BYTES)
-    return sorted(np.flatnonzero(chosen).tolist(), key=lambda buffer: (-int(graph.sizes[buffer]), buffer))
+    return np.flatnonzero(chosen).tolist()
 
 
-def _part_of(graph: Graph, buffers: Sequence[BufferId], share: float) -> list[BufferId]:
-    """Return the first of some buffers that together have a share of their bytes."""
-    if share <= 0 or not buffers:
+def _part_of(ranked: Sequence[int], sizes: Sequence[int], share: float) -> list[int]:
+    """Return the first of some parts that together have a share of their bytes."""
+    if share <= 0 or not ranked:
         return []
-    ends = np.cumsum(graph.sizes[list(buffers)])
-    return list(buffers[: int(np.searchsorted(ends, share * int(ends[-1]))) + 1])
+    ends = np.cumsum(sizes)
+    return list(ranked[: int(np.searchsorted(ends, share * int(ends[-1]))) + 1])
 
 
 def state_on_host(graph: Graph, share: float, host: Host, place: UpdatePlace = "device") -> Graph | None:
@@ -66,8 +84,10 @@ def state_on_host(graph: Graph, share: float, host: Host, place: UpdatePlace = "
     updates.
     """
     link = find_link(graph, 0)
-    state = _part_of(graph, state_of(graph), min(share, 1.0))
-    parameters = _part_of(graph, parameters_of(graph), share - 1.0)
+    all_state, all_parameters = state_of(graph), parameters_of(graph)
+    state = _part_of(all_state, graph.sizes[all_state].tolist(), min(share, 1.0))
+    chosen = parts_to_move(graph.sizes[all_parameters].tolist(), share - 1.0)
+    parameters = [all_parameters[place] for place in chosen]
     if link is None or not (parameters or (state and share <= 1.0)):
         return None
     updates = updates_to_move(graph, state, link, host.update_bytes_per_s, place, parameters)

@@ -33,7 +33,7 @@ def plan_with_state(
 
     A budget in bytes covers everything that the device holds, so state on the host leaves more of it to the rest. State
     moves only if the budget is missed otherwise, or met at a higher cost, and parameters only if it is missed with all
-    state on the host. The share is halved in eighths, down to `least`. If "rounding" is allowed too, updates may run on
+    state on the host. The share is halved in eighths, down to `least`, or all are tried if nothing is updated. If "rounding" is allowed too, updates may run on
     the host, where that costs less: that of each parameter on its own, or all of them. The plan with the least extra
     time wins, then the one with the least state on the host. Percentages refer to the program with everything on the
     device.
@@ -112,13 +112,23 @@ class StateSearch:
         rounds = may_round and self.program.with_state_on_host(self.program.most_on_host, "host") is not None
         return ("either", "device", "host") if rounds else ("device",)
 
+    @property
+    def _has_updates(self) -> bool:
+        """Whether the program overwrites persistent buffers. Others, as in inference, are planned quickly."""
+        graph = self.program.graph
+        return any(graph.persistent[buffer] for mutated in graph.mutates for buffer in mutated)
+
     def halve(self, least: int) -> None:
         """Find the least share that fits. Parameters move only if no plan with all state on the host fits."""
         most = self.program.most_on_host
         if most == ALL or not (self.program.with_state_on_host(ALL) is None or self.is_too_large(ALL)):
             self._halve(least, ALL)
         if most > ALL and not any(map(_fits_device, self.found.values())):
-            self._halve(max(least, ALL), most, step=ALL // 2)
+            least = max(least, ALL)
+            if self._has_updates:
+                self._halve(least, most, step=ALL // 2)
+            else:
+                self._try_all(least, most)
 
     def _halve(self, least: int, most: int, step: int = 1) -> None:
         """Find the least share that fits, up to a step, then update elsewhere with this share and with the largest."""
@@ -134,6 +144,13 @@ class StateSearch:
             for share in dict.fromkeys((most, min(high, most))):
                 if share > least and not self._is_interrupted:
                     self.plan(share, place)
+
+    def _try_all(self, least: int, most: int) -> None:
+        """Plan all shares from the most on, down to one that does not fit: more room may hide more copies."""
+        for share in range(most, least, -1):
+            is_possible = share == most or not self.is_too_large(share)
+            if self._is_interrupted or not (is_possible and _fits_device(self.plan(share))):
+                break
 
     @property
     def _is_interrupted(self) -> bool:

@@ -101,13 +101,17 @@ class Program(ABC):
         return [self._unmodified, *(form for form in self._forms.values() if form is not None)]
 
     def forms_with_state(self) -> Iterator[Form]:
-        """Yield all forms, those with all state on the device first."""
-        yield from self.forms()
+        """Yield all forms, unmodified ones first, since chunks take time to find."""
+        programs: list[Program] = [self]
+        yield self._unmodified
         for place in UPDATE_PLACES:
             for share in range(2 * ALL, 0, -1):
                 moved = self.with_state_on_host(share, place)
                 if moved is not None:
-                    yield from moved.forms()
+                    programs.append(moved)
+                    yield moved._unmodified
+        for program in programs:
+            yield from program.forms()
 
     @property
     def in_chunks(self) -> Graph | None:

@@ -29,7 +29,7 @@ class DeviceProcess:
             )
         folders = [folder or os.getcwd() for folder in sys.path]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), _VARIABLE: "1"}
-        command = [sys.executable, "-m", _CHILD]
+        command = [sys.executable, "-m", _CHILD, *sys.argv[1:]]  # the main script, imported there, may read these
         self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=-1
         )

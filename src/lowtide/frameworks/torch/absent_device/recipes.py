@@ -91,6 +91,7 @@ def _read_own(request: Read, mode: FakeMode) -> tuple[Step, TorchModel] | None:
         parts=parts,
         given=given,
         call="**batch" if isinstance(inputs, Mapping) else "batch" if isinstance(inputs, torch.Tensor) else "*batch",
+        moves_parameters=bool(read.captured.binding.movable()),
     )
     return described, read
 

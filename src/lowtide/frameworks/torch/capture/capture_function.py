@@ -1,7 +1,7 @@
 """Capture a function or module on example inputs."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -106,10 +106,21 @@ class FunctionBinding(Binding):
     """Inputs with gradients, which follow the function's own outputs."""
     spec: pytree.TreeSpec
     modes: tuple[bool, ...]
+    parameters_on_host: Mapping[int, torch.device] = field(default_factory=dict[int, torch.device])
+    """Positions of the modules' tensors that live on the host, with their device."""
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
         check_modes(self.modules.modules, self.modes)
-        return [*self.modules.local(), *self.call.bind(args, kwargs)]
+        inputs = self.call.bind(args, kwargs)
+        self.modules.put_on_host(self.parameters_on_host)
+        return [*self.modules.local(), *inputs]
+
+    def movable(self) -> list[torch.Tensor]:
+        """Return the modules' tensors; none if they get gradients, which are on the device."""
+        return [] if self.gradient_places else self.modules.live()
+
+    def with_on_host(self, homes: Mapping[int, torch.device], state: Collection[int] = ()) -> "FunctionBinding":
+        return replace(self, parameters_on_host=homes)
 
     def finish(self, outputs: list[Any], sources: list[torch.Tensor]) -> Any:
         """Return the outputs and add the gradients to `.grad` of their sources."""
@@ -125,6 +136,7 @@ class FunctionBinding(Binding):
         return pytree.tree_unflatten(outputs[:own], self.spec)
 
     def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        self.modules.put_on_host({})
         if not self.gradient_places:
             with torch.no_grad():
                 return self.function(*args, **kwargs)

@@ -1,7 +1,7 @@
 """The live tensors of modules, and of modules that a function closes over."""
 
 import types
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.host_memory import home_of, move
 from lowtide.frameworks.torch.internals.runtime import reparametrized
 from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
@@ -97,6 +98,11 @@ class ModuleTensors:
     def local(self) -> list[torch.Tensor]:
         """Return the current tensors, or this rank's parts of DTensors."""
         return list(map(local_part, self.live()))
+
+    def put_on_host(self, homes: Mapping[int, torch.device]) -> None:
+        """Move the tensors at some positions to the host of their homes, and others that are on a host back."""
+        for place, tensor in enumerate(self.local()):
+            move(tensor, homes.get(place, home_of(tensor)), to_host=place in homes)
 
     @contextmanager
     def replaced_by(self, tensors: list[torch.Tensor]) -> Generator[None]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from lowtide.frameworks.torch.emit.transfers import HOST, copy_to_host, copy_to_pinned, event_of, like
-from lowtide.frameworks.torch.internals.host_memory import empty_on_host
+from lowtide.frameworks.torch.emit.transfers import copy_to_host, copy_to_pinned, event_of, like
+from lowtide.frameworks.torch.internals.host_memory import HOST, empty_on_host
 from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.tensors import memory_of
 from lowtide.frameworks.torch.reading.outlined import Outlined, outlined_program

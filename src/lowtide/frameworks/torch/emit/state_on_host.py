@@ -1,23 +1,26 @@
-"""A step with optimizer state and parameters on the host: on the device only during their uses, or updated there."""
+"""A program with parameters and optimizer state on the host: on the device only during their uses, or updated there."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import torch
+from torch import nn
 from torch.fx import Graph, Node
 
 from lowtide.core.index_spaces import BufferId
 from lowtide.engine.graph import Graph as Engine
+from lowtide.engine.offload.state_in_graph import parts_to_move
 from lowtide.engine.offload.updates import Update
 from lowtide.engine.planning.program import ALL
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.emit.copied_state import calls_by_storage, copy_parameter, copy_state
-from lowtide.frameworks.torch.emit.transfers import HOST
 from lowtide.frameworks.torch.emit.updates_on_host import move_updates
 from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.host_memory import home_of
-from lowtide.frameworks.torch.internals.nodes import graph_module, value_of
+from lowtide.frameworks.torch.internals.nodes import graph_module, storages_of, value_of
+from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.internals.tensors import bytes_of, storage_key
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
@@ -31,25 +34,25 @@ ChooseUpdates = Callable[[Engine, Sequence[BufferId], Sequence[BufferId]], list[
 
 
 def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None = None) -> Captured | None:
-    """Return a step with `share` eighths of its optimizer state on the host; None if impossible.
+    """Return a program with `share` eighths of its optimizer state on the host; None if impossible.
 
     The state of the parameters with the most state comes first. A share above `ALL` also moves that many eighths of the
-    parameters, the largest first. State is copied to the device before its update and back afterwards, in rows if the
+    parameters, see `parts_to_move`. State is copied to the device before its update and back afterwards, in rows if the
     update is in chunks of rows, and so are parameters, which are copied for the uses before, too. Updates from `choose`
-    run on the host instead, if all their tensors have one form; None without such updates. Distributed parameters,
-    several devices and other programs are not supported, nor parameters of a step that accumulates gradients or runs
-    `after_update` unplanned.
+    run on the host instead, if all their tensors have one form; None without such updates. Distributed parameters and
+    several devices are not supported, nor parameters of a function that returns their gradients, or of a step that
+    accumulates gradients or runs `after_update` unplanned.
     """
     captured = reading.captured
     binding = captured.binding
-    if not isinstance(binding, TrainingStepBinding):
-        return None
-    chosen = _largest(binding.state, min(share, ALL))
-    moved = _parameters(binding, share - ALL)
+    homes = _parameters(captured, share - ALL)
+    moved = list(homes)
+    chosen, places = list[int](), list[int]()
+    if isinstance(binding, TrainingStepBinding):
+        chosen = _largest(binding.state, min(share, ALL))
+        places = [len(binding.modules.names) + entry for entry in chosen]
     if not (chosen or moved) or (share > ALL and not moved):
         return None
-    first = len(binding.modules.labels())
-    places = [first + entry for entry in chosen]
     graph, copies = Graph(), dict[Node, Node]()
     graph.output(graph.graph_copy(captured.graph_module.graph, copies))
     placeholders = graph.find_nodes(op="placeholder")
@@ -61,15 +64,10 @@ def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None
         for place in each:
             given = placeholders[place]
             copy(graph, given, calls.get(storage_key(value_of(given)), []), captured.inputs[place][0])
-    forms = list(binding.forms)
-    for place in (*moved, *places):
-        dtype, shape, strides, device = forms[place]
-        forms[place] = dtype, shape, strides, HOST if device.type == "cuda" else device
-    homes = {place: binding.forms[place][-1] for place in moved}
     return replace(
         captured,
         graph_module=graph_module(captured.graph_module, graph),
-        binding=replace(binding, on_host=frozenset(chosen), parameters_on_host=homes, forms=tuple(forms)),
+        binding=binding.with_on_host(homes, chosen),
         on_host=(*moved, *places),
     )
 
@@ -93,30 +91,31 @@ def _move_updates(
     return {place_of[buffer] for update in moved for buffer in update.state}
 
 
-def _parameters(binding: TrainingStepBinding, share: int) -> list[int]:
-    """Return positions of the largest module tensors on the device, with a share of all their bytes.
+def _parameters(captured: Captured, share: int) -> dict[int, torch.device]:
+    """Return positions and devices of module tensors that have a share of the bytes on the device.
 
-    None of them shares its storage: tensors move one by one.
+    None of them shares its storage with another one, an input or a result: tensors move one by one.
     """
-    live = binding.modules.live()
-    devices = set(map(home_of, binding.state.parameters()))
-    is_one_call = binding.part.calls == 1 and not binding.keeps_after_update
-    if share <= 0 or not is_one_call or len(devices) > 1 or any(local_part(tensor) is not tensor for tensor in live):
-        return []
-    sizes = [bytes_of(tensor) for tensor in live]
-    alone = Counter(map(storage_key, live))
+    live = captured.binding.movable() if share > 0 else []
+    homes = list(map(home_of, live))
+    devices = {home for home, tensor in zip(homes, live, strict=True) if isinstance(tensor, nn.Parameter)}
+    if len(devices) != 1 or any(local_part(tensor) is not tensor for tensor in live):
+        return {}
+    given = tensors_in([captured.example_args, captured.example_kwargs])
+    users = Counter(map(storage_key, [*live, *given]))
+    placeholders = captured.graph_module.graph.find_nodes(op="placeholder")
+    returned = storages_of(*captured.graph_module.graph.output_node().all_input_nodes)
     large = [
         place
         for place, tensor in enumerate(live)
-        if sizes[place] >= _LEAST_BYTES and binding.forms[place][-1] in devices and alone[storage_key(tensor)] == 1
+        if bytes_of(tensor) >= _LEAST_BYTES
+        and homes[place] in devices
+        and users[storage_key(tensor)] == 1
+        and storage_key(value_of(placeholders[place])) not in returned
     ]
-    wanted = sum(sizes[place] for place in large) * share / ALL
-    chosen: list[int] = []
-    for place in sorted(large, key=lambda place: (-sizes[place], place)):
-        if sum(sizes[place] for place in chosen) >= wanted:
-            break
-        chosen.append(place)
-    return sorted(chosen)
+    sizes = [bytes_of(live[place]) for place in large]
+    chosen = [large[index] for index in parts_to_move(sizes, share / ALL)]
+    return {place: homes[place] for place in sorted(chosen)}
 
 
 def _largest(state: OptimizerState, share: int) -> list[int]:

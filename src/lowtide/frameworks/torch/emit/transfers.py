@@ -24,7 +24,7 @@ from lowtide.core.units import given_bytes, parse_bandwidth, parse_bytes
 from lowtide.engine.costs import PLAIN_MACHINE
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
-from lowtide.frameworks.torch.internals.host_memory import empty_on_host
+from lowtide.frameworks.torch.internals.host_memory import HOST, empty_on_host
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import define_operator
 from lowtide.frameworks.torch.internals.runtime import memory_clock
@@ -64,9 +64,6 @@ def _forget_complete_copies() -> None:
 @cache
 def _stream(device: torch.device, outward: bool) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
-
-
-HOST = torch.device("cpu")
 
 
 def copy_to_host(source: torch.Tensor) -> torch.Tensor:

@@ -10,8 +10,8 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.core.index_spaces import BufferId
 from lowtide.engine.offload.updates import Update
-from lowtide.frameworks.torch.emit.transfers import HOST
 from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.host_memory import HOST
 from lowtide.frameworks.torch.internals.nodes import graph_module, value_of
 from lowtide.frameworks.torch.internals.operators import is_view
 from lowtide.frameworks.torch.internals.tensors import is_dense, memory_of

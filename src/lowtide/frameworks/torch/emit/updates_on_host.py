@@ -9,8 +9,9 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.core.index_spaces import BufferId
 from lowtide.engine.offload.updates import Update
 from lowtide.frameworks.torch.emit.host_updates import OPERAND_TO_HOST, PARAMETER_TO_DEVICE, UPDATE_ON_HOST
-from lowtide.frameworks.torch.emit.transfers import HOST, like
+from lowtide.frameworks.torch.emit.transfers import like
 from lowtide.frameworks.torch.emit.update_body import NoPiecesError, UpdateBody
+from lowtide.frameworks.torch.internals.host_memory import HOST
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import Lowered
 from lowtide.frameworks.torch.reading.outlined import Outlined, Work, register_update

@@ -13,6 +13,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.internals.tensors import memory_of, storage_over
 
+HOST = torch.device("cpu")
+
 
 @dataclass(slots=True)
 class CpuHost:
@@ -94,7 +96,8 @@ def move(tensor: torch.Tensor, device: torch.device, *, to_host: bool) -> None:
 def to_host(module: nn.Module, device: torch.device | str = "cuda") -> None:
     """Move a module's parameters and buffers to the host of a device, in pinned memory for CUDA.
 
-    `training_step` then plans for this device, so the module need not fit on it. Make the optimizer after this call.
+    The module is then captured and planned for this device, without having to fit on it. Make an optimizer after this
+    call.
     Raises UsageError without such a device.
     """
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():

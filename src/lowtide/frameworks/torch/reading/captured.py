@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -47,6 +47,14 @@ class Binding(ABC):
     def gradients(self) -> list[torch.Tensor | None]:
         """Return the gradients that a call leaves in `.grad`."""
         return []
+
+    def movable(self) -> list[torch.Tensor]:
+        """Return the tensors of the first placeholders, if `with_on_host` may move them; else none."""
+        return []
+
+    def with_on_host(self, homes: Mapping[int, torch.device], state: Collection[int] = ()) -> "Binding":
+        """Return a binding with tensors on the host of their homes, by position, and entries of optimizer state."""
+        return self
 
     def one_thread(self) -> AbstractContextManager[None]:
         """Return a context that raises UsageError if another thread is running a program with state in Python."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.optimizer_update import refuse_step_hooks
 from lowtide.frameworks.torch.capture.step.training_step import Part, TrainingStep
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
-from lowtide.frameworks.torch.internals.host_memory import home_of, is_on_host, move
+from lowtide.frameworks.torch.internals.host_memory import HOST, home_of
 from lowtide.frameworks.torch.internals.optimizers import growth_of, live_scale, note_step, update_scale
 from lowtide.frameworks.torch.internals.tensors import version_of
 from lowtide.frameworks.torch.reading.captured import Binding, CaptureMismatchError
@@ -76,7 +76,7 @@ class TrainingStepBinding(Binding):
         live = self.modules.live()
         if any(live[place] is not each for place, each in zip(self.updated, self.state.parameters(), strict=True)):
             raise CaptureMismatchError("a parameter was replaced; create the optimizer again, then the step")
-        self._move_parameters(self.parameters_on_host)
+        self.modules.put_on_host(self.parameters_on_host)
         self.state.materialize(self.on_host)
         scalars = self.state.scalars.live(self.step.optimizer)
         held = self._held()
@@ -91,15 +91,20 @@ class TrainingStepBinding(Binding):
 
     def bring_to_device(self) -> None:
         """Move parameters and state that plans have moved to the host back to the device."""
-        self._move_parameters(())
+        self.modules.put_on_host({})
         self.state.bring_to_device()
 
-    def _move_parameters(self, to_host: Collection[int]) -> None:
-        """Move some tensors of the modules to the host, and others that an earlier plan has moved there back."""
-        for place, tensor in enumerate(self.modules.local()):
-            device = self.parameters_on_host.get(place, self.forms[place][-1])
-            if place in to_host or is_on_host(tensor, device):
-                move(tensor, device, to_host=place in to_host)
+    def movable(self) -> list[torch.Tensor]:
+        """Return the modules' tensors; none if gradients wait beside them, or unplanned code uses them after a call."""
+        return [] if self.part.calls > 1 or self.keeps_after_update else self.modules.live()
+
+    def with_on_host(self, homes: Mapping[int, torch.device], state: Collection[int] = ()) -> "TrainingStepBinding":
+        forms = list(self.forms)
+        first = len(self.modules.names)
+        for place in (*homes, *(first + entry for entry in state)):
+            dtype, shape, strides, device = forms[place]
+            forms[place] = dtype, shape, strides, HOST if device.type == "cuda" else device
+        return replace(self, on_host=frozenset(state), parameters_on_host=homes, forms=tuple(forms))
 
     def _held(self) -> list[torch.Tensor]:
         return [*self.modules.local(), *map(local_part, self.state.live())]
@@ -185,7 +190,7 @@ class TrainingStepBinding(Binding):
             start.restore()
         self.step.python.is_repeated = True
         parameters = self.state.parameters()
-        self._move_parameters(())
+        self.modules.put_on_host({})
         self.made.extend((parameters[entry.parameter], entry.key) for entry in self.state.missing())
         self.state.materialize()
 
