@@ -33,10 +33,10 @@ def plan_with_state(
 
     A budget in bytes covers everything that the device holds, so state on the host leaves more of it to the rest. State
     moves only if the budget is missed otherwise, or met at a higher cost, and parameters only if it is missed with all
-    state on the host. The share is halved in eighths, down to `least`, or all are tried if nothing is updated. If "rounding" is allowed too, updates may run on
-    the host, where that costs less: that of each parameter on its own, or all of them. The plan with the least extra
-    time wins, then the one with the least state on the host. Percentages refer to the program with everything on the
-    device.
+    state on the host. The share is halved in eighths, down to `least`, or all are tried if nothing is updated. If
+    "rounding" is allowed too, updates may run on the host, where that costs less: that of each parameter on its own, or
+    all of them. The plan with the least extra time wins, then the one with the least state on the host. Percentages
+    refer to the program with everything on the device.
     """
     if not may_move_state(program, settings):
         return plan_best_form(program, settings, progress, keep)
