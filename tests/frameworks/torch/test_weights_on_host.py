@@ -96,25 +96,30 @@ def test_a_buffer_that_calls_overwrite_keeps_its_contents() -> None:
 def test_tensors_that_others_see_stay_on_the_device() -> None:
     """Weights of one storage, weights that the function returns, and weights that are its input."""
     model = _layers()
-    model[2].weight = nn.Parameter(model[0].weight.detach()[:])
+    shared = model.get_parameter("0.weight").detach()[:]
+    model[2].register_parameter("weight", nn.Parameter(shared))
 
     def function(x: torch.Tensor, given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return model(x) + given.sum(), model[4].weight.detach()
 
-    given = (_batch(), model[6].weight)
+    given = (_batch(), model.get_parameter("6.weight"))
     result, program = _plan(function, given, model, 0.8)
     planned = program.apply(result.plan)
     with torch.no_grad():
         expected = function(*given)
     assert all(map(torch.equal, planned(*given), expected))
     assert result.parameters_on_host_bytes > 0
-    assert not any(cpu_host.holds(model[place].weight) for place in (0, 2, 4, 6))
+    assert not any(cpu_host.holds(model.get_parameter(f"{place}.weight")) for place in (0, 2, 4, 6))
 
 
 def test_weights_that_get_gradients_stay_on_the_device() -> None:
     """Gradients of a function are on the device of their parameters."""
     model = _layers()
-    result, _ = _plan(lambda x: model(x).square().mean(), _batch(), model, 0.8)
+
+    def mean(x: torch.Tensor) -> torch.Tensor:
+        return model(x).square().mean()
+
+    result, _ = _plan(mean, _batch(), model, 0.8)
     assert result.shortfall is not None
     assert result.parameters_on_host_bytes == 0
 

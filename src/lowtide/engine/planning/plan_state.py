@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lowtide.core.progress import Report
-from lowtide.core.techniques import ROUNDING
+from lowtide.core.techniques import ROUNDING, Techniques
 from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.footprint import simulate
-from lowtide.engine.offload import HOST
+from lowtide.engine.offload import HOST, find_link
 from lowtide.engine.offload.updates import UpdatePlace
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.budget import is_part, parse_budget
@@ -80,6 +80,10 @@ def allowed_forms(program: Program, settings: PlanSettings) -> Iterator[Form]:
         yield program.make_unmodified()
 
 
+Key = tuple[int, UpdatePlace]
+"""A share of the state on the host, and the place of its updates."""
+
+
 @dataclass(eq=False)
 class StateSearch:
     """Plans a program with more or less of its state and parameters on the host."""
@@ -88,12 +92,17 @@ class StateSearch:
     settings: PlanSettings
     progress: Report | None
     keep: Keep | None
-    found: dict[tuple[int, UpdatePlace], Result] = field(default_factory=dict[tuple[int, UpdatePlace], Result])
+    found: dict[Key, Result] = field(default_factory=dict[Key, Result])
+    """Plans with all techniques."""
+    first_found: dict[Key, Result] = field(default_factory=dict[Key, Result])
+    """Plans without copies of activations, whose choice takes most of the time."""
+    too_large: dict[int, bool] = field(default_factory=dict[int, bool])
+    """Shares for which `is_too_large` is known."""
 
     @property
     def best(self) -> Result:
         """The best plan found."""
-        return min(self.found.values(), key=_rank)
+        return min((self.found or self.first_found).values(), key=_rank)
 
     @property
     def with_all(self) -> Result | None:
@@ -122,28 +131,45 @@ class StateSearch:
         """Find the least share that fits. Parameters move only if no plan with all state on the host fits."""
         most = self.program.most_on_host
         if most == ALL or not (self.program.with_state_on_host(ALL) is None or self.is_too_large(ALL)):
-            self._halve(least, ALL)
+            self._search(least, ALL)
         if most > ALL and not any(map(_fits_device, self.found.values())):
             least = max(least, ALL)
             if self._has_updates:
-                self._halve(least, most, step=ALL // 2)
+                self._search(least, most, step=ALL // 2)
             else:
                 self._try_all(least, most)
 
-    def _halve(self, least: int, most: int, step: int = 1) -> None:
-        """Find the least share that fits, up to a step, then update elsewhere with this share and with the largest."""
-        first, *others = self._places
-        low, share, high = least, most, most + 1
-        while low < share < high and (share == most or high - low > step) and not self._is_interrupted:
-            if (share == most or not self.is_too_large(share)) and _fits_device(self.plan(share, first)):
-                high = share
-            else:
-                low = share
-            share = (low + high) // 2
-        for place in others:
-            for share in dict.fromkeys((most, min(high, most))):
-                if share > least and not self._is_interrupted:
-                    self.plan(share, place)
+    def _search(self, least: int, most: int, step: int = 1) -> None:
+        """Find the least share that fits, up to a step, for each place of updates.
+
+        Activations are copied only in plans that this may improve, unless no other plan fits.
+        """
+        for place in self._places:
+            plan = self._plan_first if _fits_device(self._plan_first(most, place)) else self.plan
+            low, share, high = least, most, most + 1
+            while low < share < high and (share == most or high - low > step) and not self._is_interrupted:
+                if (share == most or not self.is_too_large(share)) and _fits_device(plan(share, place)):
+                    high = share
+                else:
+                    low = share
+                share = (low + high) // 2
+        for key, result in sorted(self.first_found.items(), key=lambda each: _rank(each[1])):
+            if self._is_interrupted:
+                break
+            if not self.found or self._is_better_with_copies(result):
+                self.plan(*key)
+
+    def _is_better_with_copies(self, result: Result) -> bool:
+        """Return whether copies of activations in place of chunks and recomputed runs may make a plan the best one.
+
+        Ops that wait for copies of state will wait for those of activations, too, since both share the link.
+        """
+        best, link, waiting = self.best, find_link(result.graph, 0), result.transfers.stall_seconds
+        if best.shortfall is not None or link is None:
+            return True
+        missed = result.shortfall.missed_bytes if result.shortfall is not None and waiting else 0
+        least = waiting - result.moved_cost + missed / link.out_bytes_per_s
+        return least < best.extra_time * result.unmodified_cost
 
     def _try_all(self, least: int, most: int) -> None:
         """Plan all shares from the most on, down to one that does not fit: more room may hide more copies."""
@@ -154,10 +180,15 @@ class StateSearch:
 
     @property
     def _is_interrupted(self) -> bool:
-        return any(result.status == "interrupted" for result in self.found.values())
+        return any(result.status == "interrupted" for result in (*self.found.values(), *self.first_found.values()))
 
     def is_too_large(self, share: int) -> bool:
         """Return whether persistent buffers alone exceed the budget, or lower bounds exclude all plans for a share."""
+        if share not in self.too_large:
+            self.too_large[share] = self._is_too_large(share)
+        return self.too_large[share]
+
+    def _is_too_large(self, share: int) -> bool:
         moved = self._moved(share, self._places[-1])
         peaks = dict.fromkeys(moved.graph.persistent_bytes(), 0)
         allowed = parse_budget(self.settings.budget, moved.graph, peaks).allowed[moved.graph.spaces[0].name] or 0
@@ -170,9 +201,17 @@ class StateSearch:
             self.found[key] = self._plan(share, place)
         return self.found[key]
 
-    def _plan(self, share: int, place: UpdatePlace) -> Result:
+    def _plan_first(self, share: int, place: UpdatePlace) -> Result:
+        key = (share, place)
+        if key not in self.first_found:
+            self.first_found[key] = self._plan(share, place, without=frozenset({"offload"}))
+        return self.first_found[key]
+
+    def _plan(self, share: int, place: UpdatePlace, *, without: Techniques = frozenset()) -> Result:
         moved = self._moved(share, place)
-        result = plan_best_form(moved, self.settings_for(moved), self.progress, self.keep)
+        settings = self.settings_for(moved)
+        settings = replace(settings, techniques=settings.techniques - without)
+        result = plan_best_form(moved, settings, self.progress, self.keep)
         return self.compared(result, moved) if share else result
 
     def settings_for(self, moved: Program) -> PlanSettings:

@@ -132,13 +132,14 @@ def _with_copies(
 ) -> tuple[str, RecomputeResult]:
     """Return the cheapest plan with copies within a limit, and its base order.
 
-    Tries the order that is best for recomputation, program order and the draft's order: copies hide while ops that do
-    not need the buffer run, and program order often has such ops. Stops at a plan without extra cost, or one that
-    neither recomputes nor copies: a later stage hides its waits for ops off the device.
+    Tries the order that is best for recomputation and, unless the effort is "fast", program order and the draft's
+    order: copies hide while ops that do not need the buffer run, and program order often has such ops. Stops at a plan
+    without extra cost, or one that neither recomputes nor copies: a later stage hides its waits for ops off the device.
     """
     found: list[tuple[str, OffloadResult]] = []
     tried: set[bytes] = set()
-    for name, order in (start, *base_orders(draft)):
+    others = base_orders(draft) if draft.settings.effort != "fast" else []
+    for name, order in (start, *others):
         if order.tobytes() in tried:
             continue
         report(f"choosing what goes to the host ({name})")
