@@ -19,6 +19,7 @@ from lowtide.engine.planning.claims import claims_of_peaks
 from lowtide.engine.planning.draft import Draft, stage
 from lowtide.engine.recompute import Composed, ComposeSettings, compose, least_possible, least_to_gather
 from lowtide.engine.recompute.result import RecomputeResult
+from lowtide.engine.timeline import off_device_ops
 
 
 @stage
@@ -132,13 +133,15 @@ def _with_copies(
 ) -> tuple[str, RecomputeResult]:
     """Return the cheapest plan with copies within a limit, and its base order.
 
-    Tries the order that is best for recomputation and, unless the effort is "fast", program order and the draft's
-    order: copies hide while ops that do not need the buffer run, and program order often has such ops. Stops at a plan
-    without extra cost, or one that neither recomputes nor copies: a later stage hides its waits for ops off the device.
+    Tries the order that is best for recomputation, program order and the draft's order: copies hide while ops that do
+    not need the buffer run, and program order often has such ops. Stops at a plan without extra cost, or one that
+    neither recomputes nor copies: a later stage hides its waits for ops off the device. So with such ops or the effort
+    "fast", only the first order is tried.
     """
     found: list[tuple[str, OffloadResult]] = []
     tried: set[bytes] = set()
-    others = base_orders(draft) if draft.settings.effort != "fast" else []
+    is_first_enough = draft.settings.effort == "fast" or off_device_ops(draft.graph)
+    others = [] if is_first_enough else base_orders(draft)
     for name, order in (start, *others):
         if order.tobytes() in tried:
             continue
