@@ -117,3 +117,34 @@ def test_recomputation_copies_a_parameter_again_instead_of_keeping_it(copies: in
     assert result.reruns == 0
     order = result.plan.order().tolist()
     assert max(order.count(op) for op in range(moved.n_ops)) == copies
+
+
+def _inference(*, ordered: bool) -> Graph:
+    """Return layers of 1 s, whose weights and values have equal sizes. A copy of a weight takes 2 s.
+
+    If `ordered`, layers begin with an op that keeps its place among others, and a copy takes 0.5 s.
+    """
+    builder = GraphBuilder("inference")
+    value = builder.add_buffer("x", WEIGHT, Lifetime.INPUT)
+    for layer in range(LAYERS):
+        weight = builder.add_buffer(f"weight{layer}", WEIGHT, Lifetime.PERSISTENT)
+        if ordered:
+            sent = builder.add_buffer(f"sent{layer}", WEIGHT)
+            builder.add_op(f"send{layer}", "send", reads=[value], writes=[sent], ordered=True, cost=1.0)
+            value = sent
+        lifetime = Lifetime.OUTPUT if layer == LAYERS - 1 else Lifetime.INTERMEDIATE
+        made = builder.add_buffer(f"value{layer}", WEIGHT, lifetime)
+        builder.add_op(f"layer{layer}", "mm", reads=[value, weight], writes=[made], cost=0.0 if ordered else 1.0)
+        value = made
+    return with_host_space(builder.build(), 4000.0 if ordered else 1000.0)
+
+
+@pytest.mark.parametrize(("ordered", "waits"), [(False, 5.0), (True, 0.0)], ids=["behind frees", "before ordered ops"])
+def test_weights_arrive_while_earlier_layers_compute(*, ordered: bool, waits: float) -> None:
+    """In the room of two weights, the copies follow one another without a gap."""
+    moved = state_on_host(_inference(ordered=ordered), 2.0, HOST_OF_TEST)
+    assert moved is not None
+    techniques = frozenset({"reorder", "share"})
+    result = find_plan(moved, PlanSettings(budget=5 * WEIGHT, transient=True, techniques=techniques, in_place=False))
+    assert result.shortfall is None
+    assert result.extra_cost == pytest.approx(waits)

@@ -98,11 +98,11 @@ def _start_early(plan: Steps, stay: Collection[OpId] = ()) -> Plan:
                 after = [touched.get(buffer, -1) for buffer in plan.changes[this.op]]
                 after += [changed.get(buffer, -1) for buffer in plan.reads[this.op]]
                 after += [ran.get(op, -1) for op in graph.structure.predecessors[this.op].tolist()]
-                first = max(earliest, 1 + max(after, default=-1), bisect_right(plan.clock, latest[step]) - 1)
+                after += [earliest - 1] if graph.ordered[this.op] or graph.ranks[this.op] > 1 else []
+                first = max(1 + max(after, default=-1), bisect_right(plan.clock, latest[step]) - 1)
                 place = _with_room(plan, this, min(first, step), step)
-                if place < step:
-                    places[step] = (place, BEFORE)
-                    position = place - 1
+                places[step] = (place, BEFORE)  # also at its own place, behind which later ones may start
+                position = place - 1 if place < step else step
             if graph.ordered[this.op]:
                 earliest = position + 1
             ran[this.op] = position
@@ -136,8 +136,8 @@ def _with_room(plan: Steps, run: Run, place: StepIndex, step: StepIndex) -> Step
     short = np.flatnonzero((room[place:step] < made).any(axis=1))
     place += int(short[-1]) + 1 if len(short) else 0
     with_scratch = made + plan.transient[run.op]
-    while place < step and (room[place] < with_scratch).any():
-        place += 1
+    while place < step and (not isinstance(plan.steps[place], Run) or (room[place] < with_scratch).any()):
+        place += 1  # also behind frees, before which the room is less
     room[place:step] -= made
     return place
 
