@@ -1,10 +1,12 @@
 """A host named on the command line: buffers visit it, the report says what that costs, bad values are refused."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.cli.conftest import Command, Finished
 
@@ -42,6 +44,19 @@ def test_the_page_for_people_says_what_is_copied_and_what_waits(
         assert "compute waits" in " ".join(done.stdout.split())
         percent = float(done.stdout.split(" of the baseline in cpu")[0].split("(")[-1])
         assert percent <= 0.6
+
+
+def test_weights_that_do_not_fit_stay_on_the_host_as_the_next_command_of_fits_plans(
+    lowtide: Command, tmp_path: Path
+) -> None:
+    model = torch.nn.Sequential(*(torch.nn.Linear(128, 128) for _ in range(6)))
+    torch.export.save(torch.export.export(model, (torch.ones(1, 128),)), tmp_path / "m.pt2")
+    fit = lowtide("fits", tmp_path / "m.pt2", "--device", "256KiB", *FAST_HOST)
+    assert fit.code == 0
+    command = shlex.split(fit.stdout.split("  next ")[1])
+    done = lowtide(*command[1:3], "-o", tmp_path / "m.plan.json", *command[5:])
+    assert done.code == 0
+    assert "of parameters, copied to the device for each use" in done.stdout
 
 
 def test_a_full_host_takes_nothing(lowtide: Command, programs: str) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.errors import UsageError
-from lowtide.core.units import exact_size, format_bytes, given_bytes, parse_bandwidth, parse_bytes
+from lowtide.core.units import exact_bandwidth, exact_size, format_bytes, given_bytes, parse_bandwidth, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,11 @@ def test_a_figure_has_a_unit_of_its_size(count: int, wanted: str) -> None:
 @given(st.integers(0, 2**62))
 def test_an_exact_size_reads_back_as_it_is(count: int) -> None:
     assert given_bytes(exact_size(count)) == count
+
+
+@given(st.integers(1, 2**50) | st.integers(1, 10**5).map(lambda each: each * 10**7))
+def test_an_exact_bandwidth_reads_back_as_it_is(bytes_per_s: int) -> None:
+    assert parse_bandwidth(exact_bandwidth(bytes_per_s)) == bytes_per_s
 
 
 @given(st.integers(0, 2**62))

@@ -26,7 +26,7 @@ from lowtide.frameworks.training_steps import (
     Step,
     require_transformers,
 )
-from lowtide.reporting.fitting import DeviceFit, fit_device, ladder_for
+from lowtide.reporting.fitting import DeviceFit, code_of_host, fit_device, ladder_for
 from lowtide.reporting.fitting_sizes import LEVELS, Axis, FitTable, Level, SizeFit
 
 _WIDTH = 80
@@ -206,13 +206,12 @@ def _next_code(step: Step, techniques: Techniques) -> list[str]:
 def _next_call(step: Step, techniques: Techniques, device_bytes: int, host: Host) -> list[str]:
     """Return lines of Python that call a function with parameters or values on the host."""
     allow = ", ".join(f'"{name}"' for name in TECHNIQUES if name in techniques - {ROUNDING})
-    speed = f"bandwidth_bytes_per_s={host.bandwidth_bytes_per_s:.3g}"
     inputs = step.call if step.call != "**batch" else "batch"
     options = [f'budget="{device_bytes} B"', f"allow=({allow})", "host=host"]
     width = _WIDTH - len(_INDENT) * bool(step.given)
     lines = [
         *step.code,
-        f"host = lowtide.Host({speed})",
+        f"host = {code_of_host(host)}",
         *_call("result = lowtide.plan", ["made", inputs, *options], width),
     ]
     applied = f"lowtide.apply(result.plan, made, {inputs}, host=host)"

@@ -92,6 +92,14 @@ def parse_bandwidth(text: object) -> int:
     return parse_bytes(amount)
 
 
+def exact_bandwidth(bytes_per_s: int) -> str:
+    """Return a speed as an option without spaces that is read back exactly: 25GB/s or 1234567B/s."""
+    size, unit = next(
+        (size, unit) for size, unit in ((10**9, "GB"), (10**6, "MB"), (1, "B")) if bytes_per_s % size == 0
+    )
+    return f"{bytes_per_s // size}{unit}/s"
+
+
 def parse_share(text: str | float) -> float:
     """Convert "1%" or 0.01 to 0.01; raises UsageError for anything else."""
     match = _SHARE.fullmatch(str(text))

@@ -9,8 +9,9 @@ from pathlib import Path
 from lowtide.core.documents import fields_of
 from lowtide.core.progress import Report, current_report
 from lowtide.core.techniques import COST_NOTHING, NEED_BUDGET, ROUNDING, TECHNIQUES, Techniques, listed, refuse_ignored
-from lowtide.core.units import exact_size, format_bytes, percent
+from lowtide.core.units import exact_bandwidth, exact_size, format_bytes, percent
 from lowtide.engine.graph import Graph
+from lowtide.engine.offload import Host
 from lowtide.engine.planning.first_fit import cannot_fit
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.program import Program
@@ -37,6 +38,8 @@ class DeviceFit:
     """Sets of techniques in the order tried."""
     source: str | None = None
     """Path or name of the program, for the command to use next."""
+    host: Host | None = None
+    """The host to offload to, if any."""
 
     @property
     def space(self) -> str:
@@ -48,7 +51,18 @@ class DeviceFit:
         """Options for `lowtide plan` and `lowtide optimize`; empty if none are needed or none help."""
         if not self.techniques:
             return ""
-        return f"--budget {exact_size(self.device_bytes)} --allow {listed(self.techniques)} --costs {self.result.costs}"
+        options = (
+            f"--budget {exact_size(self.device_bytes)} --allow {listed(self.techniques)} --costs {self.result.costs}"
+        )
+        host = self._host_used
+        if host is None:
+            return options
+        capacity = "" if host.capacity_bytes is None else f" --host-capacity {exact_size(host.capacity_bytes)}"
+        return f"{options} --host-bandwidth {exact_bandwidth(int(host.bandwidth_bytes_per_s))}{capacity}"
+
+    @property
+    def _host_used(self) -> Host | None:
+        return self.host if "offload" in (self.techniques or ()) else None
 
     @property
     def next(self) -> str:
@@ -58,7 +72,8 @@ class DeviceFit:
         if self.source is None:
             names = ", ".join(f'"{name}"' for name in TECHNIQUES if name in (self.techniques or ()))
             budget = exact_size(self.device_bytes)
-            return f'lowtide.plan(program, budget="{budget}", allow=[{names}], costs="{self.result.costs}")'
+            host = "" if self._host_used is None else f", host={code_of_host(self._host_used)}"
+            return f'lowtide.plan(program, budget="{budget}", allow=[{names}], costs="{self.result.costs}"{host})'
         output = f"{Path(self.source).name.partition('.')[0].replace(':', '_')}.plan.json"
         return f"lowtide plan {shlex.quote(self.source)} -o {shlex.quote(output)} {self.options}"
 
@@ -106,6 +121,12 @@ class DeviceFit:
         elif self.techniques is None:
             lines.append(f"  why not          {describe_missed(result)}")
         return "\n".join(lines)
+
+
+def code_of_host(host: Host) -> str:
+    """Return the Python expression of a host."""
+    capacity = "" if host.capacity_bytes is None else f", capacity_bytes={host.capacity_bytes}"
+    return f"lowtide.Host(bandwidth_bytes_per_s={host.bandwidth_bytes_per_s!r}{capacity})"
 
 
 def fit_device(
@@ -163,6 +184,7 @@ def fit_device(
         techniques=fitting,
         tried=tuple(each for each in dict.fromkeys((first, *others, rounds)) if each in results or each in excluded),
         source=str(source) if isinstance(source, str | Path) else None,
+        host=settings.host,
     )
 
 

@@ -66,7 +66,7 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
         )
     if result.transfers.bytes_out:
         lines.append(f"  offloaded        {_transfers(result)}")
-    if result.transfers.state_bytes_out:
+    if result.state_on_host_bytes:
         lines.append(f"  on host          {_state(result)}")
     if result.communication.seconds:
         lines.append(f"  communication    {_communication(result)}")
@@ -163,9 +163,10 @@ def _state(result: Result) -> str:
 
 def on_host(result: Result) -> str:
     """Return the bytes of state and parameters on the host."""
-    parameters = result.parameters_on_host_bytes
-    of_them = f", {format_bytes(parameters)} of it parameters" if parameters else " of optimizer state"
-    return f"{format_bytes(result.state_on_host_bytes)}{of_them}"
+    held, parameters = result.state_on_host_bytes, result.parameters_on_host_bytes
+    if parameters in (0, held):
+        return f"{format_bytes(held)} of {'parameters' if parameters else 'optimizer state'}"
+    return f"{format_bytes(held)}, {format_bytes(parameters)} of it parameters"
 
 
 def _where_updated(result: Result) -> str:
