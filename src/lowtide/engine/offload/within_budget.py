@@ -25,7 +25,7 @@ from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.engine.search.proof_of_cost import CostProof, Name
 
 _WORTHWHILE = 0.01
-"""Share of a step that recomputed runs take, below which the effort "fast" looks for no copies in their place."""
+"""Share of a step that recomputed runs take, below which a step that waits for state gets no copies in their place."""
 _GREEDY_PART = 12
 """Share of all accesses that choices without the solver may execute, as one part in this number."""
 
@@ -81,7 +81,7 @@ def plan_within_budget(
     joint = JointResult()
     recomputed_seconds = best.timeline.compute_seconds - best.timeline.base_seconds
     seconds = best.timeline.compute_seconds + best.timeline.stall_seconds
-    worthwhile = _WORTHWHILE * seconds if effort == "fast" else 0.0
+    worthwhile = _WORTHWHILE * seconds if graph.off_device.any() else 0.0
     if link is not None and (best.over_bytes or recomputed_seconds > worthwhile):
         room = _room_on_host(program, best, link)
         search = OffloadSearch(program, budget_bytes, prices, link, elsewhere, best)

@@ -19,7 +19,6 @@ from lowtide.engine.planning.claims import claims_of_peaks
 from lowtide.engine.planning.draft import Draft, stage
 from lowtide.engine.recompute import Composed, ComposeSettings, compose, least_possible, least_to_gather
 from lowtide.engine.recompute.result import RecomputeResult
-from lowtide.engine.timeline import off_device_ops
 
 
 @stage
@@ -135,13 +134,12 @@ def _with_copies(
 
     Tries the order that is best for recomputation, program order and the draft's order: copies hide while ops that do
     not need the buffer run, and program order often has such ops. Stops at a plan without extra cost, or one that
-    neither recomputes nor copies: a later stage hides its waits for ops off the device. So with such ops or the effort
-    "fast", only the first order is tried.
+    neither recomputes nor copies: a later stage hides its waits for ops off the device. So with such ops, only the
+    first order is tried.
     """
     found: list[tuple[str, OffloadResult]] = []
     tried: set[bytes] = set()
-    is_first_enough = draft.settings.effort == "fast" or off_device_ops(draft.graph)
-    others = [] if is_first_enough else base_orders(draft)
+    others = [] if draft.graph.off_device.any() else base_orders(draft)
     for name, order in (start, *others):
         if order.tobytes() in tried:
             continue
