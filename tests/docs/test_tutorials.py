@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch  # noqa: F401 (its loggers keep the stream that is open when it is imported)
 
 from tests.docs.runnable import run_page
 
