@@ -1,5 +1,6 @@
 """Training steps on a CUDA device that is not there: peaks, plans, and errors in one line."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -231,6 +232,20 @@ def test_a_script_without_a_guard_is_told_to_have_one(
     content, path = pickled_forms((Net(2, 2), (torch.ones(1, 2),)))
     with pytest.raises(UsageError, match="put its calls under if __name__ == '__main__'"):
         process.ask(Open(device=device_named("h100"), content=content, main=path))
+
+
+def test_a_script_that_reads_its_arguments_reads_the_same_in_the_process(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys\nimport lowtide\nfrom torch import nn, ones\n"
+        "WIDTH = int(sys.argv[1])\n"
+        "class Net(nn.Linear):\n    def forward(self, x):\n        return super().forward(x).square().mean()\n"
+        "if __name__ == '__main__':\n"
+        "    print(lowtide.fits(Net(WIDTH, WIDTH), ones(2, WIDTH), device='1GiB', batch=2, progress=False))\n"
+    )
+    done = subprocess.run([sys.executable, script, "64"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "fits unchanged" in done.stdout
 
 
 @pytest.mark.skipif(SHARE < 1, reason="minutes of one core; make test-all")

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
-from lowtide.frameworks.torch.internals.host_memory import home_of, move
+from lowtide.frameworks.torch.internals.host_memory import home_of, may_be_on_host, move
 from lowtide.frameworks.torch.internals.runtime import reparametrized
 from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
@@ -101,6 +101,8 @@ class ModuleTensors:
 
     def put_on_host(self, homes: Mapping[int, torch.device]) -> None:
         """Move the tensors at some positions to the host of their homes, and others that are on a host back."""
+        if not homes and not may_be_on_host():
+            return
         for place, tensor in enumerate(self.local()):
             move(tensor, homes.get(place, home_of(tensor)), to_host=place in homes)
 

@@ -72,6 +72,11 @@ _homes: Any = WeakIdKeyDictionary()
 """The devices of tensors that `move` has moved to their host."""
 
 
+def may_be_on_host() -> bool:
+    """Return whether `move` has moved a tensor that still exists to its host."""
+    return bool(_homes)
+
+
 def home_of(tensor: torch.Tensor) -> torch.device:
     """Return the device of a tensor, also while it is on the host of that device."""
     home = _homes.get(tensor)
