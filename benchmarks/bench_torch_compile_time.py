@@ -1,11 +1,11 @@
-"""What planning adds to Inductor's compile time: processor seconds of first training steps, caches off."""
+"""First training steps with and without lowtide, in processor seconds with all caches off."""
 
 import argparse
 import logging
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -16,12 +16,11 @@ from results import table_head, write_section
 from torch._functorch import config as functorch_config
 from torch._inductor import config as inductor_config
 
-from lowtide.frameworks.torch.compile import partitioner
 from lowtide.frameworks.torch.planning.programs import forget_programs
 
 SECTION = "Planning beside Inductor's compile time"
-MOST_ADDED = 0.2
-"""How much of Inductor's own compile time planning may add."""
+WANTED = 1.3
+"""Time of a first step with lowtide that is wanted, relative to Inductor's."""
 BUDGET = "50%"
 
 
@@ -36,7 +35,7 @@ def caches_off() -> Iterator[None]:
     """Let nothing that was compiled before be found again."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        patch.dict("os.environ", {"TORCHINDUCTOR_CACHE_DIR": folder}),
+        patch.dict("os.environ", {"TORCHINDUCTOR_CACHE_DIR": folder, "LOWTIDE_CACHE": "off"}),
         inductor_config.patch(force_disable_caches=True, compile_threads=1),
         functorch_config.patch(enable_autograd_cache=False),
     ):
@@ -59,22 +58,6 @@ def first_step(model: MeasuredModel, **compile_options: Any) -> tuple[float, flo
     return seconds[0], seconds[1]
 
 
-@contextmanager
-def planning_timed(spent: list[float]) -> Iterator[None]:
-    """Note the processor seconds of every plan that the backend makes."""
-    plan: Callable[..., Any] = partitioner.plan_module
-
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        started = processor_seconds()
-        try:
-            return plan(*args, **kwargs)
-        finally:
-            spent.append(processor_seconds() - started)
-
-    with patch.object(partitioner, "plan_module", timed):
-        yield
-
-
 def main() -> None:
     """Measure, print, and write the section into RESULTS.md when all models ran."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -82,26 +65,22 @@ def main() -> None:
     only: str | None = parser.parse_args().only
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    head = ["model", "Inductor alone", "with lowtide", "of that planning", "planning / Inductor alone"]
-    table = table_head(head)
-    met: list[bool] = []
+    table = table_head(["model", "Inductor alone", "with lowtide", "with lowtide / alone"])
+    ratios: list[float] = []
     for model in MODELS:
         if only is not None and only not in model.name:
             continue
         first, again = first_step(model)
         alone = first - again
-        spent: list[float] = []
-        with planning_timed(spent):
-            first, again = first_step(model, backend="lowtide", options={"budget": BUDGET})
-        share = sum(spent) / alone
-        met.append(share < MOST_ADDED)
-        cells = [model.name, f"{alone:.1f} s", f"{first - again:.1f} s", f"{sum(spent):.1f} s", f"{share:.1%}"]
+        first, again = first_step(model, backend="lowtide", options={"budget": BUDGET})
+        ratios.append((first - again) / alone)
+        cells = [model.name, f"{alone:.1f} s", f"{first - again:.1f} s", f"{ratios[-1]:.2f}"]
         table.append(f"| {' | '.join(cells)} |")
         print(table[-1], flush=True)
     lead = (
         f"Processor seconds, compilers included, of a first training step less a second one, caches off, one thread; "
-        f"budget {BUDGET} of the untouched graph's peak, effort fast. Planning adds less than {MOST_ADDED:.0%} of "
-        f"Inductor's own time: {sum(met)} of {len(met)}."
+        f"budget {BUDGET} of the peak. Kernels are lowered several times: for their own need, for a plan, and with the "
+        f"plan. At most {WANTED} times Inductor's own time: {sum(each <= WANTED for each in ratios)} of {len(ratios)}."
     )
     print(lead)
     if only is None:
