@@ -6,14 +6,11 @@ import time
 
 import torch
 from results import ROOT, table_head, write_section
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 sys.path.insert(0, str(ROOT))
 
 import lowtide
-from examples.frontier import MODELS, fake_ranks
-from examples.one_rank.decoder import Decoder
+from examples.frontier import MODELS, fake_ranks, rank_step
 from lowtide.api.step_captures import SizedStep, no_forms
 from lowtide.core.techniques import COST_NOTHING
 from lowtide.engine.analysis import simulate
@@ -50,14 +47,9 @@ LEAD = (
 
 def captured(name: str, batch: int, length: int) -> Graph:
     """Capture the forward pass of a model for the scores of the last token."""
-    model = MODELS[name]
     with fake_ranks(1, 1) as mesh:
-        mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
-        with mode, torch.device("meta"):
-            torch.set_default_dtype(torch.bfloat16)
-            decoder = Decoder(model, mesh, "none").requires_grad_(False)
-            torch.set_default_dtype(torch.float32)
-            tokens = torch.empty(batch, length, dtype=torch.int64)
+        step, (tokens,) = rank_step(MODELS[name], mesh, batch=batch, length=length)
+        decoder = step.model.requires_grad_(False)
 
         def last_scores(tokens: torch.Tensor) -> torch.Tensor:
             value = decoder.embedding(tokens)

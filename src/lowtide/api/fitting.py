@@ -11,7 +11,7 @@ from lowtide.api.targets import Target, target_of
 from lowtide.api.training_sources import recipe_of
 from lowtide.core.errors import UsageError, unknown
 from lowtide.core.progress import Report
-from lowtide.core.techniques import ROUNDING, TECHNIQUES, Techniques
+from lowtide.core.techniques import ROUNDING, Techniques, listed_in_code
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host, host_of_device
 from lowtide.engine.planning.program import FormName
@@ -187,7 +187,7 @@ def _used(search: SizeSearch, rows: Sequence[SizeFit], size: int, level: Level) 
 def _next_code(step: Step, techniques: Techniques) -> list[str]:
     """Return lines of Python that run a step in the memory that is free on the device."""
     named = techniques if step.parts else techniques - {ROUNDING}  # Inductor computes in chunks without it
-    allow = ", ".join(f'"{name}"' for name in TECHNIQUES if name in named | default_techniques("fit"))
+    allow = listed_in_code(named | default_techniques("fit"))
     is_default = named <= default_techniques("fit")
     if step.parts:
         function = "lowtide.torch.training_step"
@@ -205,8 +205,8 @@ def _next_code(step: Step, techniques: Techniques) -> list[str]:
 
 def _next_call(step: Step, techniques: Techniques, device_bytes: int, host: Host) -> list[str]:
     """Return lines of Python that call a function with parameters or values on the host."""
-    allow = ", ".join(f'"{name}"' for name in TECHNIQUES if name in techniques - {ROUNDING})
-    inputs = step.call if step.call != "**batch" else "batch"
+    allow = listed_in_code(techniques - {ROUNDING})
+    inputs = step.call.removeprefix("**")
     options = [f'budget="{device_bytes} B"', f"allow=({allow})", "host=host"]
     width = _WIDTH - len(_INDENT) * bool(step.given)
     lines = [

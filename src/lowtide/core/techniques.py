@@ -34,6 +34,11 @@ def listed(techniques: Techniques) -> str:
     return ",".join(name for name in TECHNIQUES if name in techniques) or "nothing"
 
 
+def listed_in_code(techniques: Techniques) -> str:
+    """Return techniques as items of a Python list: "reorder", "share"."""
+    return ", ".join(f'"{name}"' for name in TECHNIQUES if name in techniques)
+
+
 def refuse_ignored(allowed: Iterable[str], ignored: Iterable[str], because: str, instead: str) -> None:
     """Raise UsageError if an allowed technique would be ignored."""
     for technique in sorted(set(allowed).intersection(ignored)):

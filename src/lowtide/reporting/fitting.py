@@ -8,7 +8,16 @@ from pathlib import Path
 
 from lowtide.core.documents import fields_of
 from lowtide.core.progress import Report, current_report
-from lowtide.core.techniques import COST_NOTHING, NEED_BUDGET, ROUNDING, TECHNIQUES, Techniques, listed, refuse_ignored
+from lowtide.core.techniques import (
+    COST_NOTHING,
+    NEED_BUDGET,
+    ROUNDING,
+    TECHNIQUES,
+    Techniques,
+    listed,
+    listed_in_code,
+    refuse_ignored,
+)
 from lowtide.core.units import exact_bandwidth, exact_size, format_bytes, percent
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
@@ -70,7 +79,7 @@ class DeviceFit:
         if not self.options:
             return ""
         if self.source is None:
-            names = ", ".join(f'"{name}"' for name in TECHNIQUES if name in (self.techniques or ()))
+            names = listed_in_code(self.techniques or frozenset())
             budget = exact_size(self.device_bytes)
             host = "" if self._host_used is None else f", host={code_of_host(self._host_used)}"
             return f'lowtide.plan(program, budget="{budget}", allow=[{names}], costs="{self.result.costs}"{host})'

@@ -98,7 +98,8 @@ def _start_early(plan: Steps, stay: Collection[OpId] = ()) -> Plan:
                 after = [touched.get(buffer, -1) for buffer in plan.changes[this.op]]
                 after += [changed.get(buffer, -1) for buffer in plan.reads[this.op]]
                 after += [ran.get(op, -1) for op in graph.structure.predecessors[this.op].tolist()]
-                after += [earliest - 1] if graph.ordered[this.op] or graph.ranks[this.op] > 1 else []
+                if graph.ordered[this.op] or graph.ranks[this.op] > 1:
+                    after.append(earliest - 1)
                 first = max(1 + max(after, default=-1), bisect_right(plan.clock, latest[step]) - 1)
                 place = _with_room(plan, this, min(first, step), step)
                 places[step] = (place, BEFORE)  # also at its own place, behind which later ones may start

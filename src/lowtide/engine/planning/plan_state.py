@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from lowtide.core.progress import Report
-from lowtide.core.techniques import ROUNDING, Techniques
+from lowtide.core.techniques import ROUNDING
 from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.offload import HOST, find_link
@@ -145,7 +145,7 @@ class StateSearch:
         Activations are copied only in plans that this may improve, unless no other plan fits.
         """
         for place in self._places:
-            plan = self._plan_first if _fits_device(self._plan_first(most, place)) else self.plan
+            plan = partial(self.plan, copies=not _fits_device(self.plan(most, place, copies=False)))
             low, share, high = least, most, most + 1
             while low < share < high and (share == most or high - low > step) and not self._is_interrupted:
                 if (share == most or not self.is_too_large(share)) and _fits_device(plan(share, place)):
@@ -185,32 +185,25 @@ class StateSearch:
     def is_too_large(self, share: int) -> bool:
         """Return whether persistent buffers alone exceed the budget, or lower bounds exclude all plans for a share."""
         if share not in self.too_large:
-            self.too_large[share] = self._is_too_large(share)
+            moved = self._moved(share, self._places[-1])
+            peaks = dict.fromkeys(moved.graph.persistent_bytes(), 0)
+            allowed = parse_budget(self.settings.budget, moved.graph, peaks).allowed[moved.graph.spaces[0].name] or 0
+            self.too_large[share] = allowed < 0 or excludes_all_forms(moved, self.settings_for(moved))
         return self.too_large[share]
 
-    def _is_too_large(self, share: int) -> bool:
-        moved = self._moved(share, self._places[-1])
-        peaks = dict.fromkeys(moved.graph.persistent_bytes(), 0)
-        allowed = parse_budget(self.settings.budget, moved.graph, peaks).allowed[moved.graph.spaces[0].name] or 0
-        return allowed < 0 or excludes_all_forms(moved, self.settings_for(moved))
+    def plan(self, share: int, place: UpdatePlace = "device", *, copies: bool = True) -> Result:
+        """Return the best plan with a share of the state on the host, with or without `copies` of activations."""
+        found = self.found if copies else self.first_found
+        key: Key = (share, place)
+        if key not in found:
+            found[key] = self._plan(share, place, copies=copies)
+        return found[key]
 
-    def plan(self, share: int, place: UpdatePlace = "device") -> Result:
-        """Return the best plan with a share of the state on the host."""
-        key = (share, place)
-        if key not in self.found:
-            self.found[key] = self._plan(share, place)
-        return self.found[key]
-
-    def _plan_first(self, share: int, place: UpdatePlace) -> Result:
-        key = (share, place)
-        if key not in self.first_found:
-            self.first_found[key] = self._plan(share, place, without=frozenset({"offload"}))
-        return self.first_found[key]
-
-    def _plan(self, share: int, place: UpdatePlace, *, without: Techniques = frozenset()) -> Result:
+    def _plan(self, share: int, place: UpdatePlace, *, copies: bool) -> Result:
         moved = self._moved(share, place)
         settings = self.settings_for(moved)
-        settings = replace(settings, techniques=settings.techniques - without)
+        if not copies:
+            settings = replace(settings, techniques=settings.techniques - {"offload"})
         result = plan_best_form(moved, settings, self.progress, self.keep)
         return self.compared(result, moved) if share else result
 

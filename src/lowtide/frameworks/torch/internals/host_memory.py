@@ -102,8 +102,7 @@ def to_host(module: nn.Module, device: torch.device | str = "cuda") -> None:
     """Move a module's parameters and buffers to the host of a device, in pinned memory for CUDA.
 
     The module is then captured and planned for this device, without having to fit on it. Make an optimizer after this
-    call.
-    Raises UsageError without such a device.
+    call. Raises UsageError without such a device.
     """
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"PyTorch finds no device {device!r}; give a device of this machine")
