@@ -93,4 +93,10 @@ EXPORTED void lowtide_run_recorded(void* run, std::int64_t* rows) {
     *rows++ = row.freed;
   }
 }
-EXPORTED void lowtide_run_destroy(void* run) { delete static_cast<Run*>(run); }
+
+// End and destroy a run; return why it did not follow its addresses. Short programs run often, so this is one call.
+EXPORTED std::int64_t lowtide_run_finish(void* run) {
+  const std::unique_ptr<Run> made(static_cast<Run*>(run));
+  made->end();
+  return static_cast<std::int64_t>(made->deviation());
+}

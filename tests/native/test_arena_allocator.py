@@ -84,7 +84,7 @@ class Run:
             LIBRARY.lowtide_run_recorded(self.handle, self.rows)
         else:
             LIBRARY.lowtide_addresses_destroy(self.addresses)
-        LIBRARY.lowtide_run_destroy(self.handle)
+        LIBRARY.lowtide_run_finish(self.handle)
         return report[0], report[1], report[2]
 
 

@@ -22,8 +22,10 @@ DEVIATIONS = ("", "arena in use", "other size", "more allocations", "address in 
 _POINTERS = (*("lowtide_allocate", "lowtide_arena_create", "lowtide_addresses_create", "lowtide_run_begin"),)
 _NUMBERS = (
     *("lowtide_live_bytes", "lowtide_peak_bytes", "lowtide_block_bytes", "lowtide_whole_pages"),
-    *("lowtide_arena_bytes", "lowtide_arena_live_blocks", "lowtide_arena_trim"),
+    *("lowtide_arena_bytes", "lowtide_arena_live_blocks", "lowtide_arena_trim", "lowtide_run_finish"),
 )
+_POINTERS_OF_RUNS = {"lowtide_run_end": 1, "lowtide_run_report": 2, "lowtide_run_recorded": 2, "lowtide_run_finish": 1}
+"""Number of arguments of functions that take a run as an integer."""
 
 
 class NativeAllocator:
@@ -36,6 +38,8 @@ class NativeAllocator:
             getattr(self.library, name).restype = ctypes.c_void_p
         for name in _NUMBERS:
             getattr(self.library, name).restype = ctypes.c_int64
+        for name, count in _POINTERS_OF_RUNS.items():
+            getattr(self.library, name).argtypes = (ctypes.c_void_p,) * count
 
     @property
     def live_bytes(self) -> int:
@@ -135,24 +139,36 @@ class RunReport(NamedTuple):
 _REPORT = ctypes.c_int64 * 3
 
 
-class ArenaRun(_Owned):
-    """The allocations of this thread until `end`: recorded without addresses, placed with them."""
+class ArenaRun:
+    """The allocations of this thread until `end` or `finish`: recorded without addresses, placed with them."""
+
+    __slots__ = ("_handle", "_library")
 
     def __init__(self, arena: Arena, addresses: RunAddresses | None) -> None:
         self._library = arena.allocator.library
-        handle = self._library.lowtide_run_begin(arena.handle, None if addresses is None else addresses.handle)
-        super().__init__(arena.allocator, handle, self._library.lowtide_run_destroy)
+        planned = None if addresses is None else addresses.handle
+        self._handle: int | None = self._library.lowtide_run_begin(arena.handle, planned)
 
     def end(self) -> RunReport:
         """Restore ordinary allocation and return the report. Call it on the thread that started the run."""
-        self._library.lowtide_run_end(self.handle)
+        self._library.lowtide_run_end(self._handle)
         report = _REPORT()
-        self._library.lowtide_run_report(self.handle, report)
+        self._library.lowtide_run_report(self._handle, report)
         allocations, served, deviation = report
         return RunReport(allocations, served, DEVIATIONS[deviation])
 
     def recorded(self, n_allocations: int) -> NDArray[np.int64]:
         """Return rows of bytes and the events of allocation and free, -1 for blocks that outlive the run."""
         rows = np.empty((n_allocations, 3), np.int64)
-        self._library.lowtide_run_recorded(self.handle, rows.ctypes.data_as(ctypes.c_void_p))
+        self._library.lowtide_run_recorded(self._handle, rows.ctypes.data_as(ctypes.c_void_p))
         return rows
+
+    def finish(self) -> str:
+        """End and destroy the run in one call, for the fast path; return its deviation."""
+        handle, self._handle = self._handle, None
+        deviation: int = self._library.lowtide_run_finish(handle)
+        return DEVIATIONS[deviation]
+
+    def __del__(self) -> None:
+        if self._handle is not None:
+            self._library.lowtide_run_finish(self._handle)

@@ -126,27 +126,34 @@ class PlannedRuns:
         self.use = ArenaUse()
         self._kinds = {key: _Kind(addresses, stale=False) for key, addresses in (noted or {}).items()}
 
-    def within(self, key: Key, call: Callable[[], Value]) -> Value:
+    def within(self, key: Key, call: Callable[..., Value], *arguments: Any) -> Value:
         """Call `call` and return its result. Allocations of this thread are attributed to the kind `key`."""
-        kind = self._kind(key)
-        addresses = None if kind.stale else kind.addresses
+        kind = self._kinds.get(key) or self._new_kind(key)
+        addresses = kind.addresses
+        if addresses is None or kind.stale:
+            return self._record(kind, call, *arguments)
         run = ArenaRun(self.arena, addresses)
         try:
-            result = call()
-        except BaseException:
-            run.end()
-            raise
-        report = run.end()
-        if addresses is None:
-            self.use.recorded += 1
-            kind.recordings += 1
-            kind.stale = False
-            kind.addresses = plan_addresses(self.arena.allocator, run.recorded(report.allocations))
-        elif report.deviation:
-            self.use.fallbacks[report.deviation] += 1
-            kind.stale = report.deviation != "arena in use" and kind.recordings < _MAX_RECORDINGS
+            result = call(*arguments)
+        finally:
+            deviation = run.finish()
+        if deviation:
+            self.use.fallbacks[deviation] += 1
+            kind.stale = deviation != "arena in use" and kind.recordings < _MAX_RECORDINGS
         else:
             self.use.served += 1
+        return result
+
+    def _record(self, kind: _Kind, call: Callable[..., Value], *arguments: Any) -> Value:
+        run = ArenaRun(self.arena, None)
+        try:
+            result = call(*arguments)
+        finally:
+            report = run.end()
+        self.use.recorded += 1
+        kind.recordings += 1
+        kind.stale = False
+        kind.addresses = plan_addresses(self.arena.allocator, run.recorded(report.allocations))
         return result
 
     @property
@@ -160,12 +167,10 @@ class PlannedRuns:
         learned = [(key, kind.addresses) for key, kind in self._kinds.items() if kind.addresses is not None]
         return addresses_to_text(dict(learned[-1:])) if learned else None
 
-    def _kind(self, key: Key) -> _Kind:
-        kind = self._kinds.get(key)
-        if kind is None:
-            kind = self._kinds.setdefault(key, _Kind())
-            while len(self._kinds) > _MAX_KINDS:
-                self._kinds.pop(next(iter(self._kinds)), None)
+    def _new_kind(self, key: Key) -> _Kind:
+        kind = self._kinds.setdefault(key, _Kind())
+        while len(self._kinds) > _MAX_KINDS:
+            self._kinds.pop(next(iter(self._kinds)), None)
         return kind
 
 

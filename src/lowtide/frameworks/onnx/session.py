@@ -96,14 +96,16 @@ class Session(PlannedSession):
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
         """Compute the outputs like InferenceSession."""
-        self._plan_for(input_feed)
+        if self._waiting is not None:
+            self._plan_for(input_feed)
         return super().run(output_names, input_feed, run_options)
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> Any:
         """Compute with OrtValues."""
-        self._plan_for(input_dict_ort_values)
+        if self._waiting is not None:
+            self._plan_for(input_dict_ort_values)
         return super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
 
     def io_binding(self) -> Any:
@@ -116,7 +118,7 @@ class Session(PlannedSession):
 
     def _plan_for(self, values: Mapping[str, Any]) -> None:
         """Plan a waiting model for these inputs' sizes; a run in another thread goes on."""
-        if self._waiting is not None and self._planning.acquire(blocking=False):
+        if self._planning.acquire(blocking=False):
             try:
                 self._plan_waiting(values)
             finally:

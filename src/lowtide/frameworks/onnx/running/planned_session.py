@@ -6,6 +6,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.arena.allocator import Arena, native_allocator
 from lowtide.frameworks.arena.runs import Key, PlannedRuns, RunsInArena, addresses_from_text
@@ -68,7 +70,7 @@ class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ign
         """Compute the outputs like InferenceSession."""
         key = ("run", self._threads, *(output_names or ()), *_shapes(input_feed))
         stock: Any = super()
-        return self._runs.within(key, lambda: stock.run(output_names, input_feed, run_options))
+        return self._runs.within(key, stock.run, output_names, input_feed, run_options)
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
@@ -76,14 +78,12 @@ class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ign
         """Compute with OrtValues."""
         key = ("values", self._threads, *(output_names or ()), *_shapes(input_dict_ort_values))
         stock: Any = super()
-        return self._runs.within(
-            key, lambda: stock.run_with_ort_values(output_names, input_dict_ort_values, run_options)
-        )
+        return self._runs.within(key, stock.run_with_ort_values, output_names, input_dict_ort_values, run_options)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Compute bound outputs; all bindings count as one kind of run."""
         stock: Any = super()
-        self._runs.within(("bound", self._threads), lambda: stock.run_with_iobinding(iobinding, run_options))
+        self._runs.within(("bound", self._threads), stock.run_with_iobinding, iobinding, run_options)
 
     def noted_addresses(self) -> str | None:
         """Return the latest addresses as metadata text, if any."""
@@ -105,7 +105,11 @@ def check_sequential(options: Any) -> None:
 
 
 def _shapes(values: Mapping[str, Any]) -> list[Key]:
-    return [(name, *_shape(value)) for name, value in values.items()]
+    return [
+        # Unlike str(), dtype.str is fast.
+        (name, value.dtype.str, *value.shape) if type(value) is np.ndarray else (name, *_shape(value))
+        for name, value in values.items()
+    ]
 
 
 def _shape(value: Any) -> Key:
@@ -114,5 +118,4 @@ def _shape(value: Any) -> Key:
         sizes: Any = shape()
         return (value.data_type(), *sizes)
     dtype: Any = getattr(value, "dtype", None)
-    # Unlike str(), dtype.str is fast.
     return (type(value).__name__ if dtype is None else dtype.str, *(shape or ()))

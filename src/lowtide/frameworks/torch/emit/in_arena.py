@@ -1,6 +1,7 @@
 """Place CPU tensors in one arena, so that resident memory follows the plan."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ class InArena(RunsInArena):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, structure = pytree.tree_flatten((args, kwargs))
         key = (torch.get_num_threads(), str(structure), *map(_form_of, leaves))
-        return self._runs.within(key, lambda: self.function(*args, **kwargs))
+        return self._runs.within(key, partial(self.function, *args, **kwargs))
 
 
 def in_arena(function: Callable[..., Any], arena: Arena | None = None) -> InArena:
