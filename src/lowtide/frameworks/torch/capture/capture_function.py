@@ -14,6 +14,7 @@ from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check
 from lowtide.frameworks.torch.capture.tracing import FakeInputs, dry_run, trace
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.fully_sharded import reshard
 from lowtide.frameworks.torch.reading.captured import Binding, Captured
 
 
@@ -111,6 +112,7 @@ class FunctionBinding(Binding):
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
         check_modes(self.modules.modules, self.modes)
+        reshard(self.modules.modules)
         inputs = self.call.bind(args, kwargs)
         self.modules.put_on_host(self.parameters_on_host)
         return [*self.modules.local(), *inputs]

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.fully_sharded import follow_moves, gathered_by_ops, reshard
 from lowtide.frameworks.torch.internals.host_memory import home_of, may_be_on_host, move
 from lowtide.frameworks.torch.internals.runtime import reparametrized
 from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
@@ -80,6 +81,7 @@ class ModuleTensors:
 
     @classmethod
     def of(cls, modules: list[nn.Module]) -> "ModuleTensors":
+        reshard(modules)
         found: dict[int, tuple[tuple[int, str], bool]] = {}
         for index, module in enumerate(modules):
             for name, tensor in _named_tensors(module):
@@ -103,18 +105,21 @@ class ModuleTensors:
         """Move the tensors at some positions to the host of their homes, and others that are on a host back."""
         if not homes and not may_be_on_host():
             return
-        for place, tensor in enumerate(self.local()):
-            move(tensor, homes.get(place, home_of(tensor)), to_host=place in homes)
+        parts = enumerate(self.local())
+        moved = [move(part, homes.get(place, home_of(part)), to_host=place in homes) for place, part in parts]
+        if any(moved):
+            follow_moves(self.modules)
 
     @contextmanager
     def replaced_by(self, tensors: list[torch.Tensor]) -> Generator[None]:
-        """Let the modules use other tensors. Local parts become DTensors again."""
+        """Let the modules use other tensors. Local parts become DTensors again, which ops of the program gather."""
         live = self.live()
         by_identity = {id(own): distributed_as(other, own) for own, other in zip(live, tensors, strict=True)}
         tables = [{name: by_identity[id(own)] for name, own in _named_tensors(module)} for module in self.modules]
         with ExitStack() as stack:
             for module, table in zip(self.modules, tables, strict=True):
                 stack.enter_context(reparametrized(module, table))
+            stack.enter_context(gathered_by_ops(self.modules))
             yield
 
 

@@ -22,7 +22,7 @@ from lowtide.frameworks.torch.internals.fake_tensors import (
 )
 from lowtide.frameworks.torch.internals.host_memory import home_of
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
-from lowtide.frameworks.torch.internals.operators import define_operator
+from lowtide.frameworks.torch.internals.operators import define_operator, op_name
 from lowtide.frameworks.torch.internals.runtime import (
     kept_random_state,
     random_state_functions,
@@ -135,11 +135,19 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
             raise UnsupportedError(
                 f"a closed-over tensor of shape {shape} requires grad; make it an argument or parameter"
             )
+    _remove_profiler_ranges(traced.graph)
     if rewrite is not None:
         rewrite(traced.graph)
     traced = run_rewrites(traced, TRACED)
     _refuse_written_scalars(traced)
     return traced
+
+
+def _remove_profiler_ranges(graph: Graph) -> None:
+    """Remove calls of `torch.profiler.record_function`: a plan separates the ops of a range."""
+    for node in reversed(graph.nodes):
+        if op_name(node.target).startswith("_record_function_"):
+            graph.erase_node(node)
 
 
 def _refuse_written_scalars(module: GraphModule) -> None:

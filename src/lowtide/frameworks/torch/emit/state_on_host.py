@@ -39,8 +39,8 @@ def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None
     The state of the parameters with the most state comes first. A share above `ALL` also moves that many eighths of the
     parameters, see `parts_to_move`. State is copied to the device before its update and back afterwards, in rows if the
     update is in chunks of rows, and so are parameters, which are copied for the uses before, too. Updates from `choose`
-    run on the host instead, if all their tensors have one form; None without such updates. Distributed parameters and
-    several devices are not supported, nor parameters of a function that returns their gradients, or of a step that
+    run on the host instead, if all their tensors have one form; None without such updates. Several devices are not
+    supported, nor parameters of a function that returns their gradients, or of a step that
     accumulates gradients or runs `after_update` unplanned.
     """
     captured = reading.captured
@@ -97,33 +97,31 @@ def _parameters(captured: Captured, share: int) -> dict[int, torch.device]:
     None of them shares its storage with another one, an input or a result: tensors move one by one.
     """
     live = captured.binding.movable() if share > 0 else []
-    homes = list(map(home_of, live))
+    parts = list(map(local_part, live))
+    homes = list(map(home_of, parts))
     devices = {home for home, tensor in zip(homes, live, strict=True) if isinstance(tensor, nn.Parameter)}
-    if len(devices) != 1 or any(local_part(tensor) is not tensor for tensor in live):
+    if len(devices) != 1:
         return {}
     given = tensors_in([captured.example_args, captured.example_kwargs])
-    users = Counter(map(storage_key, [*live, *given]))
+    users = Counter(map(storage_key, [*parts, *given]))
     placeholders = captured.graph_module.graph.find_nodes(op="placeholder")
     returned = storages_of(*captured.graph_module.graph.output_node().all_input_nodes)
     large = [
         place
-        for place, tensor in enumerate(live)
+        for place, tensor in enumerate(parts)
         if bytes_of(tensor) >= _LEAST_BYTES
         and homes[place] in devices
         and users[storage_key(tensor)] == 1
         and storage_key(value_of(placeholders[place])) not in returned
     ]
-    sizes = [bytes_of(live[place]) for place in large]
+    sizes = [bytes_of(parts[place]) for place in large]
     chosen = [large[index] for index in parts_to_move(sizes, share / ALL)]
     return {place: homes[place] for place in sorted(chosen)}
 
 
 def _largest(state: OptimizerState, share: int) -> list[int]:
     """Return state entries of the parameters with the most state, with a share of all bytes."""
-    parameters = state.parameters()
-    if any(local_part(parameter) is not parameter for parameter in parameters):
-        return []
-    devices = set(map(home_of, parameters))
+    devices = set(map(home_of, map(local_part, state.parameters())))
     if len(devices) != 1:
         return []
     by_parameter: dict[int, list[int]] = {}

@@ -96,6 +96,15 @@ def is_distributed(tensor: torch.Tensor) -> bool:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
+def distributed_twin(part: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return a DTensor like `other` over the memory of a local part, with its gradient; the part itself otherwise."""
+    if not is_distributed(other):
+        return part
+    twin = distributed_as(part.detach(), other).requires_grad_(part.requires_grad)
+    twin.grad = None if part.grad is None else distributed_as(part.grad, other)
+    return twin
+
+
 def distributed_as(part: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Wrap a local part as a DTensor like `other`, if that is one. Differentiable."""
     if not is_distributed(other):

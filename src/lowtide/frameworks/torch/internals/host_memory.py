@@ -11,6 +11,8 @@ from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from lowtide.core.errors import UsageError
+from lowtide.frameworks.torch.internals.distributed import local_part
+from lowtide.frameworks.torch.internals.fully_sharded import follow_moves
 from lowtide.frameworks.torch.internals.tensors import memory_of, storage_over
 
 HOST = torch.device("cpu")
@@ -83,10 +85,10 @@ def home_of(tensor: torch.Tensor) -> torch.device:
     return home if home is not None and is_on_host(tensor, home) else tensor.device
 
 
-def move(tensor: torch.Tensor, device: torch.device, *, to_host: bool) -> None:
-    """Move a tensor's storage to a device or its host, unless it is there. The tensor object stays."""
+def move(tensor: torch.Tensor, device: torch.device, *, to_host: bool) -> bool:
+    """Move a tensor's storage to a device or its host. The tensor object stays. Return False if it was there."""
     if to_host == is_on_host(tensor, device) and (to_host or tensor.device == device):
-        return
+        return False
     with torch.no_grad():
         if to_host:
             made = empty_on_host(tensor, device)
@@ -96,6 +98,7 @@ def move(tensor: torch.Tensor, device: torch.device, *, to_host: bool) -> None:
     tensor.data = made
     if to_host:
         _homes[tensor] = device
+    return True
 
 
 def to_host(module: nn.Module, device: torch.device | str = "cuda") -> None:
@@ -108,4 +111,5 @@ def to_host(module: nn.Module, device: torch.device | str = "cuda") -> None:
         raise UsageError(f"PyTorch finds no device {device!r}; give a device of this machine")
     home = torch.empty(0, device=device).device  # with its number
     for tensor in (*module.parameters(), *module.buffers()):
-        move(tensor, home, to_host=True)
+        move(local_part(tensor), home, to_host=True)
+    follow_moves([module])

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from torch.fx import GraphModule
 
-from lowtide.core.errors import FingerprintError
+from lowtide.core.errors import FingerprintError, UnsupportedError
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.frameworks.torch.internals.distributed import Rendezvous, compilation, ranks_of, rendezvous
@@ -57,6 +57,22 @@ def require_agreement(
         )
 
 
+def least_of_all_ranks(value: int, patience: timedelta = PATIENCE) -> int:
+    """Return the least value that any rank gives. Raises UnsupportedError if ranks are silent."""
+    meeting = rendezvous()
+    if meeting is None:
+        return value
+    others = [rank for rank in range(meeting.size) if rank != meeting.rank]
+    theirs = _exchanged("least", str(value), meeting, others, patience)
+    silent = [rank for rank, found in theirs.items() if found is None]
+    if silent:
+        raise UnsupportedError(
+            f"rank {meeting.rank} waited for the free memory of {_named(silent)}; make the step on all ranks, or give "
+            "a budget in bytes"
+        )
+    return min([value, *(int(found) for found in theirs.values() if found is not None)])
+
+
 def require_one_order(
     module: GraphModule, graph: Graph, plan: Plan, same_on_all_ranks: bool | None = None, patience: timedelta = PATIENCE
 ) -> None:
@@ -80,12 +96,19 @@ def _compared(
     name: str, mine: str, meeting: Rendezvous, others: list[int], patience: timedelta
 ) -> tuple[list[int], list[int]]:
     """Publish a value; return the ranks with other values, and silent ranks."""
+    theirs = _exchanged(name, mine, meeting, others, patience)
+    differing = [rank for rank, found in theirs.items() if found not in (None, mine)]
+    return differing, [rank for rank, found in theirs.items() if found is None]
+
+
+def _exchanged(
+    name: str, mine: str, meeting: Rendezvous, others: list[int], patience: timedelta
+) -> dict[int, str | None]:
+    """Publish a value; return the other ranks' values, None for silent ranks."""
     _asked[name] += 1
     key = f"{name}/{_asked[name]}"
     meeting.publish(key, mine)
-    theirs = meeting.collect(key, others, patience)
-    differing = [rank for rank, found in theirs.items() if found not in (None, mine)]
-    return differing, [rank for rank, found in theirs.items() if found is None]
+    return meeting.collect(key, others, patience)
 
 
 def _groups_in(module: GraphModule) -> list[str]:

@@ -10,6 +10,7 @@ import torch
 from lowtide.core.errors import UnsupportedError
 from lowtide.engine.planning.budget import GivenBudget
 from lowtide.frameworks.resident import status_bytes
+from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.internals.tensors import bytes_held_by
 
@@ -86,13 +87,13 @@ def _of_the_process() -> Sequence[tuple[int, int]]:
 
 
 def tensors_of(*owners: Any) -> list[torch.Tensor]:
-    """Return the tensors of modules, optimizers and nested containers of tensors."""
+    """Return the tensors of modules, optimizers and nested containers, or this rank's parts of them."""
     found: list[torch.Tensor] = []
     for owner in owners:
         if isinstance(owner, torch.nn.Module):
-            found += [*owner.parameters(), *owner.buffers()]
+            found += map(local_part, (*owner.parameters(), *owner.buffers()))
         elif isinstance(owner, torch.optim.Optimizer):
-            found += [each for state in owner.state.values() for each in tensors_in(state)]
+            found += [local_part(each) for state in owner.state.values() for each in tensors_in(state)]
         else:
             found += tensors_in(owner)
     return found

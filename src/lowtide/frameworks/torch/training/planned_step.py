@@ -18,7 +18,7 @@ from lowtide.core.progress import Report, Stage, showing
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.budget import GivenBudget, given_budget
+from lowtide.engine.planning.budget import GivenBudget
 from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import allowed_techniques
@@ -37,19 +37,21 @@ from lowtide.frameworks.torch.measure.compare_peak import compared_on_cuda
 from lowtide.frameworks.torch.measure.explain import remember_step
 from lowtide.frameworks.torch.measure.measure_plan import ToMeasure
 from lowtide.frameworks.torch.model import TorchModel
-from lowtide.frameworks.torch.planning.free_memory import fit_budget, is_fit, tensors_of
 from lowtide.frameworks.torch.planning.missed_budgets import collect_missed_budgets
 from lowtide.frameworks.torch.planning.options import DEFAULTS
 from lowtide.frameworks.torch.planning.plan_folder import save_plans
 from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.training.measure_accumulation import MeasuredPart, measure_accumulation, predicted_bytes
-from lowtide.frameworks.torch.training.step_request import CompilerName, StepRequest, gradient_hook
+from lowtide.frameworks.torch.training.step_request import (
+    CompilerName,
+    StepRequest,
+    gradient_hook,
+    resolved_budget,
+)
 
 _MAX_FORMS = 32
 """Number of captured forms that are kept: batch shapes, modes, branches, Python values."""
-
-
 _COMPARED_CALL = 2
 """The call with a GPU peak to compare with the prediction; the first may create state."""
 
@@ -358,10 +360,8 @@ def training_step(
     >>> step.result.peak_bytes["cpu"] <= 0.7 * step.result.baseline_peak_bytes["cpu"]
     True
     """
-    held = (model, optimizer, example_batch)
-    budget = fit_budget(tensors_of(*held)) if is_fit(budget) else given_budget(budget, or_fit=True)
     request = StepRequest(
-        budget,
+        resolved_budget(budget, model, optimizer, example_batch),
         allowed_techniques(allow, budget),
         effort=effort,
         compiler=compiler,

@@ -12,7 +12,7 @@ from lowtide.core.effort import EffortName
 from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError
 from lowtide.core.progress import Report
 from lowtide.core.techniques import Techniques
-from lowtide.engine.planning.budget import GivenBudget
+from lowtide.engine.planning.budget import GivenBudget, given_budget
 from lowtide.engine.planning.plan_file import result_of_file
 from lowtide.engine.planning.plan_state import plan_with_state
 from lowtide.engine.planning.result import Result
@@ -20,9 +20,12 @@ from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.training_step import GradientHook, TrainingStep
 from lowtide.frameworks.torch.emit.transfers import check_host, host_for
+from lowtide.frameworks.torch.internals.distributed import is_distributed
 from lowtide.frameworks.torch.model import TorchModel
+from lowtide.frameworks.torch.planning.agreement import least_of_all_ranks, partners, require_agreement
+from lowtide.frameworks.torch.planning.free_memory import fit_budget, is_fit, tensors_of
 from lowtide.frameworks.torch.planning.missed_budgets import warn_if_missed
-from lowtide.frameworks.torch.planning.options import DEFAULTS, Options
+from lowtide.frameworks.torch.planning.options import DEFAULTS, Options, package_identity
 from lowtide.frameworks.torch.planning.plan_folder import load_plan
 from lowtide.frameworks.torch.reading.captured import Captured
 
@@ -86,10 +89,14 @@ class StepRequest:
     def find_plan(self, model: TorchModel, *, may_plan: bool, least_on_host: int = 0) -> Result:
         """Return a captured step's saved plan, or a new one if none is requested.
 
-        Raises VerificationError for a saved plan that misses its budget, FingerprintError if the saved plans are for
-        other programs, unless the step `may_plan` instead.
+        Ranks whose collectives meet must agree on graph and request. Raises FingerprintError if they do not, or if the
+        saved plans are for other programs, unless the step `may_plan` instead; VerificationError for a saved plan that
+        misses its budget.
         """
         path = self.saved_plan
+        together = partners(model.captured.graph_module, None)
+        if together is not None:
+            require_agreement(model.graph, self._identity(), *together)
         if path is None:
             return self.plan(model, least_on_host)
         try:
@@ -100,6 +107,10 @@ class StepRequest:
             if not may_plan:
                 raise
             return self.plan(model, least_on_host)
+
+    def _identity(self) -> str:
+        """Return a text that differs between requests whose plans for a graph may differ."""
+        return f"{package_identity()} {self.compiler} {replace(self.options, plans=None)!r} {self.saved_plan is None}"
 
     def plan(self, model: TorchModel, least_on_host: int = 0) -> Result:
         """Return a new plan; warn if it misses the budget.
@@ -120,6 +131,17 @@ def _capture(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any
         raise UnsupportedError(
             f'{error}; or plan the model alone, torch.compile(model, backend="lowtide"), and keep your own update'
         ) from error
+
+
+def resolved_budget(budget: GivenBudget, model: nn.Module, *others: Any) -> GivenBudget:
+    """Return a given budget; for "fit" the bytes that a step with these tensors may use, on the fullest rank.
+
+    Raises UsageError for an unreadable budget, UnsupportedError if free memory is unknown.
+    """
+    if not is_fit(budget):
+        return given_budget(budget, or_fit=True)
+    own = fit_budget(tensors_of(model, *others))
+    return least_of_all_ranks(own) if any(map(is_distributed, model.parameters())) else own
 
 
 def gradient_hook(

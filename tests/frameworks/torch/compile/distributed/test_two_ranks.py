@@ -1,44 +1,21 @@
 """Two real processes over gloo: the same losses as without lowtide, the same plans on both, and clear refusals."""
 
-import json
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lowtide.torch import save_plans
+from tests.frameworks.torch.two_ranks import run_two_ranks
 
 SCRIPT = Path(__file__).parent / "one_rank.py"
-MOST_SECONDS = 900
 WAYS = ["data_parallel", "fully_sharded", "tensor_parallel"]
 
 
 @pytest.fixture(scope="module", name="ranks")
 def ranks_fixture(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Run both ranks to their end, or kill both when one fails or the time is over; gives what each wrote down."""
-    folder = tmp_path_factory.mktemp("ranks")
-    logs = [(folder / f"{rank}.log").open("w") for rank in range(2)]
-    command = [sys.executable, str(SCRIPT)]
-    processes = [
-        subprocess.Popen([*command, str(rank), str(folder / "store"), str(folder)], stdout=log, stderr=log)
-        for rank, log in enumerate(logs)
-    ]
-    end = time.monotonic() + MOST_SECONDS
-    while any(process.poll() is None for process in processes) and time.monotonic() < end:
-        if any(process.poll() for process in processes):
-            break
-        time.sleep(0.1)
-    for process, log in zip(processes, logs, strict=True):
-        process.kill()
-        process.wait()
-        log.close()
-    written = [folder / f"{rank}.json" for rank in range(2)]
-    text = "\n".join((folder / f"{rank}.log").read_text(encoding="utf-8")[-2000:] for rank in range(2))
-    assert all(path.exists() for path in written), text
-    return [json.loads(path.read_text(encoding="utf-8")) for path in written]
+    """Run both ranks and return the values that each wrote."""
+    return run_two_ranks(SCRIPT, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -34,8 +34,9 @@ from lowtide.frameworks.torch.capture.step.optimizer_update import (
 from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding, form_of
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.capture.tracing import FakeInputs, trace
-from lowtide.frameworks.torch.internals.distributed import local_part
+from lowtide.frameworks.torch.internals.distributed import distributed_twin, is_distributed, local_part
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
+from lowtide.frameworks.torch.internals.fully_sharded import reshard
 from lowtide.frameworks.torch.internals.optimizers import found_infinities, scaling_by, unscale_by_plain_ops
 from lowtide.frameworks.torch.internals.symbolic_scalars import new_scalar, silent_branches, symbol_name
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
@@ -48,9 +49,13 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
 
     Raises UnsupportedError if the update is not fixed, UsageError for a loss that is not a scalar.
     """
+    # before the Python state is noted, which has the parameters of modules
+    reshard(modules_of(*step.traced_functions().values()))
     scaler, part = step.grad_scaler, step.part
     if scaler is not None and not step.spells_out_fused:
         refuse_unless_fused(step.optimizer)
+    if scaler is not None and any(map(is_distributed, step.parameters())):
+        raise UnsupportedError("a grad_scaler does not work with distributed parameters; train in bfloat16 without it")
     discovered: list[_Discovered] = []
     rehearsal = rehearse_step(step, args, kwargs, discovered)
     modules = _modules_of(step)
@@ -317,11 +322,21 @@ class _StepProgram:
             if scaler is not None:
                 with swapped(step.optimizer, parameters, {}), torch.no_grad():
                     (unscale_by_plain_ops if step.spells_out_fused else GradScaler.unscale_)(scaler, step.optimizer)
-            step.before_update([parameters[place] for place in self._clipping_order])
+            self._call_before_update(parameters)
         update(parameters)
         if step.after_update is not None and not step.keeps_after_update:
             with torch.no_grad():
                 step.after_update(step.model)
+
+    def _call_before_update(self, parameters: Sequence[torch.Tensor]) -> None:
+        """Call `before_update`. Distributed parameters and gradients are DTensors there, so norms cover all ranks."""
+        hook: Any = self.step.before_update
+        live = self.step.parameters()
+        given = [distributed_twin(part, own) for part, own in zip(parameters, live, strict=True)]
+        hook([given[place] for place in self._clipping_order])
+        for part, twin in zip(parameters, given, strict=True):
+            if twin is not part:
+                part.grad = None if twin.grad is None else local_part(twin.grad)
 
 
 def _loss_of(module: GraphModule) -> Node:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -10,8 +10,15 @@ import torch
 from torch.optim import SGD, Optimizer
 
 from lowtide.core.errors import UnsupportedError, UsageError
-from lowtide.frameworks.torch.capture.step.optimizer_update import Groups, parameters_of, raw_step, settings_of, swapped
-from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.capture.step.optimizer_update import (
+    ByElement,
+    Groups,
+    parameters_of,
+    raw_step,
+    settings_of,
+    swapped,
+)
+from lowtide.frameworks.torch.internals.distributed import distributed_as, is_distributed, local_part
 from lowtide.frameworks.torch.internals.host_memory import empty_on_host, move
 
 _SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
@@ -131,8 +138,8 @@ class OptimizerState:
         parameters, state = self.parameters(), self.optimizer.state
         for place, (parameter, key, form) in enumerate(self.entries):
             value = state.get(parameters[parameter], {}).get(key)
-            if value is not None and local_part(value) is value:
-                move(value, form.device, to_host=place in on_host)
+            if value is not None:
+                move(local_part(value), form.device, to_host=place in on_host)
 
     def fixed_settings(self) -> list[dict[str, Any]]:
         """Return the settings that are constants of the graph."""
@@ -173,7 +180,8 @@ def discover_state(
 ) -> OptimizerState:
     """Find the state by two updates on fake parameters.
 
-    Raises UnsupportedError for Python state that changes in every step.
+    Raises UnsupportedError for Python state that changes in every step, and if distributed parameters are not updated
+    element by element.
     """
     settings = tuple(
         (index, key)
@@ -193,7 +201,8 @@ def discover_state(
         if spells_out_fused:
             _spell_out(groups)
 
-    with swapped(optimizer, parameters, state, adjust):
+    is_distributed_ = any(map(is_distributed, parameters_of(optimizer)))
+    with swapped(optimizer, parameters, state, adjust), ByElement(optimizer) if is_distributed_ else nullcontext():
         raw_step(optimizer)
         first = {fake: {key: v for key, v in entries.items() if not _is_tensor(v)} for fake, entries in state.items()}
         raw_step(optimizer)

@@ -24,6 +24,8 @@ from lowtide.frameworks.torch.internals.optimizers import (
     has_step_hooks,
     unscale_by_plain_ops,
 )
+from lowtide.frameworks.torch.internals.pytree import tensors_in
+from lowtide.frameworks.torch.internals.runtime import DispatchMode
 from lowtide.frameworks.torch.internals.symbolic_scalars import hint_of, symbol_name
 from lowtide.frameworks.torch.rewrites.split_ops import FUSED_OPTIMIZERS
 
@@ -96,6 +98,45 @@ def raw_step(optimizer: Optimizer) -> None:
             raise
         name = type(optimizer).__name__
         raise UnsupportedError(f"{name}.step needs a closure; use an optimizer that does not") from error
+
+
+_BY_ELEMENT = frozenset(
+    (
+        *("copy_", "clone", "detach", "alias", "_to_copy", "view", "_unsafe_view", "unsqueeze", "squeeze"),
+        *("empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "scalar_tensor"),
+        *("new_empty", "new_zeros", "new_ones", "new_full", "empty_strided", "_local_scalar_dense", "fill_", "zero_"),
+    )
+)
+"""Ops besides element-wise ones that compute the same on each part of a tensor."""
+_ACROSS_ELEMENTS = ("_foreach_norm", "_foreach_max", "_foreach_powsum", "_foreach_mm")
+
+
+class ByElement(DispatchMode):
+    """Raises UnsupportedError for an op that computes across the elements of a tensor.
+
+    An update of distributed parameters runs on the parts of one rank, which then gives other results.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        super().__init__()
+        self._name = type(optimizer).__name__
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        is_large = any(each.numel() > 1 for each in tensors_in((args, kwargs))) and bool(tensors_in(result))
+        if is_large and not _is_by_element(func):
+            raise UnsupportedError(
+                f"{self._name} computes {op_name(func)} over whole parameters, but they are distributed over ranks; "
+                "use an element-wise optimizer, such as AdamW"
+            )
+        return result
+
+
+def _is_by_element(target: Any) -> bool:
+    name = op_name(target)
+    if name.startswith("_foreach_"):
+        return name not in _ACROSS_ELEMENTS
+    return torch.Tag.pointwise in target.tags or name in FUSED_OPTIMIZERS or name in _BY_ELEMENT
 
 
 def refuse_unless_fused(optimizer: Optimizer) -> None:

@@ -17,6 +17,7 @@ from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.optimizer_update import refuse_step_hooks
 from lowtide.frameworks.torch.capture.step.training_step import Part, TrainingStep
 from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.fully_sharded import reshard
 from lowtide.frameworks.torch.internals.host_memory import HOST, home_of
 from lowtide.frameworks.torch.internals.optimizers import growth_of, live_scale, note_step, update_scale
 from lowtide.frameworks.torch.internals.tensors import version_of
@@ -68,6 +69,7 @@ class TrainingStepBinding(Binding):
         if self.step.part != self.part:
             raise CaptureMismatchError("this graph is for another call of the step; make its calls in order")
         inputs = self.call.bind(args, kwargs)
+        reshard(self.modules.modules)
         self.step.python.check(self.rehearsed, lambda: self.rehearse(args, kwargs))
         refuse_step_hooks(self.step.optimizer)
         check_modes(self.modules.modules, self.modes)
@@ -111,7 +113,7 @@ class TrainingStepBinding(Binding):
 
     def _scale(self) -> list[torch.Tensor]:
         scaler = self.step.grad_scaler
-        return [] if scaler is None else [live_scale(scaler, home_of(self.state.parameters()[0]))]
+        return [] if scaler is None else [live_scale(scaler, home_of(local_part(self.state.parameters()[0])))]
 
     def _accumulated(self) -> list[torch.Tensor]:
         """Return gradients of earlier calls. The last call removes them."""

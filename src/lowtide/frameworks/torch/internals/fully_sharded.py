@@ -1,0 +1,203 @@
+"""FSDP2's `fully_shard` in captured programs: parameters are gathered, and gradients reduced, by ops of the program.
+
+FSDP2 gathers in hooks around a module's forward pass, outside of any graph. While a program is captured, other hooks do
+the same by functional collectives, which a plan can order and repeat. Each parameter has collectives of its own.
+"""
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
+
+import sys
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd import Function
+
+from lowtide.core.errors import UnsupportedError
+from lowtide.frameworks.torch.internals.distributed import local_part
+
+_AVERAGED = (torch.float32, torch.bfloat16)
+"""Dtypes of gradients that FSDP2 averages in the collective itself. Others are also scaled before and after it."""
+
+
+def _states(modules: Iterable[nn.Module]) -> list[Any]:
+    """Return the states of `fully_shard` of some modules and their inner modules, each once."""
+    fsdp: Any = sys.modules.get("torch.distributed.fsdp")
+    kind = None if fsdp is None else getattr(fsdp, "FSDPModule", None)
+    if kind is None:
+        return []
+    found: list[Any] = [each for module in modules for each in module.modules() if isinstance(each, kind)]
+    return list(dict.fromkeys(each._get_fsdp_state() for each in found))
+
+
+def _groups(state: Any) -> Sequence[Any]:
+    """Return the groups of parameters of a state; before PyTorch 2.12 there is at most one."""
+    groups = getattr(state, "_fsdp_param_groups", None)
+    return [group for group in (groups if groups is not None else [state._fsdp_param_group]) if group is not None]
+
+
+def reshard(modules: Iterable[nn.Module]) -> None:
+    """Let modules have their sharded parameters, also after a forward pass that left them gathered."""
+    for state in _states(modules):
+        for group in _groups(state):
+            group.reshard()
+
+
+def follow_moves(modules: Iterable[nn.Module]) -> None:
+    """Let FSDP2 find parameters that got other storage."""
+    for state in _states(modules):
+        for group in _groups(state):
+            for parameter in group.fsdp_params:
+                parameter.reset_sharded_param()
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """The collectives of one parameter."""
+
+    dim: int
+    """The sharded dimension."""
+    shards: tuple[int, str] | None
+    """Size and name of the group that shares the parameter; None if each rank has all of it."""
+    copies: tuple[int, str] | None
+    """Size and name of the group whose gradients are averaged besides."""
+    dtype: torch.dtype
+    """Of the gathered parameter."""
+    gradient_dtype: torch.dtype
+    """Of the reduced gradient."""
+
+
+class _Gathered(Function):
+    """A gathered parameter, with the averaged gradient of this rank's part."""
+
+    @staticmethod
+    def forward(ctx: Any, part: torch.Tensor, exchange: _Exchange) -> torch.Tensor:
+        ctx.exchange, ctx.dtype = exchange, part.dtype
+        value = part.to(exchange.dtype)
+        if exchange.shards is None:
+            return value.view_as(value) if value is part else value
+        size, group = exchange.shards
+        gathered = _waited(torch.ops._c10d_functional.all_gather_into_tensor(value.contiguous(), size, group))
+        return gathered if exchange.dim == 0 else torch.cat(gathered.chunk(size), exchange.dim)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        exchange: _Exchange = ctx.exchange
+        found = gradients[0].to(exchange.gradient_dtype)
+        if exchange.shards is not None:
+            size, group = exchange.shards
+            if exchange.dim > 0:
+                found = torch.cat(found.chunk(size, exchange.dim))
+            reduce = torch.ops._c10d_functional.reduce_scatter_tensor
+            found = _waited(reduce(found.contiguous(), "avg", size, group))
+        if exchange.copies is not None:
+            found = _waited(torch.ops._c10d_functional.all_reduce(found, "avg", exchange.copies[1]))
+        return found.to(ctx.dtype), None
+
+
+def _waited(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.ops._c10d_functional.wait_tensor(tensor)
+
+
+@contextmanager
+def gathered_by_ops(modules: Iterable[nn.Module]) -> Generator[None]:
+    """Gather parameters of `fully_shard` by functional collectives in this context, instead of in FSDP2's hooks.
+
+    Raises UnsupportedError for settings that a program cannot follow.
+    """
+    with ExitStack() as stack:
+        for state in _states(modules):
+            exchanged = [(each, _exchange(group, each)) for group in _groups(state) for each in group.fsdp_params]
+            for module in state._modules:
+                inner = set(module.modules())
+                own = [(each, exchange) for each, exchange in exchanged if each._module_info.module in inner]
+                stack.enter_context(_hooks_replaced(state, module, own))
+        yield
+
+
+_Parameters = Sequence[tuple[Any, _Exchange]]
+"""FSDP2's parameters with their collectives."""
+
+
+@contextmanager
+def _hooks_replaced(state: Any, module: nn.Module, parameters: _Parameters) -> Generator[None]:
+    """Gather parameters before a module's forward pass, and let it have its parts again after it."""
+    infos = [parameter._module_info for parameter, _ in parameters]
+    parts = [info.module._parameters[info.param_name] for info in infos]
+
+    def before(_: nn.Module, args: Any, kwargs: Any) -> Any:
+        for info, part, (_, exchange) in zip(infos, parts, parameters, strict=True):
+            _assign(info, _Gathered.apply(part.to_local(), exchange))
+        return state._cast_forward_inputs(args, kwargs)
+
+    def after(_: nn.Module, args: Any, output: Any) -> Any:
+        for info, part in zip(infos, parts, strict=True):
+            _assign(info, part)
+        return state._cast_output_dtype(output)
+
+    tables: Any = (module._forward_pre_hooks, before), (module._forward_hooks, after)
+    replaced = [(table, key, hook) for table, _ in tables for key, hook in table.items() if _owner_of(hook) is state]
+    for table, own in tables:
+        table.update({key: own for found, key, _ in replaced if found is table})
+    try:
+        yield
+    finally:
+        for table, key, hook in replaced:
+            table[key] = hook
+
+
+def _owner_of(hook: Any) -> Any:
+    """Return the object of a bound method, or of the one inside wrapping functions."""
+    while not isinstance(hook, MethodType) and hasattr(hook, "__wrapped__"):
+        hook = hook.__wrapped__
+    return getattr(hook, "__self__", None)
+
+
+def _assign(info: Any, tensor: torch.Tensor) -> None:
+    """Let a module, and others that share the parameter, use a tensor."""
+    shared = zip(info.shared_modules, info.shared_param_names, strict=True)
+    for module, name in ((info.module, info.param_name), *shared):
+        module._parameters[name] = tensor
+
+
+def _exchange(group: Any, parameter: Any) -> _Exchange:
+    policy, info = group.mp_policy, group.mesh_info
+    dtype = parameter.sharded_param.dtype
+    gathered = policy.param_dtype if policy.param_dtype is not None and dtype.is_floating_point else dtype
+    exchange = _Exchange(
+        parameter.fsdp_placement.dim,
+        _size_and_name(getattr(info, "shard_process_group", None)),
+        _size_and_name(getattr(info, "replicate_process_group", None)),
+        gathered,
+        policy.reduce_dtype or gathered,
+    )
+    reason = next((reason for reason, applies in _obstacles(group, parameter, exchange) if applies), None)
+    if reason is not None:
+        name = f"{type(parameter._module_info.module).__name__}.{parameter._module_info.param_name}"
+        raise UnsupportedError(f"{name} of a module with fully_shard {reason}")
+    return exchange
+
+
+def _obstacles(group: Any, parameter: Any, exchange: _Exchange) -> Iterator[tuple[str, bool]]:
+    size = 1 if exchange.shards is None else exchange.shards[0]
+    rows, shape = parameter._orig_size[exchange.dim], tuple(parameter._orig_size)
+    yield f"has shape {shape}, which {size} ranks cannot share evenly; pad it", rows % size > 0
+    yield "is also split by tensor parallelism, which is not supported with fully_shard", parameter.is_dtensor
+    yield "has an offload policy; leave it out, plans with 'offload' move state themselves", parameter.offload_to_cpu
+    has_own = hasattr(local_part(parameter.sharded_param), "fsdp_pre_all_gather")
+    yield "is gathered by a function of its own; use plain parameters", has_own
+    yield "has a gradient that is not reduced in each call; use accumulate", not group.reduce_grads
+    scaled = group.gradient_divide_factor is not None or group.force_sum_reduction_for_comms
+    yield "has a divisor for gradients of its own; divide the loss instead", scaled
+    yield "has an all-reduce hook; use before_update", group._all_reduce_hook is not None
+    name = str(exchange.gradient_dtype).removeprefix("torch.")
+    yield f"has gradients of {name}; reduce them in float32", exchange.gradient_dtype not in _AVERAGED
+
+
+def _size_and_name(group: Any) -> tuple[int, str] | None:
+    """Return size and name of a group of several ranks."""
+    return None if group is None or group.size() == 1 else (group.size(), group.group_name)

@@ -1,0 +1,147 @@
+"""One of two ranks of the tests beside: `python one_rank.py RANK STORE FOLDER` writes FOLDER/RANK.json."""
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.utils.checkpoint import checkpoint
+
+sys.path.insert(0, str(Path(__file__).parents[5]))
+
+import lowtide.torch
+from lowtide.core.errors import LowtideError
+from lowtide.frameworks.torch.internals.distributed import local_part
+from lowtide.frameworks.torch.planning.plan_folder import digest_of
+from lowtide.torch import TrainingStep
+
+RANK, STORE, FOLDER = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
+WIDTH, STEPS = 32, 4
+ON_HOST = {"budget": "320KiB", "allow": ["reorder", "share", "recompute", "offload"]}
+MIXED = {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)}
+
+
+class Block(nn.Module):
+    """A residual block of two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return value + self.down(torch.tanh(self.up(self.norm(value))))
+
+
+class Net(nn.Module):
+    """Blocks between two layers, with a loss; by `checkpoints`, blocks run again in the backward pass."""
+
+    def __init__(self, *, checkpoints: bool = False) -> None:
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.checkpoints = checkpoints
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        value = self.first(value)
+        for block in self.blocks:
+            value = checkpoint(block, value, use_reentrant=False) if self.checkpoints else block(value)
+        return self.head(self.norm(value)).pow(2).mean()
+
+
+def sharded(*, checkpoints: bool = False, **settings: Any) -> Net:
+    """Shard every block, the last two layers together, and the rest, by FSDP2."""
+    torch.manual_seed(0)
+    net = Net(checkpoints=checkpoints)
+    for block in net.blocks:
+        fully_shard(block, **settings)
+    fully_shard([net.norm, net.head], **settings)
+    return fully_shard(net, **settings)
+
+
+def batches() -> list[torch.Tensor]:
+    """Return other batches on each rank."""
+    generator = torch.Generator().manual_seed(RANK)
+    return [torch.randn(64, WIDTH, generator=generator) for _ in range(STEPS)]
+
+
+def clipped(parameters: list[torch.Tensor]) -> None:
+    nn.utils.clip_grad_norm_(parameters, 0.05)
+
+
+def trained(make: Callable[[], nn.Module], plan: dict[str, Any] | None, **parts: Any) -> dict[str, Any]:
+    """Train a few steps, with a plan or by the plain loop; evaluate between steps."""
+    net = make()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+    values = batches()
+    planned = None if plan is None else lowtide.torch.training_step(net, None, optimizer, values[0], **parts, **plan)
+    step: Any = TrainingStep(net, None, optimizer, **parts) if planned is None else planned
+    losses: list[float] = []
+    for value in values:
+        losses.append(step(value).item())
+        if planned is not None:
+            planned.to_device()
+        with torch.no_grad():
+            losses.append(net(values[-1]).item())
+    state = [each for entries in optimizer.state.values() for each in entries.values()]
+    tensors = [local_part(each).detach() for each in (*net.parameters(), *state)]
+    found: dict[str, Any] = {"losses": losses, "tensors": [each.tolist() for each in tensors]}
+    if planned is not None:
+        graph, result = planned.graph, planned.result
+        found |= {
+            "plan": digest_of(result.plan),
+            "fits": result.shortfall is None,
+            "reruns": result.reruns,
+            "host bytes": result.persistent_bytes.get("host", 0),
+            "collectives": int((graph.ranks > 1).sum()),
+        }
+    return found
+
+
+def both_ways(make: Callable[[], nn.Module], plan: dict[str, Any], **parts: Any) -> dict[str, Any]:
+    plain, planned = trained(make, None, **parts), trained(make, plan, **parts)
+    equal = {key: plain[key] == planned.pop(key) for key in ("losses", "tensors")}
+    return {"equal": equal, **planned}
+
+
+def refusal(**plan: Any) -> str:
+    """Return the error of a step for which the ranks differ."""
+    net = sharded()
+    try:
+        lowtide.torch.training_step(net, None, torch.optim.AdamW(net.parameters()), batches()[0], **plan)
+    except LowtideError as error:
+        return str(error)
+    return ""
+
+
+def main() -> None:
+    """Train in all ways, and write the results."""
+    warnings.simplefilter("ignore", UserWarning)  # of missed budgets
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{STORE}", rank=RANK, world_size=2, timeout=timedelta(minutes=10)
+    )
+    less = {"budget": "50%", "allow": ["reorder", "share", "recompute"]}
+    found = {
+        "ordered": both_ways(sharded, {}, before_update=clipped),
+        "recomputed": both_ways(sharded, less),
+        "on the host": both_ways(sharded, ON_HOST, before_update=clipped),
+        "mixed precision": both_ways(lambda: sharded(**MIXED), less),
+        "checkpoints": both_ways(lambda: sharded(checkpoints=True), {}),
+        "accumulated": both_ways(sharded, {}, accumulate=2),
+        "free memory": both_ways(sharded, {"budget": "fit"}),
+        "refused": refusal(budget="60%" if RANK else "70%"),
+    }
+    (FOLDER / f"{RANK}.json").write_text(json.dumps(found), encoding="utf-8")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
