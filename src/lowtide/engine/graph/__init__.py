@@ -11,6 +11,7 @@ from lowtide.engine.graph.builder import GraphBuilder
 from lowtide.engine.graph.file_format import graph_schema, read_graph_file, write_graph_file
 from lowtide.engine.graph.graph import (
     COPYING_KINDS,
+    GRADIENT_FROM_HOST,
     OPERAND_TO_HOST,
     PARAMETER_FROM_HOST,
     PARAMETER_TO_DEVICE,
@@ -27,6 +28,7 @@ from lowtide.engine.graph.rows import Rows
 
 __all__ = [
     "COPYING_KINDS",
+    "GRADIENT_FROM_HOST",
     "OPERAND_TO_HOST",
     "PARAMETER_FROM_HOST",
     "PARAMETER_TO_DEVICE",

@@ -26,9 +26,16 @@ PARAMETER_TO_DEVICE = "lowtide.parameter_to_device"
 """The kind of an op that copies an updated parameter from the host over the one on the device."""
 PARAMETER_FROM_HOST = "lowtide.parameter_from_host"
 """The kind of an op that copies a parameter from the host to a new buffer. A plan may copy it again."""
+GRADIENT_FROM_HOST = "lowtide.gradient_from_host"
+"""The kind of an op that copies a gradient, which waited on the host, to a new buffer."""
 UPDATE_ON_HOST = "lowtide.update_on_host"
 """The kind of an op that updates a parameter on the host. It may read small buffers elsewhere."""
-COPYING_KINDS = frozenset({STATE_TO_DEVICE, STATE_TO_HOST, OPERAND_TO_HOST, PARAMETER_TO_DEVICE, PARAMETER_FROM_HOST})
+COPYING_KINDS = frozenset(
+    {
+        *(STATE_TO_DEVICE, STATE_TO_HOST, OPERAND_TO_HOST),
+        *(PARAMETER_TO_DEVICE, PARAMETER_FROM_HOST, GRADIENT_FROM_HOST),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

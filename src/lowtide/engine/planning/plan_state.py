@@ -130,7 +130,8 @@ class StateSearch:
     def halve(self, least: int) -> None:
         """Find the least share that fits. Parameters move only if no plan with all state on the host fits."""
         most = self.program.most_on_host
-        if most == ALL or not (self.program.with_state_on_host(ALL) is None or self.is_too_large(ALL)):
+        may_keep_all = most == ALL or not (self.program.with_state_on_host(ALL) is None or self.is_too_large(ALL))
+        if least <= ALL and may_keep_all:
             self._search(least, ALL)
         if most > ALL and not any(map(_fits_device, self.found.values())):
             least = max(least, ALL)

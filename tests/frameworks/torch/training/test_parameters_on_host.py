@@ -142,13 +142,6 @@ def test_parameters_that_share_a_storage_stay_on_the_device(digest: Callable[[An
     assert traces[0] == traces[1]
 
 
-def test_parameters_of_a_step_that_accumulates_stay_on_the_device() -> None:
-    """Gradients wait beside them between calls."""
-    with pytest.warns(UserWarning, match="misses its budget"):
-        step = plan_step(*make_model(), parameters=1.2, accumulate=2)
-    assert step.result.parameters_on_host_bytes == 0
-
-
 def test_an_averaged_model_follows(digest: Callable[[Any], str]) -> None:
     """The average is on the host, too, and reads each parameter after its update."""
     traces: list[list[str]] = []

@@ -12,7 +12,12 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from lowtide.frameworks.torch.emit.state_copies import PARAMETER_FROM_HOST, STATE_TO_DEVICE, STATE_TO_HOST
+from lowtide.frameworks.torch.emit.state_copies import (
+    GRADIENT_FROM_HOST,
+    PARAMETER_FROM_HOST,
+    STATE_TO_DEVICE,
+    STATE_TO_HOST,
+)
 from lowtide.frameworks.torch.emit.transfers import like
 from lowtide.frameworks.torch.internals.nodes import compute_fake, storages_of, value_of
 from lowtide.frameworks.torch.internals.tensors import storage_key
@@ -40,11 +45,11 @@ def copy_state(graph: Graph, state: Node, calls: Sequence[Node], label: str) -> 
     rows = _rows_of(state, users)
     state.meta["val"] = like(value, value.device)
     if rows:
-        _copy_rows(graph, rows, _name(label))
+        _copy_rows(graph, rows, node_name(label))
     elif calls:
-        copy = _copy_to_device(graph, state, calls[0], value, _name(label))
+        copy = _copy_to_device(graph, state, calls[0], value, node_name(label))
         state.replace_all_uses_with(copy, users.__contains__)
-        _copy_back(graph, state, copy, calls[-1], _name(label))
+        copy_back(graph, state, copy, calls[-1], label)
 
 
 def copy_parameter(graph: Graph, parameter: Node, calls: Sequence[Node], label: str) -> None:
@@ -92,7 +97,7 @@ def _copy_for_reading(graph: Graph, parameter: Node, calls: Sequence[Node], labe
         return
     with graph.inserting_before(first):
         copy = graph.create_node(
-            "call_function", PARAMETER_FROM_HOST, (parameter, value.device), name=f"{_name(label)}_for_reading"
+            "call_function", PARAMETER_FROM_HOST, (parameter, value.device), name=f"{node_name(label)}_for_reading"
         )
     copy.meta["val"] = like(value, value.device)
     there = {parameter: copy}
@@ -107,20 +112,33 @@ def _copy_for_reading(graph: Graph, parameter: Node, calls: Sequence[Node], labe
                     call.replace_input_with(given, there[given])
 
 
-def _name(label: str) -> str:
+def node_name(label: str) -> str:
+    """Return a label as the name of a node."""
     return "".join(letter if letter.isalnum() else "_" for letter in label)
 
 
-def _copy_to_device(graph: Graph, state: Node, before: Node, value: torch.Tensor, name: str) -> Node:
+def copy_gradient(graph: Graph, gradient: Node, calls: Sequence[Node], label: str) -> None:
+    """Copy a gradient to the device before its first use, for the update that ends it."""
+    value: Any = value_of(gradient)
+    users = [user for user in gradient.users if user in calls]
+    gradient.meta["val"] = like(value, value.device)
+    copy = _copy_to_device(graph, gradient, calls[0], value, node_name(label), GRADIENT_FROM_HOST)
+    gradient.replace_all_uses_with(copy, users.__contains__)
+
+
+def _copy_to_device(
+    graph: Graph, state: Node, before: Node, value: torch.Tensor, name: str, operator: Any = STATE_TO_DEVICE
+) -> Node:
     with graph.inserting_before(before):
-        copy = graph.create_node("call_function", STATE_TO_DEVICE, (state, value.device), name=f"{name}_on_device")
+        copy = graph.create_node("call_function", operator, (state, value.device), name=f"{name}_on_device")
     copy.meta["val"] = value
     return copy
 
 
-def _copy_back(graph: Graph, state: Node, copy: Node, after: Node, name: str) -> None:
+def copy_back(graph: Graph, state: Node, copy: Node, after: Node, label: str) -> None:
+    """Copy contents from the device over a tensor on the host, directly after a node."""
     with graph.inserting_after(after):
-        back = graph.create_node("call_function", STATE_TO_HOST, (state, copy), name=f"{name}_to_host")
+        back = graph.create_node("call_function", STATE_TO_HOST, (state, copy), name=f"{node_name(label)}_to_host")
     back.meta["val"] = None
 
 
@@ -182,4 +200,4 @@ def _copy_rows(graph: Graph, rows: Sequence[_Rows], name: str) -> None:
         each.view.replace_all_uses_with(copy, lambda user, copy=copy: user is not copy)
         for alias in each.aliases:
             alias.meta["val"] = own
-        _copy_back(graph, each.view, copy, each.last, f"{name}_from{each.start}")
+        copy_back(graph, each.view, copy, each.last, f"{name}_from{each.start}")

@@ -50,6 +50,9 @@ STATE_TO_DEVICE = define_operator("state_to_device(Tensor state, Device device) 
 PARAMETER_FROM_HOST = define_operator(
     "parameter_from_host(Tensor parameter, Device device) -> Tensor", _parameter_from_host, like
 )
+GRADIENT_FROM_HOST = define_operator(
+    "gradient_from_host(Tensor gradient, Device device) -> Tensor", copy_to_device, like
+)
 STATE_TO_HOST = define_operator("state_to_host(Tensor(a!) state, Tensor source) -> ()", _state_to_host, _fake_copy)
 
 
@@ -77,7 +80,7 @@ class StateEmission:
     def start(self, op: LoweredOp, emitted: Node) -> None:
         """Note a copy that an op has started."""
         args: Any = emitted.args
-        if op.node.target in (STATE_TO_DEVICE, PARAMETER_FROM_HOST):
+        if op.node.target in (STATE_TO_DEVICE, PARAMETER_FROM_HOST, GRADIENT_FROM_HOST):
             self._arriving[op.writes[0]] = emitted, args[0]
         elif op.node.target is OPERAND_TO_HOST:
             self._leaving.update(dict.fromkeys(op.reads, (emitted, args[0])))

@@ -16,13 +16,14 @@ from lowtide.engine.planning.program import ALL
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.emit.copied_state import calls_by_storage, copy_parameter, copy_state
+from lowtide.frameworks.torch.emit.gradients_on_host import move_gradients
 from lowtide.frameworks.torch.emit.updates_on_host import move_updates
 from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.host_memory import home_of
 from lowtide.frameworks.torch.internals.nodes import graph_module, storages_of, value_of
 from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.internals.tensors import bytes_of, storage_key
-from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.frameworks.torch.reading.captured import Binding, Captured
 from lowtide.frameworks.torch.reading.read import Reading
 
 _LEAST_BYTES = 1024
@@ -37,21 +38,23 @@ def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None
     """Return a program with `share` eighths of its optimizer state on the host; None if impossible.
 
     The state of the parameters with the most state comes first. A share above `ALL` also moves that many eighths of the
-    parameters, see `parts_to_move`. State is copied to the device before its update and back afterwards, in rows if the
+    parameters, see `parts_to_move`; if the step accumulates, first the gradients that wait between calls, in quarters,
+    then the parameters. State is copied to the device before its update and back afterwards, in rows if the
     update is in chunks of rows, and so are parameters, which are copied for the uses before, too. Updates from `choose`
     run on the host instead, if all their tensors have one form; None without such updates. Several devices are not
-    supported, nor parameters of a function that returns their gradients, or of a step that
-    accumulates gradients or runs `after_update` unplanned.
+    supported, nor parameters of a function that returns their gradients, or of a step that runs `after_update`
+    unplanned.
     """
     captured = reading.captured
     binding = captured.binding
-    homes = _parameters(captured, share - ALL)
+    of_gradients, of_parameters = _shares_of_others(binding, share - ALL)
+    homes, gradients = _parameters(captured, of_parameters), _gradients(binding, of_gradients)
     moved = list(homes)
     chosen, places = list[int](), list[int]()
     if isinstance(binding, TrainingStepBinding):
         chosen = _largest(binding.state, min(share, ALL))
         places = [len(binding.modules.names) + entry for entry in chosen]
-    if not (chosen or moved) or (share > ALL and not moved):
+    if not (moved or gradients or (chosen and share <= ALL)):
         return None
     graph, copies = Graph(), dict[Node, Node]()
     graph.output(graph.graph_copy(captured.graph_module.graph, copies))
@@ -64,12 +67,39 @@ def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None
         for place in each:
             given = placeholders[place]
             copy(graph, given, calls.get(storage_key(value_of(given)), []), captured.inputs[place][0])
+    inputs, waiting = captured.inputs, list[int]()
+    if isinstance(binding, TrainingStepBinding):
+        inputs, waiting = move_gradients(graph, captured.inputs, binding, gradients, calls)
+        binding = binding.with_on_host(homes, chosen, gradients)
+    else:
+        binding = binding.with_on_host(homes)
     return replace(
         captured,
         graph_module=graph_module(captured.graph_module, graph),
-        binding=binding.with_on_host(homes, chosen),
-        on_host=(*moved, *places),
+        inputs=inputs,
+        binding=binding,
+        on_host=(*moved, *places, *waiting),
     )
+
+
+def _shares_of_others(binding: Binding, more: int) -> tuple[float, float]:
+    """Return the shares of gradients and of parameters for so many eighths more than all state, gradients first."""
+    if not isinstance(binding, TrainingStepBinding) or binding.part.calls == 1:
+        return 0.0, max(more, 0) / ALL
+    half = ALL // 2
+    return min(max(more, 0), half) / half, max(more - half, 0) / half
+
+
+def _gradients(binding: Binding, share: float) -> list[int]:
+    """Return indices of received gradients, with a share of their bytes, that wait on the host between calls."""
+    if not isinstance(binding, TrainingStepBinding) or share == 0:
+        return []
+    parameters = binding.state.parameters()
+    parts = [local_part(parameters[position]) for position in binding.received]
+    if len(set(map(home_of, parts))) != 1:
+        return []
+    large = [place for place, part in enumerate(parts) if bytes_of(part) >= _LEAST_BYTES]
+    return sorted(large[index] for index in parts_to_move([bytes_of(parts[place]) for place in large], share))
 
 
 def _move_updates(
@@ -91,7 +121,7 @@ def _move_updates(
     return {place_of[buffer] for update in moved for buffer in update.state}
 
 
-def _parameters(captured: Captured, share: int) -> dict[int, torch.device]:
+def _parameters(captured: Captured, share: float) -> dict[int, torch.device]:
     """Return positions and devices of module tensors that have a share of the bytes on the device.
 
     None of them shares its storage with another one, an input or a result: tensors move one by one.
@@ -115,7 +145,7 @@ def _parameters(captured: Captured, share: int) -> dict[int, torch.device]:
         and storage_key(value_of(placeholders[place])) not in returned
     ]
     sizes = [bytes_of(parts[place]) for place in large]
-    chosen = [large[index] for index in parts_to_move(sizes, share / ALL)]
+    chosen = [large[index] for index in parts_to_move(sizes, share)]
     return {place: homes[place] for place in sorted(chosen)}
 
 

@@ -19,6 +19,7 @@ from torch.autograd import Function
 
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals.distributed import local_part
+from lowtide.frameworks.torch.internals.pytree import tree_map_only
 
 _AVERAGED = (torch.float32, torch.bfloat16)
 """Dtypes of gradients that FSDP2 averages in the collective itself. Others are also scaled before and after it."""
@@ -126,18 +127,19 @@ _Parameters = Sequence[tuple[Any, _Exchange]]
 @contextmanager
 def _hooks_replaced(state: Any, module: nn.Module, parameters: _Parameters) -> Generator[None]:
     """Gather parameters before a module's forward pass, and let it have its parts again after it."""
+    policy = state._mp_policy
     infos = [parameter._module_info for parameter, _ in parameters]
     parts = [info.module._parameters[info.param_name] for info in infos]
 
     def before(_: nn.Module, args: Any, kwargs: Any) -> Any:
         for info, part, (_, exchange) in zip(infos, parts, parameters, strict=True):
             _assign(info, _Gathered.apply(part.to_local(), exchange))
-        return state._cast_forward_inputs(args, kwargs)
+        return _cast((args, kwargs), policy.param_dtype if policy.cast_forward_inputs else None)
 
     def after(_: nn.Module, args: Any, output: Any) -> Any:
         for info, part in zip(infos, parts, strict=True):
             _assign(info, part)
-        return state._cast_output_dtype(output)
+        return _cast(output, policy.output_dtype)
 
     tables: Any = (module._forward_pre_hooks, before), (module._forward_hooks, after)
     replaced = [(table, key, hook) for table, _ in tables for key, hook in table.items() if _owner_of(hook) is state]
@@ -148,6 +150,13 @@ def _hooks_replaced(state: Any, module: nn.Module, parameters: _Parameters) -> G
     finally:
         for table, key, hook in replaced:
             table[key] = hook
+
+
+def _cast(value: Any, dtype: torch.dtype | None) -> Any:
+    """Return nested containers with their floating-point tensors in a dtype, unless it is None."""
+    if dtype is None:
+        return value
+    return tree_map_only(torch.Tensor, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor, value)
 
 
 def _owner_of(hook: Any) -> Any:

@@ -62,11 +62,17 @@ class _Program:
     result: Result
     applied: Applied
     compiled: PlannedModule | None = None
+    on_host: int = 0
+    """Eighths of state, gradients and parameters on the host."""
     calls: int = 0
 
     @property
     def graph(self) -> Graph:
         return self.model.graph_for(self.result.plan) if self.compiled is None else self.compiled.graph
+
+    @property
+    def binding(self) -> TrainingStepBinding:
+        return cast("TrainingStepBinding", self.model.captured.binding)
 
     def to_measure(self) -> ToMeasure:
         if self.compiled is None:
@@ -215,9 +221,10 @@ class PlannedStep:
                 result = self._request.find_plan(model, may_plan=self._is_prepared, least_on_host=self._on_host)
             else:
                 result = known.result
-            self._on_host = max(self._on_host, model.planned_form(result.plan).on_host)
-            program = _Program(model, result, model.apply(result.plan, verified=True))
-        if known is not None and _code_of(known.model) == _code_of(model):
+            on_host = model.planned_form(result.plan).on_host
+            self._on_host = max(self._on_host, on_host)
+            program = _Program(model, result, model.apply(result.plan, verified=True), on_host=on_host)
+        if known is not None and known.binding.rehearsed.signature == program.binding.rehearsed.signature:
             self._programs.remove(known)
         self._put_first(program)
 
@@ -227,11 +234,15 @@ class PlannedStep:
         Saved plans must be for these calls; other forms are planned later.
         """
         last = self.step.accumulate - 1
+        parts = sorted({0, min(1, last), last}, reverse=True)  # only the last one updates
         with collect_missed_budgets() as missed:
-            for self.step.done in sorted({0, min(1, last), last}, reverse=True):  # only the last one updates
-                with self.step.python.one_call():
-                    self.prepare(args, kwargs)
-        self._programs.reverse()
+            for self.step.done in (*parts, *parts):  # calls that keep less on the host would move it back
+                known = [each for each in self._programs if each.binding.part == self.step.part]
+                if not any(each.on_host >= self._on_host for each in known):
+                    self._programs = [each for each in self._programs if each not in known]
+                    with self.step.python.one_call():
+                        self.prepare(args, kwargs)
+        self._programs.sort(key=lambda each: each.binding.part.done, reverse=True)
         self.step.done = 0
         self._is_prepared = True
         for message in missed[:1]:
@@ -271,7 +282,7 @@ class PlannedStep:
     def _measured_parts(self) -> list[MeasuredPart]:
         calls = self.step.accumulate
         parts = [Part.of(call, calls) for call in range(calls)]
-        programs = [next(each for each in self._programs if _part_of(each.model) == part) for part in parts]
+        programs = [next(each for each in self._programs if each.binding.part == part) for part in parts]
         return [MeasuredPart(program.to_measure(), program.result) for program in programs]
 
     def save_plans(self, folder: str | Path) -> list[Path]:
@@ -285,16 +296,6 @@ class PlannedStep:
     def _put_first(self, program: _Program) -> None:
         others = [other for other in self._programs if other is not program]
         self._programs = [program, *others][: _MAX_FORMS * min(self.step.accumulate, 3)]
-
-
-def _code_of(model: TorchModel) -> object:
-    binding = model.captured.binding
-    return binding.rehearsed.signature if isinstance(binding, TrainingStepBinding) else None
-
-
-def _part_of(model: TorchModel) -> Part | None:
-    binding = model.captured.binding
-    return binding.part if isinstance(binding, TrainingStepBinding) else None
 
 
 def training_step(

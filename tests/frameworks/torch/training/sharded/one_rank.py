@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[5]))
 
 import lowtide.torch
 from lowtide.core.errors import LowtideError
+from lowtide.engine.graph import GRADIENT_FROM_HOST
 from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.planning.plan_folder import digest_of
 from lowtide.torch import TrainingStep
@@ -101,6 +102,7 @@ def trained(make: Callable[[], nn.Module], plan: dict[str, Any] | None, **parts:
             "reruns": result.reruns,
             "host bytes": result.persistent_bytes.get("host", 0),
             "collectives": int((graph.ranks > 1).sum()),
+            "waiting": list(graph.op_kinds).count(GRADIENT_FROM_HOST),
         }
     return found
 
@@ -136,6 +138,7 @@ def main() -> None:
         "mixed precision": both_ways(lambda: sharded(**MIXED), less),
         "checkpoints": both_ways(lambda: sharded(checkpoints=True), {}),
         "accumulated": both_ways(sharded, {}, accumulate=2),
+        "accumulated on the host": both_ways(sharded, {**ON_HOST, "budget": "200KiB"}, accumulate=2),
         "free memory": both_ways(sharded, {"budget": "fit"}),
         "refused": refusal(budget="60%" if RANK else "70%"),
     }

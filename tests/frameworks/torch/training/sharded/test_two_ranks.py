@@ -7,7 +7,10 @@ import pytest
 
 from tests.frameworks.torch.two_ranks import run_two_ranks
 
-WAYS = ["ordered", "recomputed", "on the host", "mixed precision", "checkpoints", "accumulated", "free memory"]
+WAYS = [
+    *("ordered", "recomputed", "on the host", "mixed precision", "checkpoints"),
+    *("accumulated", "accumulated on the host", "free memory"),
+]
 
 
 @pytest.fixture(scope="module", name="ranks")
@@ -38,6 +41,11 @@ def test_state_moves_to_the_host_within_a_byte_budget(ranks: list[dict[str, Any]
         assert found["fits"]
         assert found["reruns"] > 0
         assert found["host bytes"] > 0
+
+
+def test_gradients_of_shards_wait_on_the_host(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        assert rank["accumulated on the host"]["waiting"] > 0
 
 
 def test_ranks_with_other_budgets_are_refused(ranks: list[dict[str, Any]]) -> None:

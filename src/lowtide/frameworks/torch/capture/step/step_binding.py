@@ -58,6 +58,8 @@ class TrainingStepBinding(Binding):
     """Entries of the state that live on the host."""
     parameters_on_host: Mapping[int, torch.device] = field(default_factory=dict[int, torch.device])
     """Positions of the modules' tensors that live on the host, with their device."""
+    gradients_on_host: frozenset[int] = frozenset()
+    """Indices into `received` of the gradients that wait on the host between calls."""
     versions: list[int] = field(default_factory=list[int])
     """In-place changes of `_held()` before the present call."""
     made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
@@ -97,16 +99,24 @@ class TrainingStepBinding(Binding):
         self.state.bring_to_device()
 
     def movable(self) -> list[torch.Tensor]:
-        """Return the modules' tensors; none if gradients wait beside them, or unplanned code uses them after a call."""
-        return [] if self.part.calls > 1 or self.keeps_after_update else self.modules.live()
+        """Return the modules' tensors; none if unplanned code uses them after a call."""
+        return [] if self.keeps_after_update else self.modules.live()
 
-    def with_on_host(self, homes: Mapping[int, torch.device], state: Collection[int] = ()) -> "TrainingStepBinding":
+    def with_on_host(
+        self, homes: Mapping[int, torch.device], state: Collection[int] = (), gradients: Collection[int] = ()
+    ) -> "TrainingStepBinding":
         forms = list(self.forms)
         first = len(self.modules.names)
         for place in (*homes, *(first + entry for entry in state)):
             dtype, shape, strides, device = forms[place]
             forms[place] = dtype, shape, strides, HOST if device.type == "cuda" else device
-        return replace(self, on_host=frozenset(state), parameters_on_host=homes, forms=tuple(forms))
+        return replace(
+            self,
+            on_host=frozenset(state),
+            parameters_on_host=homes,
+            gradients_on_host=frozenset(gradients),
+            forms=tuple(forms),
+        )
 
     def _held(self) -> list[torch.Tensor]:
         return [*self.modules.local(), *map(local_part, self.state.live())]
@@ -116,30 +126,40 @@ class TrainingStepBinding(Binding):
         return [] if scaler is None else [live_scale(scaler, home_of(local_part(self.state.parameters()[0])))]
 
     def _accumulated(self) -> list[torch.Tensor]:
-        """Return gradients of earlier calls. The last call removes them."""
+        """Return gradients of earlier calls, and memory for those on the host. The last call removes the others."""
+        parameters, waiting = self.state.parameters(), self.step.waiting
         if self.part.first:
-            return []
-        parameters = self.state.parameters()
-        found = [parameters[position].grad for position in self.received]
+            waiting.clear()
+            there = [self.received[place] for place in sorted(self.gradients_on_host)]
+            return [waiting.memory(position, parameters[position]) for position in there]
+        found = [
+            waiting.take(position, parameters[position], on_host=place in self.gradients_on_host)
+            for place, position in enumerate(self.received)
+        ]
         present = [gradient for gradient in found if gradient is not None]
         if len(present) < len(found):
             raise UsageError("a gradient of an earlier call is gone; do not clear gradients within a step")
         if self.part.last:
             for position in self.received:
                 parameters[position].grad = None
-        return list(map(local_part, present))
+        return present
 
     def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
-        """Return the loss. Before the last call, gradients stay in `.grad`.
+        """Return the loss. Before the last call, gradients stay in `.grad`, or wait on the host.
 
         The effects of the step's Python code are made, with the tensors that it stores.
         """
         parameters = self.state.parameters()
         stored = [outputs.pop() for _ in self.rehearsed.effects.stored][::-1]
         if self.part.first and not self.part.last:
-            for position, gradient in zip(self.received, outputs[1:], strict=True):
-                parameters[position].grad = distributed_as(gradient, parameters[position])
+            on_device = iter(outputs[1:])
+            for place, position in enumerate(self.received):
+                if place in self.gradients_on_host:
+                    self.step.waiting.note(position)
+                else:
+                    parameters[position].grad = distributed_as(next(on_device), parameters[position])
         if self.part.last:
+            self.step.waiting.clear()
             note_step(self.step.optimizer)
             if self.step.grad_scaler is not None:
                 update_scale(self.step.grad_scaler, self.step.optimizer, outputs[1])

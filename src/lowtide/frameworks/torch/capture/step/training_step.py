@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from lowtide.core.errors import UsageError, named_type, one_line
 from lowtide.frameworks.torch.capture.state.rehearsal import StepPython
 from lowtide.frameworks.torch.capture.step.optimizer_update import parameters_of
+from lowtide.frameworks.torch.capture.step.waiting_gradients import WaitingGradients
 from lowtide.frameworks.training_steps import STEP_AND_BATCH
 
 
@@ -106,6 +107,7 @@ class TrainingStep:
         """Whether a captured update is plain instead of fused, for compilers that fuse."""
         self.done = 0
         """Finished calls of the present step."""
+        self.waiting = WaitingGradients()
         self.python = StepPython()
         self._thread = OneThread(
             "the training step", "call it from one thread at a time, or make a step with its own model for each thread"

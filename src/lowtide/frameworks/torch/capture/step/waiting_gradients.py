@@ -1,0 +1,52 @@
+"""Gradients that wait on the host between the calls of an accumulating step.
+
+PyTorch refuses a `.grad` on another device than its parameter, so they have memory of their own, which all steps use.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.host_memory import empty_on_host, home_of
+
+
+@dataclass(eq=False)
+class WaitingGradients:
+    """Memory on the host by position of the optimizer's parameter."""
+
+    _memory: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    _present: set[int] = field(default_factory=set[int])
+    """Positions with a gradient of an earlier call."""
+
+    def clear(self) -> None:
+        """Drop all gradients, but keep their memory."""
+        self._present.clear()
+
+    def note(self, position: int) -> None:
+        """Note that a call has written a gradient."""
+        self._present.add(position)
+
+    def memory(self, position: int, parameter: torch.Tensor) -> torch.Tensor:
+        """Return a gradient's memory on the host of its parameter's device."""
+        part = local_part(parameter)
+        if position not in self._memory:
+            self._memory[position] = empty_on_host(part, home_of(part))
+        return self._memory[position]
+
+    def take(self, position: int, parameter: torch.Tensor, *, on_host: bool) -> torch.Tensor | None:
+        """Return the gradient on the host or in `.grad`, moved there if needed; None if there is none."""
+        gradient = parameter.grad
+        if on_host:
+            memory = self.memory(position, parameter)
+            if gradient is not None:
+                memory.copy_(local_part(gradient))
+                parameter.grad = None
+                self.note(position)
+            return memory if position in self._present else None
+        if position in self._present:
+            memory, home = self._memory[position], home_of(local_part(parameter))
+            made = torch.empty_strided(memory.shape, memory.stride(), dtype=memory.dtype, device=home)
+            gradient = parameter.grad = distributed_as(made.copy_(memory), parameter)
+            self._present.discard(position)
+        return None if gradient is None else local_part(gradient)
