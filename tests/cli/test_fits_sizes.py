@@ -89,6 +89,23 @@ def test_the_batch_of_a_function_is_resized_in_python_as_well(lowtide: Command, 
     assert (row.level, row.planned_bytes - row.persistent_bytes) == (same["level"], same["peak_bytes"])
 
 
+def test_a_step_that_accumulates_is_its_last_call(lowtide: Command, tmp_path: Path) -> None:
+    """It has the gradients of earlier calls besides its own, and the code passes all parts of the step."""
+    text = TRAIN.replace(".parameters())), batch", ".parameters()), accumulate=3, before_update=list), batch")
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "plain.py").write_text(TRAIN)
+    found = [
+        json.loads(lowtide("fits", tmp_path / name, "--device", "3MiB", "--batch", "64", "--json").stdout)
+        for name in ("train.py:step", "plain.py:step")
+    ]
+    gradients = 8 * (64 * 64 + 64) * 4
+    needed = [each["sizes"][0]["baseline_peak_bytes"] for each in found]
+    assert needed[0] - needed[1] >= 0.9 * gradients
+    assert found[0]["settings"] == "the last of 3 calls, with the gradients of the others"
+    code = " ".join("".join(found[0]["code"]).split())
+    assert "batch, before_update=made.before_update, accumulate=made.accumulate, budget=" in code
+
+
 def test_an_id_is_looked_up_in_the_local_cache(
     lowtide: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,7 @@ class _Counted:
     def __call__(self, size: int) -> Step:
         self.sizes.append(size)
         graph = _program(size if size < self._changes_at else 2 * size)
-        return Step(graph=graph, batch=size, sequence=None, longest=None, settings="", code=(), parts="", call="*batch")
+        return Step(graph=graph, batch=size, sequence=None, longest=None, settings="", code=(), parts=(), call="*batch")
 
 
 def _search(captured: _Counted) -> SizeSearch:
@@ -93,7 +93,7 @@ def _step_with_state(_: int) -> Step:
         builder.add_op(f"backward{layer}", "mm", reads=[x, weight], writes=[gradient])
         builder.add_op(f"update{layer}", "adam", reads=[gradient, weight, moment], mutates=[weight, moment])
     return Step(
-        graph=builder.build(), batch=1, sequence=None, longest=None, settings="", code=(), parts="", call="*batch"
+        graph=builder.build(), batch=1, sequence=None, longest=None, settings="", code=(), parts=(), call="*batch"
     )
 
 

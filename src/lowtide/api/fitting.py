@@ -191,7 +191,7 @@ def _next_code(step: Step, techniques: Techniques) -> list[str]:
     is_default = named <= default_techniques("fit")
     if step.parts:
         function = "lowtide.torch.training_step"
-        arguments = [*step.parts.split(", "), "batch", 'budget="fit"', *([] if is_default else [f"allow=({allow})"])]
+        arguments = [*step.parts, "batch", *step.options, 'budget="fit"', *([] if is_default else [f"allow=({allow})"])]
     else:
         function = "torch.compile"
         more = "" if is_default else f', "allow": ({allow})'

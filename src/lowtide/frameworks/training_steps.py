@@ -68,8 +68,10 @@ class Step:
     settings: str
     """Optimizer and precision in words; empty if the program chooses them."""
     code: Sequence[str]
-    parts: str
+    parts: tuple[str, ...]
     """Arguments of `training_step` in the code: model, loss function and optimizer; empty for a function."""
+    options: tuple[str, ...] = ()
+    """Its other arguments that the program chooses."""
     given: str = ""
     """The user's object that the code takes as an argument, with `batch`; empty if the code makes both."""
     moves_parameters: bool = True

@@ -1,6 +1,7 @@
 """Build a user's program on fake tensors of the CUDA device."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -8,12 +9,14 @@ from torch import nn
 
 from lowtide.core.errors import UsageError, one_line
 from lowtide.core.named_callable import named_callable, run_foreign
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.absent_device.forms import unpickled_forms
 from lowtide.frameworks.torch.capture.module_tensors import modules_of
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.absent_cuda import exchange_contents
 from lowtide.frameworks.torch.internals.fake_tensors import FakeMode
+from lowtide.frameworks.torch.reading.captured import Captured
 
 Program = tuple[Any, Any]
 """A function, module or `TrainingStep`, with example inputs."""
@@ -60,6 +63,20 @@ def on_device(program: Any, name: str, mode: FakeMode) -> Program:
         for state in function.optimizer.state.values():
             state.update({key: _moved(value, mode) for key, value in state.items() if _is_large(value)})
     return function, pytree.tree_map_only(torch.Tensor, lambda each: _moved(each, mode), inputs)
+
+
+def last_call(function: Any) -> int:
+    """Let an accumulating step run its last call next, which needs the most memory. Return the number of its calls."""
+    if not isinstance(function, TrainingStep):
+        return 1
+    function.done = function.accumulate - 1
+    return function.accumulate
+
+
+def with_gradients_kept(captured: Captured) -> Captured:
+    """Return a call of a step with the gradients of earlier calls alive to its end, as in eager PyTorch."""
+    kept = {Lifetime.DONATED: Lifetime.PERSISTENT}
+    return replace(captured, inputs=tuple((name, kept.get(lifetime, lifetime)) for name, lifetime in captured.inputs))
 
 
 def loss_of(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:

@@ -102,7 +102,12 @@ class _Server:
         from lowtide.frameworks.torch.absent_device.absent import pretend
 
         mode = pretend(request.device)
-        from lowtide.frameworks.torch.absent_device.build import named_program, sent_program
+        from lowtide.frameworks.torch.absent_device.build import (
+            last_call,
+            named_program,
+            sent_program,
+            with_gradients_kept,
+        )
         from lowtide.frameworks.torch.absent_device.lowering import LoweredStep, eager_seconds
         from lowtide.frameworks.torch.capture.capture import capture
         from lowtide.frameworks.torch.reading.read import Reading
@@ -111,7 +116,8 @@ class _Server:
             program = named_program(request.name, mode)
         else:
             program = sent_program(request.content, request.main, mode)
-        reading = Reading(capture(program))
+        last_call(program[0])
+        reading = Reading(with_gradients_kept(capture(program)))
         if not reading.captured.with_backward:
             raise UnsupportedError(f"{reading.captured.name} has no backward pass; return a scalar loss first")
         persistent = sum(reading.graph.persistent_bytes().values())

@@ -50,7 +50,7 @@ def name_of_own(program: Program) -> str:
     return "model" if isinstance(program[0], nn.Module) else "made"
 
 
-def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], str]:
+def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], tuple[str, ...]]:
     """Return lines that make the user's program, and arguments of `training_step` (empty for a function).
 
     Lines for a program that was sent take it and its batch by name, see `name_of_own`.
@@ -60,9 +60,9 @@ def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], str]:
     if recipe.kind == "callable":
         lines += [*_import_of(recipe.name), f"{name_of_own(program)}, batch = make()"]
     if isinstance(function, TrainingStep):
-        return lines, "made.model, made.loss_function, made.optimizer"
+        return lines, ("made.model", "made.loss_function", "made.optimizer")
     if not isinstance(function, nn.Module):
-        return lines, ""
+        return lines, ()
     if recipe.precision == "amp":
         lines += [
             "def loss_function(model, *batch):",
@@ -70,8 +70,17 @@ def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], str]:
             "        return model(*batch)",
             "",
         ]
-        return [*lines, f"optimizer = {optimizer_code(recipe, 'cuda')}"], "model, loss_function, optimizer"
-    return [*lines, f"optimizer = {optimizer_code(recipe, 'cuda')}"], "model, None, optimizer"
+        return [*lines, f"optimizer = {optimizer_code(recipe, 'cuda')}"], ("model", "loss_function", "optimizer")
+    return [*lines, f"optimizer = {optimizer_code(recipe, 'cuda')}"], ("model", "None", "optimizer")
+
+
+def options_of_own(function: Any) -> tuple[str, ...]:
+    """Return other arguments of `training_step` that a `TrainingStep` has."""
+    if not isinstance(function, TrainingStep):
+        return ()
+    given = {name: getattr(function, name) for name in ("before_update", "after_update", "grad_scaler")}
+    named = [name for name, value in given.items() if value is not None]
+    return tuple(f"{name}=made.{name}" for name in [*named, *["accumulate"] * (function.accumulate > 1)])
 
 
 def optimizer_of(recipe: Recipe, device: str) -> tuple[Any, bool]:

@@ -9,8 +9,14 @@ import torch
 from torch import nn
 
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.torch.absent_device.build import named_program, sent_program
-from lowtide.frameworks.torch.absent_device.next_code import code_of_own, code_of_pretrained, name_of_own, optimizer_of
+from lowtide.frameworks.torch.absent_device.build import last_call, named_program, sent_program
+from lowtide.frameworks.torch.absent_device.next_code import (
+    code_of_own,
+    code_of_pretrained,
+    name_of_own,
+    optimizer_of,
+    options_of_own,
+)
 from lowtide.frameworks.torch.absent_device.pretrained import of_config, of_id
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.internals import pytree
@@ -49,7 +55,7 @@ def _read_pretrained(request: Read, mode: FakeMode) -> tuple[Step, TorchModel]:
         longest=found.longest,
         settings=f"{recipe.optimizer}, {recipe.precision}",
         code=code_of_pretrained(found, recipe, "mps" if request.device is None else "cuda"),
-        parts="model, loss_function, optimizer",
+        parts=("model", "loss_function", "optimizer"),
         call="**batch",
     )
     return described, read
@@ -80,15 +86,20 @@ def _read_own(request: Read, mode: FakeMode) -> tuple[Step, TorchModel] | None:
     own = _common_size(pytree.tensors_in(inputs))
     if request.batch is not None and own is not None and request.batch != own:
         inputs = _with_batch(inputs, request.batch, mode)
+    settings = f"{recipe.optimizer}, {recipe.precision}" if is_module else ""
+    calls = last_call(function)
+    if calls > 1:
+        settings = f"the last of {calls} calls, with the gradients of the others"
     read = TorchModel((function, inputs))
     described = Step(
         graph=read.graph,
         batch=None if own is None else request.batch or own,
         sequence=None,
         longest=None,
-        settings=f"{recipe.optimizer}, {recipe.precision}" if is_module else "",
+        settings=settings,
         code=code,
         parts=parts,
+        options=options_of_own(function),
         given=given,
         call="**batch" if isinstance(inputs, Mapping) else "batch" if isinstance(inputs, torch.Tensor) else "*batch",
         moves_parameters=bool(read.captured.binding.movable()),
