@@ -7,9 +7,9 @@ the same by functional collectives, which a plan can order and repeat. Each para
 # pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
 
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any
 
@@ -111,34 +111,93 @@ def gathered_by_ops(modules: Iterable[nn.Module]) -> Generator[None]:
     Raises UnsupportedError for settings that a program cannot follow.
     """
     with ExitStack() as stack:
+        tables: dict[nn.Module, _Parameters] = {}
         for state in _states(modules):
-            exchanged = [(each, _exchange(group, each)) for group in _groups(state) for each in group.fsdp_params]
+            gatherings = [_Gathering.of(group, each) for group in _groups(state) for each in group.fsdp_params]
+            for gathering in gatherings:
+                for module, name in gathering.users:
+                    if module not in tables:
+                        tables[module] = stack.enter_context(_parameters_replaced(module))
+                    tables[module].gathered[name] = gathering
             for module in state._modules:
                 inner = set(module.modules())
-                own = [(each, exchange) for each, exchange in exchanged if each._module_info.module in inner]
+                own = [each for each in gatherings if each.users[0][0] in inner]
                 stack.enter_context(_hooks_replaced(state, module, own))
         yield
 
 
-_Parameters = Sequence[tuple[Any, _Exchange]]
-"""FSDP2's parameters with their collectives."""
+@dataclass(eq=False)
+class _Gathering:
+    """A parameter that is gathered at its first use in each forward pass, and once more in the backward pass.
+
+    The second time is for checkpoints, which may compute a module again without its hooks.
+    """
+
+    part: Any
+    exchange: _Exchange
+    users: Sequence[tuple[nn.Module, str]]
+    """Modules that have the parameter, with its name there."""
+    in_forward: bool = False
+    """Whether a module that gathers it is in its forward pass."""
+    _found: dict[bool, torch.Tensor] = field(default_factory=dict[bool, torch.Tensor])
+    """By whether the backward pass runs."""
+
+    @classmethod
+    def of(cls, group: Any, parameter: Any) -> "_Gathering":
+        info = parameter._module_info
+        shared = zip(info.shared_modules, info.shared_param_names, strict=True)
+        part = info.module._parameters[info.param_name]
+        return cls(part, _exchange(group, parameter), [(info.module, info.param_name), *shared])
+
+    def begin(self) -> None:
+        self.in_forward = True
+        self._found.pop(False, None)
+
+    def value(self) -> Any:
+        """Return the gathered parameter during forward and backward pass, else this rank's part."""
+        in_backward = torch._C._current_graph_task_id() != -1
+        if not (self.in_forward or in_backward):
+            return self.part
+        if in_backward not in self._found:
+            self._found[in_backward] = _Gathered.apply(self.part.to_local(), self.exchange)
+        return self._found[in_backward]
+
+
+class _Parameters(dict[str, Any]):
+    """The parameters of a module, some of which are gathered when they are read."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        super().__init__(parameters)
+        self.gathered: dict[str, _Gathering] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        gathering = self.gathered.get(name)
+        return super().__getitem__(name) if gathering is None else gathering.value()
 
 
 @contextmanager
-def _hooks_replaced(state: Any, module: nn.Module, parameters: _Parameters) -> Generator[None]:
-    """Gather parameters before a module's forward pass, and let it have its parts again after it."""
+def _parameters_replaced(module: nn.Module) -> Generator[_Parameters]:
+    kept, attributes = module._parameters, vars(module)
+    attributes["_parameters"] = table = _Parameters(kept)
+    try:
+        yield table
+    finally:
+        attributes["_parameters"] = kept
+
+
+@contextmanager
+def _hooks_replaced(state: Any, module: nn.Module, gatherings: Sequence[_Gathering]) -> Generator[None]:
+    """Replace FSDP2's hooks around a module's forward pass."""
     policy = state._mp_policy
-    infos = [parameter._module_info for parameter, _ in parameters]
-    parts = [info.module._parameters[info.param_name] for info in infos]
 
     def before(_: nn.Module, args: Any, kwargs: Any) -> Any:
-        for info, part, (_, exchange) in zip(infos, parts, parameters, strict=True):
-            _assign(info, _Gathered.apply(part.to_local(), exchange))
+        for each in gatherings:
+            each.begin()
         return _cast((args, kwargs), policy.param_dtype if policy.cast_forward_inputs else None)
 
     def after(_: nn.Module, args: Any, output: Any) -> Any:
-        for info, part in zip(infos, parts, strict=True):
-            _assign(info, part)
+        for each in gatherings:
+            each.in_forward = False
         return _cast(output, policy.output_dtype)
 
     tables: Any = (module._forward_pre_hooks, before), (module._forward_hooks, after)
@@ -164,13 +223,6 @@ def _owner_of(hook: Any) -> Any:
     while not isinstance(hook, MethodType) and hasattr(hook, "__wrapped__"):
         hook = hook.__wrapped__
     return getattr(hook, "__self__", None)
-
-
-def _assign(info: Any, tensor: torch.Tensor) -> None:
-    """Let a module, and others that share the parameter, use a tensor."""
-    shared = zip(info.shared_modules, info.shared_param_names, strict=True)
-    for module, name in ((info.module, info.param_name), *shared):
-        module._parameters[name] = tensor
 
 
 def _exchange(group: Any, parameter: Any) -> _Exchange:

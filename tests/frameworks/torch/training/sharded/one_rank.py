@@ -25,42 +25,46 @@ from lowtide.torch import TrainingStep
 
 RANK, STORE, FOLDER = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 WIDTH, STEPS = 32, 4
-ON_HOST = {"budget": "320KiB", "allow": ["reorder", "share", "recompute", "offload"]}
+ON_HOST = {"budget": "250KiB", "allow": ["reorder", "share", "recompute", "offload"]}
 MIXED = {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)}
 
 
 class Block(nn.Module):
-    """A residual block of two layers."""
+    """A residual block of two layers; with `checkpoints` "inside" its hooks, it runs again without them."""
 
-    def __init__(self) -> None:
+    def __init__(self, checkpoints: str) -> None:
         super().__init__()
         self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.checkpoints = checkpoints
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return checkpoint(self.run, value, use_reentrant=False) if self.checkpoints == "inside" else self.run(value)
+
+    def run(self, value: torch.Tensor) -> torch.Tensor:
         return value + self.down(torch.tanh(self.up(self.norm(value))))
 
 
 class Net(nn.Module):
-    """Blocks between two layers, with a loss; by `checkpoints`, blocks run again in the backward pass."""
+    """Blocks between two layers, with a loss; with `checkpoints` around or inside blocks, these run again."""
 
-    def __init__(self, *, checkpoints: bool = False) -> None:
+    def __init__(self, checkpoints: str) -> None:
         super().__init__()
         self.first = nn.Linear(WIDTH, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.blocks = nn.ModuleList(Block(checkpoints) for _ in range(3))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH)
         self.checkpoints = checkpoints
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         value = self.first(value)
         for block in self.blocks:
-            value = checkpoint(block, value, use_reentrant=False) if self.checkpoints else block(value)
+            value = checkpoint(block, value, use_reentrant=False) if self.checkpoints == "around" else block(value)
         return self.head(self.norm(value)).pow(2).mean()
 
 
-def sharded(*, checkpoints: bool = False, **settings: Any) -> Net:
+def sharded(checkpoints: str = "", **settings: Any) -> Net:
     """Shard every block, the last two layers together, and the rest, by FSDP2."""
     torch.manual_seed(0)
-    net = Net(checkpoints=checkpoints)
+    net = Net(checkpoints)
     for block in net.blocks:
         fully_shard(block, **settings)
     fully_shard([net.norm, net.head], **settings)
@@ -136,7 +140,8 @@ def main() -> None:
         "recomputed": both_ways(sharded, less),
         "on the host": both_ways(sharded, ON_HOST, before_update=clipped),
         "mixed precision": both_ways(lambda: sharded(**MIXED), less),
-        "checkpoints": both_ways(lambda: sharded(checkpoints=True), {}),
+        "checkpoints around": both_ways(lambda: sharded("around"), {}),
+        "checkpoints inside": both_ways(lambda: sharded("inside"), {}),
         "accumulated": both_ways(sharded, {}, accumulate=2),
         "accumulated on the host": both_ways(sharded, {**ON_HOST, "budget": "200KiB"}, accumulate=2),
         "free memory": both_ways(sharded, {"budget": "fit"}),

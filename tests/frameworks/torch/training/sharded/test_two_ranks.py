@@ -8,7 +8,7 @@ import pytest
 from tests.frameworks.torch.two_ranks import run_two_ranks
 
 WAYS = [
-    *("ordered", "recomputed", "on the host", "mixed precision", "checkpoints"),
+    *("ordered", "recomputed", "on the host", "mixed precision", "checkpoints around", "checkpoints inside"),
     *("accumulated", "accumulated on the host", "free memory"),
 ]
 
