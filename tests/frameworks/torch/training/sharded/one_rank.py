@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as checkpoints
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.checkpoint import checkpoint
 
@@ -117,6 +119,31 @@ def both_ways(make: Callable[[], nn.Module], plan: dict[str, Any], **parts: Any)
     return {"equal": equal, **planned}
 
 
+def resumed(plan: dict[str, Any] | None) -> list[Any]:
+    """Train with frozen weights, write a distributed checkpoint, read it elsewhere, and go on; return all tensors."""
+
+    def run(values: list[torch.Tensor], state: dict[str, Any] | None) -> tuple[dict[str, Any], list[Any]]:
+        net = sharded()
+        net.first.requires_grad_(False)
+        optimizer = torch.optim.AdamW([each for each in net.parameters() if each.requires_grad], lr=1e-2)
+        if state is not None:
+            empty = dict(zip(("model", "optimizer"), get_state_dict(net, optimizer), strict=True))
+            checkpoints.load(empty, checkpoint_id=str(folder))
+            set_state_dict(net, optimizer, model_state_dict=empty["model"], optim_state_dict=empty["optimizer"])
+        step: Any = TrainingStep(net, None, optimizer)
+        if plan is not None:
+            step = lowtide.torch.training_step(net, None, optimizer, values[0], **plan)
+        for value in values:
+            step(value)
+        now = dict(zip(("model", "optimizer"), get_state_dict(net, optimizer), strict=True))
+        return now, [local_part(each).tolist() for each in net.parameters()]
+
+    folder, half = FOLDER / ("plain" if plan is None else "planned"), STEPS // 2
+    state, _ = run(batches()[:half], None)
+    checkpoints.save(state, checkpoint_id=str(folder))
+    return run(batches()[half:], state)[1]
+
+
 def refusal(**plan: Any) -> str:
     """Return the error of a step for which the ranks differ."""
     net = sharded()
@@ -145,6 +172,7 @@ def main() -> None:
         "accumulated": both_ways(sharded, {}, accumulate=2),
         "accumulated on the host": both_ways(sharded, {**ON_HOST, "budget": "200KiB"}, accumulate=2),
         "free memory": both_ways(sharded, {"budget": "fit"}),
+        "resumed": resumed(ON_HOST) == resumed(None),
         "refused": refusal(budget="60%" if RANK else "70%"),
     }
     (FOLDER / f"{RANK}.json").write_text(json.dumps(found), encoding="utf-8")

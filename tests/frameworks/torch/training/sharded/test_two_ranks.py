@@ -48,6 +48,11 @@ def test_gradients_of_shards_wait_on_the_host(ranks: list[dict[str, Any]]) -> No
         assert rank["accumulated on the host"]["waiting"] > 0
 
 
+def test_training_resumes_from_a_distributed_checkpoint(ranks: list[dict[str, Any]]) -> None:
+    """Written and read with state on the host, with frozen weights, as by the plain loop."""
+    assert all(rank["resumed"] for rank in ranks)
+
+
 def test_ranks_with_other_budgets_are_refused(ranks: list[dict[str, Any]]) -> None:
     """Each rank names the other in one line, and none waits forever in a collective."""
     for number, rank in enumerate(ranks):
