@@ -18,6 +18,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 import lowtide
 from lowtide.core.errors import UnsupportedError
 from lowtide.engine.graph import Graph
+from lowtide.frameworks.torch.internals import fully_sharded
 from lowtide.torch import TrainingStep
 
 WIDTH, RANKS = 16, 8
@@ -61,25 +62,32 @@ def collectives(graph: Graph) -> dict[str, int]:
     )
 
 
-@pytest.mark.parametrize("dim", [0, 1])
-def test_parameters_are_gathered_and_gradients_reduced_once_each(dim: int) -> None:
-    """Also if they are sharded by columns. Parameters and their state need an eighth."""
+@pytest.mark.parametrize(("dim", "small_bytes", "exchanges"), [(0, 0, 4), (1, 0, 4), (0, 2**20, 2), (1, 2**20, 4)])
+def test_parameters_are_gathered_and_gradients_reduced_once_each(
+    dim: int, small_bytes: int, exchanges: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if they are sharded by columns. Parameters and their state need an eighth; small ones go together."""
+    monkeypatch.setattr(fully_sharded, "_SMALL", small_bytes)
     net = sharded(shard_placement_fn=lambda parameter: Shard(min(dim, parameter.dim() - 1)))
     graph = read(net)
-    assert collectives(graph) == {"all_gather_into_tensor": 4, "reduce_scatter_tensor": 4}
+    assert collectives(graph) == {"all_gather_into_tensor": exchanges, "reduce_scatter_tensor": exchanges}
     elements = sum(parameter.numel() for parameter in Net().parameters())
     assert sum(graph.persistent_bytes().values()) == pytest.approx(3 * 4 * elements / RANKS, rel=0.02)
 
 
 def test_copies_of_shards_average_their_gradients() -> None:
-    """With shards over four ranks and two copies, each reduced gradient is averaged over the copies."""
+    """With shards over four ranks and two copies, each reduced gradient is averaged over the copies.
+
+    The two parameters of each layer go together.
+    """
     mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("copies", "shards"))
     graph = read(sharded(mesh=mesh))
-    assert collectives(graph) == {"all_gather_into_tensor": 4, "reduce_scatter_tensor": 4, "all_reduce": 4}
+    assert collectives(graph) == {"all_gather_into_tensor": 2, "reduce_scatter_tensor": 2, "all_reduce": 2}
 
 
-def test_mixed_precision_gathers_and_reduces_in_its_dtypes() -> None:
+def test_mixed_precision_gathers_and_reduces_in_its_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gathered weights take half of the bytes, and gradients are cast before they are reduced."""
+    monkeypatch.setattr(fully_sharded, "_SMALL", 0)
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     graph = read(sharded(mp_policy=policy))
     largest = Counter[str]()

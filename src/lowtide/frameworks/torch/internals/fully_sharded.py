@@ -1,7 +1,8 @@
 """FSDP2's `fully_shard` in captured programs: parameters are gathered, and gradients reduced, by ops of the program.
 
 FSDP2 gathers in hooks around a module's forward pass, outside of any graph. While a program is captured, other hooks do
-the same by functional collectives, which a plan can order and repeat. Each parameter has collectives of its own.
+the same by functional collectives, which a plan can order and repeat. Each parameter has collectives of its own, except
+that small ones of a module share theirs.
 """
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
@@ -21,6 +22,8 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.pytree import tree_map_only
 
+_SMALL = 2**20
+"""Bytes below which gathered parameters share a collective."""
 _AVERAGED = (torch.float32, torch.bfloat16)
 """Dtypes of gradients that FSDP2 averages in the collective itself. Others are also scaled before and after it."""
 
@@ -81,23 +84,65 @@ class _Gathered(Function):
         value = part.to(exchange.dtype)
         if exchange.shards is None:
             return value.view_as(value) if value is part else value
-        size, group = exchange.shards
-        gathered = _waited(torch.ops._c10d_functional.all_gather_into_tensor(value.contiguous(), size, group))
-        return gathered if exchange.dim == 0 else torch.cat(gathered.chunk(size), exchange.dim)
+        gathered = _gathered(value, exchange)
+        return gathered if exchange.dim == 0 else torch.cat(gathered.chunk(exchange.shards[0]), exchange.dim)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
         exchange: _Exchange = ctx.exchange
         found = gradients[0].to(exchange.gradient_dtype)
-        if exchange.shards is not None:
-            size, group = exchange.shards
-            if exchange.dim > 0:
-                found = torch.cat(found.chunk(size, exchange.dim))
-            reduce = torch.ops._c10d_functional.reduce_scatter_tensor
-            found = _waited(reduce(found.contiguous(), "avg", size, group))
-        if exchange.copies is not None:
-            found = _waited(torch.ops._c10d_functional.all_reduce(found, "avg", exchange.copies[1]))
-        return found.to(ctx.dtype), None
+        if exchange.shards is not None and exchange.dim > 0:
+            found = torch.cat(found.chunk(exchange.shards[0], exchange.dim))
+        return _reduced(found, exchange).to(ctx.dtype), None
+
+
+class _GatheredTogether(Function):
+    """Parameters with equal exchanges, sharded by rows, that are gathered by one collective, as are their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, exchange: _Exchange, n_ranks: int, *parts: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.exchange, ctx.n_ranks = exchange, n_ranks
+        ctx.parts = [(part.shape, part.dtype) for part in parts]
+        ctx.set_materialize_grads(False)  # a parameter that is not used gets no gradient
+        flat = torch.cat([part.to(exchange.dtype).flatten() for part in parts])
+        rows = _gathered(flat, exchange).view(n_ranks, -1).split([part.numel() for part in parts], 1)
+        return tuple(
+            row.reshape(n_ranks * part.shape[0], *part.shape[1:]) for row, part in zip(rows, parts, strict=True)
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        exchange: _Exchange = ctx.exchange
+        found: list[torch.Tensor | None] = [None] * len(gradients)
+        rows = {
+            place: gradient.to(exchange.gradient_dtype).reshape(ctx.n_ranks, -1)
+            for place, gradient in enumerate(gradients)
+            if gradient is not None
+        }
+        if rows:
+            flat = _reduced(torch.cat(list(rows.values()), 1).flatten(), exchange)
+            pieces = flat.split([row.shape[1] for row in rows.values()])
+            for place, piece in zip(rows, pieces, strict=True):
+                shape, dtype = ctx.parts[place]
+                found[place] = piece.view(shape).to(dtype)
+        return None, None, *found
+
+
+def _gathered(value: torch.Tensor, exchange: _Exchange) -> torch.Tensor:
+    """Return the values of all ranks, one after the other."""
+    gather = torch.ops._c10d_functional.all_gather_into_tensor
+    return value if exchange.shards is None else _waited(gather(value.contiguous(), *exchange.shards))
+
+
+def _reduced(gradient: torch.Tensor, exchange: _Exchange) -> torch.Tensor:
+    """Return this rank's part of the average over all ranks."""
+    found = gradient
+    if exchange.shards is not None:
+        reduce = torch.ops._c10d_functional.reduce_scatter_tensor
+        found = _waited(reduce(found.contiguous(), "avg", *exchange.shards))
+    if exchange.copies is not None:
+        found = _waited(torch.ops._c10d_functional.all_reduce(found, "avg", exchange.copies[1]))
+    return found
 
 
 def _waited(tensor: torch.Tensor) -> torch.Tensor:
@@ -122,6 +167,7 @@ def gathered_by_ops(modules: Iterable[nn.Module]) -> Generator[None]:
             for module in state._modules:
                 inner = set(module.modules())
                 own = [each for each in gatherings if each.users[0][0] in inner]
+                _gather_small_together(own)
                 stack.enter_context(_hooks_replaced(state, module, own))
         yield
 
@@ -139,6 +185,8 @@ class _Gathering:
     """Modules that have the parameter, with its name there."""
     in_forward: bool = False
     """Whether a module that gathers it is in its forward pass."""
+    together: Sequence["_Gathering"] = ()
+    """Parameters that are gathered by the same collective, with this one; empty if it has one of its own."""
     _found: dict[bool, torch.Tensor] = field(default_factory=dict[bool, torch.Tensor])
     """By whether the backward pass runs."""
 
@@ -159,8 +207,31 @@ class _Gathering:
         if not (self.in_forward or in_backward):
             return self.part
         if in_backward not in self._found:
-            self._found[in_backward] = _Gathered.apply(self.part.to_local(), self.exchange)
+            self._gather(in_backward)
         return self._found[in_backward]
+
+    def _gather(self, in_backward: bool) -> None:
+        if self.exchange.shards is None or not self.together:
+            self._found[in_backward] = _Gathered.apply(self.part.to_local(), self.exchange)
+            return
+        parts = [each.part.to_local() for each in self.together]
+        values: Any = _GatheredTogether.apply(self.exchange, self.exchange.shards[0], *parts)
+        for each, value in zip(self.together, values, strict=True):
+            each._found[in_backward] = value
+
+
+def _gather_small_together(gatherings: Sequence[_Gathering]) -> None:
+    """Let small parameters share collectives, whose start takes longer than their transfer."""
+    groups: dict[Any, list[_Gathering]] = {}
+    for each in gatherings:
+        if each.exchange.shards is not None and each.exchange.dim == 0:
+            size = each.part.numel() * each.exchange.dtype.itemsize
+            if size < _SMALL:
+                groups.setdefault((each.exchange, each.part.requires_grad), []).append(each)
+    for group in groups.values():
+        if len(group) > 1:
+            for each in group:
+                each.together = group
 
 
 class _Parameters(dict[str, Any]):

@@ -32,11 +32,15 @@ MIXED = {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dt
 
 
 class Block(nn.Module):
-    """A residual block of two layers; with `checkpoints` "inside" its hooks, it runs again without them."""
+    """A residual block of two layers, and one without gradients.
+
+    With `checkpoints` "inside" its hooks, it runs again without them.
+    """
 
     def __init__(self, checkpoints: str) -> None:
         super().__init__()
         self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.unused = nn.Linear(WIDTH, WIDTH)
         self.checkpoints = checkpoints
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
@@ -124,7 +128,8 @@ def resumed(plan: dict[str, Any] | None) -> list[Any]:
 
     def run(values: list[torch.Tensor], state: dict[str, Any] | None) -> tuple[dict[str, Any], list[Any]]:
         net = sharded()
-        net.first.requires_grad_(False)
+        for layer in (net.first, *(block.unused for block in net.blocks)):
+            layer.requires_grad_(False)
         optimizer = torch.optim.AdamW([each for each in net.parameters() if each.requires_grad], lr=1e-2)
         if state is not None:
             empty = dict(zip(("model", "optimizer"), get_state_dict(net, optimizer), strict=True))
