@@ -75,6 +75,16 @@ def test_parameters_are_gathered_and_gradients_reduced_once_each(
     assert sum(graph.persistent_bytes().values()) == pytest.approx(3 * 4 * elements / RANKS, rel=0.02)
 
 
+def test_one_collective_gathers_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is sharded as one module needs not have all of its small parameters at once."""
+    monkeypatch.setattr(fully_sharded, "_MOST_TOGETHER", 4 * (2 * WIDTH * WIDTH + 2 * WIDTH))
+    net = fully_shard(
+        nn.Sequential(*(nn.Linear(WIDTH, 2 * WIDTH) if n % 2 == 0 else nn.Linear(2 * WIDTH, WIDTH) for n in range(4)))
+    )
+    step = TrainingStep(net, lambda net, value: net(value).sum(), ADAMW(net.parameters()))
+    assert collectives(lowtide.read((step, (torch.randn(4, WIDTH),))))["all_gather_into_tensor"] == 4
+
+
 def test_copies_of_shards_average_their_gradients() -> None:
     """With shards over four ranks and two copies, each reduced gradient is averaged over the copies.
 

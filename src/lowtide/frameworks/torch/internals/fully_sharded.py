@@ -8,6 +8,7 @@ that small ones of a module share theirs.
 # pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
 
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -22,8 +23,8 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.pytree import tree_map_only
 
-_SMALL = 2**20
-"""Bytes below which gathered parameters share a collective."""
+_SMALL, _MOST_TOGETHER = 2**20, 2**22
+"""Bytes below which gathered parameters share a collective, and the most that it gathers."""
 _AVERAGED = (torch.float32, torch.bfloat16)
 """Dtypes of gradients that FSDP2 averages in the collective itself. Others are also scaled before and after it."""
 
@@ -186,7 +187,7 @@ class _Gathering:
     in_forward: bool = False
     """Whether a module that gathers it is in its forward pass."""
     together: Sequence["_Gathering"] = ()
-    """Parameters that are gathered by the same collective, with this one; empty if it has one of its own."""
+    """Parameters that are gathered by the same collective, with this one; empty for a large one."""
     _found: dict[bool, torch.Tensor] = field(default_factory=dict[bool, torch.Tensor])
     """By whether the backward pass runs."""
 
@@ -211,7 +212,7 @@ class _Gathering:
         return self._found[in_backward]
 
     def _gather(self, in_backward: bool) -> None:
-        if self.exchange.shards is None or not self.together:
+        if self.exchange.shards is None or len(self.together) < 2:
             self._found[in_backward] = _Gathered.apply(self.part.to_local(), self.exchange)
             return
         parts = [each.part.to_local() for each in self.together]
@@ -223,15 +224,19 @@ class _Gathering:
 def _gather_small_together(gatherings: Sequence[_Gathering]) -> None:
     """Let small parameters share collectives, whose start takes longer than their transfer."""
     groups: dict[Any, list[_Gathering]] = {}
+    filled = Counter[Any]()
     for each in gatherings:
-        if each.exchange.shards is not None and each.exchange.dim == 0:
-            size = each.part.numel() * each.exchange.dtype.itemsize
-            if size < _SMALL:
-                groups.setdefault((each.exchange, each.part.requires_grad), []).append(each)
-    for group in groups.values():
-        if len(group) > 1:
-            for each in group:
-                each.together = group
+        size = each.part.numel() * each.exchange.dtype.itemsize
+        if each.exchange.shards is None or each.exchange.dim > 0 or size >= _SMALL:
+            continue
+        kind = each.exchange, each.part.requires_grad
+        if filled[kind] + size > _MOST_TOGETHER:
+            filled[kind] = 0
+        if not filled[kind]:
+            groups[kind] = []
+        filled[kind] += size
+        groups[kind].append(each)
+        each.together = groups[kind]
 
 
 class _Parameters(dict[str, Any]):
