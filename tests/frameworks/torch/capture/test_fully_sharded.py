@@ -76,7 +76,7 @@ def test_parameters_are_gathered_and_gradients_reduced_once_each(
 
 
 def test_one_collective_gathers_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that is sharded as one module needs not have all of its small parameters at once."""
+    """A model that is sharded as one module does not need all of its small parameters at once."""
     monkeypatch.setattr(fully_sharded, "_MOST_TOGETHER", 4 * (2 * WIDTH * WIDTH + 2 * WIDTH))
     net = fully_shard(
         nn.Sequential(*(nn.Linear(WIDTH, 2 * WIDTH) if n % 2 == 0 else nn.Linear(2 * WIDTH, WIDTH) for n in range(4)))
