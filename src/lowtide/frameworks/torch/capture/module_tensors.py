@@ -119,7 +119,8 @@ class ModuleTensors:
         with ExitStack() as stack:
             for module, table in zip(self.modules, tables, strict=True):
                 stack.enter_context(reparametrized(module, table))
-            stack.enter_context(gathered_by_ops(self.modules))
+            sources = {id(by_identity[id(own)]): other for own, other in zip(live, tensors, strict=True)}
+            stack.enter_context(gathered_by_ops(self.modules, sources))
             yield
 
 

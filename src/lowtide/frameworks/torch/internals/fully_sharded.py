@@ -151,15 +151,17 @@ def _waited(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def gathered_by_ops(modules: Iterable[nn.Module]) -> Generator[None]:
+def gathered_by_ops(modules: Iterable[nn.Module], sources: Mapping[int, torch.Tensor]) -> Generator[None]:
     """Gather parameters of `fully_shard` by functional collectives in this context, instead of in FSDP2's hooks.
 
-    Raises UnsupportedError for settings that a program cannot follow.
+    `sources` are the local parts that get gradients, by the `id` of the DTensors that modules have. Gradients reach them
+    directly: releases of PyTorch differ in whether `to_local` gives a part without a gradient zeros. Raises
+    UnsupportedError for settings that a program cannot follow.
     """
     with ExitStack() as stack:
         tables: dict[nn.Module, _Parameters] = {}
         for state in _states(modules):
-            gatherings = [_Gathering.of(group, each) for group in _groups(state) for each in group.fsdp_params]
+            gatherings = [_Gathering.of(group, each, sources) for group in _groups(state) for each in group.fsdp_params]
             for gathering in gatherings:
                 for module, name in gathering.users:
                     if module not in tables:
@@ -181,6 +183,9 @@ class _Gathering:
     """
 
     part: Any
+    """The DTensor of the module."""
+    source: torch.Tensor
+    """Its local part, which gets gradients."""
     exchange: _Exchange
     users: Sequence[tuple[nn.Module, str]]
     """Modules that have the parameter, with its name there."""
@@ -192,11 +197,11 @@ class _Gathering:
     """By whether the backward pass runs."""
 
     @classmethod
-    def of(cls, group: Any, parameter: Any) -> "_Gathering":
+    def of(cls, group: Any, parameter: Any, sources: Mapping[int, torch.Tensor]) -> "_Gathering":
         info = parameter._module_info
         shared = zip(info.shared_modules, info.shared_param_names, strict=True)
         part = info.module._parameters[info.param_name]
-        return cls(part, _exchange(group, parameter), [(info.module, info.param_name), *shared])
+        return cls(part, sources[id(part)], _exchange(group, parameter), [(info.module, info.param_name), *shared])
 
     def begin(self) -> None:
         self.in_forward = True
@@ -213,10 +218,10 @@ class _Gathering:
 
     def _gather(self, in_backward: bool) -> None:
         if self.exchange.shards is None or len(self.together) < 2:
-            self._found[in_backward] = _Gathered.apply(self.part.to_local(), self.exchange)
+            self._found[in_backward] = _Gathered.apply(self.source, self.exchange)
             return
-        parts = [each.part.to_local() for each in self.together]
-        values: Any = _GatheredTogether.apply(self.exchange, self.exchange.shards[0], *parts)
+        sources = [each.source for each in self.together]
+        values: Any = _GatheredTogether.apply(self.exchange, self.exchange.shards[0], *sources)
         for each, value in zip(self.together, values, strict=True):
             each._found[in_backward] = value
 
@@ -229,7 +234,7 @@ def _gather_small_together(gatherings: Sequence[_Gathering]) -> None:
         size = each.part.numel() * each.exchange.dtype.itemsize
         if each.exchange.shards is None or each.exchange.dim > 0 or size >= _SMALL:
             continue
-        kind = each.exchange, each.part.requires_grad
+        kind = each.exchange, each.source.requires_grad
         if filled[kind] + size > _MOST_TOGETHER:
             filled[kind] = 0
         if not filled[kind]:
