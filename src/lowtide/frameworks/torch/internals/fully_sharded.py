@@ -154,8 +154,8 @@ def _waited(tensor: torch.Tensor) -> torch.Tensor:
 def gathered_by_ops(modules: Iterable[nn.Module], sources: Mapping[int, torch.Tensor]) -> Generator[None]:
     """Gather parameters of `fully_shard` by functional collectives in this context, instead of in FSDP2's hooks.
 
-    `sources` are the local parts that get gradients, by the `id` of the DTensors that modules have. Gradients reach them
-    directly: releases of PyTorch differ in whether `to_local` gives a part without a gradient zeros. Raises
+    `sources` are the local parts that get gradients, by the `id` of the DTensors that modules have. Gradients reach
+    them directly: releases of PyTorch differ in whether `to_local` gives a part without a gradient zeros. Raises
     UnsupportedError for settings that a program cannot follow.
     """
     with ExitStack() as stack:
