@@ -282,13 +282,13 @@ def _hooks_replaced(state: Any, module: nn.Module, gatherings: Sequence[_Gatheri
         return _cast(output, policy.output_dtype)
 
     tables: Any = (module._forward_pre_hooks, before), (module._forward_hooks, after)
-    replaced = [(table, key, hook) for table, _ in tables for key, hook in table.items() if _owner_of(hook) is state]
-    for table, own in tables:
-        table.update({key: own for found, key, _ in replaced if found is table})
+    kept = [(table, key, hook, own) for table, own in tables for key, hook in table.items() if _owner_of(hook) is state]
+    for table, key, _, own in kept:
+        table[key] = own
     try:
         yield
     finally:
-        for table, key, hook in replaced:
+        for table, key, hook, _ in kept:
             table[key] = hook
 
 
