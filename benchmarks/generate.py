@@ -109,6 +109,7 @@ def _plain_ops(n_ops: int) -> dict[str, Any]:
         "flops": np.full(n_ops, np.nan),
         "traffic": np.full(n_ops, np.nan),
         "ranks": np.ones(n_ops, np.int32),
+        "repeatable": np.zeros(n_ops, np.bool_),
         "rank_spans": np.ones(n_ops, np.int32),
         "callees": [()] * n_ops,
         "devices": [None] * n_ops,

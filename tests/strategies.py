@@ -41,7 +41,8 @@ def rematerializing_plan(graph: Graph, random: Random) -> Plan:
         op = graph.op(step.op)
         fresh = graph.structure.allocates[step.op].tolist()
         writes_only_own = not op.mutates and set(op.writes) == set(fresh)
-        if op.pure and (not op.ordered or op.ranks > 1) and writes_only_own and random.random() < 0.4:
+        may_repeat = op.repeatable or (op.pure and (not op.ordered or op.ranks > 1))
+        if may_repeat and writes_only_own and random.random() < 0.4:
             steps.extend(Free(buffer) for buffer in fresh if random.random() < 0.5)
             steps.append(Run(step.op))
         touched = graph.structure.touches[step.op].tolist()
@@ -54,7 +55,7 @@ def rematerializing_plan(graph: Graph, random: Random) -> Plan:
 
 
 def _build(seed: int, n_ops: int, name: str, *, callees: bool) -> Graph:
-    random, of_machines = Random(seed), Random(f"machines {seed}")
+    random, of_machines, of_draws = Random(seed), Random(f"machines {seed}"), Random(f"draws {seed}")
     builder = GraphBuilder(name)
     n_spaces = _add_spaces(builder, random)
     callee_names = _add_callees(builder, random) if callees and n_ops and random.random() < 0.3 else []
@@ -96,6 +97,7 @@ def _build(seed: int, n_ops: int, name: str, *, callees: bool) -> Graph:
             scratch_bytes=random.choice([0, 0, 0, 1, 5]),
             pure=random.random() < 0.8,
             ordered=(ordered := random.random() < 0.25),
+            repeatable=of_draws.random() < 0.1,
             cost=random.choice([0.0, 0.5, 1.0]),
             flops=random.choice([None, 0.0, 2.0]),
             callees=_some_names(random, callee_names),

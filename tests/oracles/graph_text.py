@@ -46,6 +46,8 @@ def _format_op(number: OpId, op: Op) -> str:
         parts.append("impure")
     if op.ordered:
         parts.append("ordered")
+    if op.repeatable:
+        parts.append("repeatable")
     if op.ranks > 1:
         parts.append(f"on {op.ranks} ranks")
     return ", ".join(parts)

@@ -98,7 +98,8 @@ def runs_again(graph: Graph, op: int) -> bool:
     """Whether an op is of the class that may run twice."""
     own = graph.structure.allocates[op].tolist()
     only_own = not len(graph.mutates[op]) and set(graph.writes[op].tolist()) == set(own)
-    return bool(graph.pure[op]) and (not graph.ordered[op] or graph.ranks[op] > 1) and only_own
+    pure = bool(graph.pure[op]) and (not graph.ordered[op] or graph.ranks[op] > 1)
+    return (pure or bool(graph.repeatable[op])) and only_own
 
 
 def matchings(graph: Graph, op: int, own: list[int], resident: tuple[int, ...]) -> list[tuple[tuple[int, int], ...]]:

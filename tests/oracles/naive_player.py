@@ -115,7 +115,8 @@ def play(graph: Graph, steps: Sequence[Step]) -> Peaks:
             case Run(op, pairs):
                 record = op_of(graph, op)
                 own = not record.mutates and set(record.writes) <= fresh[op]
-                _require(op not in ran or (record.pure and (not record.ordered or record.ranks > 1) and own))
+                may = record.repeatable or (record.pure and (not record.ordered or record.ranks > 1))
+                _require(op not in ran or (may and own))
                 _require(op in ran or set(record.after) <= set(ran))
                 _require(op in ran or not record.ordered or not any(op_of(graph, o).ordered and o > op for o in ran))
                 for buffer in uses(graph, op) - fresh[op]:

@@ -130,5 +130,6 @@ def _rerunnable(graph: Graph, versions: Versions) -> list[bool]:
             for buffer in touches
         )
         own = not record.mutates and set(record.writes) == set(allocates)
-        result.append(record.pure and (not record.ordered or record.ranks > 1) and own and once and sources)
+        may = record.repeatable or (record.pure and (not record.ordered or record.ranks > 1))
+        result.append(may and own and once and sources)
     return result

@@ -85,8 +85,10 @@ class _Machine:
         if record.ordered and op not in self._ran:
             self._stream = _mix(self._stream, digest)
         if not record.pure:
-            digest = _mix(digest, np.uint64(self._ran.get(op, 0)))
-            self._draws ^= digest
+            again = op in self._ran and record.repeatable
+            digest = _mix(digest, np.uint64(0 if again else self._ran.get(op, 0)))
+            if not again:
+                self._draws ^= digest
         self._ran[op] = self._ran.get(op, 0) + 1
         for read, written in pairs:
             home = buffer_of(self._graph, read).space

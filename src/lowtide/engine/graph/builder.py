@@ -111,6 +111,7 @@ class GraphBuilder:
         scratch_bytes: int = 0,
         pure: bool = True,
         ordered: bool = False,
+        repeatable: bool = False,
         cost: float = 1.0,
         flops: float | None = None,
         traffic_bytes: int | None = None,
@@ -123,9 +124,10 @@ class GraphBuilder:
         """Add an op at the end of the program and return its id.
 
         `mutates` are existing buffers that the op writes into. `in_place` are optional pairs (read buffer, written
-        buffer) of equal size: the written one may take over the other's storage. `cost` is in seconds, 1.0 if unknown.
-        Cost profiles use `flops` and `traffic_bytes`, the bytes of operands and results. A collective runs on `ranks`
-        processes among `rank_span` consecutive ranks. `source` is the place in the user's program.
+        buffer) of equal size: the written one may take over the other's storage. A `repeatable` op may be recomputed
+        although it is impure or ordered, such as a random draw from a saved state. `cost` is in seconds, 1.0 if
+        unknown. Cost profiles use `flops` and `traffic_bytes`, the bytes of operands and results. A collective runs on
+        `ranks` processes among `rank_span` consecutive ranks. `source` is the place in the user's program.
         """
         return self.add(
             Op(
@@ -139,6 +141,7 @@ class GraphBuilder:
                 scratch_bytes=scratch_bytes,
                 pure=pure,
                 ordered=ordered,
+                repeatable=repeatable,
                 cost=cost,
                 flops=flops,
                 traffic_bytes=traffic_bytes,

@@ -43,17 +43,18 @@ def reorder_graph(graph: Graph, order: NDArray[np.int32]) -> Graph:
 def may_run_twice(graph: Graph) -> NDArray[np.bool_]:
     """Return a mask of the ops that may be recomputed. O(n + e).
 
-    They are pure, mutate no buffer, write only buffers that they allocate, and are unordered or collectives. All ranks
-    follow the same plan, so a collective may be recomputed anywhere.
+    They mutate no buffer, write only buffers that they allocate, and are repeatable, or pure and either unordered or
+    collectives. All ranks follow the same plan, so a collective may be recomputed anywhere.
     """
-    return graph.pure & (~graph.ordered | (graph.ranks > 1)) & ~_changes_existing_buffer(graph)
+    pure = graph.pure & (~graph.ordered | (graph.ranks > 1))
+    return (pure | graph.repeatable) & ~_changes_existing_buffer(graph)
 
 
 def why_not_twice(graph: Graph, op: OpId) -> str:
     """Return briefly why `may_run_twice` excludes an op."""
-    if not graph.pure[op]:
+    if not (graph.pure[op] or graph.repeatable[op]):
         return "is not pure"
-    if graph.ordered[op] and graph.ranks[op] == 1:
+    if graph.ordered[op] and graph.ranks[op] == 1 and not graph.repeatable[op]:
         return "keeps its place among the ordered ops"
     return "changes an existing buffer"
 

@@ -250,6 +250,8 @@ class Graph(OpColumns):
             digest.update(self.flops.astype("<f8").tobytes())
         if not np.isnan(self.traffic).all():
             digest.update(self.traffic.astype("<f8").tobytes())
+        if self.repeatable.any():
+            digest.update(b"repeatable" + self.repeatable.tobytes())
         if (self.rank_spans > 1).any():
             digest.update(self.ranks.astype("<i4").tobytes() + self.rank_spans.astype("<i4").tobytes())
         for name in sorted(self.called):

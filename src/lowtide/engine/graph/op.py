@@ -31,6 +31,7 @@ class Op(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_def
     scratch_bytes: int = 0
     pure: bool = True
     ordered: bool = False
+    repeatable: bool = False
     cost: float = 1.0
     flops: float | None = None
     traffic_bytes: int | None = None
@@ -64,6 +65,8 @@ class OpColumns:
     """Whether equal inputs give equal results."""
     ordered: NDArray[np.bool_]
     """Whether it keeps its place among ordered ops."""
+    repeatable: NDArray[np.bool_]
+    """Whether it may be recomputed although it is impure or ordered, such as a random draw from a saved state."""
     cost: NDArray[np.float64]
     """Run time in seconds, 1.0 if unknown."""
     flops: NDArray[np.float64]
@@ -104,6 +107,7 @@ class OpColumns:
             self.scratch[first:last].tolist(),
             self.pure[first:last].tolist(),
             self.ordered[first:last].tolist(),
+            self.repeatable[first:last].tolist(),
             self.cost[first:last].tolist(),
             (None if math.isnan(flops) else flops for flops in self.flops[first:last].tolist()),
             (None if math.isnan(size) else int(size) for size in self.traffic[first:last].tolist()),
@@ -151,6 +155,7 @@ def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
         "scratch": exact_sizes(column["scratch_bytes"], "scratch of op", names),
         "pure": np.asarray(column["pure"], np.bool_),
         "ordered": np.asarray(column["ordered"], np.bool_),
+        "repeatable": np.asarray(column["repeatable"], np.bool_),
         "cost": np.asarray(column["cost"], np.float64),
         "flops": np.asarray([math.nan if flops is None else flops for flops in column["flops"]], np.float64),
         "traffic": np.asarray([math.nan if size is None else size for size in column["traffic_bytes"]], np.float64),

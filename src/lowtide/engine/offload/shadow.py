@@ -128,6 +128,7 @@ def _producer(
         in_place=tuple(pair for pair in record.in_place if pair[1] not in copy_of),
         scratch_bytes=record.scratch_bytes + sum(int(graph.sizes[buffer]) for buffer in goes),
         pure=record.pure and may_rerun,
+        repeatable=record.repeatable and may_rerun,
         cost=0.0,
         flops=0.0,
     )

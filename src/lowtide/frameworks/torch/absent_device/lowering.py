@@ -140,7 +140,7 @@ class LoweredStep:
 
 def eager_seconds(reading: Reading, device: Device) -> float:
     """Return the estimated seconds of a program with one kernel per op."""
-    return sum(device.seconds(*each) for op in reading.lowered.ops for each in work_of(op.node))
+    return sum(device.seconds(*each) for op in reading.lowered.ops for node in op.kernels for each in work_of(node))
 
 
 class _CapturedError(Exception):

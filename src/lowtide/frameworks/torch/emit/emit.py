@@ -1,23 +1,37 @@
 """Rebuild a program in the order of a plan."""
 
 import operator
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.core.errors import PlanError, UnsupportedError
 from lowtide.core.index_spaces import BufferId, OpId
-from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
+from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, StepKind
 from lowtide.frameworks.torch.emit.state_copies import STATE_TO_DEVICE, StateEmission
 from lowtide.frameworks.torch.emit.transfers import CopyEmission
 from lowtide.frameworks.torch.internals.nodes import is_symbol, map_arguments, storages_of, value_of
+from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.internals.runtime import box_inputs
 from lowtide.frameworks.torch.reading.captured import attribute
-from lowtide.frameworks.torch.reading.effects import is_collective, keeps_order, overwritten_storages, touched_storages
+from lowtide.frameworks.torch.reading.effects import (
+    is_collective,
+    is_random,
+    keeps_order,
+    overwritten_storages,
+    touched_storages,
+)
 from lowtide.frameworks.torch.reading.in_place import in_place_forms
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp, lower_callee
+from lowtide.frameworks.torch.reading.repeatable_draws import (
+    COPIED_GENERATOR,
+    SAVED_GENERATOR,
+    can_draw_again,
+    draw_again,
+)
 
 
 def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> GraphModule:
@@ -27,7 +41,8 @@ def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> G
     list of tensors and empties it, to free inputs, and changes inputs as late as possible. Subgraphs follow their own
     plans.
     """
-    emitter = _Emitter(module, lowered)
+    repeated = np.flatnonzero(np.bincount(plan.targets[plan.kinds == StepKind.RUN], minlength=len(lowered.ops)) > 1)
+    emitter = _Emitter(module, lowered, {lowered.ops[op].node for op in repeated.tolist()})
     for step in plan.steps():
         match step:
             case Run(op, pairs):
@@ -50,12 +65,13 @@ def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> G
 
 
 class _Emitter:
-    def __init__(self, module: GraphModule, lowered: Lowered) -> None:
+    def __init__(self, module: GraphModule, lowered: Lowered, repeated: Collection[Node]) -> None:
         self._source = module.graph
         self._lowered = lowered
         self._target = Graph()
         self._made: dict[Node, Node] = {}
-        self._is_op = {op.node for op in lowered.ops}
+        self._is_op = {node for op in lowered.ops for node in op.nodes}
+        self._draws = DrawEmission(self._target, repeated)
         self._views_of: dict[BufferId, list[Node]] = {}
         """Views of present contents, invalid after another run of the op."""
         self._copies = CopyEmission(self._target)
@@ -72,26 +88,39 @@ class _Emitter:
         if node in self._made:
             self._forget_views(lowered_op.writes)
         form = next((f for f in in_place_forms(lowered_op, self._lowered) if (f.read, f.write) in pairs), None)
-        self._made[node] = (
-            self._target.node_copy(node, self._value) if form is None else self._copy_in_place(node, form)
-        )
+        if can_draw_again(node):
+            self._draw(lowered_op)
+        elif form is None:
+            self._made[node] = self._target.node_copy(node, self._value)
+        else:
+            self._made[node] = self._copy_in_place(node, form)
         for user in node.users:
             if _is_element(user, node) and user.users:
                 self._made[user] = self._target.node_copy(user, self._value)
         self._waits.start(lowered_op)
         self._states.start(lowered_op, self._made[node])
 
+    def _draw(self, op: LoweredOp) -> None:
+        """Copy the nodes of a random draw. In the end all of them are the tensor that it fills."""
+        if op.allocation is not None:
+            self._made[op.allocation] = self._target.node_copy(op.allocation, self._value)
+        self._made[op.node] = self._draws.draw(op.node, self._value)
+        for node in op.finishes:
+            self._made[node] = self._target.node_copy(node, self._value)
+        if op.allocation is not None:
+            self._made.update(dict.fromkeys(op.nodes, self._made[op.nodes[-1]]))
+
     def copy_out(self, buffer: BufferId) -> None:
         if buffer not in self._spanning:
             name = self._lowered.buffers[buffer].name
             raise UnsupportedError(f"the plan copies '{name}' to the host, which no op alone writes; do not offload it")
         self._waits.before_change([buffer])
-        self._copies.copy_out(buffer, self._value(self._spanning[buffer]))
+        self._copies.copy_out(buffer, self._value(self._spanning[buffer][0]))
 
     def copy_in(self, buffer: BufferId) -> None:
         device = self._lowered.buffers[buffer].device or torch.device("cpu")
         self._forget_views([buffer])
-        self._made[self._spanning[buffer]] = self._copies.copy_in(buffer, device)
+        self._made.update(dict.fromkeys(self._spanning[buffer], self._copies.copy_in(buffer, device)))
 
     def free(self, buffer: BufferId, *, at_home: bool) -> None:
         """Free an offloaded buffer or its copy. Others are freed at their last use."""
@@ -102,7 +131,8 @@ class _Emitter:
         if at_home:
             self._copies.await_arrival(buffer)
             self._copies.await_departure(buffer)
-            self._made.pop(self._spanning[buffer], None)
+            for node in self._spanning[buffer]:
+                self._made.pop(node, None)
             self._forget_views([buffer])
         else:
             self._copies.free_copy(buffer)
@@ -116,7 +146,7 @@ class _Emitter:
             self._copies.await_departure(buffer)
         self._states.before_use([*op.reads, *op.mutates])
         self._states.before_change(changed)
-        if keeps_order(op.node) and not is_collective(op.node):
+        if keeps_order(op.node) and not (is_collective(op.node) or is_random(op.node)):
             self._waits.all()
         else:
             self._waits.before_change(changed)
@@ -165,14 +195,15 @@ class _Emitter:
                 self._made.pop(view, None)
 
 
-def _spanning(lowered: Lowered) -> dict[BufferId, Node]:
-    """Return the op or element that spans each buffer with exactly one writer."""
+def _spanning(lowered: Lowered) -> dict[BufferId, Sequence[Node]]:
+    """Return the nodes or the element that span each buffer with exactly one writer."""
     overwritten = {buffer for op in lowered.ops for buffer in op.mutates}
-    found: dict[BufferId, Node] = {}
+    found: dict[BufferId, Sequence[Node]] = {}
     for op in lowered.ops:
         for node in (op.node, *(user for user in op.node.users if _is_element(user, op.node))):
             if isinstance(value_of(node), torch.Tensor):
-                found.update((buffer, node) for buffer in lowered.buffers_of[node] if buffer in op.writes)
+                spanning = op.nodes if node is op.node else [node]
+                found.update((buffer, spanning) for buffer in lowered.buffers_of[node] if buffer in op.writes)
     for buffer in overwritten:
         found.pop(buffer, None)
     return found
@@ -212,6 +243,30 @@ class PendingWaits:
             for wait in op.waits:
                 self._wait(wait)
             del self._started[op.node]
+
+
+class DrawEmission:
+    """Random draws, of which the repeated ones copy the generator first."""
+
+    def __init__(self, graph: Graph, repeated: Collection[Node]) -> None:
+        """Take the draws that run several times."""
+        self._graph = graph
+        self._repeated = repeated
+        self._saved: dict[Node, Node] = {}
+
+    def draw(self, node: Node, value: Callable[[Node], Node]) -> Node:
+        """Copy a draw; another run draws from a copy of the first one's generator."""
+        if node not in self._repeated:
+            return self._graph.node_copy(node, value)
+        if node not in self._saved:
+            (device,) = {tensor.device for tensor in tensors_in(value_of(node))}
+            self._saved[node] = self._graph.call_function(SAVED_GENERATOR, (device,))
+            return self._graph.node_copy(node, value)
+        generator = self._graph.call_function(COPIED_GENERATOR, (self._saved[node],))
+        copied = self._graph.node_copy(node, value)
+        copied.target, keyword = draw_again(node.target)
+        copied.kwargs = {**copied.kwargs, keyword: generator}
+        return copied
 
 
 _MASK = 10

@@ -52,6 +52,12 @@ def schema_of(overload: Any) -> tuple[str, str]:
     return arguments.partition("(")[2].removesuffix(")"), results.removeprefix("(").removesuffix(")")
 
 
+def overloads_of(packet: Any) -> list[Any]:
+    """Return the overloads of an operator that have arguments."""
+    found = [overload_of(getattr(packet, name)) for name in packet.overloads()]
+    return [each for each in found if each is not None and each._schema.arguments]
+
+
 def argument_types(overload: Any) -> list[tuple[str, str, bool]]:
     """Return each argument's name, type and keyword-only flag, ignoring mutability."""
     return [(a.name, str(a.type), a.kwarg_only) for a in overload._schema.arguments]

@@ -59,10 +59,11 @@ class _Measurement:
         seconds: list[float] = []
         estimated: list[str] = []
         for op in lowered.ops:
-            found = self._called(module, op.node, lowered, callees) or self._alone(module, op.node)
-            if found is None:
+            found = [self._called(module, node, lowered, callees) or self._alone(module, node) for node in op.kernels]
+            known = [each for each in found if each is not None]
+            if len(known) < len(found):
                 estimated.append(op.node.name)
-            seconds.append(seconds_of(op.node) if found is None else found)
+            seconds.append(sum(known if len(known) == len(found) else map(seconds_of, op.kernels)))
         return Prices(
             profile="measured",
             seconds=np.asarray(seconds, np.float64),

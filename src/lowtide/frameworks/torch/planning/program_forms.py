@@ -141,5 +141,5 @@ def _hold_planned(fuse: Fuse | None, module: GraphModule) -> str:
     found = find_plan(graph, _SETTINGS)
     returned = int(graph.sizes[(graph.buffer_spaces == 0) & (graph.lifetimes == Lifetime.OUTPUT)].sum())
     scratch = found.peak_bytes[graph.spaces[0].name] - returned
-    work = [each for op in lowered.ops for each in work_of(op.node)]
+    work = [each for op in lowered.ops for node in op.kernels for each in work_of(node)]
     return register_program(emit(module, lowered, found.plan, boxed=False), scratch_bytes=scratch, work=work)

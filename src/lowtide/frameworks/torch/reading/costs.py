@@ -14,10 +14,13 @@ from lowtide.frameworks.torch.internals.nodes import map_arguments
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.internals.runtime import gpu_kind
 from lowtide.frameworks.torch.internals.tensors import bytes_of
+from lowtide.frameworks.torch.reading.effects import is_random
 from lowtide.frameworks.torch.reading.outlined import Work, outlined_by
 from lowtide.frameworks.torch.reading.repeatable_draws import draws_as
 
 aten = torch.ops.aten
+_SECONDS_PER_DRAW = 4e-9
+"""A CPU's generator returns one random number after the other."""
 _COUNTED_AS = {
     aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: aten._scaled_dot_product_flash_attention_backward,
@@ -71,7 +74,10 @@ def seconds_of(node: Node, ranks: int = 1, rank_span: int = 1) -> float:
     """Return the "eager" price of an op: its estimated seconds on a plain machine, see `price_of`."""
     if ranks > 1:
         return PLAIN_MACHINE.collective_seconds(sent_bytes(op_name(node.target), traffic_of(node), ranks), rank_span)
-    return price_of(Work(traffic_of(node), flops_of(node), product_dtype_of(node)), device_of(node))
+    device = device_of(node)
+    numbers = sum(leaf.numel() for leaf in pytree.tensors_in(hinted_value_of(node))) if is_random(node) else 0
+    drawn = _SECONDS_PER_DRAW * numbers if device == "cpu" else 0.0
+    return price_of(Work(traffic_of(node), flops_of(node), product_dtype_of(node)), device) + drawn
 
 
 def device_of(node: Node) -> str:

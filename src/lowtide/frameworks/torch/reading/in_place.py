@@ -12,7 +12,13 @@ from torch.fx import Node
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.hints import is_always, is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.internals.operators import argument_types, op_name, overload_of, schema_arguments
+from lowtide.frameworks.torch.internals.operators import (
+    argument_types,
+    op_name,
+    overload_of,
+    overloads_of,
+    schema_arguments,
+)
 from lowtide.frameworks.torch.internals.tensors import is_dense, storage_bytes
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp
 
@@ -35,7 +41,7 @@ def in_place_forms(op: LoweredOp, lowered: Lowered) -> tuple[InPlaceForm, ...]:
 
 def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
     target = overload_of(op.node.target)
-    if len(op.writes) != 1 or op.mutates or target is None:
+    if len(op.writes) != 1 or op.mutates or op.allocation is not None or target is None:
         return
     value = value_of(op.node)
     if not isinstance(value, torch.Tensor):
@@ -68,7 +74,7 @@ def _variant_of(target: Any) -> tuple[Any, str | None] | None:
     """Return the out variant of an operator and its keyword, else its in-place variant and None, if there is one."""
     plain = argument_types(target)
     packet = target.overloadpacket
-    for overload in _overloads(packet):
+    for overload in overloads_of(packet):
         written = [argument for argument in schema_arguments(overload) if argument.is_write]
         if torch.Tag.generated in overload.tags or len(written) != 1 or not written[0].is_out:
             continue
@@ -76,18 +82,11 @@ def _variant_of(target: Any) -> tuple[Any, str | None] | None:
         if rest[:-1] == plain and rest[-1][0] == written[0].name:
             return overload, written[0].name
     twin = getattr(getattr(torch.ops, target.namespace), op_name(target) + "_", None)
-    for overload in () if twin is None else _overloads(twin):
+    for overload in () if twin is None else overloads_of(twin):
         is_same = schema_arguments(overload)[0].is_write and argument_types(overload) == plain
         if is_same and torch.Tag.generated not in overload.tags:
             return overload, None
     return None
-
-
-def _overloads(packet: Any) -> Iterator[Any]:
-    for name in packet.overloads():
-        overload = overload_of(getattr(packet, name))
-        if overload is not None and schema_arguments(overload):
-            yield overload
 
 
 def _fills_storage(tensor: torch.Tensor) -> bool:

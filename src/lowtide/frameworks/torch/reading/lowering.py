@@ -26,6 +26,7 @@ from lowtide.frameworks.torch.reading.effects import (
     mutated_arguments,
     waits_for_collective,
 )
+from lowtide.frameworks.torch.reading.repeatable_draws import allocates_only, fills, finishes_draw
 from lowtide.frameworks.torch.reading.scratch_reductions import kept_bytes
 from lowtide.frameworks.torch.reading.workspaces import workspace_of
 
@@ -62,6 +63,20 @@ class LoweredOp:
     mutates: list[BufferId]
     waits: list[Node] = field(default_factory=list[Node])
     """The waits that directly follow a collective."""
+    allocation: Node | None = None
+    """The new tensor that a random draw fills."""
+    finishes: list[Node] = field(default_factory=list[Node])
+    """In-place ops that directly follow such a draw, like the scaling of a dropout mask."""
+
+    @property
+    def kernels(self) -> list[Node]:
+        """The nodes that compute."""
+        return [self.node, *self.finishes]
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes that it runs, in order, without waits."""
+        return self.kernels if self.allocation is None else [self.allocation, *self.kernels]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +106,8 @@ class Lowered:
     """Cache of `in_place_forms`."""
     bodies: dict[str, "Lowered"] = field(default_factory=dict[str, "Lowered"])
     """Cache of `lower_callee`."""
+    repeats_draws: bool = False
+    """Whether random draws may be recomputed."""
 
 
 def lower_body(module: GraphModule) -> Lowered:
@@ -105,12 +122,13 @@ def lower_callee(caller: Lowered, module: GraphModule, name: str) -> Lowered:
     return caller.bodies[name]
 
 
-def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Lowered:
+def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], *, repeats_draws: bool = False) -> Lowered:
     """Lower an aten graph with tensors in each node's `meta["val"]`.
 
-    `inputs` has a name and a lifetime per placeholder. Raises UnsupportedError for nodes that cannot be planned.
+    `inputs` has a name and a lifetime per placeholder. With `repeats_draws`, a random draw that fills a new tensor is
+    one op, which a plan may recompute. Raises UnsupportedError for nodes that cannot be planned.
     """
-    lowering = _Lowering()
+    lowering = _Lowering(repeats_draws=repeats_draws)
     remaining = iter(inputs)
     for node in module.graph.nodes:
         if node.op == "placeholder":
@@ -130,8 +148,8 @@ def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Lowere
 
 
 class _Lowering:
-    def __init__(self) -> None:
-        self.result = Lowered()
+    def __init__(self, *, repeats_draws: bool) -> None:
+        self.result = Lowered(repeats_draws=repeats_draws)
         self._storages: dict[int, BufferId] = {}
         self._kept: list[Any] = []  # storage keys are addresses, so no storage may be freed meanwhile
         self._names: set[str] = set()
@@ -200,7 +218,23 @@ class _Lowering:
             return
         if name in _READS_FORM_ONLY:
             reads = [buffer for buffer in reads if result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE]
-        result.ops.append(LoweredOp(node, reads, writes, mutates))
+        op = LoweredOp(node, reads, writes, mutates)
+        if not (result.repeats_draws and result.ops and self._joins_draw(op, result.ops[-1])):
+            result.ops.append(op)
+
+    def _joins_draw(self, op: LoweredOp, last: LoweredOp) -> bool:
+        """Join an op with the last one, if it draws into the tensor just allocated, or changes that draw further."""
+        node = op.node
+        if node.prev is not last.nodes[-1] or op.writes or op.mutates != last.writes:
+            return False
+        if last.allocation is None and allocates_only(last.node) and fills(node):
+            last.node, last.allocation = node, last.node
+        elif last.allocation is not None and set(op.reads) == set(op.mutates) and finishes_draw(node):
+            last.finishes.append(node)
+        else:
+            return False
+        last.reads.extend(each for each in op.reads if each not in (*last.reads, *op.mutates))
+        return True
 
     def _enlarge(self, node: Node, owned: tuple[BufferId, ...], known: int) -> None:
         """Give new results of a library's kernel their measured sizes, which fake tensors may not know."""

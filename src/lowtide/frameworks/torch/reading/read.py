@@ -27,6 +27,7 @@ from lowtide.frameworks.torch.reading.effects import (
 from lowtide.frameworks.torch.reading.in_place import in_place_forms
 from lowtide.frameworks.torch.reading.library_ops import is_known_op
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower, lower_callee
+from lowtide.frameworks.torch.reading.repeatable_draws import can_draw_again
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.reading.stack_trace import source_of
 from lowtide.frameworks.torch.reading.workspaces import is_unmeasured
@@ -42,7 +43,7 @@ class Reading:
     @cached_property
     def lowered(self) -> Lowered:
         """The program as ops over buffers."""
-        return lower(self.captured.graph_module, self.captured.inputs)
+        return lower(self.captured.graph_module, self.captured.inputs, repeats_draws=True)
 
     @cached_property
     def graph(self) -> Graph:
@@ -93,12 +94,13 @@ def graph_of(
             writes=op.writes,
             mutates=op.mutates,
             in_place=_in_place_pairs(op, lowered) if in_place else [],
-            scratch_bytes=scratch(node),
+            scratch_bytes=max(map(scratch, op.kernels)),
             pure=not (once or op.mutates or is_random(node) or (keeps_order(node) and ranks == 1)),
             ordered=keeps_order(node),
-            cost=seconds_of(node, ranks, span),
-            flops=flops_of(node),
-            traffic_bytes=traffic_of(node),
+            repeatable=lowered.repeats_draws and not once and can_draw_again(node),
+            cost=sum(seconds_of(each, ranks, span) for each in op.kernels),
+            flops=sum(map(flops_of, op.kernels)),
+            traffic_bytes=sum(map(traffic_of, op.kernels)),
             ranks=ranks,
             rank_span=span,
             callees=callees,

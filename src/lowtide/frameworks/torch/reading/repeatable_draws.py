@@ -1,5 +1,6 @@
 """Random draws of PyTorch's own kernels that a plan may recompute from a saved random state."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, cast
 
@@ -9,23 +10,31 @@ from torch.fx import Node
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import (
+    argument_types,
     define_operator,
     is_mutable,
     op_name,
     overload_name,
     overload_of,
+    overloads_of,
     schema_of,
 )
 from lowtide.frameworks.torch.reading.effects import RANDOM_STATE, arguments_by_name, is_random
 
 _STATE_BYTES = {"cpu": torch.default_generator.get_state().numel(), "cuda": 16}
 """Bytes of a generator's state by type of device."""
+_ALLOCATES = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+_FILLS = {"bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_"}
+"""Draws that overwrite their first argument completely, without reading it."""
+_WITH_STATE = {"_cudnn_rnn", "miopen_rnn"}
+"""Kernels that keep a random state of their own."""
+_GENERATOR = "generator"
 _drawn_by: dict[Any, Any] = {}
 """PyTorch's operator for each of ours."""
 
 
 def is_repeatable(node: Node) -> bool:
-    """Return whether a node is a random draw that can be recomputed from a saved random state.
+    """Return whether a node is a draw that Inductor's programs can recompute from a saved random state.
 
     PyTorch's own functional operators with tensors on a CPU or a CUDA device can, such as attention with dropout.
     Operators of other libraries may use other generators.
@@ -33,11 +42,43 @@ def is_repeatable(node: Node) -> bool:
     overload = overload_of(node.target)
     if overload in _drawn_by:
         return True
-    if overload is None or overload.namespace != "aten" or is_mutable(overload) or not is_random(node):
+    if is_mutable(overload) or not _uses_default_generator(node):
         return False
-    return _device_of([value_of(each) for each in node.all_input_nodes]).type in _STATE_BYTES and (
-        arguments_by_name(node).get("generator") is None
-    )
+    return _device_of([value_of(each) for each in node.all_input_nodes]).type in _STATE_BYTES
+
+
+def can_draw_again(node: Node) -> bool:
+    """Return whether a node is a draw that the eager compiler can recompute: it makes or fills a tensor.
+
+    On a CPU only draws that take a generator can, since a saved state of the default one would need memory there.
+    """
+    overload = overload_of(node.target)
+    if not _uses_default_generator(node) or (is_mutable(overload) and op_name(overload) not in _FILLS):
+        return False
+    device = _device_of(value_of(node)).type
+    return device == "cuda" or (device in _STATE_BYTES and _with_generator(overload) is not None)
+
+
+def _uses_default_generator(node: Node) -> bool:
+    overload = overload_of(node.target)
+    if overload is None or overload.namespace != "aten" or op_name(overload) in _WITH_STATE:
+        return False
+    return is_random(node) and arguments_by_name(node).get(_GENERATOR) is None
+
+
+def allocates_only(node: Node) -> bool:
+    """Return whether a node makes a tensor without contents."""
+    return op_name(node.target) in _ALLOCATES
+
+
+def fills(node: Node) -> bool:
+    """Return whether a node overwrites a tensor with a draw that can be recomputed."""
+    return op_name(node.target) in _FILLS and can_draw_again(node)
+
+
+def finishes_draw(node: Node) -> bool:
+    """Return whether a node changes each element of its operands alone."""
+    return torch.Tag.pointwise in overload_of(node.target).tags and not is_random(node)
 
 
 def draws_as(overload: Any) -> Any:
@@ -54,14 +95,9 @@ def repeatable_op(overload: Any) -> Any:
 
     def run(*args: Any, random_state: torch.Tensor | None = None, **kwargs: Any) -> Any:
         generator = _generator_of(_device_of([args, kwargs]))
-        before = generator.get_state()
         if random_state is None:
-            return _behind(before, overload(*args, **kwargs))
-        generator.set_state(random_state)
-        try:
-            return _behind(random_state.clone(), overload(*args, **kwargs))
-        finally:
-            generator.set_state(before)
+            return _behind(generator.get_state(), overload(*args, **kwargs))
+        return _behind(random_state.clone(), _drawn_from(random_state, generator, lambda: overload(*args, **kwargs)))
 
     def fake(*args: Any, random_state: torch.Tensor | None = None, **kwargs: Any) -> Any:
         del random_state
@@ -75,6 +111,61 @@ def repeatable_op(overload: Any) -> Any:
     operator = define_operator(schema, run, fake, tags=(torch.Tag.nondeterministic_seeded, torch.Tag.cudagraph_unsafe))
     _drawn_by[operator] = overload
     return operator
+
+
+def _saved_generator(device: torch.device) -> torch.Generator:
+    return _generator_of(device).clone_state()
+
+
+def _copied_generator(saved: torch.Generator) -> torch.Generator:
+    return saved.clone_state()
+
+
+SAVED_GENERATOR = define_operator("saved_generator(Device device) -> Generator", _saved_generator)
+"""Copies a device's generator before a draw that the eager compiler recomputes."""
+COPIED_GENERATOR = define_operator("copied_generator(Generator saved) -> Generator", _copied_generator)
+
+
+@cache
+def draw_again(overload: Any) -> tuple[Any, str]:
+    """Return the operator that repeats a draw with a copy of the generator, and the name of that argument."""
+    known = _with_generator(overload)
+    if known is not None:
+        return known, _GENERATOR
+
+    def run(*args: Any, random_state: torch.Generator, **kwargs: Any) -> Any:
+        generator = _generator_of(_device_of([args, kwargs]))
+        return _drawn_from(random_state.get_state(), generator, lambda: overload(*args, **kwargs))
+
+    name = f"repeated_{op_name(overload)}_{overload_name(overload)}"
+    arguments, returned = schema_of(overload)
+    keywords = "" if "*," in arguments else "*, "
+    schema = f"{name}({arguments}, {keywords}Generator {RANDOM_STATE}) -> ({returned})"
+    return define_operator(schema, run), RANDOM_STATE
+
+
+@cache
+def _with_generator(overload: Any) -> Any:
+    """Return the overload that takes a generator besides the same arguments, or None."""
+    plain = argument_types(overload)
+    if any(name == _GENERATOR for name, _, _ in plain):
+        return overload
+    for other in overloads_of(overload.overloadpacket):
+        arguments = argument_types(other)
+        rest = [each for each in arguments if each[0] != _GENERATOR]
+        if not is_mutable(other) and len(rest) < len(arguments) and rest == plain:
+            return other
+    return None
+
+
+def _drawn_from(state: torch.Tensor, generator: torch.Generator, draw: Callable[[], Any]) -> Any:
+    """Draw from a random state, and leave the generator unchanged."""
+    before = generator.get_state()
+    generator.set_state(state)
+    try:
+        return draw()
+    finally:
+        generator.set_state(before)
 
 
 def _behind(state: torch.Tensor, results: Any) -> tuple[Any, ...]:
