@@ -1,6 +1,7 @@
 """The best plan found for one budget."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,6 +55,8 @@ class BestPlan:
     places: list[Place] = field(default_factory=list[int])
     first_plans: "tuple[BestPlan, BestPlan] | None" = None
     """Plans from the peak and from repeated layers, until plans of drops follow."""
+    misses: list[Execution] = field(default_factory=list["Execution"])
+    """Plans over the budget, each cheaper than those with a lower peak, from the lowest peak on."""
     improved: Execution | None = None
     """The plan that a search of neighborhoods ended with."""
     place_bounds: Sequence[PlaceBound] | None = None
@@ -91,6 +94,12 @@ class BestPlan:
     def max_cost_to_trim(self) -> float:
         """Extra cost above which trimming hardly makes a plan the best one."""
         return _TRIM_COST_RATIO * self.cost
+
+    def at(self, execution: Execution) -> "BestPlan":
+        """Return this search with another plan as its best."""
+        other = copy(self)
+        other.execution = execution
+        return other
 
     def rank(self, execution: Execution) -> tuple[int, float, int]:
         """Return an execution's sort key: bytes over the budget, extra cost, peak."""
@@ -130,8 +139,16 @@ class BestPlan:
         rank = self.rank(execution)
         if drops is not None and rank < self.rank(self.drops_execution):
             self.drops, self.drops_execution = drops, execution
+        if rank[0]:
+            self._add_miss(execution)
         if rank < self.rank(self.execution):
             self.execution = execution
+
+    def _add_miss(self, execution: Execution) -> None:
+        peak, cost = execution.peak_bytes, execution.extra_cost
+        if not any(each.peak_bytes <= peak and each.extra_cost <= cost for each in self.misses):
+            others = [each for each in self.misses if each.peak_bytes < peak or each.extra_cost < cost]
+            self.misses = sorted([*others, execution], key=lambda each: each.peak_bytes)
 
     def add_exact_result(self, program: OrderedProgram, searched: ExactResult) -> None:
         """Accept the plan and bounds of an exact search with this base order."""

@@ -135,7 +135,8 @@ class BudgetSearch:
         found.offer(at_peak.drops_execution, at_peak.drops)
         found.is_far_from_bound = not found.layers_suffice and not found.is_within(_WORTH_SETTLING)
         found.offer(by_layers.drops_execution, by_layers.drops)
-        found.offer(by_layers.execution)
+        for execution in (by_layers.execution, *at_peak.misses, *by_layers.misses):
+            found.offer(execution)
 
     def _unmodified(self, budget: int) -> BestPlan:
         return BestPlan(budget, Drops(), self.baseline, negligible=self._negligible)

@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 from lowtide.core.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, SEARCH_EFFORTS, EffortName, RecomputeEffort
 from lowtide.core.errors import UsageError
 from lowtide.core.progress import Report, Stage
-from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.plan import Plan
+from lowtide.engine.recompute.attempt import Attempt
 from lowtide.engine.recompute.base_orders import frees_early, lower_sections
-from lowtide.engine.recompute.best_plan import BestPlan
 from lowtide.engine.recompute.budget_search import BudgetSearch
-from lowtide.engine.recompute.program import Ints, OrderedProgram
+from lowtide.engine.recompute.program import OrderedProgram
 from lowtide.engine.recompute.result import RecomputeResult
-from lowtide.engine.recompute.unrolled import first_runs, unroll
-from lowtide.engine.search import solve
+from lowtide.engine.recompute.unrolled import first_runs
 
 _MAX_REORDERINGS = 3
 _SETTLE_COST_RATIO = 1.1
@@ -38,6 +36,12 @@ _FEW_OPS = 1_000
 """In larger programs, base orders with the bound and the first plan of an earlier one are left out."""
 _CLOSE_COST_RATIO = 1.25
 """The best order of a family is improved within this multiple of the best plan's cost."""
+_MISSES_COST_RATIO = 1.1
+"""At this multiple of the bound or more, plans over the budget are reordered,"""
+_MAX_MISSES = 4
+"""up to so many of each base order."""
+_MAX_FAILED = 2
+"""until so many in a row are no better."""
 _LEAST_GAIN = 0.01
 """Share of the extra cost that a useful search saves."""
 
@@ -101,51 +105,6 @@ class ComposeSettings:
         return self.prove or self.effort == "max"
 
 
-@dataclass(slots=True, eq=False)
-class _Attempt:
-    """The search from one base order."""
-
-    name: str
-    base: str
-    """The name before reorderings."""
-    search: BudgetSearch
-    found: BestPlan
-
-    @property
-    def rank(self) -> tuple[int, float, int]:
-        """Sort key: bytes over the budget, extra cost, peak."""
-        return self.found.rank(self.found.execution)
-
-    @property
-    def cost(self) -> float:
-        """Extra cost, infinite if the plan misses the budget."""
-        return self.found.cost
-
-    @property
-    def first_cost(self) -> float:
-        """Extra cost of the plan that is found fast, infinite if it misses the budget."""
-        over, cost, _ = self.found.first_rank
-        return float("inf") if over else cost
-
-    def begins_like(self, other: "_Attempt") -> bool:
-        """Return whether bounds and fast plans are the same, so that both orders are likely to end alike."""
-        return (self.found.bound, self.found.first_rank) == (other.found.bound, other.found.first_rank)
-
-    def is_near(self, best: tuple[int, float, int], factor: float) -> bool:
-        """Return whether more work may make this the cheapest plan."""
-        return best[0] > 0 or self.cost <= factor * best[1]
-
-    def may_fit_below(self, cost: float) -> bool:
-        """Return whether the plan misses the budget, but one that fits may cost at most `cost`."""
-        found = self.found
-        return not found.fits and max(found.execution.extra_cost, found.steering_bound) <= cost
-
-    @property
-    def is_done(self) -> bool:
-        """Whether more work cannot help."""
-        return self.cost == 0 or self.found.layers_suffice
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderSearch:
     """The search over base orders for one budget."""
@@ -156,7 +115,7 @@ class OrderSearch:
     settings: ComposeSettings
     report: Report
     keep: Callable[[Plan], None] | None
-    _begun: dict[str, _Attempt] = field(default_factory=dict[str, "_Attempt"])
+    _begun: dict[str, Attempt] = field(default_factory=dict[str, "Attempt"])
     """By name, the base orders with a bound and a fast plan."""
     _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
     """Rank of the last kept plan."""
@@ -178,16 +137,16 @@ class OrderSearch:
         """Return whether a base order's fast plan cannot be improved."""
         return self._begin(*named, float("inf")).is_done
 
-    def _begin(self, name: str, order: Order, max_cost: float) -> _Attempt:
+    def _begin(self, name: str, order: Order, max_cost: float) -> Attempt:
         if name not in self._begun:
             self.report(f"choosing ops to recompute ({name})")
             self._begun[name] = self._attempt(name, order, self.settings.limits, max_cost)
         return self._begun[name]
 
-    def _best(self, orders: Sequence[tuple[str, Order]], route: Route) -> tuple[_Attempt, set[Search]]:
+    def _best(self, orders: Sequence[tuple[str, Order]], route: Route) -> tuple[Attempt, set[Search]]:
         """Return the cheapest attempt, and the searches that lowered its cost."""
         limits, useful = self.settings.limits, set[Search]()
-        families: list[list[_Attempt]] = []
+        families: list[list[Attempt]] = []
         cheapest = float("inf")
         for family in self._families(orders, route):
             families.append([])
@@ -225,6 +184,7 @@ class OrderSearch:
         best = min(attempts, key=_rank)
         if "reorder" in route.searches:
             best = self._best_reordered(families, limits, settles=settles)
+            best = self._reordered_misses(attempts, best, limits, settles=settles)
             useful |= _useful("reorder", min(each.rank for each in attempts), best.rank)
         if "polish" in route.searches:
             if not best.found.fits:
@@ -262,7 +222,7 @@ class OrderSearch:
     def _program(self, order: Order) -> OrderedProgram:
         return OrderedProgram(self.problem, order, self.cost)
 
-    def _settle(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
+    def _settle(self, attempts: Sequence[Attempt], limits: RecomputeEffort) -> None:
         """Search run sequences for orders that may become the cheapest, cheapest first."""
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
             best = min(other.rank for other in attempts)
@@ -272,7 +232,7 @@ class OrderSearch:
                 attempt.search.settle(attempt.found, limits)
                 self._keep_if_better(attempt)
 
-    def _lower(self, attempts: Sequence[_Attempt], limits: RecomputeEffort) -> None:
+    def _lower(self, attempts: Sequence[Attempt], limits: RecomputeEffort) -> None:
         """Lower the peaks of orders that may fit, or of the lowest order."""
         lowest = min(attempts, key=_rank)
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
@@ -283,12 +243,12 @@ class OrderSearch:
 
     def _best_reordered(
         self,
-        families: Sequence[Sequence[_Attempt]],
+        families: Sequence[Sequence[Attempt]],
         limits: RecomputeEffort,
         *,
         settles: bool = True,
         lowers: bool = False,
-    ) -> _Attempt:
+    ) -> Attempt:
         """Return the best attempt after the best of each family, if it is near the best one, is reordered."""
         leaders = sorted((min(family, key=_rank) for family in families if family), key=_rank)
         best = leaders[0]
@@ -297,16 +257,37 @@ class OrderSearch:
                 best = min(best, self._reordered(leader, limits, settles=settles, lowers=lowers), key=_rank)
         return best
 
-    def _attempt(self, name: str, order: Order, limits: RecomputeEffort, max_cost: float = float("inf")) -> _Attempt:
-        search = BudgetSearch(self._program(order), self.settings.negligible)
-        return _Attempt(name, name, search, search.begin(self.budget, limits, max_cost, exact=self.settings.exact))
+    def _reordered_misses(
+        self, attempts: Sequence[Attempt], best: Attempt, limits: RecomputeEffort, *, settles: bool
+    ) -> Attempt:
+        """Return the best attempt after plans over the budget are reordered, unless the best plan is near its bound.
 
-    def _keep_if_better(self, attempt: _Attempt) -> None:
+        Another order of their runs may fit, and they cost less. The search ends when two in a row are no better.
+        """
+        if best.found.fits and best.cost <= _MISSES_COST_RATIO * best.found.steering_bound:
+            return best
+        failed = 0
+        for attempt in sorted(attempts, key=_rank):
+            misses = [each for each in attempt.found.misses if each.extra_cost < best.cost]
+            for miss in misses[:: max(1, -(-len(misses) // _MAX_MISSES))] if attempt.found.may_fit else ():
+                other = replace(attempt, found=attempt.found.at(miss))
+                found = self._reordered(other, limits, settles=settles, lowers=False)
+                failed = 0 if found.rank < best.rank else failed + (found is not other)
+                best = min(best, found, key=_rank)
+                if failed == _MAX_FAILED:
+                    return best
+        return best
+
+    def _attempt(self, name: str, order: Order, limits: RecomputeEffort, max_cost: float = float("inf")) -> Attempt:
+        search = BudgetSearch(self._program(order), self.settings.negligible)
+        return Attempt(name, name, search, search.begin(self.budget, limits, max_cost, exact=self.settings.exact))
+
+    def _keep_if_better(self, attempt: Attempt) -> None:
         if self.keep is not None and (not self._kept or attempt.rank < self._kept[0]):
             self._kept[:] = [attempt.rank]
             self.keep(attempt.search.program.plan(attempt.found.execution))
 
-    def _reordered(self, best: _Attempt, limits: RecomputeEffort, *, settles: bool, lowers: bool) -> _Attempt:
+    def _reordered(self, best: Attempt, limits: RecomputeEffort, *, settles: bool, lowers: bool) -> Attempt:
         """Return the best attempt after up to three reorderings of its runs."""
         last, lowest, lowest_rank, settings = best, best.rank, best.rank, self.settings
         closes_all = settings.exact and settings.effort == "max"
@@ -316,7 +297,7 @@ class OrderSearch:
             self._close(best, limits)
         for _ in range(_MAX_REORDERINGS if settings.reorder and not best.is_done else 0):
             self.report("reordering the recomputed program")
-            runs = _in_better_order(last, later_effort, self.budget)
+            runs = last.runs_in_better_order(later_effort, self.budget)
             order = first_runs(runs.tolist())
             if np.array_equal(order, last.search.program.order):
                 break
@@ -345,13 +326,13 @@ class OrderSearch:
             self._keep_if_better(best)
         return best
 
-    def _close(self, attempt: _Attempt, limits: RecomputeEffort) -> None:
+    def _close(self, attempt: Attempt, limits: RecomputeEffort) -> None:
         self.report(f"closing the gap ({attempt.name})")
         attempt.search.close_gap(attempt.found, limits)
         self._keep_if_better(attempt)
 
 
-def _rank(attempt: _Attempt) -> tuple[int, float, int]:
+def _rank(attempt: Attempt) -> tuple[int, float, int]:
     return attempt.rank
 
 
@@ -366,14 +347,3 @@ def _distinct(orders: Iterable[tuple[str, Order]]) -> Iterator[tuple[str, Order]
         if key not in known:
             known.add(key)
             yield name, order
-
-
-def _in_better_order(known: _Attempt, effort: EffortName, budget: int) -> Ints:
-    """Return the plan's runs in the order search's order."""
-    program = known.search.program
-    problem = program.problem
-    unrolled = unroll(problem, known.found.execution.runs.tolist())
-    inner = Problem(unrolled.graph, in_place=problem.in_place)
-    within = Budget.of_limits(problem.graph, [budget, *(None for _ in problem.graph.spaces[1:])])
-    solution = solve(inner, [inner.given_order()], SEARCH_EFFORTS[effort], budget=within)
-    return np.asarray(unrolled.runs(solution.order), np.int32)
