@@ -97,7 +97,7 @@ def graph_of(
             scratch_bytes=max(map(scratch, op.kernels)),
             pure=not (once or op.mutates or is_random(node) or (keeps_order(node) and ranks == 1)),
             ordered=keeps_order(node),
-            repeatable=lowered.repeats_draws and not once and can_draw_again(node),
+            repeatable=lowered.repeats_draws and not (once or op.mutates) and can_draw_again(node),
             cost=sum(seconds_of(each, ranks, span) for each in op.kernels),
             flops=sum(map(flops_of, op.kernels)),
             traffic_bytes=sum(map(traffic_of, op.kernels)),
