@@ -156,6 +156,27 @@ def test_a_whole_step_stays_within_its_budget(make: Callable[[], Made], compiler
     assert _is_as_predicted(lt.measure(step, rows, timed_calls=1))
 
 
+def test_masks_of_dropout_are_recomputed_with_the_bits_of_their_first_run() -> None:
+    module, rows = _layers()
+    plain = copy.deepcopy(module)
+
+    def loss(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+        return model(inputs)
+
+    eager = lt.TrainingStep(plain, loss, torch.optim.SGD(plain.parameters(), lr=0.01))
+    step = lt.training_step(module, loss, torch.optim.SGD(module.parameters(), lr=0.01), (rows,), budget="35%")
+    plan, graph = step.result.plan, step.result.graph
+    runs = plan.order().tolist()
+    assert any(graph.repeatable[op] for op in set(runs) if runs.count(op) > 1)
+    seen: list[tuple[list[torch.Tensor], torch.Tensor]] = []
+    for call in (eager, step):
+        torch.manual_seed(5)
+        seen.append(([call(rows) for _ in range(STEPS)], torch.cuda.get_rng_state()))
+    assert all(map(torch.equal, *(losses for losses, _ in seen)))
+    assert torch.equal(seen[0][1], seen[1][1])
+    assert _is_as_predicted(lt.measure(step, rows, timed_calls=1))
+
+
 def test_a_model_whose_parameters_are_on_the_host_is_trained_within_a_smaller_budget() -> None:
     """Parameters come to the device layer by layer and go back, with the bits of the model on the device."""
     plain = nn.Sequential(*(layer for _ in range(8) for layer in (nn.Linear(WIDTH, WIDTH), nn.Tanh()))).cuda()

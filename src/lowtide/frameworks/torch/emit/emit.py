@@ -14,7 +14,6 @@ from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, StepKind
 from lowtide.frameworks.torch.emit.state_copies import STATE_TO_DEVICE, StateEmission
 from lowtide.frameworks.torch.emit.transfers import CopyEmission
 from lowtide.frameworks.torch.internals.nodes import is_symbol, map_arguments, storages_of, value_of
-from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.internals.runtime import box_inputs
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.effects import (
@@ -30,6 +29,7 @@ from lowtide.frameworks.torch.reading.repeatable_draws import (
     COPIED_GENERATOR,
     SAVED_GENERATOR,
     can_draw_again,
+    device_of_draw,
     draw_again,
 )
 
@@ -259,8 +259,7 @@ class DrawEmission:
         if node not in self._repeated:
             return self._graph.node_copy(node, value)
         if node not in self._saved:
-            (device,) = {tensor.device for tensor in tensors_in(value_of(node))}
-            self._saved[node] = self._graph.call_function(SAVED_GENERATOR, (device,))
+            self._saved[node] = self._graph.call_function(SAVED_GENERATOR, (device_of_draw(node),))
             return self._graph.node_copy(node, value)
         generator = self._graph.call_function(COPIED_GENERATOR, (self._saved[node],))
         copied = self._graph.node_copy(node, value)

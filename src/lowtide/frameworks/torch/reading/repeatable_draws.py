@@ -55,8 +55,13 @@ def can_draw_again(node: Node) -> bool:
     overload = overload_of(node.target)
     if not _uses_default_generator(node) or (is_mutable(overload) and op_name(overload) not in _FILLS):
         return False
-    device = _device_of(value_of(node)).type
+    device = device_of_draw(node).type
     return device == "cuda" or (device in _STATE_BYTES and _with_generator(overload) is not None)
+
+
+def device_of_draw(node: Node) -> torch.device:
+    """Return the device of a draw's first result. Attention may return its random state on the CPU."""
+    return _device_of(value_of(node))
 
 
 def _uses_default_generator(node: Node) -> bool:
