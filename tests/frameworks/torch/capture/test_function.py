@@ -70,7 +70,13 @@ def conditions(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x * scale + y / (1 + scale**2)).pow(2)
 
 
-FUNCTIONS = [views, mutating, mutating_input, several_outputs, nested, drawing, conditions]
+def grouped(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Multiply groups of rows by experts in float32, as mixtures of experts do."""
+    rows, experts = x[:, :4].contiguous(), torch.stack([y[:4, :4], y[-4:, -4:]])
+    return nn.functional.grouped_mm(rows, experts.contiguous(), offs=torch.tensor([2, len(x)], dtype=torch.int32))
+
+
+FUNCTIONS = [grouped, views, mutating, mutating_input, several_outputs, nested, drawing, conditions]
 
 
 def example(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

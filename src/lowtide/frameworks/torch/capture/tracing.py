@@ -135,7 +135,7 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
             raise UnsupportedError(
                 f"a closed-over tensor of shape {shape} requires grad; make it an argument or parameter"
             )
-    _remove_profiler_ranges(traced.graph)
+    _remove_without_results(traced.graph)
     if rewrite is not None:
         rewrite(traced.graph)
     traced = run_rewrites(traced, TRACED)
@@ -143,10 +143,12 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
     return traced
 
 
-def _remove_profiler_ranges(graph: Graph) -> None:
-    """Remove calls of `torch.profiler.record_function`: a plan separates the ops of a range."""
+def _remove_without_results(graph: Graph) -> None:
+    """Remove ranges of the profiler, whose ops a plan separates, and reads of numbers that are known while tracing."""
     for node in reversed(graph.nodes):
-        if op_name(node.target).startswith("_record_function_"):
+        name = op_name(node.target)
+        is_known = name == "_local_scalar_dense" and "val" not in node.meta and not node.users
+        if is_known or name.startswith("_record_function_"):
             graph.erase_node(node)
 
 

@@ -1,6 +1,7 @@
 """Strides that differ between fake tensors and a run: of dimensions of size 1, and of gradients of losses.
 
-They decide whether eager PyTorch takes an image for channels-last, and so which copies it makes.
+They decide whether eager PyTorch takes an image for channels-last, and so which copies it makes. Grouped products of
+float32 run, but have no fake results.
 """
 # pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
@@ -11,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import _meta_registrations
 from torch._C import DispatchKey
 from torch._dispatch.python import no_python_dispatcher
 from torch._ops import OpOverload
@@ -75,7 +77,7 @@ def strides_as_in_eager() -> Generator[None]:
     _active.append(dispatch)
     FakeTensorMode.__torch_dispatch__ = corrected
     try:
-        with _views_on_meta():
+        with _views_on_meta(), grouped_products_of_any_dtype():
             yield
     finally:
         FakeTensorMode.__torch_dispatch__ = _active.pop()
@@ -103,6 +105,25 @@ def _views_on_meta() -> Generator[None]:
     finally:
         for op, kernel in kernels.items():
             set_kernel(op, kernel)
+
+
+@contextmanager
+def grouped_products_of_any_dtype() -> Generator[None]:
+    """Let fake tensors of any dtype have grouped products, as kernels do. PyTorch allows bfloat16 only."""
+    original = _meta_registrations._meta_grouped_mm_common
+
+    def product(left: Any, right: Any, scale_a: Any = None, scale_b: Any = None, **options: Any) -> Any:
+        if scale_a is not None or left.dtype == torch.bfloat16 or left.dtype != right.dtype:
+            return original(left, right, scale_a=scale_a, scale_b=scale_b, **options)
+        return _meta_registrations._create_grouped_mm_output_tensor(
+            left, right, options.get("offs"), options.get("out_dtype")
+        )
+
+    _meta_registrations._meta_grouped_mm_common = product
+    try:
+        yield
+    finally:
+        _meta_registrations._meta_grouped_mm_common = original
 
 
 def _may_differ(func: Any, result: FakeTensor, args: Any) -> bool:

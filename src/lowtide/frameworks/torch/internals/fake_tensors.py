@@ -33,6 +33,11 @@ def is_fake(value: Any) -> bool:
     return isinstance(value, FakeTensor)
 
 
+def constant_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the contents of a fake tensor that was computed from numbers alone, if known."""
+    return tensor.constant if isinstance(tensor, FakeTensor) else None
+
+
 def new_fake_mode() -> FakeMode:
     """Return a new mode for fixed shapes."""
     return FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)

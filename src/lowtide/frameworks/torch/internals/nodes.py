@@ -12,7 +12,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import find_symbol_binding_fx_nodes, free_symbols
 
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.fake_strides import contiguous_as_in_run
+from lowtide.frameworks.torch.internals.fake_strides import contiguous_as_in_run, grouped_products_of_any_dtype
 from lowtide.frameworks.torch.internals.fake_tensors import fake_mode_of, faked, is_fake, new_fake_mode
 from lowtide.frameworks.torch.internals.symbolic_scalars import SYMBOLIC
 from lowtide.frameworks.torch.internals.tensors import storage_key
@@ -78,7 +78,7 @@ def compute_fake(node: Node, given: Callable[[Node], Any] = value_of, like: torc
     mode = fake_mode_of([] if like is None else [like]) if fake is None else fake.fake_mode
     args, kwargs = pytree.tree_map_only(torch.Tensor, lambda tensor: faked(mode, tensor), (args, kwargs))
     quiet = mode.shape_env.suppress_guards() if mode.shape_env else nullcontext()
-    with torch.no_grad(), mode, quiet:
+    with torch.no_grad(), mode, quiet, grouped_products_of_any_dtype():
         result = node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
         return contiguous_as_in_run(node.target, result)
 

@@ -54,11 +54,19 @@ def convolution_backward(given: Arguments, _: Any) -> int:
 
 
 def _measured(function: Any, given: Arguments, result: torch.Tensor) -> KernelMemory | None:
-    """Return the memory of a small convolution of videos, or transposed one, for which the rules are wide bounds."""
+    """Return the memory of a small convolution for which the rules are wide bounds.
+
+    These are convolutions of videos, transposed ones, and depthwise ones of channels-last images.
+    """
     image, weight = given["input"], given["weight"]
     work = max(image.numel(), result.numel()) * math.prod(weight.shape[1:])
-    is_bounded = given["transposed"] or image.dim() == _VIDEO
+    in_blocks = _is_depthwise(given, weight) and (is_channels_last(image) or is_channels_last(weight))
+    is_bounded = given["transposed"] or image.dim() == _VIDEO or in_blocks
     return memory_of_call(function, given, work) if is_bounded else None
+
+
+def _is_depthwise(given: Arguments, weight: torch.Tensor) -> bool:
+    return given["groups"] > 1 and weight.shape[1] == 1
 
 
 def _goes_to_onednn(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> bool:
@@ -161,7 +169,7 @@ def _onednn_backward(given: Arguments, gradient: torch.Tensor, image: torch.Tens
     wants_image, wants_weight, _ = given["output_mask"]
     results = (bytes_of(image) if wants_image else 0) + (bytes_of(weight) if wants_weight else 0)
     copies = _copy(gradient, last) + _copy(image, last) + _copy(weight, last)
-    if last and given["groups"] > 1 and weight.shape[1] == 1:
+    if last and _is_depthwise(given, weight):
         copies += _BLOCK * _BLOCK * bytes_of(weight)  # one depthwise kernel puts every channel into its own block
     buffers = _BACKWARD_BUFFERS if last or _is_skipping(given) else _FEW_BUFFERS
     for_image = _image_gradient(given, gradient, image, weight, last) if wants_image else 0
@@ -192,8 +200,8 @@ def _weight_gradient(
 ) -> int:
     """Return the peak bytes of computing the weight's gradient."""
     single = math.prod(weight.shape) * torch.float32.itemsize
-    is_depthwise = given["groups"] > 1 and weight.shape[1] == 1
-    is_wide = weight.shape[-1] > (_WIDEST_DIRECT_DEPTHWISE if is_depthwise else _WIDEST_DIRECT_KERNEL)
+    widest = _WIDEST_DIRECT_DEPTHWISE if _is_depthwise(given, weight) else _WIDEST_DIRECT_KERNEL
+    is_wide = weight.shape[-1] > widest
     if is_wide or (image.dim() > 3 and weight.shape[-2] > image.shape[-2]):  # then the images are unfolded
         unfolded = math.prod((*weight.shape[1:], *gradient.shape[2:])) * image.element_size()
         return 5 * single + (2 if last else 1) * unfolded

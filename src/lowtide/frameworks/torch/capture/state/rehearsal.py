@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from lowtide.core.collection import without_collection
-from lowtide.core.errors import UnsupportedError
+from lowtide.core.errors import LowtideError, UnsupportedError, one_line
 from lowtide.frameworks.torch.capture.state.effects import (
     CannotReplayError,
     CodeEffects,
@@ -114,10 +114,19 @@ def rehearse(state: PythonState, run: RunOnFakes) -> Rehearsal:
     try:
         with recorded_prints(effects.printed):
             given, facts = run(recorder)
-        reason = "may depend on a number that it reads from a tensor" if recorder.invents_numbers else None
+        reason = None if recorder.invents_at is None else "may depend on a number that it reads from a tensor"
         for change in state.changes():
             _add(effects, change, reason or reason_against(change), given, state, run)
         stored = tuple(map(recorder.number, effects.stored))
+    except LowtideError:
+        raise
+    except Exception as error:
+        if recorder.invents_at is None:
+            raise
+        raise UnsupportedError(
+            f"the step reads a number from a tensor{recorder.invents_at}, and its Python code depends on it "
+            f"({type(error).__name__}: {one_line(error, 100)}); avoid .item() and Python conditions on tensors"
+        ) from error
     finally:
         state.restore()
     return Rehearsal(recorder.finish(stored, *facts), effects, state, state.guards)

@@ -8,6 +8,7 @@ import torch
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.state.names import calling_line
 from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.fake_tensors import constant_of
 from lowtide.frameworks.torch.internals.operators import is_mutable, written_arguments
 from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
 
@@ -22,8 +23,8 @@ class SignatureRecorder(DispatchMode):
         super().__init__()
         self.calls: list[tuple[Any, ...]] = []
         self.is_paused = False
-        self.invents_numbers = False
-        """Whether the run read a number from a tensor."""
+        self.invents_at: str | None = None
+        """The first line that read a number from a tensor, or None."""
         self._real: dict[int, torch.Tensor] = {}
         """Real values of one-element tensors, by `id`."""
         self._numbers: dict[int, int] = {}
@@ -84,16 +85,18 @@ class SignatureRecorder(DispatchMode):
                 self._real[id(tensor)] = value
 
     def _value_of(self, tensor: torch.Tensor) -> torch.Tensor:
-        return self._real.get(id(tensor), tensor)
+        known = self._real.get(id(tensor), constant_of(tensor))
+        return tensor if known is None else known
 
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an op. Numbers read from unfollowed tensors are invented."""
         if func is torch.ops.aten._local_scalar_dense.default:
-            known = self._real.get(id(args[0]))
-            if known is not None:
+            known = self._value_of(args[0])
+            if known is not args[0]:
                 with without_modes():
                     return known.item()
-            self.invents_numbers = self.invents_numbers or not self.is_paused
+            if self.invents_at is None and not self.is_paused:
+                self.invents_at = calling_line()
             dtype: torch.dtype = args[0].dtype
             return True if dtype is torch.bool else 0.625 if dtype.is_floating_point else 3
         return func(*args, **kwargs)
