@@ -10,6 +10,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import lowtide.torch as lt
+from lowtide import minimize
 from lowtide.core.errors import FingerprintError, UnsupportedError, VerificationError
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.plan import CopyIn, CopyOut, Plan, Run
@@ -114,3 +115,23 @@ def test_a_wrong_plan_is_refused() -> None:
     plan = Plan.from_steps(graph, [Run(0), CopyOut(1, 0), CopyIn(1, 0)])
     with pytest.raises(VerificationError, match="home space"):
         lt.apply(plan, program)
+
+
+class Softmax(nn.Module):
+    """A softmax that a plan computes in place."""
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(rows @ rows.t(), -1).sum(0)
+
+
+def test_a_file_with_rows_written_in_place_has_only_operators_of_pytorch(tmp_path: Path) -> None:
+    rows, path = torch.randn(64, 8), tmp_path / "planned.pt2"
+    model = lt.TorchModel(torch.export.export(Softmax(), (rows,)))
+    result = minimize(model.graph)
+    assert len(result.plan.pairs.values) > 0
+    model.save(result.plan, path)
+    planned = torch.export.load(path)
+    targets = [str(node.target) for node in planned.graph.nodes if node.op == "call_function"]
+    assert "aten._softmax.out" in targets
+    assert all(target.startswith("aten.") for target in targets)
+    assert torch.equal(planned.module()(rows), Softmax()(rows))

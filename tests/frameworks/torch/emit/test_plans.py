@@ -9,6 +9,7 @@ from torch import nn
 import lowtide.torch as lt
 from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import Free, Plan, Run
+from lowtide.frameworks.torch.reading.in_place import by_rows
 
 N = 256
 ONE = N * N * 4
@@ -64,12 +65,25 @@ def test_a_second_run_of_an_op_is_carried_out_and_measured(digest: Any) -> None:
         ("an input", lambda x: x + 1, 0),
         ("a part of a larger storage", lambda x: (x @ x)[:4] + 1, 0),
         ("a softmax", lambda x: torch.softmax(x @ x, 1), 1),
+        ("backward of a softmax", lambda x: torch.ops.aten._softmax_backward_data(x @ x, x, 1, x.dtype), 1),
+        ("a transposed gradient", lambda x: torch.ops.aten._log_softmax_backward_data((x @ x).t(), x, 1, x.dtype), 0),
         ("a running sum", lambda x: torch.cumsum(x @ x, 1), 0),
     ],
 )
 def test_in_place_pairs_are_offered_where_results_stay_equal(name: str, function: Any, offered: int) -> None:
     graph = lt.read((function, (torch.randn(8, 8),)))
     assert sum(len(flat) // 2 for flat in graph.in_place) == offered, name
+
+
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+def test_rows_are_overwritten_with_the_same_numbers_whatever_their_strides(name: str) -> None:
+    """PyTorch's kernels return wrong numbers for tensors that are not contiguous."""
+    plain = getattr(torch.ops.aten, name).default
+    form = by_rows(plain, getattr(torch.ops.aten, name).out, "out")
+    for rows in (torch.randn(4, 6), torch.randn(6, 4).t()):
+        expected = plain(rows, 1, False)
+        assert torch.equal(form(rows, 1, False, into=rows), expected)
+        assert torch.equal(rows, expected)
 
 
 def test_constructors_that_look_at_the_form_of_a_tensor_do_not_read_it() -> None:

@@ -18,6 +18,7 @@ from lowtide.frameworks.torch.capture.capture_function import FunctionBinding
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.frameworks.torch.reading.in_place import INTO, OUT_VARIANTS
 
 
 def save_exported(captured: Captured, planned: GraphModule, path: Path) -> None:
@@ -40,6 +41,11 @@ def _exported(captured: Captured, planned: GraphModule) -> ExportedProgram:
     binding = captured.binding
     if not isinstance(binding, FunctionBinding) or not isinstance(binding.function, nn.Module):
         raise UnsupportedError("only a captured module can be exported; write the plan instead (-o NAME.plan.json)")
+    for node in planned.graph.nodes:
+        if node.target in OUT_VARIANTS:  # the file must not need lowtide
+            node.target, keyword = OUT_VARIANTS[node.target]
+            node.kwargs = {keyword if name == INTO else name: value for name, value in node.kwargs.items()}
+    planned.recompile()
     given = (captured.example_args, dict(captured.example_kwargs))
     args, kwargs = pytree.tree_map_only(torch.Tensor, _real, given)
     with torch.no_grad():

@@ -30,11 +30,24 @@ _COPIES = {_ATEN.clone.default, _ATEN._to_copy.default, _ATEN.native_dropout.def
 _SCATTERS = {_ATEN.slice_scatter.default, _ATEN.select_scatter.default, _ATEN.diagonal_scatter.default}
 """Ops with contiguous results if their first operand overlaps itself; fake ones overlap in PyTorch 2.11."""
 _CONTIGUOUS = {
+    _ATEN._log_softmax_backward_data.default,
     _ATEN.mse_loss_backward.default,
     _ATEN.smooth_l1_loss_backward.default,
     _ATEN.huber_loss_backward.default,
 }
 """Ops with contiguous results for operands of any strides."""
+_ITERATED = {
+    _ATEN.elu_backward.default,
+    _ATEN.hardsigmoid_backward.default,
+    _ATEN.hardswish_backward.default,
+    _ATEN.hardtanh_backward.default,
+    _ATEN.softplus_backward.default,
+}
+"""Pointwise ops whose fake results may have the strides of another operand."""
+_ITERATED_BACKWARDS = {_ATEN.leaky_relu_backward.default, _ATEN.threshold_backward.default}
+"""The same, with kernels that take the last operand first."""
+_ITERATED_ON_CPU = {_ATEN.native_dropout_backward.default}
+"""The same, with other kernels on other devices."""
 _WITH_NUMBERS = ("Tensor", "Scalar")
 """Overloads that treat a number as a tensor without dimensions."""
 _IMAGES = 4
@@ -130,6 +143,9 @@ def _may_differ(func: Any, result: FakeTensor, args: Any) -> bool:
     """Return whether an operand's size-1 dimension may have a stride other than the contiguous one."""
     if not isinstance(func, OpOverload) or func._schema.is_mutable or result.dim() < 2:
         return False
+    is_iterated = func in _ITERATED or func in _ITERATED_BACKWARDS
+    if is_iterated or (func in _ITERATED_ON_CPU and result.device.type == "cpu"):
+        return _is_fixed(result)
     if func in _COPIES or (func not in _VIEWS and torch.Tag.pointwise not in func.tags):
         return False
     return any(isinstance(each, torch.Tensor) and _is_unusual(each) for each in args) and _is_fixed(result)
@@ -150,6 +166,8 @@ def _strides_of_view(source: torch.Tensor, shape: Sequence[int]) -> tuple[int, .
 
 def _operands(func: OpOverload, args: Any, kwargs: Any) -> list[torch.Tensor]:
     operands = pytree.tensors_in([args, kwargs])
+    if func in _ITERATED_BACKWARDS:
+        return operands[::-1]
     has_number = func._overloadname in _WITH_NUMBERS and any(isinstance(each, int | float) for each in args[:2])
     return [*operands, operands[0].new_empty(())] if has_number else operands
 

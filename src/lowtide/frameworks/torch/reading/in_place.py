@@ -14,10 +14,12 @@ from lowtide.frameworks.torch.internals.hints import is_always, is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import (
     argument_types,
+    define_operator,
     op_name,
     overload_of,
     overloads_of,
     schema_arguments,
+    schema_of,
 )
 from lowtide.frameworks.torch.internals.tensors import is_dense, storage_bytes
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp
@@ -25,6 +27,10 @@ from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, Lowe
 aten = torch.ops.aten
 _SOFTMAX = (aten._softmax, aten._log_softmax, aten._softmax_backward_data, aten._log_softmax_backward_data)
 _BY_ROWS = frozenset(packet.default for packet in _SOFTMAX)
+INTO = "into"
+"""Keyword of the tensor that gets the results of such an op."""
+OUT_VARIANTS: dict[Any, tuple[Any, str]] = {}
+"""PyTorch's operator and its keyword for each of ours that writes rows in place."""
 
 
 def in_place_forms(op: LoweredOp, lowered: Lowered) -> tuple[InPlaceForm, ...]:
@@ -46,13 +52,15 @@ def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
     value = value_of(op.node)
     if not isinstance(value, torch.Tensor):
         return
-    is_by_rows = target in _BY_ROWS and value.device.type == "cpu"
+    is_by_rows = target in _BY_ROWS and value.device.type == "cpu" and _is_contiguous(value)
     if not (torch.Tag.pointwise in target.tags or is_by_rows) or not _fills_storage(value):
         return
     variant = _variant_of(target)
     if variant is None:
         return
     form, out_argument = variant
+    if is_by_rows and out_argument is not None:
+        form, out_argument = by_rows(target, form, out_argument), INTO
     for position, operand in enumerate(op.node.args):
         if not isinstance(operand, Node) or not isinstance(value_of(operand), torch.Tensor):
             continue
@@ -89,14 +97,36 @@ def _variant_of(target: Any) -> tuple[Any, str | None] | None:
     return None
 
 
+@cache
+def by_rows(plain: Any, out: Any, out_argument: str) -> Any:
+    """Return an operator like an out variant that handles contiguous tensors only, for tensors of any strides.
+
+    A tensor may have other strides in a run than the fake one, and the kernel would return wrong numbers.
+    """
+
+    def run(*args: Any, into: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        if into.is_contiguous():
+            return out(*args, **kwargs, **{out_argument: into})
+        return into.copy_(plain(*args, **kwargs))
+
+    arguments, _ = schema_of(plain)
+    operator = define_operator(f"{op_name(plain)}_by_rows({arguments}, *, Tensor(a!) {INTO}) -> Tensor(a!)", run)
+    OUT_VARIANTS[operator] = out, out_argument
+    return operator
+
+
 def _fills_storage(tensor: torch.Tensor) -> bool:
     if not is_symbolic(tensor):
         return is_dense(tensor) and tensor.numel() * tensor.element_size() == storage_bytes(tensor)
-    contiguous = zip(tensor.stride(), _contiguous_strides(tensor.shape), strict=True)
     bytes_stored = tensor.untyped_storage().nbytes()
-    return all(is_always(stride == expected) for stride, expected in contiguous) and is_always(
-        tensor.numel() * tensor.element_size() == bytes_stored
-    )
+    return _is_contiguous(tensor) and is_always(tensor.numel() * tensor.element_size() == bytes_stored)
+
+
+def _is_contiguous(tensor: torch.Tensor) -> bool:
+    if not is_symbolic(tensor):
+        return tensor.is_contiguous()
+    strides = zip(tensor.stride(), _contiguous_strides(tensor.shape), strict=True)
+    return all(is_always(stride == expected) for stride, expected in strides)
 
 
 def _contiguous_strides(shape: Sequence[int]) -> list[int]:

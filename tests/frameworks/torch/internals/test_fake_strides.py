@@ -1,0 +1,58 @@
+"""Results on fake tensors have the strides of a run, whatever the strides of the operands."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from lowtide.frameworks.torch.internals.fake_strides import strides_as_in_eager
+from lowtide.frameworks.torch.internals.fake_tensors import faked, new_fake_mode
+
+aten = torch.ops.aten
+SHAPE = (2, 4, 6, 8)
+Two = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+OPS: dict[str, Two] = {
+    "dropout": lambda x, y: aten.native_dropout_backward(x, y > 0.5, 2.0),
+    "elu": lambda x, y: aten.elu_backward(x, 1.0, 1.0, 1.0, False, y),
+    "gelu": aten.gelu_backward,
+    "hardsigmoid": aten.hardsigmoid_backward,
+    "hardswish": aten.hardswish_backward,
+    "hardtanh": lambda x, y: aten.hardtanh_backward(x, y, 0.0, 1.0),
+    "leaky ReLU": lambda x, y: aten.leaky_relu_backward(x, y, 0.1, False),
+    "log-softmax": lambda x, y: aten._log_softmax_backward_data(x, y, -1, torch.float32),
+    "mean squared error": lambda x, y: aten.mse_loss_backward(x, x, y, 0),
+    "product": aten.mul.Tensor,
+    "ReLU": lambda x, y: aten.threshold_backward(x, y, 0.5),
+    "sigmoid": aten.sigmoid_backward,
+    "SiLU": aten.silu_backward,
+    "softmax": lambda x, y: aten._softmax_backward_data(x, y, -1, torch.float32),
+    "softplus": lambda x, y: aten.softplus_backward(x, y, 1.0, 20.0),
+    "tanh": aten.tanh_backward,
+}
+
+
+def forms() -> list[torch.Tensor]:
+    """Return tensors of one shape with several strides."""
+    a, b, c, d = SHAPE
+    return [
+        torch.rand(SHAPE),
+        torch.rand(a, c, b, d).transpose(1, 2),
+        torch.rand(a, b, d, c).transpose(2, 3),
+        torch.rand(SHAPE).contiguous(memory_format=torch.channels_last),
+        torch.rand(a, 1, c, d).expand(SHAPE),
+        torch.rand(d, a, b, c).permute(1, 2, 3, 0),
+        torch.rand(a, b, c, 2 * d)[..., ::2],
+    ]
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_gradients_have_the_strides_of_a_run(name: str) -> None:
+    mode: Any = new_fake_mode()
+    for x, y in product(forms(), forms()):
+        expected = OPS[name](x, y)
+        with strides_as_in_eager(), mode:
+            found = OPS[name](faked(mode, x), faked(mode, y))
+        assert (found.shape, found.stride()) == (expected.shape, expected.stride()), (x.stride(), y.stride())
