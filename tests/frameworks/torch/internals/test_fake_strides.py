@@ -13,14 +13,28 @@ from lowtide.frameworks.torch.internals.fake_tensors import faked, new_fake_mode
 aten = torch.ops.aten
 SHAPE = (2, 4, 6, 8)
 Two = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+ONES, HALF = torch.ones(8), torch.full((4,), 0.5)
+ALL = [True, True, True]
 
 OPS: dict[str, Two] = {
+    "batch norm": lambda x, _: aten.native_batch_norm(x, HALF, HALF, HALF, HALF, True, 0.1, 1e-5)[0],
+    "batch norm's gradient": lambda x, y: aten.native_batch_norm_backward(
+        x, y, HALF, HALF, HALF, HALF, HALF, True, 1e-5, ALL
+    )[0],
+    "cross entropy of two classes": lambda x, y: aten.binary_cross_entropy(x, y, None, 0),
     "dropout": lambda x, y: aten.native_dropout_backward(x, y > 0.5, 2.0),
     "elu": lambda x, y: aten.elu_backward(x, 1.0, 1.0, 1.0, False, y),
     "gelu": aten.gelu_backward,
+    "gated linear unit": lambda x, y: aten.glu_backward(x[..., :4], y, -1),
+    "group norm": lambda x, y: aten.native_group_norm_backward(
+        x.contiguous(), y, torch.ones(2, 2), torch.ones(2, 2), HALF, 2, 4, 48, 2, ALL
+    )[0],
     "hardsigmoid": aten.hardsigmoid_backward,
     "hardswish": aten.hardswish_backward,
     "hardtanh": lambda x, y: aten.hardtanh_backward(x, y, 0.0, 1.0),
+    "layer norm": lambda x, y: aten.native_layer_norm_backward(
+        x, y, [8], y.mean(-1, keepdim=True), y.std(-1, keepdim=True), ONES, ONES, ALL
+    )[0],
     "leaky ReLU": lambda x, y: aten.leaky_relu_backward(x, y, 0.1, False),
     "log-softmax": lambda x, y: aten._log_softmax_backward_data(x, y, -1, torch.float32),
     "mean squared error": lambda x, y: aten.mse_loss_backward(x, x, y, 0),

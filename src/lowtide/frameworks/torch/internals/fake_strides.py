@@ -31,6 +31,7 @@ _SCATTERS = {_ATEN.slice_scatter.default, _ATEN.select_scatter.default, _ATEN.di
 """Ops with contiguous results if their first operand overlaps itself; fake ones overlap in PyTorch 2.11."""
 _CONTIGUOUS = {
     _ATEN._log_softmax_backward_data.default,
+    _ATEN.glu_backward.default,
     _ATEN.mse_loss_backward.default,
     _ATEN.smooth_l1_loss_backward.default,
     _ATEN.huber_loss_backward.default,
@@ -48,6 +49,15 @@ _ITERATED_BACKWARDS = {_ATEN.leaky_relu_backward.default, _ATEN.threshold_backwa
 """The same, with kernels that take the last operand first."""
 _ITERATED_ON_CPU = {_ATEN.native_dropout_backward.default}
 """The same, with other kernels on other devices."""
+_LIKE_FIRST = {_ATEN.binary_cross_entropy.default}
+"""Ops whose results are like their first operand, if they are as large."""
+_IN_FORMAT_OF = {
+    _ATEN.native_layer_norm_backward.default: None,
+    _ATEN.native_batch_norm.default: 0,
+    _ATEN.native_batch_norm_backward.default: 1,
+    _ATEN.native_group_norm_backward.default: 1,
+}
+"""Position of the operand whose memory format the first result has on a CPU. None: it is contiguous."""
 _WITH_NUMBERS = ("Tensor", "Scalar")
 """Overloads that treat a number as a tensor without dimensions."""
 _IMAGES = 4
@@ -72,8 +82,13 @@ def strides_as_in_eager() -> Generator[None]:
 
     def corrected(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = dispatch(self, func, types, args, kwargs)
+        if func in _IN_FORMAT_OF:
+            position = _IN_FORMAT_OF[func]
+            return _in_format_of(None if position is None else args[position], result)
         if not isinstance(result, FakeTensor):
             return result
+        if func in _LIKE_FIRST and result.dim() and _is_fixed(result):
+            return torch.empty_like(args[0])
         if func in _SCATTERS and _is_fixed(result) and 0 in result.stride():
             return result.new_empty(result.shape)
         result = contiguous_as_in_run(func, result)
@@ -157,6 +172,19 @@ def _is_fixed(tensor: torch.Tensor) -> bool:
 
 def _is_unusual(tensor: torch.Tensor) -> bool:
     return _is_fixed(tensor) and 1 in tensor.shape and tensor.stride() != make_contiguous_strides_for(tensor.shape)
+
+
+def _in_format_of(operand: torch.Tensor | None, results: Any) -> tuple[Any, ...]:
+    """Return results of a normalization on the CPU, the first one contiguous or channels-last like an operand."""
+    first, *others = results
+    operands = [] if operand is None else [operand]
+    if not isinstance(first, FakeTensor) or first.device.type != "cpu" or not all(map(_is_fixed, [first, *operands])):
+        return results
+    is_last = first.dim() == _IMAGES and any(_is_channels_last(o) and not o.is_contiguous() for o in operands)
+    form = torch.channels_last if is_last else torch.contiguous_format
+    if first.is_contiguous(memory_format=form):
+        return results
+    return torch.empty_like(first, memory_format=form), *others
 
 
 def _strides_of_view(source: torch.Tensor, shape: Sequence[int]) -> tuple[int, ...]:
