@@ -41,8 +41,9 @@ def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> G
     list of tensors and empties it, to free inputs, and changes inputs as late as possible. Subgraphs follow their own
     plans.
     """
-    repeated = np.flatnonzero(np.bincount(plan.targets[plan.kinds == StepKind.RUN], minlength=len(lowered.ops)) > 1)
-    emitter = _Emitter(module, lowered, {lowered.ops[op].node for op in repeated.tolist()})
+    runs = np.bincount(plan.targets[plan.kinds == StepKind.RUN], minlength=len(lowered.ops))
+    repeated = (lowered.ops[op].node for op in np.flatnonzero(runs > 1).tolist())
+    emitter = _Emitter(module, lowered, set(filter(can_draw_again, repeated)))
     for step in plan.steps():
         match step:
             case Run(op, pairs):
@@ -65,13 +66,13 @@ def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> G
 
 
 class _Emitter:
-    def __init__(self, module: GraphModule, lowered: Lowered, repeated: Collection[Node]) -> None:
+    def __init__(self, module: GraphModule, lowered: Lowered, repeated_draws: Collection[Node]) -> None:
         self._source = module.graph
         self._lowered = lowered
         self._target = Graph()
         self._made: dict[Node, Node] = {}
         self._is_op = {node for op in lowered.ops for node in op.nodes}
-        self._draws = DrawEmission(self._target, repeated)
+        self._draws = DrawEmission(self._target, repeated_draws)
         self._views_of: dict[BufferId, list[Node]] = {}
         """Views of present contents, invalid after another run of the op."""
         self._copies = CopyEmission(self._target)
@@ -88,10 +89,10 @@ class _Emitter:
         if node in self._made:
             self._forget_views(lowered_op.writes)
         form = next((f for f in in_place_forms(lowered_op, self._lowered) if (f.read, f.write) in pairs), None)
-        if can_draw_again(node):
-            self._draw(lowered_op)
+        if lowered_op.allocation is not None:
+            self._fill(lowered_op)
         elif form is None:
-            self._made[node] = self._target.node_copy(node, self._value)
+            self._made[node] = self._draws.copied(node, self._value)
         else:
             self._made[node] = self._copy_in_place(node, form)
         for user in node.users:
@@ -100,15 +101,11 @@ class _Emitter:
         self._waits.start(lowered_op)
         self._states.start(lowered_op, self._made[node])
 
-    def _draw(self, op: LoweredOp) -> None:
-        """Copy the nodes of a random draw. In the end all of them are the tensor that it fills."""
-        if op.allocation is not None:
-            self._made[op.allocation] = self._target.node_copy(op.allocation, self._value)
-        self._made[op.node] = self._draws.draw(op.node, self._value)
-        for node in op.finishes:
-            self._made[node] = self._target.node_copy(node, self._value)
-        if op.allocation is not None:
-            self._made.update(dict.fromkeys(op.nodes, self._made[op.nodes[-1]]))
+    def _fill(self, op: LoweredOp) -> None:
+        """Copy the nodes of a draw into a new tensor. In the end all of them are that tensor."""
+        for node in op.nodes:
+            self._made[node] = self._draws.copied(node, self._value)
+        self._made.update(dict.fromkeys(op.nodes, self._made[op.nodes[-1]]))
 
     def copy_out(self, buffer: BufferId) -> None:
         if buffer not in self._spanning:
@@ -246,7 +243,7 @@ class PendingWaits:
 
 
 class DrawEmission:
-    """Random draws, of which the repeated ones copy the generator first."""
+    """Copies of nodes, where draws that run several times save the generator first."""
 
     def __init__(self, graph: Graph, repeated: Collection[Node]) -> None:
         """Take the draws that run several times."""
@@ -254,8 +251,8 @@ class DrawEmission:
         self._repeated = repeated
         self._saved: dict[Node, Node] = {}
 
-    def draw(self, node: Node, value: Callable[[Node], Node]) -> Node:
-        """Copy a draw; another run draws from a copy of the first one's generator."""
+    def copied(self, node: Node, value: Callable[[Node], Node]) -> Node:
+        """Copy a node; another run of a draw takes a copy of the first one's generator."""
         if node not in self._repeated:
             return self._graph.node_copy(node, value)
         if node not in self._saved:
