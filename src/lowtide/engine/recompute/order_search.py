@@ -14,9 +14,9 @@ from lowtide.core.errors import UsageError
 from lowtide.core.progress import Report, Stage
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.plan import Plan
-from lowtide.engine.recompute.attempt import Attempt
 from lowtide.engine.recompute.base_orders import frees_early, lower_sections
 from lowtide.engine.recompute.budget_search import BudgetSearch
+from lowtide.engine.recompute.order_attempt import OrderAttempt
 from lowtide.engine.recompute.program import OrderedProgram
 from lowtide.engine.recompute.result import RecomputeResult
 from lowtide.engine.recompute.unrolled import first_runs
@@ -115,7 +115,7 @@ class OrderSearch:
     settings: ComposeSettings
     report: Report
     keep: Callable[[Plan], None] | None
-    _begun: dict[str, Attempt] = field(default_factory=dict[str, "Attempt"])
+    _begun: dict[str, OrderAttempt] = field(default_factory=dict[str, "OrderAttempt"])
     """By name, the base orders with a bound and a fast plan."""
     _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
     """Rank of the last kept plan."""
@@ -137,16 +137,16 @@ class OrderSearch:
         """Return whether a base order's fast plan cannot be improved."""
         return self._begin(*named, float("inf")).is_done
 
-    def _begin(self, name: str, order: Order, max_cost: float) -> Attempt:
+    def _begin(self, name: str, order: Order, max_cost: float) -> OrderAttempt:
         if name not in self._begun:
             self.report(f"choosing ops to recompute ({name})")
             self._begun[name] = self._attempt(name, order, self.settings.limits, max_cost)
         return self._begun[name]
 
-    def _best(self, orders: Sequence[tuple[str, Order]], route: Route) -> tuple[Attempt, set[Search]]:
+    def _best(self, orders: Sequence[tuple[str, Order]], route: Route) -> tuple[OrderAttempt, set[Search]]:
         """Return the cheapest attempt, and the searches that lowered its cost."""
         limits, useful = self.settings.limits, set[Search]()
-        families: list[list[Attempt]] = []
+        families: list[list[OrderAttempt]] = []
         cheapest = float("inf")
         for family in self._families(orders, route):
             families.append([])
@@ -222,7 +222,7 @@ class OrderSearch:
     def _program(self, order: Order) -> OrderedProgram:
         return OrderedProgram(self.problem, order, self.cost)
 
-    def _settle(self, attempts: Sequence[Attempt], limits: RecomputeEffort) -> None:
+    def _settle(self, attempts: Sequence[OrderAttempt], limits: RecomputeEffort) -> None:
         """Search run sequences for orders that may become the cheapest, cheapest first."""
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
             best = min(other.rank for other in attempts)
@@ -232,7 +232,7 @@ class OrderSearch:
                 attempt.search.settle(attempt.found, limits)
                 self._keep_if_better(attempt)
 
-    def _lower(self, attempts: Sequence[Attempt], limits: RecomputeEffort) -> None:
+    def _lower(self, attempts: Sequence[OrderAttempt], limits: RecomputeEffort) -> None:
         """Lower the peaks of orders that may fit, or of the lowest order."""
         lowest = min(attempts, key=_rank)
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
@@ -243,12 +243,12 @@ class OrderSearch:
 
     def _best_reordered(
         self,
-        families: Sequence[Sequence[Attempt]],
+        families: Sequence[Sequence[OrderAttempt]],
         limits: RecomputeEffort,
         *,
         settles: bool = True,
         lowers: bool = False,
-    ) -> Attempt:
+    ) -> OrderAttempt:
         """Return the best attempt after the best of each family, if it is near the best one, is reordered."""
         leaders = sorted((min(family, key=_rank) for family in families if family), key=_rank)
         best = leaders[0]
@@ -258,8 +258,8 @@ class OrderSearch:
         return best
 
     def _reordered_misses(
-        self, attempts: Sequence[Attempt], best: Attempt, limits: RecomputeEffort, *, settles: bool
-    ) -> Attempt:
+        self, attempts: Sequence[OrderAttempt], best: OrderAttempt, limits: RecomputeEffort, *, settles: bool
+    ) -> OrderAttempt:
         """Return the best attempt after plans over the budget are reordered, unless the best plan is near its bound.
 
         Another order of their runs may fit, and they cost less. The search ends when two in a row are no better.
@@ -278,16 +278,18 @@ class OrderSearch:
                     return best
         return best
 
-    def _attempt(self, name: str, order: Order, limits: RecomputeEffort, max_cost: float = float("inf")) -> Attempt:
+    def _attempt(
+        self, name: str, order: Order, limits: RecomputeEffort, max_cost: float = float("inf")
+    ) -> OrderAttempt:
         search = BudgetSearch(self._program(order), self.settings.negligible)
-        return Attempt(name, name, search, search.begin(self.budget, limits, max_cost, exact=self.settings.exact))
+        return OrderAttempt(name, name, search, search.begin(self.budget, limits, max_cost, exact=self.settings.exact))
 
-    def _keep_if_better(self, attempt: Attempt) -> None:
+    def _keep_if_better(self, attempt: OrderAttempt) -> None:
         if self.keep is not None and (not self._kept or attempt.rank < self._kept[0]):
             self._kept[:] = [attempt.rank]
             self.keep(attempt.search.program.plan(attempt.found.execution))
 
-    def _reordered(self, best: Attempt, limits: RecomputeEffort, *, settles: bool, lowers: bool) -> Attempt:
+    def _reordered(self, best: OrderAttempt, limits: RecomputeEffort, *, settles: bool, lowers: bool) -> OrderAttempt:
         """Return the best attempt after up to three reorderings of its runs."""
         last, lowest, lowest_rank, settings = best, best.rank, best.rank, self.settings
         closes_all = settings.exact and settings.effort == "max"
@@ -326,13 +328,13 @@ class OrderSearch:
             self._keep_if_better(best)
         return best
 
-    def _close(self, attempt: Attempt, limits: RecomputeEffort) -> None:
+    def _close(self, attempt: OrderAttempt, limits: RecomputeEffort) -> None:
         self.report(f"closing the gap ({attempt.name})")
         attempt.search.close_gap(attempt.found, limits)
         self._keep_if_better(attempt)
 
 
-def _rank(attempt: Attempt) -> tuple[int, float, int]:
+def _rank(attempt: OrderAttempt) -> tuple[int, float, int]:
     return attempt.rank
 
 

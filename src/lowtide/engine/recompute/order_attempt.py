@@ -15,7 +15,7 @@ from lowtide.engine.search import solve
 
 
 @dataclass(slots=True, eq=False)
-class Attempt:
+class OrderAttempt:
     """The search from one base order, with its best plan."""
 
     name: str
@@ -40,7 +40,7 @@ class Attempt:
         over, cost, _ = self.found.first_rank
         return float("inf") if over else cost
 
-    def begins_like(self, other: "Attempt") -> bool:
+    def begins_like(self, other: "OrderAttempt") -> bool:
         """Return whether bounds and fast plans are the same, so that both orders are likely to end alike."""
         return (self.found.bound, self.found.first_rank) == (other.found.bound, other.found.first_rank)
 
