@@ -336,17 +336,6 @@ def test_a_size_may_be_computed_by_tensors_of_numbers() -> None:
     assert torch.equal(step(rows), loss(model, rows).detach())
 
 
-def test_a_condition_on_the_batch_is_refused_with_its_line() -> None:
-    def loss(model: nn.Module, rows: torch.Tensor) -> torch.Tensor:
-        if rows.max() >= 100:
-            raise ValueError("too large")
-        return model(rows).mean()
-
-    model = nn.Linear(6, 6)
-    with pytest.raises(UnsupportedError, match=r"a number from a tensor \(test_training_step.py:\d+\).*too large"):
-        lt.training_step(model, loss, torch.optim.SGD(model.parameters(), lr=0.1), torch.randn(8, 6))
-
-
 def test_a_loss_that_is_no_scalar_is_refused() -> None:
     model = mlp()
     step = lt.TrainingStep(model, lambda m, x, _: m(x), torch.optim.SGD(model.parameters()))

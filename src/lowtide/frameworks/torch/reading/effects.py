@@ -15,6 +15,7 @@ from lowtide.frameworks.torch.internals.operators import (
     overload_of,
     returns_anything,
     schema_arguments,
+    written_arguments,
 )
 
 aten = torch.ops.aten
@@ -66,6 +67,13 @@ def mutated_arguments(node: Node) -> list[Any]:
     if node.target in _HIDDEN_MUTATIONS and given.get("training", True):
         written.extend(_HIDDEN_MUTATIONS[node.target])
     return [given[name] for name in written if given.get(name) is not None]
+
+
+def overwritten_tensors(overload: Any, args: Any, kwargs: Any) -> list[Any]:
+    """Return the tensors that a call of an operator mutates."""
+    given = dict(zip((each.name for each in schema_arguments(overload)), args, strict=False)) | dict(kwargs)
+    hidden = [given.get(name) for name in _HIDDEN_MUTATIONS.get(overload, ())]
+    return [*written_arguments(overload, args, kwargs), *hidden]
 
 
 def overwritten_nodes(node: Node) -> list[Node]:

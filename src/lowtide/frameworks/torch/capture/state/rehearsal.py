@@ -114,17 +114,17 @@ def rehearse(state: PythonState, run: RunOnFakes) -> Rehearsal:
     try:
         with recorded_prints(effects.printed):
             given, facts = run(recorder)
-        reason = None if recorder.invents_at is None else "may depend on a number that it reads from a tensor"
+        reason = None if recorder.reads_at is None else "may depend on a number that it reads from a tensor"
         for change in state.changes():
             _add(effects, change, reason or reason_against(change), given, state, run)
         stored = tuple(map(recorder.number, effects.stored))
     except LowtideError:
         raise
     except Exception as error:
-        if recorder.invents_at is None:
+        if recorder.reads_at is None:
             raise
         raise UnsupportedError(
-            f"the step reads a number from a tensor{recorder.invents_at}, and its Python code depends on it "
+            f"the step reads a number from a tensor{recorder.reads_at}, and its Python code depends on it "
             f"({type(error).__name__}: {one_line(error, 100)}); avoid .item() and Python conditions on tensors"
         ) from error
     finally:

@@ -4,14 +4,19 @@ import hashlib
 from typing import Any, cast
 
 import torch
+from torch import nn
 
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.state.names import calling_line
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.fake_tensors import constant_of
-from lowtide.frameworks.torch.internals.operators import is_mutable, written_arguments
+from lowtide.frameworks.torch.internals.fake_tensors import constant_of, is_fake
+from lowtide.frameworks.torch.internals.operators import is_mutable, op_name
 from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
+from lowtide.frameworks.torch.reading.effects import overwritten_tensors
 
+_MOST_DECIDING = 1 << 20
+"""Most elements of a tensor on which conditions may depend."""
+_MAKE_CONSTANTS = {"arange", "eye", "full", "linspace", "ones", "scalar_tensor", "zeros"}
 _MOST_BYTES = 1 << 16
 """Limit in bytes; larger constants are compared by identity."""
 
@@ -23,10 +28,12 @@ class SignatureRecorder(DispatchMode):
         super().__init__()
         self.calls: list[tuple[Any, ...]] = []
         self.is_paused = False
-        self.invents_at: str | None = None
-        """The first line that read a number from a tensor, or None."""
+        self.reads_at: str | None = None
+        """The first line that read a number from a tensor that may differ in the next call, or None."""
         self._real: dict[int, torch.Tensor] = {}
         """Real values of one-element tensors, by `id`."""
+        self._changing: set[int] = set()
+        """Those that may differ from call to call, by `id`."""
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []
         """References that keep each `id` unique."""
@@ -62,27 +69,33 @@ class SignatureRecorder(DispatchMode):
         self.calls.append(call)
         return result
 
-    def follow(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
-        """Compute with a real value where only one-element tensors are used."""
+    def follow(self, tensor: torch.Tensor, value: torch.Tensor, *, may_change: bool = False) -> None:
+        """Compute with a real value where only followed tensors are used. It `may_change` from call to call."""
         self.number(tensor)
+        if may_change:
+            self._changing.add(id(tensor))
         with without_modes():
             self._real[id(tensor)] = value.detach().clone()
 
     def _follow_results(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         tensors = pytree.tensors_in((args, kwargs))
-        if not any(id(tensor) in self._real for tensor in tensors):
+        if not any(id(tensor) in self._real for tensor in tensors) and (tensors or not makes_constants(func, result)):
             return
         is_random = torch.Tag.nondeterministic_seeded in func.tags
         if is_random or any(map(_is_traced, map(self._value_of, tensors))):
-            for written in written_arguments(func, args, kwargs):
+            for written in overwritten_tensors(func, args, kwargs):
                 self._real.pop(id(written), None)
             return
         with without_modes():
             real = pytree.tree_map_only(torch.Tensor, self._value_of, (args, kwargs))
             found = pytree.tree_leaves(func(*real[0], **real[1]))
+        changes = any(id(tensor) in self._changing for tensor in tensors)
         for tensor, value in zip(pytree.tree_leaves(result), found, strict=True):
             if isinstance(tensor, torch.Tensor):
+                self.number(tensor)  # keeps its `id` unique
                 self._real[id(tensor)] = value
+                if changes:
+                    self._changing.add(id(tensor))
 
     def _value_of(self, tensor: torch.Tensor) -> torch.Tensor:
         known = self._real.get(id(tensor), constant_of(tensor))
@@ -92,11 +105,12 @@ class SignatureRecorder(DispatchMode):
         """Run an op. Numbers read from unfollowed tensors are invented."""
         if func is torch.ops.aten._local_scalar_dense.default:
             known = self._value_of(args[0])
-            if known is not args[0]:
+            is_known = known is not args[0]
+            if (not is_known or id(args[0]) in self._changing) and self.reads_at is None and not self.is_paused:
+                self.reads_at = calling_line()
+            if is_known:
                 with without_modes():
                     return known.item()
-            if self.invents_at is None and not self.is_paused:
-                self.invents_at = calling_line()
             dtype: torch.dtype = args[0].dtype
             return True if dtype is torch.bool else 0.625 if dtype.is_floating_point else 3
         return func(*args, **kwargs)
@@ -120,6 +134,20 @@ class SignatureRecorder(DispatchMode):
             content = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         digest = hashlib.sha256(content).digest()
         return "constant", tensor.dtype, tuple(tensor.shape), digest
+
+
+def may_decide(value: torch.Tensor) -> bool:
+    """Return whether Python conditions may depend on a tensor: a small one of the batch, or a small buffer."""
+    is_given = not (is_fake(value) or value.requires_grad or isinstance(value, nn.Parameter))
+    return is_given and value.numel() <= _MOST_DECIDING
+
+
+def makes_constants(func: Any, result: Any) -> bool:
+    """Return whether an op without tensors makes a small constant, which can be computed here."""
+    if not isinstance(result, torch.Tensor) or result.numel() > _MOST_DECIDING:
+        return False
+    is_random = torch.Tag.nondeterministic_seeded in func.tags
+    return result.device.type == "cpu" and not is_random and op_name(func) in _MAKE_CONSTANTS
 
 
 def _is_traced(tensor: torch.Tensor) -> bool:

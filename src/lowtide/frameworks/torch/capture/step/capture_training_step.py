@@ -18,7 +18,7 @@ from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, modes
 from lowtide.frameworks.torch.capture.state.effects import recorded_prints
 from lowtide.frameworks.torch.capture.state.python_state import PythonState
 from lowtide.frameworks.torch.capture.state.rehearsal import Rehearsal, Rehearsed, stored_tensors
-from lowtide.frameworks.torch.capture.state.signature import SignatureRecorder
+from lowtide.frameworks.torch.capture.state.signature import SignatureRecorder, may_decide
 from lowtide.frameworks.torch.capture.step.decisions import ScalarValues
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState, discover_state, initial_values
 from lowtide.frameworks.torch.capture.step.optimizer_update import (
@@ -85,8 +85,14 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     def flat(given: list[Any]) -> list[Any]:
         tensors, symbols = given[: len(inputs.tensors)], given[len(inputs.tensors) :]
         for position, (traced, value) in enumerate(zip(tensors[:held], present, strict=True)):
-            if value is not None and value.numel() == 1 and not is_fake(value):
+            if value is None or is_fake(value):
+                continue
+            if value.numel() == 1 or (position < own and may_decide(value)):
                 followed.follow(traced, value, position)
+        batch = zip(tensors[scale_place + len(scale_forms) :], call.tensors, strict=True)
+        for position, (traced, value) in enumerate(batch):
+            if may_decide(value):
+                followed.follow(traced, value, held + position)
 
         def update(parameters: list[torch.Tensor]) -> None:
             with state.replaced_by(parameters, tensors[own:held], symbols), calls:
@@ -252,8 +258,8 @@ class _StepProgram:
             tensors = [fakes.empty(tensor) for tensor in fakes.tensors]
             for tensor, live in zip(tensors, [*self.modules.local(), *self.call.tensors], strict=True):
                 recorder.number(tensor)
-                if live.numel() == 1 and not is_fake(live) and not live.requires_grad:
-                    recorder.follow(tensor, live)
+                if may_decide(live):
+                    recorder.follow(tensor, live, may_change=live.numel() > 1)
             self.run(tensors, [], update if step.part.last or discovered is not None else None, None)
 
     def given(self) -> dict[int, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Check that a captured step would take the same branches on small tensors."""
+"""Check that a captured step would take the same branches on its batch, buffers and settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from lowtide.frameworks.torch.capture.state.signature import makes_constants
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
-from lowtide.frameworks.torch.internals.operators import written_arguments
+from lowtide.frameworks.torch.internals.operators import is_mutable
 from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_modes
 from lowtide.frameworks.torch.internals.symbolic_scalars import (
     SYMBOLIC,
@@ -20,6 +21,7 @@ from lowtide.frameworks.torch.internals.symbolic_scalars import (
     number_of,
     symbols_in,
 )
+from lowtide.frameworks.torch.reading.effects import overwritten_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +92,29 @@ class ScalarValues(DispatchMode):
         self._ops: list[ScalarOp] = []
 
     def follow(self, traced: torch.Tensor, value: torch.Tensor, position: int) -> None:
+        """Follow a tensor with the value at a position of the sources."""
         with without_modes():
             self._add(traced, value.detach().clone(), position)
 
     def decisions(self) -> Decisions:
         conditions = assumed(self._shape_env)
         wanted = {name for condition in conditions for name in symbols_in(condition)}
-        last = max((i for i, op in enumerate(self._ops) if wanted.intersection(op.results)), default=-1)
-        return Decisions(tuple(conditions), tuple(self._initial), tuple(self._ops[: last + 1]))
+        needed: list[ScalarOp] = []
+        slots: set[int] = set()
+        for op in reversed(self._ops):
+            made = {each.number for each in op.results if isinstance(each, Slot)}
+            if wanted.intersection(op.results) or slots & made or (is_mutable(op.function) and slots & _slots(op)):
+                needed.append(op)
+                slots |= _slots(op)
+                wanted.update(name for leaf in _leaves(op, SYMBOLIC) for name in symbols_in(leaf.node.expr))
+        return Decisions(tuple(conditions), tuple(self._initial), tuple(reversed(needed)))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given: dict[str, Any] = dict(kwargs or {})
         result = func(*args, **given)
         tensors = pytree.tensors_in((args, given))
-        if not any(id(tensor) in self._followed or _is_constant(tensor) for tensor in tensors):
+        is_followed = any(id(tensor) in self._followed or _is_constant(tensor) for tensor in tensors)
+        if not (is_followed or (not tensors and makes_constants(func, result))):
             return result
         with without_modes():
             known = all(id(tensor) in self._followed or self._add_constant(tensor) for tensor in tensors)
@@ -114,7 +125,7 @@ class ScalarValues(DispatchMode):
                 results = self._note(result, func(*real[0], **real[1]))
                 self._ops.append(ScalarOp(func, slots[0], slots[1], results))
                 return result
-        for tensor in written_arguments(func, args, given):
+        for tensor in overwritten_tensors(func, args, given):
             self._followed.pop(id(tensor), None)
         return result
 
@@ -147,6 +158,14 @@ class ScalarValues(DispatchMode):
             else:
                 noted.append(None)
         return noted
+
+
+def _leaves(op: ScalarOp, kind: Any) -> list[Any]:
+    return [leaf for leaf in pytree.tree_leaves((op.args, op.kwargs)) if isinstance(leaf, kind)]
+
+
+def _slots(op: ScalarOp) -> set[int]:
+    return {leaf.number for leaf in _leaves(op, Slot)}
 
 
 def _is_constant(tensor: torch.Tensor) -> bool:

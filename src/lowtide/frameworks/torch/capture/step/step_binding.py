@@ -88,8 +88,8 @@ class TrainingStepBinding(Binding):
             raise CaptureMismatchError(
                 "a model or optimizer tensor changed dtype, shape, strides or device; capture again"
             )
-        if not self.decisions.hold(held, dict(zip(self.symbols, scalars, strict=True))):
-            raise CaptureMismatchError("the optimizer's update would take another branch; capture again")
+        if not self.decisions.hold([*held, *inputs], dict(zip(self.symbols, scalars, strict=True))):
+            raise CaptureMismatchError("the step would take another branch; capture again")
         self.versions[:] = map(version_of, held)
         return [*held, *self._accumulated(), *self._scale(), *inputs, *scalars]
 
