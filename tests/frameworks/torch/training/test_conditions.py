@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 import lowtide.torch as lt
 from lowtide.core.errors import UnsupportedError
@@ -104,3 +105,23 @@ def test_masks_of_transformers_decide_which_attention_they_compute(
     step = lt.training_step(planned, None, torch.optim.SGD(planned.parameters(), lr=0.1), batch, budget="80%")
     for _ in range(2):
         assert digest([step(*batch), planned.state_dict()]) == digest([eager(*batch), plain.state_dict()])
+
+
+class Smoothed(nn.Module):
+    """A loss with one-hot labels of many classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2**17)
+
+    def forward(self, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        wanted = nn.functional.one_hot(labels, 2**17)
+        return (wanted * nn.functional.log_softmax(self.layer(rows), 1)).mean()
+
+
+def test_large_values_computed_from_the_batch_are_not_computed_while_capturing() -> None:
+    batch, model = (torch.randn(16, 4), torch.randint(2**17, (16,))), Smoothed()
+    step = lt.TrainingStep(model, None, torch.optim.SGD(model.parameters(), lr=0.1))
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        lt.capture((step, batch))
+    assert max(event.cpu_memory_usage for event in profiled.events()) < 2**23

@@ -82,7 +82,7 @@ class SignatureRecorder(DispatchMode):
         if not any(id(tensor) in self._real for tensor in tensors) and (tensors or not makes_constants(func, result)):
             return
         is_random = torch.Tag.nondeterministic_seeded in func.tags
-        if is_random or any(map(_is_traced, map(self._value_of, tensors))):
+        if is_random or not is_small(result) or any(map(_is_traced, map(self._value_of, tensors))):
             for written in overwritten_tensors(func, args, kwargs):
                 self._real.pop(id(written), None)
             return
@@ -142,9 +142,15 @@ def may_decide(value: torch.Tensor) -> bool:
     return is_given and value.numel() <= _MOST_DECIDING
 
 
+def is_small(result: Any) -> bool:
+    """Return whether all tensors of a result are small enough to be computed while a step is captured."""
+    sizes = [tensor.numel() for tensor in pytree.tensors_in([result])]
+    return all(type(size) is int and size <= _MOST_DECIDING for size in sizes)
+
+
 def makes_constants(func: Any, result: Any) -> bool:
     """Return whether an op without tensors makes a small constant, which can be computed here."""
-    if not isinstance(result, torch.Tensor) or result.numel() > _MOST_DECIDING:
+    if not isinstance(result, torch.Tensor) or not is_small(result):
         return False
     is_random = torch.Tag.nondeterministic_seeded in func.tags
     return result.device.type == "cpu" and not is_random and op_name(func) in _MAKE_CONSTANTS

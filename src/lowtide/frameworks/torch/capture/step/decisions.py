@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from lowtide.frameworks.torch.capture.state.signature import makes_constants
+from lowtide.frameworks.torch.capture.state.signature import is_small, makes_constants
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 from lowtide.frameworks.torch.internals.operators import is_mutable
@@ -118,7 +118,7 @@ class ScalarValues(DispatchMode):
             return result
         with without_modes():
             known = all(id(tensor) in self._followed or self._add_constant(tensor) for tensor in tensors)
-            repeatable = known and torch.Tag.nondeterministic_seeded not in func.tags
+            repeatable = known and is_small(result) and torch.Tag.nondeterministic_seeded not in func.tags
             real = pytree.tree_map(self._real, (args, given)) if repeatable else None
             if real is not None and not _unknown(pytree.tree_leaves((args, given)), pytree.tree_leaves(real)):
                 slots: Any = pytree.tree_map(self._recorded, (args, given))
