@@ -329,7 +329,7 @@ def test_calls_that_cannot_be_are_refused_in_one_line() -> None:
     with pytest.raises(UsageError, match="scalar"):
         lt.training_step(model, lambda m, x, _: m(x), adamw(model), batch(0))
     with pytest.raises(UnsupportedError, match="depends on tensor values"):
-        lt.training_step(model, lambda m, x, y: classify(m, x, y) * (2 if x.sum() > 0 else 1), adamw(model), batch(0))
+        lt.training_step(model, lambda m, x, y: classify(m, x, y) * (1 + int(m(x).sum() > 0)), adamw(model), batch(0))
 
 
 @pytest.mark.parametrize(
