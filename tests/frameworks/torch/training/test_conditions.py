@@ -122,6 +122,6 @@ class Smoothed(nn.Module):
 def test_large_values_computed_from_the_batch_are_not_computed_while_capturing() -> None:
     batch, model = (torch.randn(16, 4), torch.randint(2**17, (16,))), Smoothed()
     step = lt.TrainingStep(model, None, torch.optim.SGD(model.parameters(), lr=0.1))
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiled:
         lt.capture((step, batch))
     assert max(event.cpu_memory_usage for event in profiled.events()) < 2**23
