@@ -155,7 +155,7 @@ def grouped_products_of_any_dtype() -> Generator[None]:
 
 
 def _may_differ(func: Any, result: FakeTensor, args: Any) -> bool:
-    """Return whether an operand's size-1 dimension may have a stride other than the contiguous one."""
+    """Return whether strides may differ: by the order of operands, or an unusual stride of a size-1 dimension."""
     if not isinstance(func, OpOverload) or func._schema.is_mutable or result.dim() < 2:
         return False
     is_iterated = func in _ITERATED or func in _ITERATED_BACKWARDS

@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
 
-from lowtide.frameworks.torch.internals import pytree
-
 _libraries: list[Any] = []  # an operator lives as long as its library
 _CHANNELS_LAST = [1, 3, 2, 0]
 """Dimensions, innermost first."""
@@ -46,10 +44,12 @@ def schema_arguments(overload: Any) -> list[Any]:
     return list(overload._schema.arguments)
 
 
-def schema_of(overload: Any) -> tuple[str, str]:
-    """Return the text of an operator's arguments and of its results, without parentheses."""
-    arguments, _, results = str(overload._schema).partition(" -> ")
-    return arguments.partition("(")[2].removesuffix(")"), results.removeprefix("(").removesuffix(")")
+def schema_with(overload: Any, keyword: str) -> tuple[str, str]:
+    """Return the text of an operator's arguments with one more by keyword, and of its results, without parentheses."""
+    text, _, results = str(overload._schema).partition(" -> ")
+    arguments = text.partition("(")[2].removesuffix(")")
+    by_keyword = keyword if "*," in arguments else f"*, {keyword}"
+    return f"{arguments}, {by_keyword}", results.removeprefix("(").removesuffix(")")
 
 
 def overloads_of(packet: Any) -> list[Any]:
@@ -79,13 +79,6 @@ def returns_anything(overload: Any) -> bool:
 
 def n_results(overload: Any) -> int:
     return len(overload._schema.returns)
-
-
-def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
-    """Return the flattened arguments that an operator mutates."""
-    given = dict(zip((a.name for a in overload._schema.arguments), args, strict=False)) | dict(kwargs)
-    written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    return [leaf for name in written for leaf in pytree.tree_leaves(given.get(name))]
 
 
 @cache

@@ -8,6 +8,7 @@ import torch
 from torch.fx import Node
 
 from lowtide.engine.graph import COPYING_KINDS, UPDATE_ON_HOST
+from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import nodes_in, storages_of
 from lowtide.frameworks.torch.internals.operators import (
     higher_order_of,
@@ -15,7 +16,6 @@ from lowtide.frameworks.torch.internals.operators import (
     overload_of,
     returns_anything,
     schema_arguments,
-    written_arguments,
 )
 
 aten = torch.ops.aten
@@ -56,24 +56,25 @@ def arguments_by_name(node: Node) -> Arguments:
 
 def mutated_arguments(node: Node) -> list[Any]:
     """Return the tensors, or lists of tensors, that a node mutates."""
-    if overload_of(node.target) is None:
-        return []
-    given = arguments_by_name(node)
+    overload = overload_of(node.target)
+    return [] if overload is None else _mutated(overload, arguments_by_name(node))
+
+
+def overwritten_tensors(overload: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """Return the tensors that a call of an operator mutates."""
+    names = [argument.name for argument in schema_arguments(overload)]
+    return pytree.tensors_in(_mutated(overload, dict(zip(names, args, strict=False)) | dict(kwargs)))
+
+
+def _mutated(overload: Any, given: Arguments) -> list[Any]:
     written = [
         argument.name
-        for argument in schema_arguments(node.target)
+        for argument in schema_arguments(overload)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
-    if node.target in _HIDDEN_MUTATIONS and given.get("training", True):
-        written.extend(_HIDDEN_MUTATIONS[node.target])
+    if overload in _HIDDEN_MUTATIONS and given.get("training", True):
+        written.extend(_HIDDEN_MUTATIONS[overload])
     return [given[name] for name in written if given.get(name) is not None]
-
-
-def overwritten_tensors(overload: Any, args: Any, kwargs: Any) -> list[Any]:
-    """Return the tensors that a call of an operator mutates."""
-    given = dict(zip((each.name for each in schema_arguments(overload)), args, strict=False)) | dict(kwargs)
-    hidden = [given.get(name) for name in _HIDDEN_MUTATIONS.get(overload, ())]
-    return [*written_arguments(overload, args, kwargs), *hidden]
 
 
 def overwritten_nodes(node: Node) -> list[Node]:

@@ -19,7 +19,7 @@ from lowtide.frameworks.torch.internals.operators import (
     overload_of,
     overloads_of,
     schema_arguments,
-    schema_of,
+    schema_with,
 )
 from lowtide.frameworks.torch.internals.tensors import is_dense, storage_bytes
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp
@@ -109,8 +109,8 @@ def by_rows(plain: Any, out: Any, out_argument: str) -> Any:
             return out(*args, **kwargs, **{out_argument: into})
         return into.copy_(plain(*args, **kwargs))
 
-    arguments, _ = schema_of(plain)
-    operator = define_operator(f"{op_name(plain)}_by_rows({arguments}, *, Tensor(a!) {INTO}) -> Tensor(a!)", run)
+    arguments, _ = schema_with(plain, f"Tensor(a!) {INTO}")
+    operator = define_operator(f"{op_name(plain)}_by_rows({arguments}) -> Tensor(a!)", run)
     OUT_VARIANTS[operator] = out, out_argument
     return operator
 

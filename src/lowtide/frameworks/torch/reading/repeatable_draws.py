@@ -17,7 +17,7 @@ from lowtide.frameworks.torch.internals.operators import (
     overload_name,
     overload_of,
     overloads_of,
-    schema_of,
+    schema_with,
 )
 from lowtide.frameworks.torch.reading.effects import RANDOM_STATE, arguments_by_name, is_random
 
@@ -110,9 +110,8 @@ def repeatable_op(overload: Any) -> Any:
         return _behind(torch.empty(n_bytes, dtype=torch.uint8, device="cpu"), overload(*args, **kwargs))
 
     name = f"repeatable_{op_name(overload)}_{overload_name(overload)}"
-    arguments, returned = schema_of(overload)
-    keywords = "" if "*," in arguments else "*, "
-    schema = f"{name}({arguments}, {keywords}Tensor? {RANDOM_STATE}=None) -> (Tensor before, {returned})"
+    arguments, returned = schema_with(overload, f"Tensor? {RANDOM_STATE}=None")
+    schema = f"{name}({arguments}) -> (Tensor before, {returned})"
     operator = define_operator(schema, run, fake, tags=(torch.Tag.nondeterministic_seeded, torch.Tag.cudagraph_unsafe))
     _drawn_by[operator] = overload
     return operator
@@ -143,10 +142,8 @@ def draw_again(overload: Any) -> tuple[Any, str]:
         return _drawn_from(random_state.get_state(), generator, lambda: overload(*args, **kwargs))
 
     name = f"repeated_{op_name(overload)}_{overload_name(overload)}"
-    arguments, returned = schema_of(overload)
-    keywords = "" if "*," in arguments else "*, "
-    schema = f"{name}({arguments}, {keywords}Generator {RANDOM_STATE}) -> ({returned})"
-    return define_operator(schema, run), RANDOM_STATE
+    arguments, returned = schema_with(overload, f"Generator {RANDOM_STATE}")
+    return define_operator(f"{name}({arguments}) -> ({returned})", run), RANDOM_STATE
 
 
 @cache

@@ -31,7 +31,7 @@ class SignatureRecorder(DispatchMode):
         self.reads_at: str | None = None
         """The first line that read a number from a tensor that may differ in the next call, or None."""
         self._real: dict[int, torch.Tensor] = {}
-        """Real values of one-element tensors, by `id`."""
+        """Real values of followed tensors, by `id`."""
         self._changing: set[int] = set()
         """Those that may differ from call to call, by `id`."""
         self._numbers: dict[int, int] = {}
@@ -149,11 +149,8 @@ def is_small(result: Any) -> bool:
 
 
 def makes_constants(func: Any, result: Any) -> bool:
-    """Return whether an op without tensors makes a small constant, which can be computed here."""
-    if not isinstance(result, torch.Tensor) or not is_small(result):
-        return False
-    is_random = torch.Tag.nondeterministic_seeded in func.tags
-    return result.device.type == "cpu" and not is_random and op_name(func) in _MAKE_CONSTANTS
+    """Return whether an op without tensors makes a constant, which can be computed here if it is small."""
+    return op_name(func) in _MAKE_CONSTANTS and isinstance(result, torch.Tensor) and result.device.type == "cpu"
 
 
 def _is_traced(tensor: torch.Tensor) -> bool:
