@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
+import lowtide.torch
+from lowtide.errors import UnsupportedError
 from tests.frameworks.torch.training.test_python_state import compare
 
 pytestmark = pytest.mark.filterwarnings("ignore:lowtide. .* changed")
@@ -61,6 +63,15 @@ class Spectral(Stack):
         super().__init__()
         first: Any = self.blocks[0]
         parametrizations.spectral_norm(first.layer)
+
+
+class Siamese(Stack):
+    """A stack with one block in three places: twice in the list, and under a name of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = self.blocks[0]
+        self.blocks.append(self.shared)
 
 
 def freeze_a_block(number: int, model: Any) -> None:
@@ -154,3 +165,31 @@ def test_a_changed_module_trains_as_in_the_plain_loop(change: Any, digest: Calla
 
 def test_a_weight_with_an_estimated_norm_trains_as_in_the_plain_loop(digest: Callable[[Any], str]) -> None:
     compare(digest, make=Spectral, loss=classify)
+
+
+def test_a_module_with_several_names_trains_as_in_the_plain_loop(digest: Callable[[Any], str]) -> None:
+    compare(digest, make=Siamese, loss=classify)
+
+
+def test_a_step_that_assigns_a_parameter_is_refused() -> None:
+    model = nn.Linear(WIDTH, 3)
+
+    def double(module: nn.Linear, rows: torch.Tensor) -> torch.Tensor:
+        module.weight = nn.Parameter(2 * module.weight.detach())
+        return module(rows).square().mean()
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(UnsupportedError, match=r"^the step assigns a new tensor to the parameter weight; change it"):
+        lowtide.torch.training_step(model, double, optimizer, (torch.ones(2, WIDTH),))
+
+
+def test_a_step_that_adds_a_parameter_is_refused() -> None:
+    model = nn.Linear(WIDTH, 3)
+
+    def grow(module: nn.Linear, rows: torch.Tensor) -> torch.Tensor:
+        module.scale = nn.Parameter(torch.ones(3))
+        return (module(rows) * module.scale).square().mean()
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(UnsupportedError, match=r"changes model.scale .*, which changes the parameters"):
+        lowtide.torch.training_step(model, grow, optimizer, (torch.ones(2, WIDTH),))

@@ -74,8 +74,11 @@ def marked_boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
 
 
 def reparametrized(module: nn.Module, tensors: dict[str, torch.Tensor]) -> AbstractContextManager[None]:
-    """Replace a module's tensors, including tied ones, in this context."""
-    return _reparametrize_module(module, tensors, tie_weights=True)
+    """Replace a module's tensors, including tied ones, in this context.
+
+    They are put back in reverse order, because an inner module with two names is replaced twice.
+    """
+    return _reparametrize_module(module, tensors, tie_weights=True, stack_weights=True)
 
 
 def memory_clock(device: str) -> tuple[int, int]:

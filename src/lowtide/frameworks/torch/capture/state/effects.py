@@ -14,7 +14,7 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.state.names import calling_line, is_user_file
 from lowtide.frameworks.torch.capture.state.observed_places import Flags
 from lowtide.frameworks.torch.capture.state.places import ModuleStructure, Place
-from lowtide.frameworks.torch.capture.state.python_state import Change
+from lowtide.frameworks.torch.capture.state.python_state import Change, all_same
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 
@@ -148,8 +148,7 @@ def line_that_changes(place: Place, run: Callable[[], object]) -> str:
 
     def local(frame: Any, event: str, argument: Any) -> Any:
         nonlocal line, found
-        now = place.read()
-        if not found and (len(now) != len(before) or any(a is not b and a != b for a, b in zip(now, before))):  # noqa: B905
+        if not found and not all_same(place.read(), before):
             found = line
         line = f" ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
         return local

@@ -107,7 +107,7 @@ class PythonState:
     def holds(self) -> bool:
         """Return whether all guarded values are unchanged."""
         return all(
-            list(map(id, now := guard.read())) == identities or _all_same(now, values)
+            list(map(id, now := guard.read())) == identities or all_same(now, values)
             for guard, values, identities in self.guards
         )
 
@@ -129,7 +129,7 @@ class PythonState:
     def _changes(self) -> Iterator[Change]:
         for place, before in zip(self._reach.places, self._values, strict=True):
             now = place.read()
-            if not _all_same(now, before):
+            if not all_same(now, before):
                 yield Change(place, before, now)
 
     def restore(self) -> None:
@@ -143,7 +143,8 @@ class Guards(list[tuple[Place, list[Any], list[int]]]):
     """Places with their values and the `id` of each."""
 
 
-def _all_same(some: list[Any], others: list[Any]) -> bool:
+def all_same(some: list[Any], others: list[Any]) -> bool:
+    """Return whether all values of two lists are one object or equal numbers, text or tuples."""
     return len(some) == len(others) and all(map(_same, some, others))
 
 
@@ -154,7 +155,7 @@ def _same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, tuple):
-        return _all_same(list(cast("tuple[Any, ...]", one)), list(other))
+        return all_same(list(cast("tuple[Any, ...]", one)), list(other))
     if isinstance(one, _COMPARED_BY_VALUE):
         return bool(one == other) or bool(one != one and other != other)
     return inspect.ismethod(one) and one == other

@@ -309,12 +309,14 @@ class _StepProgram:
     def _keep_assigned(self, sources: Sequence[torch.Tensor]) -> None:
         """Copy tensors that the program assigned to buffers into the old ones.
 
-        Raises UnsupportedError for a buffer of another form.
+        Raises UnsupportedError for a buffer of another form, and for an assigned parameter.
         """
         for source, now, (_, name) in zip(sources, self.modules.live(), self.modules.names, strict=True):
             new = local_part(now)
-            if new is source or source.requires_grad:
+            if new is source or (source.requires_grad and is_distributed(now)):
                 continue
+            if source.requires_grad:
+                raise UnsupportedError(f"the step assigns a new tensor to the parameter {name}; change it in place")
             if form_of(new) != form_of(source):
                 raise UnsupportedError(f"the step assigns a tensor of another form to the buffer {name}; keep its form")
             with torch.no_grad():
