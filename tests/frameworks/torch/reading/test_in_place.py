@@ -1,11 +1,15 @@
-"""In-place forms: softmax and its gradient, and one computation per op."""
+"""In-place forms: bits as out of place, and one computation per op."""
 
 from collections.abc import Iterator
+from itertools import islice
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import lowtide
 import lowtide.torch as lt
@@ -48,6 +52,54 @@ def test_a_result_in_place_of_any_operand_is_bit_equal(
     for operand in range(2):
         given_ = [gradient.clone(), value.clone()]
         assert torch.equal(backward.out(*given_, dim, dtype, **{name: given_[operand]}), wanted)
+
+
+class InPlaceToo(TorchDispatchMode):
+    """Runs each element-wise op also in place of its operands, as plans may, and compares the bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compared = 0
+        self.differing: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not isinstance(result, torch.Tensor) or result.is_complex() or torch.Tag.pointwise not in func.tags:
+            return result
+        variant, keyword = in_place._variant_of(func) or (None, None)
+        for position, operand in enumerate(args if variant is not None else ()):
+            if not isinstance(operand, torch.Tensor) or (keyword is None and position > 0):
+                continue
+            copy = operand.clone()
+            forms = {(each.dtype, each.shape, each.stride()) for each in (operand, copy, result)}
+            if len(forms) > 1 or any(operand is other for other in args[:position]):
+                continue
+            taken = [copy if other is operand else other for other in args]
+            found = variant(*taken, **(kwargs or {}), **({} if keyword is None else {keyword: copy}))
+            self.compared += 1
+            if not torch.equal(found.nan_to_num(), result.nan_to_num()):
+                self.differing.append(f"{variant} of {result.dtype}")
+        return result
+
+
+@pytest.mark.filterwarnings("ignore")  # operators warn about some of their samples
+@pytest.mark.parametrize("dtype", [torch.bfloat16], ids=str)
+def test_an_element_wise_result_in_place_is_bit_equal(dtype: torch.dtype) -> None:
+    mode = InPlaceToo()
+    for op in op_db:
+        if not op.supports_dtype(dtype, "cpu"):
+            continue
+        with_gradients = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+        for sample in islice(op.sample_inputs("cpu", dtype, requires_grad=with_gradients), 1):
+            try:
+                with mode:
+                    result = op(sample.input, *sample.args, **sample.kwargs)
+                    if isinstance(result, torch.Tensor) and result.requires_grad:
+                        result.backward(torch.randn_like(result))
+            except (RuntimeError, AssertionError):  # no gradient, a sample that is refused, or an op of GPUs
+                continue
+    assert mode.compared > 150
+    assert not mode.differing
 
 
 def test_the_forms_of_an_op_are_computed_once_per_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,8 @@ from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, Lowe
 aten = torch.ops.aten
 _SOFTMAX = (aten._softmax, aten._log_softmax, aten._softmax_backward_data, aten._log_softmax_backward_data)
 _BY_ROWS = frozenset(packet.default for packet in _SOFTMAX)
+_SAME_ROUNDING = {aten.mul.Scalar: (aten.mul.out, "out")}
+"""Out variants to use instead of an in-place one that rounds its number to 16 bits first."""
 INTO = "into"
 """Keyword of the tensor that gets the results of such an op."""
 OUT_VARIANTS: dict[Any, tuple[Any, str]] = {}
@@ -50,7 +52,7 @@ def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
     if len(op.writes) != 1 or op.mutates or op.allocation is not None or target is None:
         return
     value = value_of(op.node)
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, torch.Tensor) or value.is_complex():  # complex kernels round otherwise in place
         return
     is_by_rows = target in _BY_ROWS and value.device.type == "cpu" and _is_contiguous(value)
     if not (torch.Tag.pointwise in target.tags or is_by_rows) or not _fills_storage(value):
@@ -80,6 +82,8 @@ def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
 @cache
 def _variant_of(target: Any) -> tuple[Any, str | None] | None:
     """Return the out variant of an operator and its keyword, else its in-place variant and None, if there is one."""
+    if target in _SAME_ROUNDING:
+        return _SAME_ROUNDING[target]
     plain = argument_types(target)
     packet = target.overloadpacket
     for overload in overloads_of(packet):

@@ -93,6 +93,8 @@ def _plain_form(node: Node) -> Any:
     target, value = overload_of(node.target), value_of(node)
     if target is None or not isinstance(value, torch.Tensor) or not is_dense(value) or is_random(node):
         return None
+    if value.is_complex() or target is torch.ops.aten.mul_.Scalar:  # rounds otherwise in place
+        return None
     name = op_name(target)
     if not name.endswith("_") or mutated_arguments(node) != [node.args[0]]:
         return None
