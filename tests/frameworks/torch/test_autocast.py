@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import lowtide
+from lowtide.errors import UnsupportedError
 
 WIDTH, ROWS = 16, 32
 Loss = Callable[["Shared", torch.Tensor], torch.Tensor]
@@ -150,3 +151,25 @@ def test_a_backward_pass_under_autocast_warns() -> None:
     model, rows = make()
     with half(), pytest.warns(UserWarning, match="runs under autocast"):
         compiled(tied_layers)(model, rows).backward()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: nn.functional.affine_grid(x[:, :6].view(-1, 2, 3), [len(x), 1, 4, 4], align_corners=False),
+        lambda x: nn.functional.bilinear(x, x, x.detach()[:3, :, None] * x.detach()[0]),
+        torch.linalg.pinv,
+    ],
+    ids=["affine_grid", "bilinear", "pinv"],
+)
+def test_kernels_that_autocast_changes_in_eager_pytorch_only_are_refused(function: Any) -> None:
+    layer, rows = nn.Linear(WIDTH, WIDTH), torch.randn(4, WIDTH)
+
+    def loss(model: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+        value = model(rows)
+        with half():
+            return function(value).float().square().mean()
+
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
+    with pytest.raises(UnsupportedError, match=r"\(test_autocast.py:\d+\) gives other numbers under autocast"):
+        lowtide.torch.training_step(layer, loss, optimizer, (rows,))

@@ -21,6 +21,7 @@ OPS: dict[str, Two] = {
     "batch norm's gradient": lambda x, y: aten.native_batch_norm_backward(
         x, y, HALF, HALF, HALF, HALF, HALF, True, 1e-5, ALL
     )[0],
+    "channel shuffle": lambda x, _: aten.native_channel_shuffle(x.contiguous(memory_format=torch.channels_last), 2),
     "cross entropy of two classes": lambda x, y: aten.binary_cross_entropy(x, y, None, 0),
     "dropout": lambda x, y: aten.native_dropout_backward(x, y > 0.5, 2.0),
     "elu": lambda x, y: aten.elu_backward(x, 1.0, 1.0, 1.0, False, y),
@@ -40,6 +41,7 @@ OPS: dict[str, Two] = {
     "mean squared error": lambda x, y: aten.mse_loss_backward(x, x, y, 0),
     "product": aten.mul.Tensor,
     "ReLU": lambda x, y: aten.threshold_backward(x, y, 0.5),
+    "roll": lambda x, _: aten.roll(x, [1, -1], [2, 3]),
     "sigmoid": aten.sigmoid_backward,
     "SiLU": aten.silu_backward,
     "softmax": lambda x, y: aten._softmax_backward_data(x, y, -1, torch.float32),
@@ -63,7 +65,7 @@ def forms() -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_gradients_have_the_strides_of_a_run(name: str) -> None:
+def test_results_have_the_strides_of_a_run(name: str) -> None:
     mode: Any = new_fake_mode()
     for x, y in product(forms(), forms()):
         expected = OPS[name](x, y)

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 from torch.fx import Graph, GraphModule
+from torch.overrides import TorchFunctionMode
 
 import lowtide
 from lowtide.core.errors import UnsupportedError
+from lowtide.frameworks.torch.capture.state.names import calling_line
 from lowtide.frameworks.torch.internals.compiling import TRACING
 from lowtide.frameworks.torch.internals.fake_tensors import (
     DEPENDS_ON_VALUES,
@@ -164,13 +166,31 @@ def _refuse_written_scalars(module: GraphModule) -> None:
             )
 
 
+class _RefuseCastsInKernels(TorchFunctionMode):
+    """Refuse functions under autocast whose kernels call ops that autocast casts in eager PyTorch only."""
+
+    _FUNCTIONS = (
+        *(nn.functional.affine_grid, torch.affine_grid_generator, torch.bilinear),
+        *(torch.linalg.pinv, torch.pinverse),
+    )
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in self._FUNCTIONS and torch.is_autocast_enabled(args[0].device.type):
+            raise UnsupportedError(
+                f"{func.__name__}{calling_line()} gives other numbers under autocast when it is traced; call it with "
+                "autocast disabled"
+            )
+        return func(*args, **(kwargs or {}))
+
+
 @contextmanager
 def quiet_tracing() -> Generator[None]:
     """Preserve the random state, and record accesses as ops, so that checkpointing can replay draws.
 
     Refuses control flow on values. Other threads that trace wait.
     """
-    with TRACING, kept_random_state(), random_state_functions(GET_STATE, SET_STATE):
+    states = kept_random_state(), random_state_functions(GET_STATE, SET_STATE)
+    with TRACING, states[0], states[1], _RefuseCastsInKernels():
         try:
             yield
         except DEPENDS_ON_VALUES as error:

@@ -56,6 +56,8 @@ _IN_FORMAT_OF = {
     _ATEN.native_batch_norm.default: 0,
     _ATEN.native_batch_norm_backward.default: 1,
     _ATEN.native_group_norm_backward.default: 1,
+    _ATEN.native_channel_shuffle.default: 0,
+    _ATEN.roll.default: 0,
 }
 """Position of the operand whose memory format the first result has on a CPU. None: it is contiguous."""
 _WITH_NUMBERS = ("Tensor", "Scalar")
@@ -84,7 +86,9 @@ def strides_as_in_eager() -> Generator[None]:
         result = dispatch(self, func, types, args, kwargs)
         if func in _IN_FORMAT_OF:
             position = _IN_FORMAT_OF[func]
-            return _in_format_of(None if position is None else args[position], result)
+            operand = None if position is None else args[position]
+            several = _in_format_of(operand, (result,) if isinstance(result, torch.Tensor) else result)
+            return several[0] if isinstance(result, torch.Tensor) else several
         if not isinstance(result, FakeTensor):
             return result
         if func in _LIKE_FIRST and result.dim() and _is_fixed(result):
@@ -175,7 +179,7 @@ def _is_unusual(tensor: torch.Tensor) -> bool:
 
 
 def _in_format_of(operand: torch.Tensor | None, results: Any) -> tuple[Any, ...]:
-    """Return results of a normalization on the CPU, the first one contiguous or channels-last like an operand."""
+    """Return results of an op on the CPU, the first one contiguous or channels-last like an operand."""
     first, *others = results
     operands = [] if operand is None else [operand]
     if not isinstance(first, FakeTensor) or first.device.type != "cpu" or not all(map(_is_fixed, [first, *operands])):
