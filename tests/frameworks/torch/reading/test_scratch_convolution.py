@@ -1,7 +1,8 @@
 """The modeled scratch of CPU convolutions is at least the measured scratch, and little more."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -9,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.frameworks.torch.internals.runtime import onednn_computes
+from lowtide.frameworks.torch.reading import workspaces
 from tests.examples import examples
 from tests.frameworks.torch.reading.measured_scratch import SCALARS, measured_scratch, modeled_scratch
 
 aten = torch.ops.aten
+DTYPES = [*[torch.float32] * 4, torch.float64, *[torch.bfloat16] * 2 * onednn_computes(torch.bfloat16)]
 SHARE, SHARE_DEPTHWISE, CONSTANT = 0.5, 1.5, 800_000
 """Maximum excess of the model: a share of the bytes read and written (more for depthwise convolutions), and a constant
 for an image with a border and accumulators."""
+FEW_BUFFERS = 4096
 BLOCKS_DEPTHWISE = 16 * 16 * 4
 """Further excess per weight element of depthwise convolutions, in blocks of channels."""
 
@@ -77,7 +81,7 @@ def cases(draw: st.DrawFn) -> Case:
         channels_last=last,
         gradient_last=draw(st.sampled_from([last, last, False, True])),
         bias=draw(st.booleans()),
-        dtype=draw(st.sampled_from([torch.float32] * 4 + [torch.float64])),
+        dtype=draw(st.sampled_from(DTYPES)),
         image_gradient=draw(st.sampled_from([True, True, False])),
     )
 
@@ -112,6 +116,21 @@ def test_scratch_of_a_convolutions_gradients(case: Case) -> None:
     measured = measured_scratch(lambda: aten.convolution_backward.default(*arguments))
     modeled = modeled_scratch(aten.convolution_backward.default, *arguments)
     _check(case, measured, modeled, gradient, image, weight)
+
+
+@pytest.mark.skipif(not onednn_computes(torch.bfloat16), reason="oneDNN does not compute bfloat16 on this processor")
+@examples(40)
+@given(cases())
+def test_rules_for_16_bit_convolutions_that_are_too_large_to_measure_bound_them_within_5_percent(case: Case) -> None:
+    image, weight, bias, *settings_of = replace(case, dtype=torch.bfloat16).arguments()
+    forward = (image, weight, bias, *settings_of)
+    gradient = torch.randn_like(aten.convolution.default(*forward))
+    wanted = [case.image_gradient, True, case.bias]
+    backward = (gradient, image, weight, [case.results], *settings_of, wanted)
+    with patch.object(workspaces, "_MOST_MULTIPLICATIONS", 0):
+        for function, arguments in ((aten.convolution.default, forward), (aten.convolution_backward.default, backward)):
+            measured = measured_scratch(lambda function=function, arguments=arguments: function(*arguments))
+            assert measured <= 1.05 * modeled_scratch(function, *arguments) + FEW_BUFFERS
 
 
 @pytest.mark.parametrize("groups", [1, 4, 16])

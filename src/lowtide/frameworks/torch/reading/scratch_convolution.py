@@ -28,6 +28,8 @@ _FEW_BUFFERS = 4 * 2**10
 """The same if all is blocked."""
 _MOST_WITH_BORDER = 96 * 2**10
 """Maximum of a channels-last image copied with a border."""
+_COPIES_OF_SUMS = 3
+"""Depthwise weight gradients of 16-bit numbers, in single precision."""
 _MARGIN = 12
 """Border of a copied image, in pixels beyond the kernel's size."""
 
@@ -56,12 +58,13 @@ def convolution_backward(given: Arguments, _: Any) -> int:
 def _measured(function: Any, given: Arguments, result: torch.Tensor) -> KernelMemory | None:
     """Return the memory of a small convolution for which the rules are wide bounds.
 
-    These are convolutions of videos, transposed ones, and depthwise ones of channels-last images.
+    These are convolutions of videos, transposed ones, depthwise ones of channels-last images, and those of 16-bit
+    numbers, whose kernels differ most between processors.
     """
     image, weight = given["input"], given["weight"]
     work = max(image.numel(), result.numel()) * math.prod(weight.shape[1:])
     in_blocks = _is_depthwise(given, weight) and (is_channels_last(image) or is_channels_last(weight))
-    is_bounded = given["transposed"] or image.dim() == _VIDEO or in_blocks
+    is_bounded = given["transposed"] or image.dim() == _VIDEO or in_blocks or not _is_single(image)
     return memory_of_call(function, given, work) if is_bounded else None
 
 
@@ -94,6 +97,20 @@ def _padded(channels: int, block: int = _BLOCK) -> int:
 def _blocked(image: torch.Tensor) -> int:
     """Return the bytes of an image in blocks of channels."""
     return bytes_of(image) // image.shape[1] * _padded(image.shape[1])
+
+
+def _is_single(tensor: torch.Tensor) -> bool:
+    return tensor.element_size() >= torch.float32.itemsize
+
+
+def _summed(weight: torch.Tensor) -> int:
+    """Return the bytes of a weight's gradient in single precision."""
+    return weight.numel() * torch.float32.itemsize
+
+
+def _one_of_each(images: torch.Tensor, results: torch.Tensor) -> int:
+    """Return the bytes of one image and one result that kernels of 16-bit numbers transpose."""
+    return _blocked(images) // images.shape[0] + _blocked(results) // results.shape[0]
 
 
 def _goes_in_blocks(image: torch.Tensor, weight: torch.Tensor, groups: int) -> bool:
@@ -133,6 +150,8 @@ def _copy(tensor: torch.Tensor, channels_last: bool) -> int:
 def _onednn(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
     last = is_channels_last(image) or is_channels_last(weight)
     copies = _copy(image, last) + _copy(weight, last)
+    if (math.prod(weight.shape[2:]) == 1 or _is_skipping(given)) and not _is_single(image):
+        copies += _one_of_each(image, result)
     groups = given["groups"]
     blocked_weight = _blocked_weight(weight, groups, both=not last and _goes_in_blocks(image, weight, groups))
     if given["transposed"]:
@@ -169,8 +188,8 @@ def _onednn_backward(given: Arguments, gradient: torch.Tensor, image: torch.Tens
     wants_image, wants_weight, _ = given["output_mask"]
     results = (bytes_of(image) if wants_image else 0) + (bytes_of(weight) if wants_weight else 0)
     copies = _copy(gradient, last) + _copy(image, last) + _copy(weight, last)
-    if last and _is_depthwise(given, weight):
-        copies += _BLOCK * _BLOCK * bytes_of(weight)  # one depthwise kernel puts every channel into its own block
+    if last and _is_depthwise(given, weight):  # one kernel puts every channel into its own block
+        copies += _BLOCK * _BLOCK * (bytes_of(weight) if _is_single(weight) else _COPIES_OF_SUMS * _summed(weight))
     buffers = _BACKWARD_BUFFERS if last or _is_skipping(given) else _FEW_BUFFERS
     for_image = _image_gradient(given, gradient, image, weight, last) if wants_image else 0
     for_weight = _weight_gradient(given, gradient, image, weight, last) if wants_weight else 0
@@ -199,7 +218,7 @@ def _weight_gradient(
     given: Arguments, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor, last: bool
 ) -> int:
     """Return the peak bytes of computing the weight's gradient."""
-    single = math.prod(weight.shape) * torch.float32.itemsize
+    single = _summed(weight)
     widest = _WIDEST_DIRECT_DEPTHWISE if _is_depthwise(given, weight) else _WIDEST_DIRECT_KERNEL
     is_wide = weight.shape[-1] > widest
     if is_wide or (image.dim() > 3 and weight.shape[-2] > image.shape[-2]):  # then the images are unfolded
@@ -208,7 +227,8 @@ def _weight_gradient(
     groups = given["groups"]
     both = _goes_in_blocks(image, weight, groups)
     blocked = _blocked_weight(weight, groups, both=both) * torch.float32.itemsize // weight.element_size()
-    rounded = 2 * single if weight.element_size() < torch.float32.itemsize else 0  # summed in single precision
+    # 16-bit numbers are summed in single precision
+    rounded = 0 if _is_single(weight) else 2 * (single + _FEW_BUFFERS) + _one_of_each(image, gradient)
     skipped = _skipping(given, image, weight, gradient)
     if last:
         return blocked + 2 * bytes_of(weight) + rounded + skipped
