@@ -11,7 +11,7 @@ from lowtide.frameworks.torch.internals.fake_strides import strides_as_in_eager
 from lowtide.frameworks.torch.internals.fake_tensors import faked, new_fake_mode
 
 aten = torch.ops.aten
-SHAPE = (2, 4, 6, 8)
+SHAPE = (4, 6, 8)
 Two = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 ONES, HALF = torch.ones(8), torch.full((4,), 0.5)
 ALL = [True, True, True]
@@ -28,7 +28,7 @@ OPS: dict[str, Two] = {
     "gelu": aten.gelu_backward,
     "gated linear unit": lambda x, y: aten.glu_backward(x[..., :4], y, -1),
     "group norm": lambda x, y: aten.native_group_norm_backward(
-        x.contiguous(), y, torch.ones(2, 2), torch.ones(2, 2), HALF, 2, 4, 48, 2, ALL
+        x.contiguous(), y, torch.ones(len(x), 2), torch.ones(len(x), 2), HALF, len(x), 4, 48, 2, ALL
     )[0],
     "hardsigmoid": aten.hardsigmoid_backward,
     "hardswish": aten.hardswish_backward,
@@ -50,24 +50,27 @@ OPS: dict[str, Two] = {
 }
 
 
-def forms() -> list[torch.Tensor]:
-    """Return tensors of one shape with several strides."""
-    a, b, c, d = SHAPE
+def forms(images: int) -> list[torch.Tensor]:
+    """Return batches of one shape with several strides."""
+    b, c, d = SHAPE
+    a = images
     return [
-        torch.rand(SHAPE),
+        torch.rand(a, b, c, d),
         torch.rand(a, c, b, d).transpose(1, 2),
         torch.rand(a, b, d, c).transpose(2, 3),
-        torch.rand(SHAPE).contiguous(memory_format=torch.channels_last),
-        torch.rand(a, 1, c, d).expand(SHAPE),
+        torch.rand(a, b, c, d).contiguous(memory_format=torch.channels_last),
+        torch.rand(a, 1, c, d).expand(a, b, c, d),
         torch.rand(d, a, b, c).permute(1, 2, 3, 0),
         torch.rand(a, b, c, 2 * d)[..., ::2],
+        torch.rand(a, c * d, b).transpose(1, 2).reshape(a, b, c, d),
     ]
 
 
+@pytest.mark.parametrize("images", [1, 2])
 @pytest.mark.parametrize("name", OPS)
-def test_results_have_the_strides_of_a_run(name: str) -> None:
+def test_results_have_the_strides_of_a_run(name: str, images: int) -> None:
     mode: Any = new_fake_mode()
-    for x, y in product(forms(), forms()):
+    for x, y in product(forms(images), forms(images)):
         expected = OPS[name](x, y)
         with strides_as_in_eager(), mode:
             found = OPS[name](faked(mode, x), faked(mode, y))

@@ -169,13 +169,10 @@ def _refuse_written_scalars(module: GraphModule) -> None:
 class _RefuseCastsInKernels(TorchFunctionMode):
     """Refuse functions under autocast whose kernels call ops that autocast casts in eager PyTorch only."""
 
-    _FUNCTIONS = (
-        *(nn.functional.affine_grid, torch.affine_grid_generator, torch.bilinear),
-        *(torch.linalg.pinv, torch.pinverse),
-    )
+    _NAMES = ("affine_grid", "affine_grid_generator", "bilinear", "linalg_pinv", "pinverse")
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in self._FUNCTIONS and torch.is_autocast_enabled(args[0].device.type):
+        if getattr(func, "__name__", "") in self._NAMES and torch.is_autocast_enabled(args[0].device.type):
             raise UnsupportedError(
                 f"{func.__name__}{calling_line()} gives other numbers under autocast when it is traced; call it with "
                 "autocast disabled"

@@ -16,7 +16,7 @@ from torch import _meta_registrations
 from torch._C import DispatchKey
 from torch._dispatch.python import no_python_dispatcher
 from torch._ops import OpOverload
-from torch._prims_common import make_contiguous_strides_for
+from torch._prims_common import make_contiguous_strides_for, suggest_memory_format
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -51,15 +51,15 @@ _ITERATED_ON_CPU = {_ATEN.native_dropout_backward.default}
 """The same, with other kernels on other devices."""
 _LIKE_FIRST = {_ATEN.binary_cross_entropy.default}
 """Ops whose results are like their first operand, if they are as large."""
-_IN_FORMAT_OF = {
-    _ATEN.native_layer_norm_backward.default: None,
-    _ATEN.native_batch_norm.default: 0,
-    _ATEN.native_batch_norm_backward.default: 1,
-    _ATEN.native_group_norm_backward.default: 1,
+_SUGGESTED = {
     _ATEN.native_channel_shuffle.default: 0,
+    _ATEN.native_group_norm_backward.default: 1,
     _ATEN.roll.default: 0,
 }
-"""Position of the operand whose memory format the first result has on a CPU. None: it is contiguous."""
+"""Position of the operand whose strides suggest the memory format of the first result on a CPU."""
+_CONTIGUOUS_ON_CPU = {_ATEN.native_layer_norm_backward.default}
+_BATCH_NORMS = {_ATEN.native_batch_norm.default, _ATEN.native_batch_norm_backward.default}
+"""Ops with a result on a CPU that is channels-last if the image is."""
 _WITH_NUMBERS = ("Tensor", "Scalar")
 """Overloads that treat a number as a tensor without dimensions."""
 _IMAGES = 4
@@ -84,15 +84,13 @@ def strides_as_in_eager() -> Generator[None]:
 
     def corrected(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = dispatch(self, func, types, args, kwargs)
-        if func in _IN_FORMAT_OF:
-            position = _IN_FORMAT_OF[func]
-            operand = None if position is None else args[position]
-            several = _in_format_of(operand, (result,) if isinstance(result, torch.Tensor) else result)
-            return several[0] if isinstance(result, torch.Tensor) else several
+        if func in _SUGGESTED or func in _CONTIGUOUS_ON_CPU or func in _BATCH_NORMS:
+            return _formatted(func, args, result)
         if not isinstance(result, FakeTensor):
             return result
         if func in _LIKE_FIRST and result.dim() and _is_fixed(result):
-            return torch.empty_like(args[0])
+            strides = args[0].stride() if is_dense(args[0]) else torch.empty_like(args[0]).stride()
+            return result.new_empty_strided(result.shape, strides)
         if func in _SCATTERS and _is_fixed(result) and 0 in result.stride():
             return result.new_empty(result.shape)
         result = contiguous_as_in_run(func, result)
@@ -178,17 +176,34 @@ def _is_unusual(tensor: torch.Tensor) -> bool:
     return _is_fixed(tensor) and 1 in tensor.shape and tensor.stride() != make_contiguous_strides_for(tensor.shape)
 
 
-def _in_format_of(operand: torch.Tensor | None, results: Any) -> tuple[Any, ...]:
-    """Return results of an op on the CPU, the first one contiguous or channels-last like an operand."""
-    first, *others = results
-    operands = [] if operand is None else [operand]
-    if not isinstance(first, FakeTensor) or first.device.type != "cpu" or not all(map(_is_fixed, [first, *operands])):
+def _format_in_run(func: OpOverload, args: Any) -> torch.memory_format:
+    if func in _SUGGESTED:
+        return suggest_memory_format(args[_SUGGESTED[func]])
+    if func in _CONTIGUOUS_ON_CPU:
+        return torch.contiguous_format
+    is_backward = func is _ATEN.native_batch_norm_backward.default
+    image: torch.Tensor = args[1 if is_backward else 0]
+    suggested = suggest_memory_format(image)
+    if is_backward and not (_is_plain(args[0]) and suggest_memory_format(args[0]) == suggested):
+        return suggested
+    return torch.channels_last if _is_channels_last(image) and not image.is_contiguous() else torch.contiguous_format
+
+
+def _is_plain(image: torch.Tensor) -> bool:
+    return image.is_contiguous() or _is_channels_last(image)
+
+
+def _formatted(func: OpOverload, args: Any, results: Any) -> Any:
+    """Return results of an op on the CPU, with the first one in the memory format of a run."""
+    first, *others = (results,) if isinstance(results, torch.Tensor) else results
+    tensors = [first, *pytree.tensors_in(args)]
+    if not isinstance(first, FakeTensor) or first.device.type != "cpu" or not all(map(_is_fixed, tensors)):
         return results
-    is_last = first.dim() == _IMAGES and any(_is_channels_last(o) and not o.is_contiguous() for o in operands)
-    form = torch.channels_last if is_last else torch.contiguous_format
-    if first.is_contiguous(memory_format=form):
+    form = _format_in_run(func, args) if first.dim() == _IMAGES else torch.contiguous_format
+    made = torch.empty_like(first, memory_format=form)
+    if made.stride() == first.stride():
         return results
-    return torch.empty_like(first, memory_format=form), *others
+    return made if isinstance(results, torch.Tensor) else (made, *others)
 
 
 def _strides_of_view(source: torch.Tensor, shape: Sequence[int]) -> tuple[int, ...]:
