@@ -38,9 +38,15 @@ OPS: dict[str, Two] = {
     )[0],
     "leaky ReLU": lambda x, y: aten.leaky_relu_backward(x, y, 0.1, False),
     "log-softmax": lambda x, y: aten._log_softmax_backward_data(x, y, -1, torch.float32),
+    "log-sigmoid": lambda x, _: aten.log_sigmoid_forward(x)[0],
+    "log-sigmoid, saved for backward": lambda x, _: aten.log_sigmoid_forward(x)[1],
     "mean squared error": lambda x, y: aten.mse_loss_backward(x, x, y, 0),
     "product": aten.mul.Tensor,
     "ReLU": lambda x, y: aten.threshold_backward(x, y, 0.5),
+    "ReLU of random slopes": lambda x, y: aten.rrelu_with_noise(x, y.contiguous(), 0.1, 0.3, True),
+    "repeated border": lambda x, y: aten.replication_pad2d_backward(
+        torch.nn.functional.pad(x, (1, 1, 1, 1), mode="replicate"), y, [1, 1, 1, 1]
+    ),
     "roll": lambda x, _: aten.roll(x, [1, -1], [2, 3]),
     "sigmoid": aten.sigmoid_backward,
     "SiLU": aten.silu_backward,

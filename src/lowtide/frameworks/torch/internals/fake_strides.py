@@ -54,11 +54,22 @@ _LIKE_FIRST = {_ATEN.binary_cross_entropy.default}
 _SUGGESTED = {
     _ATEN.native_channel_shuffle.default: 0,
     _ATEN.native_group_norm_backward.default: 1,
+    _ATEN.reflection_pad2d_backward.default: 1,
+    _ATEN.replication_pad2d_backward.default: 1,
     _ATEN.roll.default: 0,
 }
 """Position of the operand whose strides suggest the memory format of the first result on a CPU."""
-_CONTIGUOUS_ON_CPU = {_ATEN.native_layer_norm_backward.default}
-_BATCH_NORMS = {_ATEN.native_batch_norm.default, _ATEN.native_batch_norm_backward.default}
+_CONTIGUOUS_ON_CPU = {
+    _ATEN.log_sigmoid_forward.default,
+    _ATEN.native_layer_norm_backward.default,
+    _ATEN.rrelu_with_noise.default,
+}
+_BATCH_NORMS = {
+    _ATEN._native_batch_norm_legit.default,
+    _ATEN._native_batch_norm_legit_functional.default,
+    _ATEN.native_batch_norm.default,
+    _ATEN.native_batch_norm_backward.default,
+}
 """Ops with a result on a CPU that is channels-last if the image is."""
 _WITH_NUMBERS = ("Tensor", "Scalar")
 """Overloads that treat a number as a tensor without dimensions."""
@@ -173,7 +184,9 @@ def _is_fixed(tensor: torch.Tensor) -> bool:
 
 
 def _is_unusual(tensor: torch.Tensor) -> bool:
-    return _is_fixed(tensor) and 1 in tensor.shape and tensor.stride() != make_contiguous_strides_for(tensor.shape)
+    if not _is_fixed(tensor) or tensor.stride() == make_contiguous_strides_for(tensor.shape):
+        return False
+    return 1 in tensor.shape or 0 in tensor.stride()
 
 
 def _format_in_run(func: OpOverload, args: Any) -> torch.memory_format:
@@ -194,16 +207,20 @@ def _is_plain(image: torch.Tensor) -> bool:
 
 
 def _formatted(func: OpOverload, args: Any, results: Any) -> Any:
-    """Return results of an op on the CPU, with the first one in the memory format of a run."""
-    first, *others = (results,) if isinstance(results, torch.Tensor) else results
+    """Return results of an op on the CPU; those of the first one's shape get the memory format of a run."""
+    first = results if isinstance(results, torch.Tensor) else results[0]
     tensors = [first, *pytree.tensors_in(args)]
     if not isinstance(first, FakeTensor) or first.device.type != "cpu" or not all(map(_is_fixed, tensors)):
         return results
     form = _format_in_run(func, args) if first.dim() == _IMAGES else torch.contiguous_format
-    made = torch.empty_like(first, memory_format=form)
-    if made.stride() == first.stride():
-        return results
-    return made if isinstance(results, torch.Tensor) else (made, *others)
+
+    def formatted(result: Any) -> Any:
+        if not isinstance(result, torch.Tensor) or result.shape != first.shape:
+            return result
+        made = torch.empty_like(result, memory_format=form)
+        return result if made.stride() == result.stride() else made
+
+    return formatted(results) if isinstance(results, torch.Tensor) else tuple(map(formatted, results))
 
 
 def _strides_of_view(source: torch.Tensor, shape: Sequence[int]) -> tuple[int, ...]:

@@ -172,6 +172,12 @@ def _resampling_weights(_: Arguments, result: torch.Tensor) -> int:
     return 4 * sum(result.shape[2:]) * (result.element_size() + torch.int64.itemsize)
 
 
+def _distances(given: Arguments, _: Any) -> int:
+    """Return the bytes of both operands with two more columns, for their norms and ones."""
+    rows = (given["x1"], given["x2"])
+    return sum(bytes_of(each) // each.shape[-1] * (each.shape[-1] + 2) for each in rows if each.shape[-1])
+
+
 def _flat_copy(tensor: torch.Tensor, group: str) -> int:
     """Return the bytes of the flat copy that gloo gathers into or reduces."""
     return bytes_of(tensor) if tensor.device.type == "cpu" and "gloo" in (backend_of(group) or "") else 0
@@ -208,4 +214,5 @@ _RULES: dict[str, Callable[[Arguments, Any], int]] = {
     "_scaled_dot_product_flash_attention_for_cpu": attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
     "native_dropout_backward": _size_of("grad_output"),
+    "_euclidean_dist": _distances,
 }
